@@ -1,0 +1,60 @@
+#pragma once
+// Sharded HDF5 checkpoints: any mesh writes, any mesh reads, any HDF5 tool sees whole tensors.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/mesh.hpp"
+#include "sft/parallel/registry.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::checkpoint {
+
+/// Where a run stands.
+struct Position {
+  std::int64_t step = 0;           ///< optimizer steps done
+  double epoch = 0.0;
+  std::int64_t rows_consumed = 0;  ///< position in the row order
+  std::int64_t num_tokens = 0;     ///< trained on so far
+};
+
+/// The rank shard: float32 (rank_shard_elements) each, in device memory.
+struct State {
+  Tensor parameters, exp_avg, exp_avg_sq;
+};
+
+/// "OUTPUT_DIR/checkpoint-000100"
+[[nodiscard]] std::string path_of(const std::string& output_dir, std::int64_t step);
+/// Folders of complete checkpoints in output_dir, ascending by step. Not collective.
+[[nodiscard]] std::vector<std::string> list(const std::string& output_dir);
+
+/// Writes OUTPUT_DIR/checkpoint-SSSSSS, complete or not at all: shards to .tmp, synced, virtual datasets, renamed, parent
+/// synced. Replica 0 writes; collective over the world. Then keeps the newest `save_total_limit` (0: all).
+void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
+          const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,
+          device::Device& device, device::Stream& stream);
+
+/// Reads a complete checkpoint into `state`, each rank the pieces it holds; checks names and shapes and the checksums
+/// of what it reads whole. Collective over the world. Errors are data Errors that name file and tensor.
+[[nodiscard]] Position load(const std::string& folder, const mesh::Mesh& mesh, const parallel::Registry& registry,
+                            const State& state, device::Device& device, device::Stream& stream);
+
+/// The configuration (ini text) and tokenizer name that a checkpoint carries. Not collective.
+struct Header {
+  std::string config_ini;
+  std::string tokenizer;
+  std::string mesh;
+  Position position;
+};
+[[nodiscard]] Header read_header(const std::string& folder);
+
+/// What resume_from_checkpoint = auto | none | PATH means now: a folder, or empty to start anew. Not collective.
+[[nodiscard]] std::string find_resume(const config::Config& config);
+
+/// Loads one whole logical tensor ("model/<name>") to host memory. Not collective; used by tools.
+[[nodiscard]] std::vector<float> read_tensor(const std::string& folder, const std::string& dataset);
+
+}  // namespace sft::checkpoint

@@ -1,0 +1,49 @@
+#pragma once
+// Collectives on device tensors, stream-ordered. Every call is collective over its group, and all ranks of a group make
+// the same calls in the same order. Buffers belong to the call until the stream has passed it. A group of one rank is
+// legal everywhere and costs a copy at most. Results are bit-identical on all ranks of the group and from run to run.
+
+#include <cstddef>
+#include <memory>
+
+#include "sft/comm/group.hpp"
+#include "sft/device/arena.hpp"
+#include "sft/device/device.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::comm {
+
+enum class ReduceOp { sum, max };
+
+/// Staging memory that the collectives may need beside the caller's buffers: bytes for the largest reduce_scatter and
+/// for the largest all_reduce that will be called.
+struct StagingPlan {
+  std::size_t max_reduce_scatter_bytes = 0;
+  std::size_t max_all_reduce_bytes = 0;
+};
+
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+
+  /// inout = reduction over the group. float32 or float64 (sum, max); contiguous.
+  virtual void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) = 0;
+  /// full (size * n) = every rank's local (n) in rank order; any dtype. local may be its own place in full.
+  virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
+  /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
+  /// At most one is under way at a time on all streams of a process; a second waits for the first.
+  virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
+  /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
+  virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;
+  /// Every rank ends with root's tensor.
+  virtual void broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) = 0;
+
+  /// Lays out the staging memory; call once, with the same plan for the sizing and the real arena.
+  virtual void reserve(device::Arena& arena, const StagingPlan& plan) = 0;
+};
+
+/// Collectives for tensors of `device`: MPI for host memory, NCCL for GPUs. Throws a configuration error when the
+/// build lacks what the device needs.
+[[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device);
+
+}  // namespace sft::comm

@@ -1,0 +1,49 @@
+#pragma once
+// The lifetime of MPI in this process, and how errors end a run.
+
+#include <array>
+#include <functional>
+#include <string>
+
+#include "sft/comm/group.hpp"
+
+namespace sft::comm {
+
+/// MPI from construction to destruction. One per process. MPI errors return and become exceptions.
+class Session {
+ public:
+  Session(int* argc, char*** argv);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  [[nodiscard]] const Group& world() const { return world_; }
+  /// The ranks of `world` that share this node's memory.
+  [[nodiscard]] const Group& node() const { return node_; }
+  /// The groups of a Cartesian grid: MPI_Cart_create over `sizes` (slowest first, rank order kept), then one
+  /// MPI_Cart_sub a call of cartesian_group.
+  [[nodiscard]] Group make_cartesian(std::array<int, 4> sizes) const;
+
+ private:
+  Group world_;
+  Group node_;
+};
+
+/// MPI_Cart_sub: the ranks that differ from this one only along the kept dims.
+[[nodiscard]] Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name);
+
+/// Runs a program: makes the Session, calls `body`, returns the exit status. An Error that every rank holds (see
+/// Group::agree) is printed once by rank 0 and returned by all. Any other exception prints one line that names this
+/// rank and aborts all ranks with the status it maps to.
+[[nodiscard]] int run_program(int argc, char** argv, const std::function<int(Session&)>& body);
+
+/// Ends all ranks at once: prints `message` with this rank's number, then MPI_Abort with `status`.
+[[noreturn]] void abort_all(ExitStatus status, const std::string& message);
+
+/// The Error that Group::agree throws: held by every rank of the group.
+class SharedError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace sft::comm

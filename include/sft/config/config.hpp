@@ -1,0 +1,110 @@
+#pragma once
+// The whole configuration of a run, as one validated struct. Key names are those of the .ini sections.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sft::config {
+
+enum class Precision { fp32, bf16 };
+enum class Scheduler { constant, linear, cosine, constant_with_warmup };
+enum class BackendChoice { automatic, cpu, cuda };
+enum class RopeType { plain, linear, llama3 };
+
+struct RopeScaling {
+  RopeType rope_type = RopeType::plain;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  std::int64_t original_max_position_embeddings = 8192;
+};
+
+struct Model {
+  std::string model_name_or_path;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;  ///< 0 in the file: num_attention_heads
+  std::int64_t head_dim = 0;             ///< 0 in the file: hidden_size / num_attention_heads
+  std::int64_t intermediate_size = 0;
+  std::int64_t vocab_size = 0;
+  double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;  ///< biases on q, k and v (Qwen2)
+  bool qk_norm = false;         ///< RMSNorm on every head of q and k (Qwen3)
+  std::uint64_t init_seed = 0;
+  double initializer_range = 0.02;
+
+  /// Parameters, biases and norms included; tied embeddings once.
+  [[nodiscard]] std::int64_t num_parameters() const;
+  /// Weights used in matrix products: all matrices but the embedding table, and the head also when tied.
+  [[nodiscard]] std::int64_t num_matmul_parameters() const;
+};
+
+struct Data {
+  std::vector<std::string> train_files;  ///< paths or globs, separated by white space or commas in the file
+  bool shuffle = true;
+  std::uint64_t seed = 42;
+};
+
+struct Parallel {
+  int dp_replicate_size = 1;
+  int dp_shard_size = 0;  ///< 0 ("auto") until validated: what is left of the world size
+  int sp_size = 1;
+  int tp_size = 1;
+  int zero_stage = 3;
+  bool reshard_after_forward = true;
+  std::string sp_method = "ring";
+};
+
+struct Train {
+  std::int64_t per_device_train_batch_size = 8;
+  std::int64_t gradient_accumulation_steps = 1;
+  std::int64_t max_steps = -1;  ///< -1: num_train_epochs decides; 0: write checkpoint-000000 and end
+  double num_train_epochs = 3.0;
+  Precision precision = Precision::bf16;
+  std::uint64_t seed = 42;
+  std::string output_dir = "output";
+  std::int64_t logging_steps = 10;
+};
+
+struct Optimizer {
+  double learning_rate = 2e-5;
+  Scheduler lr_scheduler_type = Scheduler::linear;
+  std::int64_t warmup_steps = 0;
+  double weight_decay = 0.0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;  ///< 0: no clipping
+};
+
+struct Checkpoint {
+  std::int64_t save_steps = 500;      ///< 0: only at the end
+  std::int64_t save_total_limit = 0;  ///< 0: keep all
+  std::string resume_from_checkpoint = "none";
+};
+
+struct Device {
+  BackendChoice backend = BackendChoice::automatic;
+  double peak_tflops = 0.0;  ///< per rank; 0: unknown, no mfu
+};
+
+struct Config {
+  Model model;
+  Data data;
+  Parallel parallel;
+  Train train;
+  Optimizer optimizer;
+  Checkpoint checkpoint;
+  Device device;
+
+  /// per_device_train_batch_size * dp_replicate_size * dp_shard_size * gradient_accumulation_steps, in rows.
+  [[nodiscard]] std::int64_t effective_batch_rows() const;
+};
+
+}  // namespace sft::config

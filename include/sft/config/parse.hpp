@@ -1,0 +1,41 @@
+#pragma once
+// Text -> Config -> text.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+
+namespace sft::config {
+
+/// What a command line asks for.
+struct CommandLine {
+  enum class Action { run, help, version, print_config };
+  Action action = Action::run;
+  std::string input_file;              ///< empty: none given
+  std::vector<std::string> overrides;  ///< the remaining `--section.key value` words
+};
+
+/// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config]`. Throws configuration errors.
+[[nodiscard]] CommandLine parse_command_line(const std::vector<std::string>& arguments);
+
+/// Parses .ini text, then the overrides, which win. Unknown keys are refused with the nearest known one. Pure: reads no
+/// file. `source` names the text in messages.
+[[nodiscard]] Config parse(const std::string& ini_text, const std::vector<std::string>& overrides,
+                           const std::string& source);
+
+/// Fills derived values (head_dim, dp_shard_size ...) and refuses what cannot run on `world_size` ranks, with the
+/// arithmetic and a way out in the message. Pure. Row length is checked later, by validate_data.
+void validate(Config& config, int world_size);
+
+/// Refuses rows that the mesh cannot cut or the model cannot read. `source` names the data in messages. Pure.
+void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source);
+
+/// The configuration as .ini text that parse() reads back to the same struct: `resolved.ini`, `--print-config`.
+[[nodiscard]] std::string to_ini(const Config& config);
+
+/// Text of `sft --help`, from the same table of keys.
+[[nodiscard]] std::string help_text();
+
+}  // namespace sft::config

@@ -1,0 +1,19 @@
+#pragma once
+// Messages for the person who runs the program. Only the rank that owns the console prints.
+
+#include <string>
+
+namespace sft {
+
+/// Sets who this process is in messages; rank 0 owns the console. Call once after MPI started.
+void set_log_rank(int rank);
+[[nodiscard]] int log_rank();
+
+/// One line on standard output, from rank 0 only.
+void log_info(const std::string& line);
+/// One line on standard error, from rank 0 only, prefixed `warning: `.
+void log_warning(const std::string& line);
+/// One line on standard error, from any rank, prefixed `sft: error: `.
+void log_error(const std::string& line);
+
+}  // namespace sft

@@ -1,0 +1,41 @@
+#pragma once
+// What one rank computes on: its part of the rows of one micro-batch, and of one optimizer step.
+
+#include <cstdint>
+#include <vector>
+
+#include "sft/data/packed_dataset.hpp"
+
+namespace sft::data {
+
+/// B rows, each cut for sequence parallelism: sp rank r holds chunks r and 2 sp_size - 1 - r of 2 sp_size (zigzag); with
+/// sp_size = 1 the whole row. T = B * max_length / sp_size, row after row.
+struct MicroBatch {
+  std::vector<std::int32_t> tokens;     ///< (T)
+  std::vector<std::int32_t> positions;  ///< (T), restart at every document; 0 in padding
+  std::vector<std::int32_t> targets;    ///< (T), the next token of the same document; 0 where there is none
+  std::vector<float> weights;           ///< (T), the target's loss weight; 0 where there is none
+  std::vector<std::vector<std::int32_t>> document_lengths;  ///< per row, of the whole row
+};
+
+/// Sums over the whole rows that a data rank holds in one step (before the sum over the data group).
+struct BatchCounts {
+  std::int64_t num_tokens = 0;         ///< tokens of documents, padding excluded
+  std::int64_t num_target_tokens = 0;  ///< tokens with weight > 0 that can be predicted
+  double weight_sum = 0.0;             ///< sum of their weights
+  double length_squares = 0.0;         ///< sum of squared document lengths, for model FLOPs
+};
+
+/// All micro-batches of one optimizer step.
+struct StepBatch {
+  std::int64_t step = 0;  ///< 0-based
+  std::vector<MicroBatch> micro_batches;
+  BatchCounts counts;
+  std::vector<std::int64_t> rows;  ///< file-order rows of this data rank, for error messages
+};
+
+/// Cuts whole rows. Labels are shifted on the whole row before the cut; the first token of a document is no target.
+[[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank);
+[[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
+
+}  // namespace sft::data

@@ -1,0 +1,46 @@
+#pragma once
+// A list of packed HDF5 shards, read as one data set of rows.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace sft::data {
+
+/// One packed row, whole: never cut for sequence parallelism.
+struct Row {
+  std::vector<std::int32_t> tokens;            ///< (max_length), tail padded
+  std::vector<float> loss_weight;              ///< (max_length), of each token as a target
+  std::vector<std::int32_t> document_lengths;  ///< in order; their sum is <= max_length, the rest is padding
+};
+
+class PackedDataset {
+ public:
+  /// Opens every file that the paths and globs name, in the order given, globs sorted. Refuses by name: no match,
+  /// damaged, truncated, other formats or versions, disagreeing shards, impossible document tables, no rows.
+  explicit PackedDataset(const std::vector<std::string>& patterns);
+  ~PackedDataset();
+  PackedDataset(PackedDataset&&) noexcept;
+
+  [[nodiscard]] std::int64_t num_rows() const;
+  [[nodiscard]] std::int64_t max_length() const;
+  [[nodiscard]] std::int64_t vocab_size() const;
+  [[nodiscard]] std::int64_t pad_token_id() const;
+  [[nodiscard]] std::int64_t eos_token_id() const;
+  [[nodiscard]] const std::string& tokenizer() const;
+  [[nodiscard]] std::int64_t num_documents() const;
+  [[nodiscard]] std::int64_t num_tokens() const;
+  [[nodiscard]] std::int64_t num_target_tokens() const;
+  /// The files, in order.
+  [[nodiscard]] const std::vector<std::string>& files() const;
+
+  /// Row `index` in file order. Checks token ids, lengths and weights (finite, >= 0) and refuses by file and row.
+  [[nodiscard]] Row read_row(std::int64_t index) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sft::data

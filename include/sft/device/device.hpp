@@ -1,0 +1,75 @@
+#pragma once
+// Memory, streams and events of one device, the same for host processors and GPUs.
+//
+// Everything is stream-ordered: a call that takes a Stream returns when the work is queued, and the work runs after all
+// earlier work of that stream. The host may read results only after Stream::synchronize or Event::synchronize. On the
+// CPU compute runs at once, while communication (see Pending) may still be under way when the call returns.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace sft::device {
+
+enum class Kind { cpu, cuda };
+
+/// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  /// Lets the agent make progress; true once the work is finished. Never blocks.
+  virtual bool test() = 0;
+  /// Blocks until the work is finished.
+  virtual void wait() = 0;
+};
+
+class Event;
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// Blocks the host until all queued work is finished.
+  virtual void synchronize() = 0;
+  /// Later work of this stream runs only after what `event` recorded is finished.
+  virtual void wait(Event& event) = 0;
+  /// Gives asynchronous work of this stream a chance to progress; never blocks. Cheap.
+  virtual void poll() = 0;
+  /// CPU only: queues work that is under way. Throws std::logic_error on other devices.
+  virtual void push(std::unique_ptr<Pending> work);
+  /// The native handle (cudaStream_t), null on the CPU.
+  [[nodiscard]] virtual void* native() const { return nullptr; }
+};
+
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Remembers all work queued on `stream` so far. May be recorded again.
+  virtual void record(Stream& stream) = 0;
+  /// Blocks the host until the recorded work is finished; returns at once if nothing was recorded.
+  virtual void synchronize() = 0;
+};
+
+/// One processor with its memory. Not copyable; outlives everything made from it.
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual Kind kind() const = 0;
+  /// For the start table: "CPU, AVX-512 + AMX, 2 threads" or the GPU's name.
+  [[nodiscard]] virtual std::string description() const = 0;
+
+  /// Owning blocks of bytes, 256-byte aligned. Device memory must not be dereferenced by the host.
+  using Block = std::unique_ptr<void, std::function<void(void*)>>;
+  [[nodiscard]] virtual Block allocate(std::size_t bytes) = 0;
+  /// Host memory that the device can copy from and to without staging.
+  [[nodiscard]] virtual Block allocate_pinned(std::size_t bytes) = 0;
+
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
+  [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
+
+  /// Copies between host and device or within the device; regions do not overlap.
+  virtual void copy(void* destination, const void* source, std::size_t bytes, Stream& stream) = 0;
+  virtual void fill_zero(void* destination, std::size_t bytes, Stream& stream) = 0;
+};
+
+}  // namespace sft::device

@@ -1,0 +1,74 @@
+#pragma once
+// HDF5 files without the HDF5 headers. The library is not thread-safe in Debian's build: every call below holds one
+// process-wide lock, so a prefetch thread may read while the main thread writes. Errors are data Errors that name the
+// file and the object; the library's own error stack is never printed.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sft/core/dtype.hpp"
+
+namespace sft::io {
+
+/// A rectangle of a 1-D or 2-D dataset (1-D: columns = 1, column_begin = 0).
+struct Rectangle {
+  std::int64_t row_begin = 0, num_rows = 0, column_begin = 0, num_columns = 1;
+};
+
+/// One rectangle of a virtual dataset, mapped to a contiguous range of a 1-D dataset in another file.
+struct VirtualPiece {
+  Rectangle target;
+  std::string source_file;     ///< relative to the virtual file's folder
+  std::string source_dataset;  ///< 1-D
+  std::int64_t source_begin = 0, source_size = 0;  ///< range start; total length of the source dataset
+};
+
+enum class Number : std::uint8_t { int32, int64, float32, float64 };
+
+class Hdf5File {
+ public:
+  /// Opens for reading; refuses what is missing or not HDF5.
+  [[nodiscard]] static Hdf5File open(const std::string& path);
+  /// Creates (truncates).
+  [[nodiscard]] static Hdf5File create(const std::string& path);
+  ~Hdf5File();
+  Hdf5File(Hdf5File&&) noexcept;
+  Hdf5File& operator=(Hdf5File&&) noexcept;
+
+  [[nodiscard]] const std::string& path() const;
+  /// Flushes and closes; throws when the last bytes could not be written (full disk).
+  void close();
+
+  // Attributes of the root group or of `object` ("" = root).
+  [[nodiscard]] bool has_attribute(const std::string& name, const std::string& object = "") const;
+  [[nodiscard]] std::string read_string(const std::string& name, const std::string& object = "") const;
+  [[nodiscard]] std::int64_t read_int(const std::string& name, const std::string& object = "") const;
+  [[nodiscard]] double read_float(const std::string& name, const std::string& object = "") const;
+  void write_string(const std::string& name, const std::string& value, const std::string& object = "");
+  void write_int(const std::string& name, std::int64_t value, const std::string& object = "");
+  void write_float(const std::string& name, double value, const std::string& object = "");
+
+  // Datasets, by absolute path ("/model/model.norm.weight"); missing groups are made.
+  [[nodiscard]] bool has_dataset(const std::string& name) const;
+  [[nodiscard]] std::vector<std::int64_t> dataset_shape(const std::string& name) const;
+  /// Names (without the group) of the datasets of a group, sorted.
+  [[nodiscard]] std::vector<std::string> list_datasets(const std::string& group) const;
+  /// chunk_rows = 0: contiguous; else chunked by rows with shuffle + deflate.
+  void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
+                      std::int64_t chunk_rows = 0);
+  void write(const std::string& name, Number type, const Rectangle& where, const void* values);
+  /// Reads with conversion to `type`.
+  void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
+  /// A float32 dataset of `shape` assembled from pieces of other files.
+  void create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,
+                              const std::vector<VirtualPiece>& pieces);
+
+ private:
+  struct Impl;
+  explicit Hdf5File(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sft::io

@@ -1,0 +1,153 @@
+#pragma once
+// The local math of one device. Nothing here communicates; every op is queued on the stream the backend was made for.
+//
+// Legend: T tokens of this rank, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns,
+// V vocabulary rows of this rank, N any size. "compute dtype" is float32 or bf16; sums run in float32 in both.
+// "+=" adds to what the output holds; outputs are otherwise overwritten. Views may have a stride between rows where a
+// comment says "strided"; all others are contiguous. Gradients of parameters are always float32 and always "+=".
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sft/device/device.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::ops {
+
+/// One rectangle of the causal, document-masked score matrix. Query i of the span (row q_begin + i of q) sees key j
+/// (row k_begin + j of k) iff j <= i + diagonal. Spans with the same q range are neighbours in their list and have equal
+/// (q_begin, q_len); different q ranges are disjoint, and so are different k ranges. Spans of one `lane` share no query
+/// and no key rows with another lane's: lanes may run at the same time even in the backward pass.
+struct AttentionSpan {
+  std::int32_t q_begin, q_len, k_begin, k_len;
+  std::int64_t diagonal;
+  std::int32_t lane;
+};
+
+/// c = op(a) op(b) [+ bias] [+ c]. op transposes where asked. a, b, c are 2-D and may be strided; a and b have the same
+/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry a column of c, or is empty.
+struct Matmul {
+  Tensor a, b, c;
+  bool transpose_a = false, transpose_b = false;
+  bool accumulate = false;
+  Tensor bias{};
+};
+
+struct AttentionForward {
+  Tensor q;    ///< (T, H, D) compute dtype, strided
+  Tensor k;    ///< (Tk, K, D) compute dtype, strided
+  Tensor v;    ///< (Tk, K, D) compute dtype, strided
+  Tensor out;  ///< (T, H, D) float32, in and out
+  Tensor lse;  ///< (T, H) float32, in and out
+  float scale;
+  const std::vector<AttentionSpan>& spans;
+};
+
+struct AttentionBackward {
+  Tensor q, k, v;     ///< as in the forward pass
+  Tensor dout;        ///< (T, H, D) compute dtype
+  Tensor lse, delta;  ///< (T, H) float32; the final log-sum-exp, and attention_delta
+  Tensor dq;          ///< (T, H, D) float32, +=
+  Tensor dk, dv;      ///< (Tk, K, D) float32, +=
+  float scale;
+  const std::vector<AttentionSpan>& spans;
+};
+
+/// Rows [0, T) of one chunk of the vocabulary-parallel cross-entropy; see Backend::cross_entropy_*.
+struct CrossEntropy {
+  Tensor logits;    ///< (T, V) float32; after cross_entropy_partials it holds exp(logit - max)
+  Tensor max;       ///< (T) float32: maximum over the whole vocabulary once reduced over tp
+  Tensor partials;  ///< (3, T) float32: sum exp(x - max); the target's logit or 0; sum exp(x - max) (x - max)
+  Tensor targets;   ///< (T) int32 global token ids; any value where the weight is 0
+  Tensor weights;   ///< (T) float32
+  std::int64_t vocab_begin;  ///< global id of the first column
+};
+
+/// Hyper-parameters of one AdamW step (Loshchilov & Hutter 2019; the arithmetic of torch.optim.AdamW).
+struct AdamW {
+  float learning_rate, beta1, beta2, epsilon, weight_decay;
+  float bias_correction1, bias_correction2;  ///< 1 - beta^step
+  float gradient_scale;                      ///< clipping factor, applied to the gradient as it is read
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual device::Stream& stream() = 0;
+
+  /// Scratch memory the ops of this backend may use, of at least workspace_bytes(); must outlive the backend's use.
+  virtual void set_workspace(Tensor workspace) = 0;
+
+  // Elementary
+  virtual void fill(Tensor x, float value) = 0;                      ///< float32 or bf16
+  virtual void copy(Tensor destination, Tensor source) = 0;          ///< any dtype pair of float32/bf16; strided both
+  virtual void add(Tensor destination, Tensor source) = 0;           ///< destination += source; float32
+  virtual void sum_squares(Tensor result, Tensor x) = 0;             ///< float64 (1) += sum of float32 x^2
+  /// x[i] = mean 0, standard deviation `stddev`, drawn from (seed, first_index + i) alone (Box-Muller on a
+  /// counter-based generator): a slice of a tensor gets the same numbers on any mesh. float32, contiguous.
+  virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;
+
+  // Embedding, vocabulary-parallel: `table` (V, C) holds ids [vocab_begin, vocab_begin + V); others give zero rows.
+  virtual void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) = 0;
+  virtual void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) = 0;
+
+  // RMSNorm (Zhang & Sennrich 2019): y = x * rstd * weight. x, y (T, C); rstd (T) float32; weight (C).
+  virtual void rms_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor weight, float epsilon) = 0;
+  /// sum = x + delta, then as above of sum. sum may be x; delta (T, C) compute dtype or float32.
+  virtual void add_rms_norm_forward(Tensor sum, Tensor y, Tensor rstd, Tensor x, Tensor delta, Tensor weight,
+                                    float epsilon) = 0;
+  /// y = x * rstd * weight with a known rstd.
+  virtual void rms_norm_apply(Tensor y, Tensor x, Tensor rstd, Tensor weight) = 0;
+  /// dx = dresidual + gradient through the norm; dresidual (T, C) compute dtype, may be dx, or is empty (zero).
+  /// dy (T, C) compute dtype or float32.
+  virtual void rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor rstd, Tensor weight,
+                                 Tensor dresidual) = 0;
+
+  // Rotary embedding (Su et al. 2021) in the half-split layout of Hugging Face.
+  /// cosine, sine (T, D/2) float32 of positions (T) int32 times inverse_frequencies (D/2) float64.
+  virtual void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies) = 0;
+  /// out, in (T, n, D) compute dtype, both strided. May be in place.
+  virtual void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) = 0;
+  /// din (T, n, D) compute dtype, strided; dout (T, n, D) float32.
+  virtual void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) = 0;
+  /// The same after RMSNorm of every head (Qwen3): weight (D), rstd (T, n) float32.
+  virtual void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
+                                 float epsilon) = 0;
+  /// in: the forward pass's input, strided.
+  virtual void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight,
+                                  Tensor cosine, Tensor sine) = 0;
+
+  // Linear algebra
+  virtual void matmul(const Matmul& product) = 0;
+  /// dbias (N) += column sums of dy (T, N), strided.
+  virtual void bias_backward(Tensor dbias, Tensor dy) = 0;
+
+  // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
+  /// Merges the softmax attention over `spans` into (out, lse), which hold the result over the keys seen before:
+  /// out = 0 and lse = -inf where none was. Rows without a span are left alone.
+  virtual void attention_forward(const AttentionForward& attention) = 0;
+  /// delta (T, H) = sum over D of out * dout; out, dout (T, H, D) compute dtype.
+  virtual void attention_delta(Tensor delta, Tensor out, Tensor dout) = 0;
+  virtual void attention_backward(const AttentionBackward& attention) = 0;
+
+  // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up (T, 2F) holds gate, then up. act (T, F).
+  virtual void swiglu_forward(Tensor act, Tensor gate_up) = 0;
+  /// dgate_up may be gate_up. act is recomputed on the way; it may be dact.
+  virtual void swiglu_backward(Tensor dgate_up, Tensor act, Tensor dact, Tensor gate_up) = 0;
+
+  // Cross-entropy in three steps; the caller reduces max, then partials, over tp between them.
+  virtual void cross_entropy_max(const CrossEntropy& chunk) = 0;
+  virtual void cross_entropy_partials(const CrossEntropy& chunk) = 0;
+  /// dlogits (T, V), compute dtype = gradient_scale * weight * (softmax - onehot); empty: not wanted. dlogits may share
+  /// memory with logits when float32. metrics, float64 (4), += sum w nll; sum over w > 0 of 1, of (the target has the
+  /// largest logit), of the entropy of the prediction. Only tokens with w > 0 count.
+  virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, float gradient_scale,
+                                    Tensor metrics) = 0;
+
+  /// One step over float32 vectors (N); `copy`, bf16 (N) or empty, receives the new parameters.
+  virtual void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
+                     const AdamW& step) = 0;
+};
+
+}  // namespace sft::ops

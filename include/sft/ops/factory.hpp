@@ -1,0 +1,22 @@
+#pragma once
+// The one place that knows which compute backends this program was built with.
+
+#include <memory>
+
+#include "sft/ops/backend.hpp"
+
+namespace sft::ops {
+
+/// Whether this build has kernels for `kind`.
+[[nodiscard]] bool is_built(device::Kind kind);
+
+/// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration error when absent.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream);
+
+/// Scratch bytes that every op needs at most on this device (the matrix library's and the attention tiles').
+[[nodiscard]] std::size_t workspace_bytes(device::Kind kind);
+
+/// "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with (for tables and benchmarks).
+[[nodiscard]] const char* cpu_instruction_set();
+
+}  // namespace sft::ops

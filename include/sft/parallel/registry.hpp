@@ -1,0 +1,85 @@
+#pragma once
+// Every parameter of the model: its name, its logical shape, and which piece of it this rank holds. Pure.
+//
+// A rank holds, of every unit (embedding, each block, head), the tp slice of its parameters laid out flat ("unit flat"),
+// and of that the 1/fsdp_size piece `fsdp_rank` ("shard"). All shards of a rank lie one after the other ("rank shard").
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sft::parallel {
+
+enum class TpSplit {
+  none,     ///< the same on every tp rank, and so is its gradient
+  partial,  ///< the same on every tp rank, but each has a part of its gradient: summed over tp
+  rows,     ///< split along dim 0
+  columns,  ///< split along dim 1
+  kv_rows,  ///< split along dim 0 by key/value head; heads fewer than ranks are replicated, gradients summed
+};
+
+enum class Init { normal, ones, zeros };
+
+struct Parameter {
+  // Given by the model.
+  std::string name;         ///< Hugging Face name
+  std::int64_t rows = 0;    ///< logical dim 0
+  std::int64_t columns = 0; ///< logical dim 1; 0: the parameter is a vector
+  TpSplit split = TpSplit::none;
+  Init init = Init::normal;
+
+  // Filled by the registry.
+  std::int64_t local_rows = 0, local_columns = 0;  ///< tp slice; local_columns = 1 for a vector
+  std::int64_t row_begin = 0, column_begin = 0;    ///< where the slice starts in the logical tensor
+  std::int64_t unit_offset = 0;                    ///< first element in the unit flat
+  int tp_replicas = 1;                             ///< tp ranks that hold the same slice
+  bool counts = true;  ///< this rank is the first of those: it counts in norms and writes checkpoints
+
+  [[nodiscard]] bool is_vector() const { return columns == 0; }
+  [[nodiscard]] std::int64_t local_elements() const { return local_rows * local_columns; }
+  [[nodiscard]] std::int64_t elements() const { return rows * (is_vector() ? 1 : columns); }
+};
+
+struct Unit {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::int64_t num_elements = 0;    ///< of the unit flat, padded to a multiple of fsdp_size * 64
+  std::int64_t shard_elements = 0;  ///< num_elements / fsdp_size
+  std::int64_t shard_offset = 0;    ///< of this unit's shard in the rank shard
+};
+
+/// A run of elements of one parameter that lies in this rank's shard.
+struct Piece {
+  const Parameter* parameter;
+  std::int64_t begin;         ///< first element, counted in the local (tp) slice, row-major
+  std::int64_t count;
+  std::int64_t shard_offset;  ///< of that element in the rank shard
+};
+
+/// A rectangle of the logical tensor that is contiguous in the rank shard.
+struct LogicalRectangle {
+  std::int64_t row_begin, num_rows, column_begin, num_columns;
+  std::int64_t shard_offset;
+};
+
+class Registry {
+ public:
+  /// `units` with names, shapes and splits. kv_replicas: tp ranks that hold each key/value head.
+  Registry(std::vector<Unit> units, int tp_size, int tp_rank, int kv_replicas, int fsdp_size, int fsdp_rank);
+
+  [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
+  [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }
+  /// All pieces of this rank's shard, ascending by shard_offset.
+  [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
+  /// A piece as at most three rectangles (part row, whole rows, part row) of the logical tensor.
+  [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
+  /// Elements of all logical parameters, each counted once.
+  [[nodiscard]] std::int64_t num_parameters() const;
+
+ private:
+  std::vector<Unit> units_;
+  std::vector<Piece> pieces_;
+  std::int64_t rank_shard_elements_ = 0;
+};
+
+}  // namespace sft::parallel

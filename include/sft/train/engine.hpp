@@ -1,0 +1,60 @@
+#pragma once
+// One training step of the whole machine: the model, its shards, its optimizer and the groups it talks in.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/config/config.hpp"
+#include "sft/data/batch.hpp"
+#include "sft/device/device.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/mesh/mesh.hpp"
+#include "sft/parallel/registry.hpp"
+
+namespace sft::train {
+
+/// Of one optimizer step; the same on every rank.
+struct StepResult {
+  double loss = 0.0;       ///< sum w nll / sum w over the global batch; 0 without a target
+  double grad_norm = 0.0;  ///< before clipping
+  double mean_token_accuracy = 0.0;
+  double entropy = 0.0;    ///< of the predictions, mean over target tokens, nats
+  std::int64_t num_tokens = 0;
+  std::int64_t num_target_tokens = 0;
+  double model_flops = 0.0;  ///< of the step, all ranks; design section 4
+};
+
+/// All calls are collective over the world.
+class Engine {
+ public:
+  /// Plans and allocates everything (see the ledger); parameters are uninitialized until initialize() or a load.
+  Engine(const config::Config& config, std::int64_t max_length, const mesh::Mesh& mesh, device::Device& device,
+         device::Ledger& ledger);
+  ~Engine();
+
+  /// Random initial weights from init_seed, the same on any mesh; zero moments.
+  void initialize();
+  /// Forward, backward, reduction, clipping and AdamW with `learning_rate`; `step` is 1-based (bias correction).
+  /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights are
+  /// then untouched.
+  [[nodiscard]] StepResult step(const data::StepBatch& batch, std::int64_t step, double learning_rate);
+  /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
+  [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
+
+  [[nodiscard]] const parallel::Registry& registry() const;
+  /// Shards in device memory; after writing to them call parameters_changed().
+  [[nodiscard]] checkpoint::State state() const;
+  void parameters_changed();
+  [[nodiscard]] device::Stream& stream();
+
+  /// The accumulated gradient shard before clipping of the last step, float32 (rank_shard_elements): for tests.
+  [[nodiscard]] Tensor gradients() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sft::train

@@ -1,0 +1,57 @@
+#include "sft/tensor/tensor.hpp"
+
+#include "sft/core/error.hpp"
+
+namespace sft {
+
+Tensor::Tensor(void* data_in, DType dtype_in, std::initializer_list<std::int64_t> shape_in)
+    : data(data_in), dtype(dtype_in), ndim(static_cast<int>(shape_in.size())) {
+  ensure(ndim >= 1 && ndim <= max_ndim, "tensor of 1 to 4 dims");
+  int i = 0;
+  for (const std::int64_t n : shape_in) shape[static_cast<std::size_t>(i++)] = n;
+  stride0 = row_elements();
+}
+
+std::int64_t Tensor::row_elements() const {
+  std::int64_t n = 1;
+  for (int i = 1; i < ndim; ++i) n *= shape[static_cast<std::size_t>(i)];
+  return n;
+}
+
+std::int64_t Tensor::num_elements() const { return ndim == 0 ? 0 : shape[0] * row_elements(); }
+
+std::size_t Tensor::size_bytes() const { return static_cast<std::size_t>(num_elements()) * size_of(dtype); }
+
+Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
+  ensure(begin >= 0 && count >= 0 && begin + count <= shape[0], "rows within the tensor");
+  Tensor t = *this;
+  t.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin * stride0) * size_of(dtype);
+  t.shape[0] = count;
+  return t;
+}
+
+Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
+  ensure(ndim == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1], "columns within the tensor");
+  Tensor t = *this;
+  t.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin) * size_of(dtype);
+  t.shape[1] = count;
+  return t;
+}
+
+Tensor Tensor::view(std::initializer_list<std::int64_t> new_shape) const {
+  Tensor t(data, dtype, new_shape);
+  ensure(t.num_elements() == num_elements(), "view keeps the number of elements");
+  if (!is_contiguous()) {
+    ensure(t.shape[0] == shape[0], "view of a strided tensor keeps the first dim");
+    t.stride0 = stride0;
+  }
+  return t;
+}
+
+Tensor take(device::Arena& arena, DType dtype, std::initializer_list<std::int64_t> shape) {
+  Tensor t(nullptr, dtype, shape);
+  t.data = arena.take(t.size_bytes());
+  return t;
+}
+
+}  // namespace sft
