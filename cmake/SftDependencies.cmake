@@ -5,10 +5,17 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json 3.11 REQUIRED)
-find_package(dnnl REQUIRED)
+
+# Debian's oneDNN ships no CMake configuration.
+find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(sft_dnnl INTERFACE)
+target_include_directories(sft_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(sft_dnnl INTERFACE ${DNNL_LIBRARY})
 
 # The HDF5 built against Open MPI; its serial API is what we call.
 set(HDF5_PREFER_PARALLEL ON)
+enable_language(C)  # FindHDF5 asks the C compiler wrapper
 find_package(HDF5 REQUIRED COMPONENTS C)
 add_library(sft_hdf5 INTERFACE)
 target_include_directories(sft_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})

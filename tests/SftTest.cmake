@@ -1,0 +1,30 @@
+# sft_test(NAME SOURCES file... ROOMS room... [RANKS n...] [TIMEOUT seconds] [LABEL label] [ARGUMENTS word...])
+# A Boost.Test program NAME. Without RANKS it runs alone; with RANKS once under mpirun for each count, as NAME_np<n>.
+# A source of an MPI test defines its own main through tests/support/mpi_test_main.hpp.
+set(SFT_TEST_ENVIRONMENT
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1)
+
+function(sft_test name)
+  cmake_parse_arguments(TEST "" "TIMEOUT;LABEL" "SOURCES;ROOMS;RANKS;ARGUMENTS" ${ARGN})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${TEST_SOURCES})
+  list(TRANSFORM TEST_ROOMS PREPEND sft_)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE BOOST_TEST_DYN_LINK SFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE sft_flags ${TEST_ROOMS} Boost::unit_test_framework)
+  if(TEST_RANKS)
+    foreach(ranks ${TEST_RANKS})
+      add_test(NAME ${name}_np${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -np ${ranks} $<TARGET_FILE:${name}>
+                                               ${TEST_ARGUMENTS})
+      set_tests_properties(${name}_np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS 2 LABELS "${TEST_LABEL}"
+                                                         ENVIRONMENT "${SFT_TEST_ENVIRONMENT}")
+    endforeach()
+  else()
+    add_test(NAME ${name} COMMAND $<TARGET_FILE:${name}> ${TEST_ARGUMENTS})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABEL}"
+                                            ENVIRONMENT "${SFT_TEST_ENVIRONMENT}")
+  endif()
+endfunction()
