@@ -6,12 +6,7 @@ find_package(Threads REQUIRED)
 find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json 3.11 REQUIRED)
 
-# Debian's oneDNN ships no CMake configuration.
-find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
-find_library(DNNL_LIBRARY dnnl REQUIRED)
-add_library(sft_dnnl INTERFACE)
-target_include_directories(sft_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
-target_link_libraries(sft_dnnl INTERFACE ${DNNL_LIBRARY})
+find_package(dnnl REQUIRED CONFIG)  # DNNL::dnnl
 
 # The HDF5 built against Open MPI; its serial API is what we call.
 set(HDF5_PREFER_PARALLEL ON)
