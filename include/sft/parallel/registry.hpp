@@ -66,6 +66,8 @@ class Registry {
  public:
   /// `units` with names, shapes and splits. kv_replicas: tp ranks that hold each key/value head.
   Registry(std::vector<Unit> units, int tp_size, int tp_rank, int kv_replicas, int fsdp_size, int fsdp_rank);
+  Registry(Registry&&) noexcept = default;  // pieces point into the units, which a move keeps in place
+  Registry(const Registry&) = delete;
 
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }

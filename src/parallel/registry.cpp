@@ -1,0 +1,103 @@
+#include "sft/parallel/registry.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "sft/core/cast.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::parallel {
+
+namespace {
+
+constexpr std::int64_t shard_alignment = 64;  ///< elements; 256 bytes of float32
+
+/// Cuts the logical tensor for this tp rank.
+void slice(Parameter& p, int tp_size, int tp_rank, int kv_replicas) {
+  p.local_rows = p.rows;
+  p.local_columns = p.is_vector() ? 1 : p.columns;
+  switch (p.split) {
+    case TpSplit::none:
+    case TpSplit::partial:
+      p.tp_replicas = tp_size;
+      p.counts = tp_rank == 0;
+      break;
+    case TpSplit::rows:
+      ensure(p.rows % tp_size == 0, "rows divide over tp");
+      p.local_rows = p.rows / tp_size;
+      p.row_begin = tp_rank * p.local_rows;
+      break;
+    case TpSplit::columns:
+      ensure(p.columns % tp_size == 0, "columns divide over tp");
+      p.local_columns = p.columns / tp_size;
+      p.column_begin = tp_rank * p.local_columns;
+      break;
+    case TpSplit::kv_rows: {
+      const int num_slices = tp_size / kv_replicas;
+      ensure(p.rows % num_slices == 0, "key/value rows divide over tp");
+      p.local_rows = p.rows / num_slices;
+      p.row_begin = tp_rank / kv_replicas * p.local_rows;
+      p.tp_replicas = kv_replicas;
+      p.counts = tp_rank % kv_replicas == 0;
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+Registry::Registry(std::vector<Unit> units, int tp_size, int tp_rank, int kv_replicas, int fsdp_size, int fsdp_rank)
+    : units_(std::move(units)) {
+  for (Unit& unit : units_) {
+    std::int64_t offset = 0;
+    for (Parameter& p : unit.parameters) {
+      slice(p, tp_size, tp_rank, kv_replicas);
+      p.unit_offset = offset;
+      offset += p.local_elements();
+    }
+    unit.num_elements = round_up(offset, fsdp_size * shard_alignment);
+    unit.shard_elements = unit.num_elements / fsdp_size;
+    unit.shard_offset = rank_shard_elements_;
+    rank_shard_elements_ += unit.shard_elements;
+
+    const std::int64_t shard_begin = fsdp_rank * unit.shard_elements;
+    const std::int64_t shard_end = shard_begin + unit.shard_elements;
+    for (const Parameter& p : unit.parameters) {
+      const std::int64_t begin = std::max(p.unit_offset, shard_begin);
+      const std::int64_t end = std::min(p.unit_offset + p.local_elements(), shard_end);
+      if (begin < end) {
+        pieces_.push_back({&p, begin - p.unit_offset, end - begin, unit.shard_offset + begin - shard_begin});
+      }
+    }
+  }
+}
+
+std::vector<LogicalRectangle> Registry::rectangles(const Piece& piece) {
+  const Parameter& p = *piece.parameter;
+  const std::int64_t width = p.local_columns;
+  std::vector<LogicalRectangle> result;
+  std::int64_t at = piece.begin;
+  std::int64_t left = piece.count;
+  while (left > 0) {
+    const std::int64_t row = at / width;
+    const std::int64_t column = at % width;
+    const bool whole_rows = column == 0 && left >= width;
+    const std::int64_t num_rows = whole_rows ? left / width : 1;
+    const std::int64_t num_columns = whole_rows ? width : std::min(width - column, left);
+    result.push_back({p.row_begin + row, num_rows, p.column_begin + column, num_columns,
+                      piece.shard_offset + at - piece.begin});
+    at += num_rows * num_columns;
+    left -= num_rows * num_columns;
+  }
+  return result;
+}
+
+std::int64_t Registry::num_parameters() const {
+  std::int64_t n = 0;
+  for (const Unit& unit : units_) {
+    for (const Parameter& p : unit.parameters) n += p.elements();
+  }
+  return n;
+}
+
+}  // namespace sft::parallel
