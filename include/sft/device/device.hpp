@@ -14,13 +14,14 @@ namespace sft::device {
 
 enum class Kind { cpu, cuda };
 
-/// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream.
+/// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream, which tests or waits only for
+/// the first of its queue: work starts at its first test() or wait(), when all queued before it is finished.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Lets the agent make progress; true once the work is finished. Never blocks.
+  /// Starts the work, or lets the agent make progress; true once it is finished. Never blocks.
   virtual bool test() = 0;
-  /// Blocks until the work is finished.
+  /// Starts the work if need be and blocks until it is finished.
   virtual void wait() = 0;
 };
 
@@ -35,7 +36,7 @@ class Stream {
   virtual void wait(Event& event) = 0;
   /// Gives asynchronous work of this stream a chance to progress; never blocks. Cheap.
   virtual void poll() = 0;
-  /// CPU only: queues work that is under way. Throws std::logic_error on other devices.
+  /// CPU only: queues work. Throws std::logic_error on other devices.
   virtual void push(std::unique_ptr<Pending> work);
   /// The native handle (cudaStream_t), null on the CPU.
   [[nodiscard]] virtual void* native() const { return nullptr; }

@@ -1,0 +1,52 @@
+#include "cpu_cores.hpp"
+
+#include <cpuid.h>
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "sft/core/log.hpp"
+
+namespace sft::device {
+
+namespace {
+
+/// Cores that process `pid` (0: this one) may run on; 0 when the system does not tell.
+int num_allowed_cores(pid_t pid) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(pid, sizeof cores, &cores) != 0) return 0;
+  return CPU_COUNT(&cores);
+}
+
+bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  constexpr unsigned amx_bf16 = 1U << 22, amx_tile = 1U << 24;
+  return (d & amx_bf16) != 0 && (d & amx_tile) != 0;
+}
+
+}  // namespace
+
+void set_num_threads(int num_local_ranks) {
+  const int allowed_cores = std::max(1, num_allowed_cores(0));
+  // The launcher is free to use all cores of the job, also where it binds each rank to a few of them.
+  const int job_cores = std::max(allowed_cores, num_allowed_cores(getppid()));
+  const bool user_decides = std::getenv("OMP_NUM_THREADS") != nullptr;
+  const int wanted = user_decides ? omp_get_max_threads() : std::max(1, job_cores / num_local_ranks);
+  if (wanted > allowed_cores && job_cores > allowed_cores) {
+    log_warning("each rank may use " + std::to_string(allowed_cores) + " core(s) where " + std::to_string(wanted) +
+                " are wanted (the launcher bound it to them): start with mpirun --bind-to none");
+  }
+  omp_set_num_threads(user_decides ? wanted : std::min(wanted, allowed_cores));
+}
+
+std::string instruction_sets() {
+  if (__builtin_cpu_supports("avx512f")) return has_amx() ? "AVX-512 + AMX" : "AVX-512";
+  return __builtin_cpu_supports("avx2") ? "AVX2" : "x86-64";
+}
+
+}  // namespace sft::device

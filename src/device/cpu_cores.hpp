@@ -1,0 +1,15 @@
+#pragma once
+// The processor cores of this process, and what they can do.
+
+#include <string>
+
+namespace sft::device {
+
+/// Sets the number of OpenMP threads of this process: OMP_NUM_THREADS where set, else an equal share of the node's
+/// cores for each of its `num_local_ranks` ranks. Warns when the launcher bound this process to fewer cores than that.
+void set_num_threads(int num_local_ranks);
+
+/// "AVX-512 + AMX", "AVX-512", "AVX2" or "x86-64"
+[[nodiscard]] std::string instruction_sets();
+
+}  // namespace sft::device

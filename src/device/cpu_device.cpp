@@ -1,0 +1,68 @@
+#include "cpu_device.hpp"
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "cpu_cores.hpp"
+#include "cpu_stream.hpp"
+#include "sft/core/error.hpp"
+#include "sft/device/ledger.hpp"
+
+namespace sft::device {
+
+namespace {
+
+constexpr std::size_t huge_page_threshold_bytes = std::size_t{8} << 20;
+constexpr std::size_t piece_bytes = std::size_t{512} << 10;  // what one thread copies at a time
+
+/// Calls work(begin, count) for pieces of [0, bytes), on several threads when it is worth it.
+template <class Work>
+void for_each_piece(std::size_t bytes, const Work& work) {
+  const std::size_t num_pieces = (bytes + piece_bytes - 1) / piece_bytes;
+#pragma omp parallel for schedule(static) if (num_pieces > 1)
+  for (std::size_t piece = 0; piece < num_pieces; ++piece) {
+    const std::size_t begin = piece * piece_bytes;
+    work(begin, std::min(piece_bytes, bytes - begin));
+  }
+}
+
+}  // namespace
+
+std::string CpuDevice::description() const {
+  const int num_threads = omp_get_max_threads();
+  return "CPU, " + instruction_sets() + ", " + std::to_string(num_threads) +
+         (num_threads == 1 ? " thread" : " threads");
+}
+
+Device::Block CpuDevice::allocate(std::size_t bytes) {
+  if (bytes == 0) return {};
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes), std::strerror(errno),
+                "use more ranks, shorter rows or a smaller model");
+  }
+  if (bytes >= huge_page_threshold_bytes) madvise(memory, bytes, MADV_HUGEPAGE);
+  return {memory, [bytes](void* block) { munmap(block, bytes); }};
+}
+
+std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<CpuStream>(); }
+std::unique_ptr<Event> CpuDevice::make_event() { return std::make_unique<CpuEvent>(); }
+
+void CpuDevice::copy(void* destination, const void* source, std::size_t bytes, Stream& stream) {
+  stream.synchronize();
+  auto* to = static_cast<std::byte*>(destination);
+  const auto* from = static_cast<const std::byte*>(source);
+  for_each_piece(bytes, [=](std::size_t begin, std::size_t count) { std::memcpy(to + begin, from + begin, count); });
+}
+
+void CpuDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream) {
+  stream.synchronize();
+  auto* to = static_cast<std::byte*>(destination);
+  for_each_piece(bytes, [=](std::size_t begin, std::size_t count) { std::memset(to + begin, 0, count); });
+}
+
+}  // namespace sft::device

@@ -1,0 +1,31 @@
+#include "sft/device/factory.hpp"
+
+#include "cpu_cores.hpp"
+#include "cpu_device.hpp"
+#include "sft/core/error.hpp"
+#if SFT_HAVE_CUDA
+#include "cuda_device.hpp"
+#endif
+
+namespace sft::device {
+
+bool is_built([[maybe_unused]] Kind kind) {
+#if SFT_HAVE_CUDA
+  return true;
+#else
+  return kind == Kind::cpu;
+#endif
+}
+
+std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int local_rank, int num_local_ranks) {
+  set_num_threads(num_local_ranks);
+  if (kind == Kind::cpu) return std::make_unique<CpuDevice>();
+#if SFT_HAVE_CUDA
+  return std::make_unique<CudaDevice>(local_rank, num_local_ranks);
+#else
+  throw_config_error("no CUDA device", "this program was built without CUDA and NCCL",
+                     "install both and build again with -DSFT_CUDA=ON, or set backend = cpu");
+#endif
+}
+
+}  // namespace sft::device
