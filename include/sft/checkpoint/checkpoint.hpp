@@ -19,6 +19,8 @@ struct Position {
   double epoch = 0.0;
   std::int64_t rows_consumed = 0;  ///< position in the row order
   std::int64_t num_tokens = 0;     ///< trained on so far
+  std::int64_t num_rows = 0;       ///< of the data set that the row order runs through
+  std::int64_t max_length = 0;     ///< of its rows
 };
 
 /// The rank shard: float32 (rank_shard_elements) each, in device memory.
