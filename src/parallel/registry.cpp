@@ -92,6 +92,19 @@ std::vector<LogicalRectangle> Registry::rectangles(const Piece& piece) {
   return result;
 }
 
+std::vector<ShardRange> Registry::ranges(const std::function<bool(const Parameter&)>& predicate) const {
+  std::vector<ShardRange> result;
+  for (const Piece& piece : pieces_) {
+    if (!predicate(*piece.parameter)) continue;
+    if (!result.empty() && result.back().begin + result.back().count == piece.shard_offset) {
+      result.back().count += piece.count;
+    } else {
+      result.push_back({piece.shard_offset, piece.count});
+    }
+  }
+  return result;
+}
+
 std::int64_t Registry::num_parameters() const {
   std::int64_t n = 0;
   for (const Unit& unit : units_) {

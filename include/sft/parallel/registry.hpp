@@ -5,6 +5,7 @@
 // and of that the 1/fsdp_size piece `fsdp_rank` ("shard"). All shards of a rank lie one after the other ("rank shard").
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,11 @@ struct Piece {
   std::int64_t shard_offset;  ///< of that element in the rank shard
 };
 
+/// Neighbouring elements of the rank shard.
+struct ShardRange {
+  std::int64_t begin, count;
+};
+
 /// A rectangle of the logical tensor that is contiguous in the rank shard.
 struct LogicalRectangle {
   std::int64_t row_begin, num_rows, column_begin, num_columns;
@@ -75,6 +81,8 @@ class Registry {
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   /// A piece as at most three rectangles (part row, whole rows, part row) of the logical tensor.
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
+  /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
+  [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
   /// Elements of all logical parameters, each counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
 

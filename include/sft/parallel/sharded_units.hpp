@@ -1,0 +1,118 @@
+#pragma once
+// Fully sharded parameters (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): every unit lives as shards
+// over the fsdp group and is whole only while it is used.
+//
+// The verbs of a unit in one micro-batch: gather (start, ahead of time), use (wait), release; then, for its gradient,
+// gradient/accumulated_gradient while the backward pass writes, and reduce once it is whole. With one rank in the fsdp
+// group the views lead straight into the shards and nothing moves.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sft/comm/collectives.hpp"
+#include "sft/device/arena.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/mesh.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/parallel/registry.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::parallel {
+
+/// A gradient to write: `tensor`, float32, is overwritten or, when it already holds a part, added to.
+struct GradientTarget {
+  Tensor tensor;
+  bool accumulate;
+};
+
+class ShardedUnits {
+ public:
+  struct Options {
+    DType compute = DType::float32;     ///< dtype of gathered parameters
+    bool reshard_after_forward = true;  ///< release blocks between forward and backward
+    bool tied = false;                  ///< the head uses the embedding unit's table
+  };
+  struct Arenas {
+    device::Arena parameters, gradients, optimizer, unit_buffers;
+  };
+
+  /// Unit 0 is the embedding, the last one the head, the others the blocks. All references outlive it.
+  ShardedUnits(const Registry& registry, const mesh::Mesh& mesh, const Options& options, device::Device& device,
+               ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream);
+
+  /// Takes the shards and buffers from `arenas`; call with sizing arenas, then with real ones.
+  void lay_out(Arenas& arenas);
+
+  // The rank shard, float32 (rank_shard_elements).
+  [[nodiscard]] Tensor parameter_shard() const { return parameters_; }
+  [[nodiscard]] Tensor gradient_shard() const { return gradients_; }
+  [[nodiscard]] Tensor exp_avg() const { return exp_avg_; }
+  [[nodiscard]] Tensor exp_avg_sq() const { return exp_avg_sq_; }
+  /// The bf16 copy of the parameters that gathers send; empty with float32.
+  [[nodiscard]] Tensor compute_shard() const { return compute_shard_; }
+  /// Must follow every write to the parameters: later gathers see it.
+  void parameters_written();
+  /// Refreshes the bf16 copy from the float32 parameters, where the writer did not keep both.
+  void refresh_compute_shard();
+
+  // Collective over the fsdp group, in the same order on all its ranks.
+  void gather(int unit);
+  void use(int unit);
+  void release(int unit);
+  /// Starts the reduction of the unit's gradient into the gradient shard.
+  void reduce(int unit);
+  /// Lets communication under way progress.
+  void poll() { comm_stream_.poll(); }
+
+  /// Local (tp) slice of parameters [index, index + count) of a unit in use, as one matrix (sum of rows, columns) or
+  /// vector; several must have equal columns. compute dtype.
+  [[nodiscard]] Tensor parameter(int unit, int index, int count = 1) const;
+  /// Where to write their gradient.
+  [[nodiscard]] GradientTarget gradient(int unit, int index, int count = 1);
+  /// The same for ops that always add: zeroed at the first touch.
+  [[nodiscard]] Tensor accumulated_gradient(int unit, int index, int count = 1);
+
+  /// Forgets the last step's gradients.
+  void begin_step();
+  /// Once a step, after all reduces: sums parts over tp and key/value replicas, then replicas of the model.
+  void finish_gradients();
+
+  /// What the collectives need for these units.
+  [[nodiscard]] comm::StagingPlan staging() const;
+
+ private:
+  struct UnitState {
+    Tensor full, full_gradient;  ///< (num_elements) compute dtype; float32
+    Tensor shard, gradient_shard;
+    int parameter_slot = 0, gradient_slot = 0;
+    bool gathered = false;
+    std::unique_ptr<device::Event> gather_done;
+    std::vector<bool> touched;  ///< per parameter: the gradient holds a part
+  };
+  struct Slot {
+    std::int64_t elements = 0;
+    Tensor buffer;
+    std::unique_ptr<device::Event> free;  ///< the last user is done with it
+  };
+
+  [[nodiscard]] bool is_sharded() const { return mesh_.fsdp.size() > 1; }
+  void assign_slots();
+  [[nodiscard]] Tensor slice(const Tensor& flat, int unit, int index, int count) const;
+  void zero_untouched(int unit);
+
+  const Registry& registry_;
+  const mesh::Mesh& mesh_;
+  Options options_;
+  device::Device& device_;
+  ops::Backend& backend_;
+  comm::Collectives& collectives_;
+  device::Stream& comm_stream_;
+  std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_;
+
+  Tensor parameters_, gradients_, exp_avg_, exp_avg_sq_, compute_shard_;
+  std::vector<UnitState> units_;
+  std::vector<Slot> parameter_slots_, gradient_slots_;
+};
+
+}  // namespace sft::parallel
