@@ -1,0 +1,249 @@
+// Datasets: 1-D and 2-D arrays of numbers, read and written by rectangles, stored here or assembled from other files.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "hdf5_impl.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::io {
+
+namespace {
+
+constexpr std::size_t max_open_datasets = 8;
+constexpr unsigned deflate_level = 4;
+
+std::vector<hsize_t> dims_of(const std::vector<std::int64_t>& shape) { return {shape.begin(), shape.end()}; }
+
+Handle make_space(const std::vector<std::int64_t>& shape) {
+  const std::vector<hsize_t> dims = dims_of(shape);
+  return {H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose};
+}
+
+std::vector<std::int64_t> shape_of(hid_t space) {
+  std::vector<hsize_t> dims(static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(space), 0)));
+  if (!dims.empty()) H5Sget_simple_extent_dims(space, dims.data(), nullptr);
+  return {dims.begin(), dims.end()};
+}
+
+/// Whether `where` lies inside `shape`.
+bool contains(const std::vector<std::int64_t>& shape, const Rectangle& where) {
+  const std::int64_t columns = shape.size() == 2 ? shape[1] : 1;
+  return (shape.size() == 1 || shape.size() == 2) && where.row_begin >= 0 && where.num_rows >= 0 &&
+         where.row_begin + where.num_rows <= shape[0] && where.column_begin >= 0 && where.num_columns >= 0 &&
+         where.column_begin + where.num_columns <= columns;
+}
+
+bool is_empty(const Rectangle& where) { return where.num_rows == 0 || where.num_columns == 0; }
+
+/// Selects the rectangle in a space of `ndim` dims.
+void select(hid_t space, std::size_t ndim, const Rectangle& where) {
+  const std::array<hsize_t, 2> start = {static_cast<hsize_t>(where.row_begin),
+                                        static_cast<hsize_t>(where.column_begin)};
+  const std::array<hsize_t, 2> count = {static_cast<hsize_t>(where.num_rows), static_cast<hsize_t>(where.num_columns)};
+  ensure(ndim <= count.size(), "rectangles have at most two dims");
+  H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr);
+}
+
+std::string describe(const Rectangle& where, const std::vector<std::int64_t>& shape) {
+  std::string text = "rows [" + std::to_string(where.row_begin) + ", " +
+                     std::to_string(where.row_begin + where.num_rows) + ") and columns [" +
+                     std::to_string(where.column_begin) + ", " +
+                     std::to_string(where.column_begin + where.num_columns) + ") were asked of shape (";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + ")";
+}
+
+/// Properties that make the missing groups of a new dataset's path.
+Handle link_properties() {
+  Handle properties(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(properties.id(), 1);
+  return properties;
+}
+
+Handle storage_properties(const std::vector<std::int64_t>& shape, std::int64_t chunk_rows) {
+  Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const bool is_empty_dataset = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  if (chunk_rows > 0 && !is_empty_dataset) {
+    std::vector<hsize_t> chunk = dims_of(shape);
+    chunk[0] = std::min(chunk[0], static_cast<hsize_t>(chunk_rows));
+    H5Pset_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data());
+    H5Pset_shuffle(properties.id());
+    H5Pset_deflate(properties.id(), deflate_level);
+  } else {
+    H5Pset_fill_time(properties.id(), H5D_FILL_TIME_NEVER);
+  }
+  return properties;
+}
+
+/// Whether every group on the way to `name`, and the link itself, is there.
+bool link_exists(hid_t file, const std::string& name) {
+  for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+    if (H5Lexists(file, name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
+  }
+  return H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0;
+}
+
+herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+}  // namespace
+
+hid_t memory_type(Number type) {
+  switch (type) {
+    case Number::int32:
+      return H5T_NATIVE_INT32;
+    case Number::int64:
+      return H5T_NATIVE_INT64;
+    case Number::float32:
+      return H5T_NATIVE_FLOAT;
+    case Number::float64:
+      return H5T_NATIVE_DOUBLE;
+  }
+  return H5I_INVALID_HID;
+}
+
+hid_t file_type(Number type) {
+  switch (type) {
+    case Number::int32:
+      return H5T_STD_I32LE;
+    case Number::int64:
+      return H5T_STD_I64LE;
+    case Number::float32:
+      return H5T_IEEE_F32LE;
+    case Number::float64:
+      return H5T_IEEE_F64LE;
+  }
+  return H5I_INVALID_HID;
+}
+
+hid_t Hdf5File::Impl::dataset(const std::string& name) const {
+  const auto found = open_datasets.find(name);
+  if (found != open_datasets.end()) return found->second.id();
+  if (!is_dataset(name)) {
+    fail_because("cannot find the dataset " + name, "it is not there", "check that the file is what it should be");
+  }
+  Handle opened(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
+  if (!opened.is_valid()) fail("cannot open the dataset " + name, "check that the file is whole");
+  if (open_datasets.size() >= max_open_datasets) open_datasets.clear();
+  return open_datasets.emplace(name, std::move(opened)).first->second.id();
+}
+
+bool Hdf5File::Impl::is_dataset(const std::string& name) const {
+  if (!link_exists(file.id(), name)) return false;
+  const Handle object(H5Oopen(file.id(), name.c_str(), H5P_DEFAULT), H5Oclose);
+  return object.is_valid() && H5Iget_type(object.id()) == H5I_DATASET;
+}
+
+bool Hdf5File::has_dataset(const std::string& name) const {
+  const Hdf5Lock lock;
+  return impl_->is_dataset(name);
+}
+
+std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const {
+  const Hdf5Lock lock;
+  const Handle space(H5Dget_space(impl_->dataset(name)), H5Sclose);
+  return shape_of(space.id());
+}
+
+std::vector<std::string> Hdf5File::list_datasets(const std::string& group) const {
+  const Hdf5Lock lock;
+  std::vector<std::string> names;
+  const Handle opened(H5Gopen2(impl_->file.id(), group.c_str(), H5P_DEFAULT), H5Gclose);
+  if (!opened.is_valid() || H5Literate(opened.id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, collect_name, &names) < 0) {
+    impl_->fail("cannot list the group " + group, "check that the file is what it should be");
+  }
+  const std::string prefix = group.ends_with('/') ? group : group + "/";
+  std::erase_if(names, [&](const std::string& name) { return !impl_->is_dataset(prefix + name); });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void Hdf5File::create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
+                              std::int64_t chunk_rows) {
+  const Hdf5Lock lock;
+  const Handle space = make_space(shape);
+  const Handle links = link_properties();
+  const Handle storage = storage_properties(shape, chunk_rows);
+  const Handle created(
+      H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type), space.id(), links.id(), storage.id(), H5P_DEFAULT),
+      H5Dclose);
+  if (!created.is_valid()) impl_->fail("cannot create the dataset " + name, "free space on the disk");
+}
+
+void Hdf5File::write(const std::string& name, Number type, const Rectangle& where, const void* values) {
+  const Hdf5Lock lock;
+  const hid_t dataset = impl_->dataset(name);
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const std::vector<std::int64_t> shape = shape_of(space.id());
+  if (!contains(shape, where)) {
+    impl_->fail_because("cannot write the dataset " + name, describe(where, shape), "this is a bug: please report it");
+  }
+  if (is_empty(where)) return;
+  select(space.id(), shape.size(), where);
+  const Handle memory = make_space({where.num_rows * where.num_columns});
+  if (H5Dwrite(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) < 0) {
+    impl_->fail("cannot write the dataset " + name, "free space on the disk");
+  }
+}
+
+void Hdf5File::read(const std::string& name, Number type, const Rectangle& where, void* values) const {
+  const Hdf5Lock lock;
+  const hid_t dataset = impl_->dataset(name);
+  const Handle stored(H5Dget_type(dataset), H5Tclose);
+  const H5T_class_t stored_class = H5Tget_class(stored.id());
+  const bool wants_integers = type == Number::int32 || type == Number::int64;
+  if (stored_class != H5T_INTEGER && (stored_class != H5T_FLOAT || wants_integers)) {
+    impl_->fail_because("cannot use the dataset " + name,
+                        wants_integers ? "it does not hold whole numbers" : "it does not hold numbers",
+                        "check that the file is what it should be");
+  }
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const std::vector<std::int64_t> shape = shape_of(space.id());
+  if (!contains(shape, where)) {
+    impl_->fail_because("cannot read the dataset " + name, describe(where, shape),
+                        "check that the file is what it should be");
+  }
+  if (is_empty(where)) return;
+  select(space.id(), shape.size(), where);
+  const Handle memory = make_space({where.num_rows * where.num_columns});
+  if (H5Dread(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) < 0) {
+    impl_->fail("cannot read the dataset " + name, "the file is damaged: restore it");
+  }
+}
+
+void Hdf5File::create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,
+                                      const std::vector<VirtualPiece>& pieces) {
+  const Hdf5Lock lock;
+  const std::string problem = "cannot create the virtual dataset " + name;
+  const Handle storage(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  // What no source file provides reads as NaN, so that no tool takes a missing file for zeros.
+  const float missing = std::numeric_limits<float>::quiet_NaN();
+  H5Pset_fill_value(storage.id(), H5T_NATIVE_FLOAT, &missing);
+  const Handle space = make_space(shape);
+  for (const VirtualPiece& piece : pieces) {
+    const std::int64_t num_elements = piece.target.num_rows * piece.target.num_columns;
+    if (num_elements == 0) continue;
+    if (!contains(shape, piece.target)) {
+      impl_->fail_because(problem, describe(piece.target, shape), "this is a bug: please report it");
+    }
+    const Handle source = make_space({piece.source_size});
+    select(source.id(), 1, {.row_begin = piece.source_begin, .num_rows = num_elements});
+    select(space.id(), shape.size(), piece.target);
+    if (H5Pset_virtual(storage.id(), space.id(), piece.source_file.c_str(), piece.source_dataset.c_str(), source.id()) <
+        0) {
+      impl_->fail(problem, "this is a bug: please report it");
+    }
+  }
+  H5Sselect_all(space.id());
+  const Handle links = link_properties();
+  const Handle created(
+      H5Dcreate2(impl_->file.id(), name.c_str(), H5T_IEEE_F32LE, space.id(), links.id(), storage.id(), H5P_DEFAULT),
+      H5Dclose);
+  if (!created.is_valid()) impl_->fail(problem, "free space on the disk");
+}
+
+}  // namespace sft::io

@@ -1,0 +1,111 @@
+#include <filesystem>
+#include <memory>
+
+#include "hdf5_impl.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::io {
+
+namespace {
+
+constexpr std::size_t chunk_cache_bytes = 4U << 20U;  // of each open dataset; the library's default is 1 MiB
+constexpr std::size_t chunk_cache_slots = 1009;       // a prime, as the library asks
+constexpr double chunk_cache_preemption = 0.75;       // the library's default
+
+std::mutex& library_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+/// Access properties of every file: file locks where the file system has them, a chunk cache that holds a few chunks.
+Handle access_properties() {
+  Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_file_locking(properties.id(), true, true);
+  H5Pset_cache(properties.id(), 0, chunk_cache_slots, chunk_cache_bytes, chunk_cache_preemption);
+  return properties;
+}
+
+herr_t keep_innermost(unsigned, const H5E_error2_t* entry, void* text) {
+  *static_cast<std::string*>(text) = entry->desc != nullptr ? entry->desc : "";
+  return 1;  // stops the walk
+}
+
+}  // namespace
+
+Hdf5Lock::Hdf5Lock() : guard_(library_mutex()) {
+  // Each start of the library (it ends with MPI) restores the printing of its error stack.
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+std::string last_hdf5_error() {
+  std::string text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
+  // Errors of the operating system come as "...errno = 28, error message = 'No space left on device', buf = ...".
+  const std::string opening = "error message = '";
+  const std::size_t begin = text.find(opening);
+  if (begin == std::string::npos) return text.empty() ? "no reason known" : text;
+  const std::size_t end = text.find('\'', begin + opening.size());
+  return text.substr(begin + opening.size(), end - begin - opening.size());
+}
+
+void Hdf5File::Impl::fail(const std::string& problem, const std::string& what_to_do) const {
+  fail_because(problem, last_hdf5_error(), what_to_do);
+}
+
+void Hdf5File::Impl::fail_because(const std::string& problem, const std::string& why,
+                                  const std::string& what_to_do) const {
+  throw_data_error(problem + " in " + path, why, what_to_do);
+}
+
+Hdf5File::Hdf5File(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Hdf5File::Hdf5File(Hdf5File&&) noexcept = default;
+
+Hdf5File& Hdf5File::operator=(Hdf5File&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+
+Hdf5File::~Hdf5File() {
+  if (!impl_) return;
+  const Hdf5Lock lock;
+  impl_.reset();
+}
+
+Hdf5File Hdf5File::open(const std::string& path) {
+  if (!std::filesystem::exists(path)) throw_data_error("cannot open " + path, "no such file", "check the path");
+  if (!std::filesystem::is_regular_file(path)) throw_data_error("cannot open " + path, "it is no file", "name a file");
+  const Hdf5Lock lock;
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  const Handle properties = access_properties();
+  impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);
+  if (!impl->file.is_valid()) {
+    throw_data_error("cannot open " + path + " as HDF5", last_hdf5_error(), "check that it is a whole HDF5 file");
+  }
+  return Hdf5File(std::move(impl));
+}
+
+Hdf5File Hdf5File::create(const std::string& path) {
+  const Hdf5Lock lock;
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  const Handle properties = access_properties();
+  impl->file = Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.id()), H5Fclose);
+  if (!impl->file.is_valid()) {
+    throw_data_error("cannot create " + path, last_hdf5_error(), "check that its folder exists and is writable");
+  }
+  return Hdf5File(std::move(impl));
+}
+
+const std::string& Hdf5File::path() const { return impl_->path; }
+
+void Hdf5File::close() {
+  const Hdf5Lock lock;
+  const std::unique_ptr<Impl> impl = std::move(impl_);
+  impl->open_datasets.clear();
+  if (H5Fflush(impl->file.id(), H5F_SCOPE_GLOBAL) < 0 || impl->file.close_now() < 0) {
+    throw_data_error("cannot finish " + impl->path, last_hdf5_error(), "free space on the disk");
+  }
+}
+
+}  // namespace sft::io

@@ -1,0 +1,80 @@
+#pragma once
+// What the sources of Hdf5File share: the lock, owning handles, and errors with the library's own reason.
+
+#include <hdf5.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "sft/io/hdf5.hpp"
+
+namespace sft::io {
+
+/// Held during every call of the HDF5 library; the first one silences the library's own messages.
+class Hdf5Lock {
+ public:
+  Hdf5Lock();
+
+ private:
+  std::lock_guard<std::mutex> guard_;
+};
+
+/// Owns one HDF5 identifier. Destroyed under the lock.
+class Handle {
+ public:
+  using Close = herr_t (*)(hid_t);
+  Handle() = default;
+  Handle(hid_t id, Close close) : id_(id), close_(close) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  ~Handle() {
+    if (is_valid()) close_(id_);
+  }
+
+  [[nodiscard]] bool is_valid() const { return id_ >= 0; }
+  [[nodiscard]] hid_t id() const { return id_; }
+  /// Closes now and says how that went.
+  herr_t close_now() { return close_(std::exchange(id_, H5I_INVALID_HID)); }
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+  Close close_ = nullptr;
+};
+
+/// All members are called under the lock.
+struct Hdf5File::Impl {
+  std::string path;
+  Handle file;
+  /// Datasets left open, so that neighbouring reads share one chunk cache. Emptied when it grows.
+  mutable std::map<std::string, Handle> open_datasets;
+
+  /// Throws the data Error "PROBLEM in FILE (the library's reason): WHAT_TO_DO".
+  [[noreturn]] void fail(const std::string& problem, const std::string& what_to_do) const;
+  /// The same with a reason of ours.
+  [[noreturn]] void fail_because(const std::string& problem, const std::string& why,
+                                 const std::string& what_to_do) const;
+  /// The attribute `name` of `object` ("" = root), holding one text or one number.
+  [[nodiscard]] Handle attribute(const std::string& name, const std::string& object, bool is_string) const;
+  /// Writes one value, over a former one.
+  void write_attribute(const std::string& name, const std::string& object, hid_t stored_type, hid_t type,
+                       const void* value);
+  /// The open dataset `name`.
+  [[nodiscard]] hid_t dataset(const std::string& name) const;
+  [[nodiscard]] bool is_dataset(const std::string& name) const;
+};
+
+/// The reason of the call that failed last, from the bottom of the library's error stack.
+[[nodiscard]] std::string last_hdf5_error();
+
+/// Types of numbers in memory and (little-endian) in files.
+[[nodiscard]] hid_t memory_type(Number type);
+[[nodiscard]] hid_t file_type(Number type);
+
+}  // namespace sft::io
