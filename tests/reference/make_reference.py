@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Makes the fixtures of tests/reference: what PyTorch says loss, logits and gradients are.
+
+usage: make_reference.py [FOLDER]     (needs torch, transformers >= 5, h5py; only to make the fixtures anew)
+
+Each fixture is one small model and one batch of packed rows with awkward documents (odd lengths, length 1, padding
+of more than half a row, weights of 0 and fractions, a row without a target). Everything is computed in float64 by the
+plain implementation below, one document at a time, so that nothing can leak between documents. transformers' own model
+of the family is the second witness: it must agree before a file is written (to 1e-5: it computes rotary angles, norms
+and softmax in float32 even in a float64 model).
+
+A fixture is a packed data shard (docs: packed data) with further objects:
+  attribute `config`     the model section of the .ini file
+  /parameters/NAME       float32
+  /gradients/NAME        float32, of the loss below, rounded from float64
+  attribute `loss`       sum of w * nll / sum of w over the batch
+  /logits (T, V)         float64, of the first T tokens of the document `logits_document` of row 0
+"""
+import json
+import math
+import pathlib
+import sys
+
+import h5py
+import numpy as np
+import torch
+import torch.nn.functional as F
+import transformers
+
+MAX_LENGTH = 48
+VOCAB_SIZE = 64
+LOGITS_DOCUMENT = 1  # of row 0
+DOCUMENT_LENGTHS = [[1, 17, 5, 13, 11], [3, 7, 9], [48], [1, 1, 2, 1, 31]]
+ROW_WITHOUT_TARGET = 3
+
+MODELS = {
+    "llama": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                  intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                  rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                    original_max_position_embeddings=64)),
+    "qwen2": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, head_dim=8,
+                  intermediate_size=38, rope_theta=1000000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+                  attention_bias=True),
+    "qwen3": dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=16,
+                  intermediate_size=36, rope_theta=1000000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
+                  qk_norm=True),
+}
+
+
+def parameter_shapes(model):
+    """Hugging Face names and shapes of every parameter."""
+    hidden, head_dim, inner = model["hidden_size"], model["head_dim"], model["intermediate_size"]
+    q_size, kv_size = model["num_attention_heads"] * head_dim, model["num_key_value_heads"] * head_dim
+    shapes = {"model.embed_tokens.weight": (VOCAB_SIZE, hidden)}
+    for layer in range(model["num_hidden_layers"]):
+        block = f"model.layers.{layer}."
+        shapes[block + "input_layernorm.weight"] = (hidden,)
+        for name, size in (("q_proj", q_size), ("k_proj", kv_size), ("v_proj", kv_size)):
+            shapes[block + f"self_attn.{name}.weight"] = (size, hidden)
+            if model.get("attention_bias"):
+                shapes[block + f"self_attn.{name}.bias"] = (size,)
+        if model.get("qk_norm"):
+            shapes[block + "self_attn.q_norm.weight"] = (head_dim,)
+            shapes[block + "self_attn.k_norm.weight"] = (head_dim,)
+        shapes[block + "self_attn.o_proj.weight"] = (hidden, q_size)
+        shapes[block + "post_attention_layernorm.weight"] = (hidden,)
+        shapes[block + "mlp.gate_proj.weight"] = (inner, hidden)
+        shapes[block + "mlp.up_proj.weight"] = (inner, hidden)
+        shapes[block + "mlp.down_proj.weight"] = (hidden, inner)
+    shapes["model.norm.weight"] = (hidden,)
+    if not model["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (VOCAB_SIZE, hidden)
+    return shapes
+
+
+def draw_parameters(model, rng):
+    """float32 values large enough that attention is far from uniform; norms away from 1 and biases away from 0."""
+    def draw(name, shape):
+        if "norm" in name:
+            return 1.0 + 0.3 * rng.standard_normal(shape)
+        if name.endswith(".bias"):
+            return 0.3 * rng.standard_normal(shape)
+        return rng.standard_normal(shape) / math.sqrt(shape[1])
+    return {name: draw(name, shape).astype(np.float32) for name, shape in parameter_shapes(model).items()}
+
+
+def draw_rows(rng):
+    """Rows as (tokens, loss_weight, document_lengths). First tokens of documents have weights that must not count."""
+    rows = []
+    for index, lengths in enumerate(DOCUMENT_LENGTHS):
+        tokens, weights = np.zeros(MAX_LENGTH, np.int32), np.zeros(MAX_LENGTH, np.float32)
+        used = sum(lengths)
+        tokens[:used] = rng.integers(0, VOCAB_SIZE, used)
+        if index != ROW_WITHOUT_TARGET:
+            weights[:used] = rng.choice([0.0, 0.25, 0.5, 1.0, 1.0], used)
+        rows.append((tokens, weights, lengths))
+    return rows
+
+
+def inverse_frequencies(model):
+    head_dim = model["head_dim"]
+    frequencies = model["rope_theta"] ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    scaling = model.get("rope_scaling")
+    if scaling:
+        turns = scaling["original_max_position_embeddings"] * frequencies / (2 * math.pi)  # over the original context
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        kept = ((turns - low) / (high - low)).clamp(0, 1)
+        frequencies = frequencies * (kept + (1 - kept) / scaling["factor"])
+    return frequencies
+
+
+def rms_norm(x, weight, epsilon):
+    return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * weight
+
+
+def rotate(x, angles):
+    """x (T, n, D), angles (T, D/2): pairs (i, i + D/2) turn together."""
+    cosine, sine = angles.cos()[:, None], angles.sin()[:, None]
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)
+
+
+def document_logits(parameters, model, tokens):
+    """Logits (T, V) of one document alone."""
+    num_heads, num_kv, head_dim = (model[k] for k in ("num_attention_heads", "num_key_value_heads", "head_dim"))
+    epsilon, length = model["rms_norm_eps"], len(tokens)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * inverse_frequencies(model)
+    future = torch.ones(length, length, dtype=torch.bool).triu(1)
+    x = parameters["model.embed_tokens.weight"][tokens]
+    for layer in range(model["num_hidden_layers"]):
+        block = {name.split(f"model.layers.{layer}.")[1]: p for name, p in parameters.items()
+                 if name.startswith(f"model.layers.{layer}.")}
+        def heads(name):
+            y = F.linear(h, block[f"self_attn.{name}_proj.weight"], block.get(f"self_attn.{name}_proj.bias"))
+            y = y.view(length, -1, head_dim)
+            norm = block.get(f"self_attn.{name}_norm.weight")
+            return y if norm is None else rms_norm(y, norm, epsilon)
+        h = rms_norm(x, block["input_layernorm.weight"], epsilon)
+        q, k, v = rotate(heads("q"), angles), rotate(heads("k"), angles), heads("v")
+        kv_of_head = torch.arange(num_heads) // (num_heads // num_kv)
+        scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) / math.sqrt(head_dim)
+        attention = torch.einsum("hij,jhd->ihd", scores.masked_fill(future, -math.inf).softmax(-1), v[:, kv_of_head])
+        x = x + F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"])
+        h = rms_norm(x, block["post_attention_layernorm.weight"], epsilon)
+        gate, up = (F.linear(h, block[f"mlp.{name}_proj.weight"]) for name in ("gate", "up"))
+        x = x + F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"])
+    x = rms_norm(x, parameters["model.norm.weight"], epsilon)
+    return F.linear(x, parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"]))
+
+
+def batch_loss(logits_of, rows):
+    """sum of w * nll / sum of w, document by document; the first token of a document is no target."""
+    total, weight_sum = torch.zeros((), dtype=torch.float64), 0.0
+    for tokens, weights, lengths in rows:
+        begin = 0
+        for length in lengths:
+            document = torch.from_numpy(tokens[begin:begin + length]).long()
+            weight = torch.from_numpy(weights[begin + 1:begin + length]).double()
+            if length > 1:
+                nll = F.cross_entropy(logits_of(document)[:-1], document[1:], reduction="none")
+                total, weight_sum = total + (weight * nll).sum(), weight_sum + weight.sum().item()
+            begin += length
+    return total / weight_sum
+
+
+def transformers_model(family, model, parameters):
+    """The family's own class in float64 with the same parameters."""
+    prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[family]
+    keys = {k: v for k, v in model.items() if k not in ("qk_norm", "attention_bias", "rope_theta", "rope_scaling")}
+    rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
+    config = getattr(transformers, prefix + "Config")(vocab_size=VOCAB_SIZE, rope_parameters=rope, **keys)
+    config._attn_implementation = "eager"
+    network = getattr(transformers, prefix + "ForCausalLM")(config).double()
+    own = dict(network.named_parameters())
+    assert own.keys() == parameters.keys(), own.keys() ^ parameters.keys()
+    with torch.no_grad():
+        for name, value in parameters.items():
+            own[name].copy_(torch.from_numpy(value))
+    return network, own
+
+
+def relative_difference(a, b):
+    return ((a - b).norm() / b.norm().clamp_min(1e-300)).item()
+
+
+def check_second_witness(family, model, parameters, rows, loss, gradients):
+    network, own = transformers_model(family, model, parameters)
+    witness = batch_loss(lambda document: network(input_ids=document[None]).logits[0].double(), rows)
+    witness.backward()
+    worst = max(relative_difference(own[name].grad, gradient) for name, gradient in gradients.items())
+    loss_difference = relative_difference(witness, loss)
+    print(f"{family}: transformers differs by {loss_difference:.1e} in the loss, {worst:.1e} in the worst gradient")
+    assert loss_difference < 1e-5 and worst < 1e-5, "the two witnesses disagree"
+
+
+def model_ini(model):
+    def text(value):
+        return json.dumps(value) if isinstance(value, (dict, bool)) else str(value)
+    return "[model]\n" + f"vocab_size = {VOCAB_SIZE}\n" + "".join(f"{k} = {text(v)}\n" for k, v in model.items())
+
+
+def write_fixture(path, model, parameters, rows, loss, logits, gradients):
+    tokens, weights = (np.stack([row[i] for row in rows]) for i in range(2))
+    lengths = [length for row in rows for length in row[2]]
+    offsets = np.cumsum([0] + [len(row[2]) for row in rows])
+    with h5py.File(path, "w") as file:
+        file["tokens"], file["loss_weight"] = tokens, weights
+        file["document_lengths"], file["document_offsets"] = np.array(lengths, np.int32), offsets.astype(np.int64)
+        file.attrs.update(dict(
+            format="sft-packed", format_version=1, max_length=MAX_LENGTH, vocab_size=VOCAB_SIZE, pad_token_id=0,
+            eos_token_id=0, tokenizer="none", num_rows=len(rows), num_documents=len(lengths), num_tokens=sum(lengths),
+            num_target_tokens=int((weights > 0).sum()), packing_strategy="bfd", source="make_reference.py",
+            config=model_ini(model), loss=loss.item(), logits_document=LOGITS_DOCUMENT))
+        file["logits"] = logits.detach().numpy()
+        for name, value in parameters.items():
+            file["parameters/" + name] = value
+            file["gradients/" + name] = gradients[name].numpy().astype(np.float32)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "fixtures")
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, (family, model) in enumerate(MODELS.items()):
+        rng = np.random.default_rng(seed)
+        values, rows = draw_parameters(model, rng), draw_rows(rng)
+        parameters = {name: torch.from_numpy(value).double().requires_grad_() for name, value in values.items()}
+        loss = batch_loss(lambda document: document_logits(parameters, model, document), rows)
+        gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values()))))
+        check_second_witness(family, model, values, rows, loss, gradients)
+        begin = sum(rows[0][2][:LOGITS_DOCUMENT])
+        document = torch.from_numpy(rows[0][0][begin:begin + rows[0][2][LOGITS_DOCUMENT]]).long()
+        logits = document_logits(parameters, model, document)
+        write_fixture(folder / f"{family}.h5", model, values, rows, loss, logits, gradients)
+
+
+if __name__ == "__main__":
+    main()
