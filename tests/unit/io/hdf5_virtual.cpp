@@ -1,0 +1,89 @@
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "sft/io/hdf5.hpp"
+#include "support/error_text.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace fs = std::filesystem;
+using sft::io::Hdf5File;
+using sft::io::Number;
+using sft::io::VirtualPiece;
+
+namespace {
+
+/// A 1-D dataset /flat of 0 + base, 1 + base, ...
+void write_flat(const std::string& path, std::int64_t size, float base) {
+  std::vector<float> values(static_cast<std::size_t>(size));
+  std::iota(values.begin(), values.end(), base);
+  Hdf5File file = Hdf5File::create(path);
+  file.create_dataset("/flat", Number::float32, {size});
+  file.write("/flat", Number::float32, {.num_rows = size}, values.data());
+  file.close();
+}
+
+/// A 3 x 4 matrix: elements 0..5 from a.h5 from its element 2 on, 6..11 from b.h5; the cut lies inside row 1.
+void write_matrix(const std::string& folder) {
+  write_flat(folder + "/a.h5", 8, -2.0F);
+  write_flat(folder + "/b.h5", 6, 6.0F);
+  const auto piece = [](sft::io::Rectangle target, const char* source, std::int64_t begin, std::int64_t size) {
+    return VirtualPiece{
+        .target = target, .source_file = source, .source_dataset = "/flat", .source_begin = begin, .source_size = size};
+  };
+  Hdf5File file = Hdf5File::create(folder + "/whole.h5");
+  file.create_virtual_dataset("/model/matrix", {3, 4},
+                              {piece({0, 1, 0, 4}, "a.h5", 2, 8), piece({1, 1, 0, 2}, "a.h5", 6, 8),
+                               piece({1, 1, 2, 2}, "b.h5", 0, 6), piece({2, 1, 0, 4}, "b.h5", 2, 6)});
+  file.create_virtual_dataset("/model/vector", {6}, {piece({0, 6, 0, 1}, "b.h5", 0, 6)});
+  file.close();
+}
+
+std::vector<float> read_matrix(const std::string& folder) {
+  std::vector<float> values(12);
+  Hdf5File::open(folder + "/whole.h5").read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
+  return values;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(hdf5_virtual)
+
+BOOST_AUTO_TEST_CASE(pieces_of_other_files_are_one_matrix_also_after_a_move) {
+  const sft::test::TemporaryFolder folder;
+  fs::create_directory(folder.file("here"));
+  write_matrix(folder.file("here"));
+  std::vector<float> expected(12);
+  std::iota(expected.begin(), expected.end(), 0.0F);
+  BOOST_TEST(read_matrix(folder.file("here")) == expected);
+  fs::rename(folder.file("here"), folder.file("there"));
+  BOOST_TEST(read_matrix(folder.file("there")) == expected);
+
+  std::vector<float> vector(6);
+  Hdf5File::open(folder.file("there/whole.h5")).read("/model/vector", Number::float32, {.num_rows = 6}, vector.data());
+  BOOST_TEST(std::equal(vector.begin(), vector.end(), expected.begin() + 6));
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_source_reads_as_nan) {
+  const sft::test::TemporaryFolder folder;
+  write_matrix(folder.path());
+  fs::remove(folder.file("b.h5"));
+  const std::vector<float> values = read_matrix(folder.path());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    BOOST_TEST(std::isnan(values[i]) == (i >= 6));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_piece_outside_the_shape_is_refused) {
+  const sft::test::TemporaryFolder folder;
+  Hdf5File file = Hdf5File::create(folder.file("whole.h5"));
+  const VirtualPiece piece = {
+      .target = {2, 2, 0, 4}, .source_file = "a.h5", .source_dataset = "/flat", .source_begin = 0, .source_size = 8};
+  BOOST_TEST(sft::test::mentions(sft::test::data_error_of([&] {
+                                   file.create_virtual_dataset("/m", {3, 4}, {piece});
+                                 }),
+                                 {"/m", "whole.h5", "(3, 4)"}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
