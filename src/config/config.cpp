@@ -1,0 +1,33 @@
+#include "sft/config/config.hpp"
+
+namespace sft::config {
+
+namespace {
+
+/// Weights of the matrices of one block: q, k, v, o and the three of the MLP.
+std::int64_t num_block_matrix_parameters(const Model& model) {
+  const std::int64_t query_columns = model.num_attention_heads * model.head_dim;
+  const std::int64_t key_value_columns = model.num_key_value_heads * model.head_dim;
+  return model.hidden_size * (2 * query_columns + 2 * key_value_columns + 3 * model.intermediate_size);
+}
+
+}  // namespace
+
+std::int64_t Model::num_parameters() const {
+  std::int64_t block = num_block_matrix_parameters(*this) + 2 * hidden_size;  // two norms
+  if (attention_bias) block += (num_attention_heads + 2 * num_key_value_heads) * head_dim;
+  if (qk_norm) block += 2 * head_dim;
+  const std::int64_t table = vocab_size * hidden_size;
+  return num_hidden_layers * block + hidden_size + (tie_word_embeddings ? 1 : 2) * table;
+}
+
+std::int64_t Model::num_matmul_parameters() const {
+  return num_hidden_layers * num_block_matrix_parameters(*this) + vocab_size * hidden_size;
+}
+
+std::int64_t Config::effective_batch_rows() const {
+  return train.per_device_train_batch_size * parallel.dp_replicate_size * parallel.dp_shard_size *
+         train.gradient_accumulation_steps;
+}
+
+}  // namespace sft::config

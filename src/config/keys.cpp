@@ -1,0 +1,146 @@
+#include "config/keys.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+#include "config/values.hpp"
+
+namespace sft::config {
+
+namespace {
+
+/// A key that is stored in `field` of `part`.
+template <class Part, class Value>
+Key key(const char* section, Part Config::*part, const char* name, Value Part::*field, const char* help) {
+  return {section, name, help, [=](const std::string& text, Config& config) { read(text, config.*part.*field); },
+          [=](const Config& config) { return write(config.*part.*field); }};
+}
+
+/// dp_shard_size: a count, or "auto" for what the other axes leave of the world.
+Key dp_shard_size_key(const char* help) {
+  return {"parallel", "dp_shard_size", help,
+          [](const std::string& text, Config& config) {
+            try {
+              if (text == "auto") {
+                config.parallel.dp_shard_size = 0;
+              } else {
+                read(text, config.parallel.dp_shard_size);
+              }
+            } catch (const std::invalid_argument&) {
+              throw std::invalid_argument("a whole number or auto");
+            }
+          },
+          [](const Config& config) {
+            const int size = config.parallel.dp_shard_size;
+            return size == 0 ? std::string("auto") : write(size);
+          }};
+}
+
+/// A key of the design with one value that is true of this version.
+Key only(const char* section, const char* name, std::string value, const char* help) {
+  return {section, name, help,
+          [value](const std::string& text, Config&) {
+            if (text == value) return;
+            throw std::invalid_argument((value.empty() ? "nothing" : value) + "; this version has no other choice");
+          },
+          [value](const Config&) { return value; }};
+}
+
+std::vector<Key> make_keys() {
+  using C = Config;
+  return {
+      key("model", &C::model, "model_name_or_path", &Model::model_name_or_path,
+          "folder of a hub model to start from; this version starts from random weights only, so leave it empty"),
+      key("model", &C::model, "hidden_size", &Model::hidden_size, "width of the residual stream"),
+      key("model", &C::model, "num_hidden_layers", &Model::num_hidden_layers, "decoder blocks"),
+      key("model", &C::model, "num_attention_heads", &Model::num_attention_heads, "query heads"),
+      key("model", &C::model, "num_key_value_heads", &Model::num_key_value_heads,
+          "key/value heads; 0: num_attention_heads"),
+      key("model", &C::model, "head_dim", &Model::head_dim,
+          "width of a head, even; 0: hidden_size / num_attention_heads"),
+      key("model", &C::model, "intermediate_size", &Model::intermediate_size, "width of the MLP"),
+      key("model", &C::model, "vocab_size", &Model::vocab_size,
+          "rows of the embedding; at least the data's vocabulary"),
+      key("model", &C::model, "rope_theta", &Model::rope_theta, "base of the rotary embedding's frequencies"),
+      key("model", &C::model, "rope_scaling", &Model::rope_scaling,
+          "JSON object of config.json: rope_type linear or llama3 and its fields; empty: none"),
+      key("model", &C::model, "rms_norm_eps", &Model::rms_norm_eps, "added to the mean square in every RMSNorm"),
+      key("model", &C::model, "tie_word_embeddings", &Model::tie_word_embeddings, "the head is the embedding table"),
+      key("model", &C::model, "attention_bias", &Model::attention_bias, "biases on q, k and v (Qwen2)"),
+      key("model", &C::model, "qk_norm", &Model::qk_norm, "RMSNorm on every head of q and k (Qwen3)"),
+      key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
+      key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
+
+      key("data", &C::data, "train_files", &Data::train_files,
+          "packed shards from sft-prepare: paths and globs, separated by spaces or commas"),
+      only("data", "eval_files", "", "shards to evaluate on; empty until evaluation is there"),
+      key("data", &C::data, "shuffle", &Data::shuffle, "a new order of rows every epoch; false: file order"),
+      key("data", &C::data, "seed", &Data::seed, "seed of the order of rows"),
+
+      key("parallel", &C::parallel, "dp_replicate_size", &Parallel::dp_replicate_size, "copies of the model (DP)"),
+      dp_shard_size_key("ranks that share one copy's parameters (FSDP); auto: what the other axes leave"),
+      key("parallel", &C::parallel, "sp_size", &Parallel::sp_size, "ranks that share each row's sequence (SP)"),
+      key("parallel", &C::parallel, "tp_size", &Parallel::tp_size, "ranks that share heads, MLP and vocabulary (TP)"),
+      key("parallel", &C::parallel, "zero_stage", &Parallel::zero_stage,
+          "3: parameters, gradients and optimizer state are sharded; the one choice of this version"),
+      key("parallel", &C::parallel, "reshard_after_forward", &Parallel::reshard_after_forward,
+          "free gathered parameters after the forward pass and gather them again in the backward pass"),
+      key("parallel", &C::parallel, "sp_method", &Parallel::sp_method,
+          "ring: k/v go round the SP ranks; the one choice of this version"),
+
+      key("train", &C::train, "per_device_train_batch_size", &Train::per_device_train_batch_size,
+          "rows of one micro-batch on each data-parallel rank"),
+      key("train", &C::train, "gradient_accumulation_steps", &Train::gradient_accumulation_steps,
+          "micro-batches of one optimizer step"),
+      key("train", &C::train, "max_steps", &Train::max_steps,
+          "optimizer steps; -1: num_train_epochs decides; 0: write checkpoint-000000 and end"),
+      key("train", &C::train, "num_train_epochs", &Train::num_train_epochs, "passes over the data if max_steps is -1"),
+      key("train", &C::train, "precision", &Train::precision,
+          "fp32, or bf16: compute and gather in bf16, master weights and reductions in float32"),
+      only("train", "activation_checkpointing", "none", "recompute activations; none until it is there"),
+      key("train", &C::train, "seed", &Train::seed, "seed of everything random but weights and the order of rows"),
+      key("train", &C::train, "output_dir", &Train::output_dir, "folder for metrics, checkpoints and resolved.ini"),
+      key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl"),
+      only("train", "eval_steps", "none", "steps between evaluations; none until evaluation is there"),
+
+      key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate of AdamW"),
+      key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,
+          "constant (without warm-up), constant_with_warmup, linear or cosine (both to 0 at the last step)"),
+      key("optimizer", &C::optimizer, "warmup_steps", &Optimizer::warmup_steps, "steps of linear warm-up from 0"),
+      key("optimizer", &C::optimizer, "weight_decay", &Optimizer::weight_decay,
+          "decoupled decay of matrices; norms and biases have none"),
+      key("optimizer", &C::optimizer, "adam_beta1", &Optimizer::adam_beta1, "decay of the first moment"),
+      key("optimizer", &C::optimizer, "adam_beta2", &Optimizer::adam_beta2, "decay of the second moment"),
+      key("optimizer", &C::optimizer, "adam_epsilon", &Optimizer::adam_epsilon, "added to the denominator"),
+      key("optimizer", &C::optimizer, "max_grad_norm", &Optimizer::max_grad_norm,
+          "clip the global gradient norm to this; 0: no clipping"),
+
+      key("checkpoint", &C::checkpoint, "save_steps", &Checkpoint::save_steps,
+          "steps between checkpoints; 0: only at the end"),
+      key("checkpoint", &C::checkpoint, "save_total_limit", &Checkpoint::save_total_limit,
+          "newest checkpoints to keep; 0: all"),
+      key("checkpoint", &C::checkpoint, "resume_from_checkpoint", &Checkpoint::resume_from_checkpoint,
+          "none, auto (the newest of output_dir, if any) or the path of a checkpoint"),
+      only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
+
+      key("device", &C::device, "backend", &Device::backend, "auto, cpu or cuda"),
+      key("device", &C::device, "peak_tflops", &Device::peak_tflops,
+          "peak TFLOP/s of one rank, for mfu; 0: unknown, no mfu"),
+  };
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> table = make_keys();
+  return table;
+}
+
+const Key* find_key(const std::string& full_name) {
+  for (const Key& key : keys()) {
+    if (key.full_name() == full_name) return &key;
+  }
+  return nullptr;
+}
+
+}  // namespace sft::config

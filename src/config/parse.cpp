@@ -1,0 +1,158 @@
+#include "sft/config/parse.hpp"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+#include "config/keys.hpp"
+#include "config/nearest.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::config {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* command_line_source = "the command line";
+
+po::options_description key_options() {
+  po::options_description options;
+  for (const Key& key : keys()) options.add_options()(key.full_name().c_str(), po::value<std::string>(), "");
+  return options;
+}
+
+std::vector<std::string> section_names() {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    if (names.empty() || names.back() != key.section) names.push_back(key.section);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_unknown_key(const std::string& full_name, const std::string& source) {
+  const std::size_t dot = full_name.find('.');
+  const std::string section = full_name.substr(0, dot);
+  if (dot == std::string::npos) {
+    throw_config_error("unknown key `" + full_name + "` in " + source, "it stands outside every section",
+                       "put it under a section such as [train], or write --section.key on the command line");
+  }
+  const std::string name = full_name.substr(dot + 1);
+  const std::vector<std::string> sections = section_names();
+  std::vector<std::string> siblings;
+  for (const Key& key : keys()) {
+    if (key.name == name) {
+      throw_config_error("unknown key `" + full_name + "` in " + source,
+                         "`" + name + "` belongs to [" + key.section + "]", "write `" + key.full_name() + "`");
+    }
+    if (key.section == section) siblings.push_back(key.name);
+  }
+  if (siblings.empty()) {
+    throw_config_error("unknown section [" + section + "] in " + source, "of key `" + full_name + "`",
+                       "did you mean [" + nearest(section, sections) + "]?");
+  }
+  throw_config_error("unknown key `" + full_name + "` in " + source, "[" + section + "] has no such key",
+                     "did you mean `" + nearest(name, siblings) + "`?");
+}
+
+/// Runs Boost's command-line parser; everything it can object to becomes one of our errors.
+po::parsed_options parse_words(const std::vector<std::string>& words, const po::options_description& options,
+                               const po::positional_options_description& positional) {
+  using namespace po::command_line_style;
+  try {
+    return po::command_line_parser(words)
+        .options(options)
+        .positional(positional)
+        .style(allow_long | long_allow_adjacent | long_allow_next)
+        .run();
+  } catch (const po::unknown_option& error) {
+    std::string name = error.get_option_name();
+    name.erase(0, name.find_first_not_of('-'));
+    refuse_unknown_key(name, command_line_source);
+  } catch (const po::too_many_positional_options_error&) {
+    throw_config_error("more than one word without `--` on the command line", "there is one INPUT.ini",
+                       "quote a value that has spaces or a glob, and write other values as --section.key VALUE");
+  } catch (const po::error& error) {
+    throw_config_error(std::string("the command line cannot be read: ") + error.what(),
+                       "options are --section.key VALUE or --section.key=VALUE", "see --help");
+  }
+}
+
+po::parsed_options parse_file_text(const std::string& ini_text, const std::string& source) {
+  std::istringstream stream(ini_text);
+  try {
+    return po::parse_config_file(stream, key_options(), /*allow_unregistered=*/true);
+  } catch (const po::invalid_config_file_syntax& error) {
+    throw_config_error("line `" + error.tokens() + "` of " + source + " cannot be read",
+                       "it is neither [section], key = value nor # comment", "correct or remove it");
+  } catch (const po::error& error) {
+    throw_config_error(source + " cannot be read", error.what(), "write key = value lines under [section] lines");
+  }
+}
+
+void apply(const po::parsed_options& parsed, const std::string& source, Config& config) {
+  std::set<std::string> seen;
+  for (const po::option& option : parsed.options) {
+    const std::string& name = option.string_key;
+    const Key* key = find_key(name);
+    if (key == nullptr) refuse_unknown_key(name, source);
+    if (!seen.insert(name).second) {
+      throw_config_error("`" + name + "` is given twice in " + source, "one of the two would be ignored",
+                         "keep one of them");
+    }
+    const std::string text = option.value.empty() ? "" : option.value.front();
+    try {
+      key->set(text, config);
+    } catch (const std::invalid_argument& expectation) {
+      throw_config_error("`" + name + " = " + text + "` in " + source + " is no valid value",
+                         std::string("expected ") + expectation.what(), "correct it; --help lists every key");
+    }
+  }
+}
+
+}  // namespace
+
+CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+  po::options_description options = key_options();
+  options.add_options()("help", "")("version", "")("print-config", "")("input_file", po::value<std::string>(), "");
+  CommandLine command_line;
+  for (const po::option& option :
+       parse_words(arguments, options, po::positional_options_description().add("input_file", 1)).options) {
+    if (option.string_key == "help") {
+      command_line.action = CommandLine::Action::help;
+    } else if (option.string_key == "version") {
+      command_line.action = CommandLine::Action::version;
+    } else if (option.string_key == "print-config") {
+      command_line.action = CommandLine::Action::print_config;
+    } else if (option.string_key == "input_file") {
+      command_line.input_file = option.value.front();
+    } else {
+      command_line.overrides.push_back("--" + option.string_key);
+      command_line.overrides.push_back(option.value.front());
+    }
+  }
+  return command_line;
+}
+
+Config parse(const std::string& ini_text, const std::vector<std::string>& overrides, const std::string& source) {
+  Config config;
+  apply(parse_file_text(ini_text, source), source, config);
+  apply(parse_words(overrides, key_options(), {}), command_line_source, config);
+  return config;
+}
+
+std::string to_ini(const Config& config) {
+  std::string text;
+  std::string section;
+  for (const Key& key : keys()) {
+    if (key.section != section) text += (section.empty() ? "[" : "\n[") + key.section + "]\n";
+    section = key.section;
+    const std::string value = key.get(config);
+    text += key.name + (value.empty() ? " =" : " = ") + value + "\n";
+  }
+  return text;
+}
+
+}  // namespace sft::config

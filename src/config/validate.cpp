@@ -1,0 +1,233 @@
+#include <cstdint>
+#include <string>
+
+#include "config/keys.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/cast.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::config {
+
+namespace {
+
+/// Bounds that keep every product of sizes within 64 bits and are far above any real model or machine.
+constexpr std::int64_t max_width = 1 << 24;
+constexpr std::int64_t max_depth = 1 << 12;
+constexpr int max_axis_size = 1 << 15;
+
+std::string text_of(std::int64_t value) { return std::to_string(value); }
+
+/// Refuses a value that stands alone: `name` is the full name of its key.
+void require(const Config& config, bool holds, const char* name, const std::string& rule) {
+  if (holds) return;
+  throw_config_error("`" + std::string(name) + " = " + find_key(name)->get(config) + "` is out of range",
+                     "it must be " + rule, "correct it");
+}
+
+void require_size(const Config& config, std::int64_t value, const char* name, std::int64_t high) {
+  require(config, value >= 1 && value <= high, name, "from 1 to " + text_of(high));
+}
+
+void check_model_sizes(const Config& config) {
+  const Model& model = config.model;
+  if (!model.model_name_or_path.empty()) {
+    throw_config_error("`model.model_name_or_path = " + model.model_name_or_path + "` cannot be used yet",
+                       "this version starts from random weights or from a checkpoint of its own",
+                       "remove it and give hidden_size, num_hidden_layers ... under [model], or set "
+                       "checkpoint.resume_from_checkpoint");
+  }
+  require_size(config, model.hidden_size, "model.hidden_size", max_width);
+  require_size(config, model.num_hidden_layers, "model.num_hidden_layers", max_depth);
+  require_size(config, model.num_attention_heads, "model.num_attention_heads", max_depth);
+  require_size(config, model.num_key_value_heads, "model.num_key_value_heads", max_depth);
+  require_size(config, model.head_dim, "model.head_dim", max_depth);
+  require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
+  require_size(config, model.vocab_size, "model.vocab_size", max_width);
+  require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
+  require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
+  require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
+}
+
+void derive_model_sizes(Model& model) {
+  const std::int64_t num_heads = model.num_attention_heads;
+  if (model.num_key_value_heads == 0) model.num_key_value_heads = num_heads;
+  if (model.head_dim != 0 || num_heads < 1) return;
+  if (model.hidden_size % num_heads != 0) {
+    throw_config_error("model.head_dim cannot be derived",
+                       "hidden_size / num_attention_heads = " + text_of(model.hidden_size) + " / " +
+                           text_of(num_heads) + " is no whole number",
+                       "set head_dim, or sizes that divide");
+  }
+  model.head_dim = model.hidden_size / num_heads;
+}
+
+void check_heads(const Model& model) {
+  if (model.num_attention_heads % model.num_key_value_heads != 0) {
+    throw_config_error("query heads cannot share key/value heads evenly",
+                       "num_attention_heads = " + text_of(model.num_attention_heads) +
+                           " is no multiple of num_key_value_heads = " + text_of(model.num_key_value_heads),
+                       "set num_key_value_heads to a divisor of " + text_of(model.num_attention_heads));
+  }
+  if (model.head_dim % 2 != 0) {
+    throw_config_error("head_dim = " + text_of(model.head_dim) + " is odd",
+                       "the rotary embedding turns pairs of a head's columns",
+                       "set head_dim = " + text_of(model.head_dim + 1));
+  }
+}
+
+void check_data(const Config& config) {
+  if (!config.data.train_files.empty()) return;
+  throw_config_error("`data.train_files` is empty", "there is nothing to train on",
+                     "name the shards that sft-prepare wrote, such as data/demo/train-*.h5");
+}
+
+void check_train(const Config& config) {
+  const Train& train = config.train;
+  require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_width);
+  require_size(config, train.gradient_accumulation_steps, "train.gradient_accumulation_steps", max_width);
+  require(config, train.max_steps >= -1, "train.max_steps", "-1 (num_train_epochs decides), 0 or more");
+  require(config, train.max_steps >= 0 || train.num_train_epochs > 0, "train.num_train_epochs",
+          "above 0 when max_steps is -1");
+  require(config, !train.output_dir.empty(), "train.output_dir", "a folder");
+  require(config, train.logging_steps >= 1, "train.logging_steps", "1 or more");
+  require(config, config.checkpoint.save_steps >= 0, "checkpoint.save_steps", "0 (only at the end) or more");
+  require(config, config.checkpoint.save_total_limit >= 0, "checkpoint.save_total_limit", "0 (keep all) or more");
+  require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
+          "none, auto or a path");
+  require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");
+}
+
+void check_optimizer(const Config& config) {
+  const Optimizer& optimizer = config.optimizer;
+  require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");
+  require(config, optimizer.warmup_steps >= 0, "optimizer.warmup_steps", "0 or more");
+  require(config, optimizer.weight_decay >= 0, "optimizer.weight_decay", "0 or more");
+  require(config, optimizer.adam_beta1 >= 0 && optimizer.adam_beta1 < 1, "optimizer.adam_beta1", "at least 0, below 1");
+  require(config, optimizer.adam_beta2 >= 0 && optimizer.adam_beta2 < 1, "optimizer.adam_beta2", "at least 0, below 1");
+  require(config, optimizer.adam_epsilon > 0, "optimizer.adam_epsilon", "above 0");
+  require(config, optimizer.max_grad_norm >= 0, "optimizer.max_grad_norm", "0 (no clipping) or more");
+  if (optimizer.lr_scheduler_type == Scheduler::constant && optimizer.warmup_steps > 0) {
+    throw_config_error("warmup_steps = " + text_of(optimizer.warmup_steps) + " would be ignored",
+                       "lr_scheduler_type = constant has no warm-up",
+                       "set lr_scheduler_type = constant_with_warmup, or warmup_steps = 0");
+  }
+}
+
+void check_axes(const Config& config, int world_size) {
+  const Parallel& parallel = config.parallel;
+  ensure(world_size >= 1, "validate() needs a world of at least one rank");
+  require_size(config, parallel.dp_replicate_size, "parallel.dp_replicate_size", max_axis_size);
+  require(config, parallel.dp_shard_size >= 0 && parallel.dp_shard_size <= max_axis_size, "parallel.dp_shard_size",
+          "auto, or from 1 to " + text_of(max_axis_size));
+  require_size(config, parallel.sp_size, "parallel.sp_size", max_axis_size);
+  require_size(config, parallel.tp_size, "parallel.tp_size", max_axis_size);
+  if (parallel.zero_stage != 3) {
+    throw_config_error("`parallel.zero_stage = " + text_of(parallel.zero_stage) + "` is not supported",
+                       "this version shards parameters, gradients and optimizer state together, which is stage 3",
+                       "set zero_stage = 3");
+  }
+  if (parallel.sp_method != "ring") {
+    throw_config_error("`parallel.sp_method = " + parallel.sp_method + "` is not supported",
+                       "this version has ring attention only", "set sp_method = ring");
+  }
+}
+
+/// Resolves dp_shard_size = auto and holds the product of the axes against the world.
+void fit_mesh(Parallel& parallel, int world_size) {
+  const auto equation = [&](const std::string& shard) {
+    return text_of(parallel.dp_replicate_size) + " x " + shard + " x " + text_of(parallel.sp_size) + " x " +
+           text_of(parallel.tp_size);
+  };
+  const std::string legend = " (dp_replicate x dp_shard x sp x tp)";
+  const std::int64_t others = std::int64_t{parallel.dp_replicate_size} * parallel.sp_size * parallel.tp_size;
+  const bool others_divide = world_size % others == 0;
+  if (parallel.dp_shard_size == 0) {
+    if (!others_divide) {
+      throw_config_error("a mesh of " + equation("auto") + " ranks" + legend + " cannot fill " + text_of(world_size),
+                         text_of(world_size) + " is no multiple of " + text_of(parallel.dp_replicate_size) + " x " +
+                             text_of(parallel.sp_size) + " x " + text_of(parallel.tp_size) + " = " + text_of(others),
+                         "start `mpirun -np " + text_of(round_up(std::int64_t{world_size}, others)) +
+                             "`, or choose sizes whose product divides " + text_of(world_size));
+    }
+    parallel.dp_shard_size = checked_cast<int>(world_size / others);
+    return;
+  }
+  const std::int64_t product = others * parallel.dp_shard_size;
+  if (product == world_size) return;
+  throw_config_error("the mesh does not fit the world",
+                     equation(text_of(parallel.dp_shard_size)) + " = " + text_of(product) + " ranks" + legend +
+                         ", but mpirun started " + text_of(world_size),
+                     "start `mpirun -np " + text_of(product) + "`, or " +
+                         (others_divide ? "set dp_shard_size = " + text_of(world_size / others)
+                                        : "choose sizes whose product is " + text_of(world_size)));
+}
+
+bool tp_fits(const Model& model, std::int64_t tp_size) {
+  const std::int64_t num_kv_heads = model.num_key_value_heads;
+  return model.num_attention_heads % tp_size == 0 && (num_kv_heads % tp_size == 0 || tp_size % num_kv_heads == 0) &&
+         model.intermediate_size % tp_size == 0 && model.vocab_size % tp_size == 0;
+}
+
+std::string tp_sizes_that_fit(const Model& model) {
+  std::string sizes;
+  for (std::int64_t tp_size = 1; tp_size <= model.num_attention_heads; ++tp_size) {
+    if (tp_fits(model, tp_size)) sizes += (sizes.empty() ? "" : ", ") + text_of(tp_size);
+  }
+  return sizes;
+}
+
+void check_tensor_parallel(const Model& model, std::int64_t tp_size) {
+  const auto refuse = [&](const std::string& problem, const std::string& arithmetic, const std::string& other_way) {
+    throw_config_error(problem, arithmetic, "set tp_size to one of " + tp_sizes_that_fit(model) + other_way);
+  };
+  const auto check_divides = [&](std::int64_t size, const std::string& name, const std::string& other_way) {
+    if (size % tp_size == 0) return;
+    refuse(name + " cannot be split over the TP ranks",
+           text_of(size) + " / tp_size = " + text_of(size) + " / " + text_of(tp_size) + " is no whole number",
+           other_way);
+  };
+  check_divides(model.num_attention_heads, "model.num_attention_heads", "");
+  check_divides(model.intermediate_size, "model.intermediate_size", "");
+  check_divides(model.vocab_size, "model.vocab_size",
+                ", or pad vocab_size to " + text_of(round_up(model.vocab_size, tp_size)));
+  const std::int64_t num_kv_heads = model.num_key_value_heads;
+  if (num_kv_heads % tp_size != 0 && tp_size % num_kv_heads != 0) {
+    refuse("model.num_key_value_heads can neither be split nor replicated evenly over the TP ranks",
+           "neither " + text_of(num_kv_heads) + " / " + text_of(tp_size) + " nor " + text_of(tp_size) + " / " +
+               text_of(num_kv_heads) + " is a whole number",
+           "");
+  }
+}
+
+}  // namespace
+
+void validate(Config& config, int world_size) {
+  derive_model_sizes(config.model);
+  check_model_sizes(config);
+  check_heads(config.model);
+  check_data(config);
+  check_train(config);
+  check_optimizer(config);
+  check_axes(config, world_size);
+  fit_mesh(config.parallel, world_size);
+  check_tensor_parallel(config.model, config.parallel.tp_size);
+}
+
+void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source) {
+  const std::int64_t num_chunks = config.parallel.sp_size > 1 ? 2 * std::int64_t{config.parallel.sp_size} : 1;
+  if (max_length % num_chunks != 0) {
+    throw_config_error(
+        "rows of " + source + " cannot be cut for sequence parallelism",
+        "max_length / (2 x sp_size) = " + text_of(max_length) + " / " + text_of(num_chunks) + " is no whole number",
+        "prepare the data with --max_length " + text_of(round_up(max_length, num_chunks)) +
+            " or --pad_to_multiple_of " + text_of(num_chunks) + ", or change sp_size");
+  }
+  if (vocab_size > config.model.vocab_size) {
+    throw_config_error("the model cannot read " + source,
+                       "its tokens run to vocab_size = " + text_of(vocab_size) +
+                           ", but model.vocab_size = " + text_of(config.model.vocab_size),
+                       "set vocab_size to " + text_of(vocab_size) + " or more");
+  }
+}
+
+}  // namespace sft::config
