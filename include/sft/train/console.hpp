@@ -1,0 +1,57 @@
+#pragma once
+// What a person sees of a run. Rank 0 prints; the others stay silent.
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sft/comm/group.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/train/metrics.hpp"
+
+namespace sft::train {
+
+/// Pairs of a label and a text, as a table of two columns.
+using Table = std::vector<std::pair<std::string, std::string>>;
+[[nodiscard]] std::string format_table(const Table& table);
+
+/// The ledger's labels with the least and the most bytes of any rank. Collective over `world`.
+[[nodiscard]] std::string format_ledger(const device::Ledger& ledger, const comm::Group& world);
+
+/// "1.25 M", "40.1 k", "812"
+[[nodiscard]] std::string format_count(double count);
+/// "1:02:03", "4:05"
+[[nodiscard]] std::string format_duration(double time_s);
+
+/// "0.42 s"
+[[nodiscard]] std::string format_seconds(double time_s);
+
+/// Whether a person watches standard output. A launcher may hand its ranks a pseudo terminal although its own output
+/// goes to a file, so the parent's output must be a terminal too.
+[[nodiscard]] bool is_terminal();
+
+/// A table line for each logged step and, on a terminal, a line in place for the steps between.
+class Progress {
+ public:
+  Progress(std::int64_t first_step, std::int64_t last_step, bool terminal);
+  /// Call after every step.
+  void advance(std::int64_t step, double loss, double learning_rate, double tokens_per_second);
+  /// Call after a logged step.
+  void log(const StepMetrics& metrics);
+  /// Ends the line in place, if there is one.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::int64_t first_step_, last_step_;
+  bool terminal_;
+  bool header_printed_ = false;
+  bool line_open_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_drawn_{};
+};
+
+}  // namespace sft::train

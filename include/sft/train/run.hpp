@@ -1,0 +1,25 @@
+#pragma once
+// What a run is made of.
+
+#include "sft/comm/session.hpp"
+#include "sft/config/config.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/device/device.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/mesh/mesh.hpp"
+#include "sft/train/engine.hpp"
+
+namespace sft::train {
+
+/// References only: everything outlives the Trainer that works with it.
+struct Run {
+  const comm::Session& session;
+  const config::Config& config;  ///< validated
+  device::Device& device;
+  const mesh::Mesh& mesh;
+  const data::PackedDataset& dataset;
+  const device::Ledger& ledger;
+  Engine& engine;
+};
+
+}  // namespace sft::train

@@ -1,0 +1,135 @@
+// Fine-tunes a decoder language model on a DP x FSDP x SP x TP mesh of MPI ranks.
+//
+//   mpirun -np 16 ./sft inputs/demo.ini
+//   mpirun -np 4 ./sft inputs/demo.ini --parallel.dp_replicate_size 1 --parallel.dp_shard_size 1
+//   mpirun -np 16 ./sft inputs/demo.ini --checkpoint.resume_from_checkpoint auto
+//   ./sft --help
+//
+// Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by SIGTERM or SIGUSR1 after
+// saving, run again to go on; 1 anything else.
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sft/comm/session.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/version.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/device/factory.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/io/files.hpp"
+#include "sft/mesh/mesh.hpp"
+#include "sft/ops/factory.hpp"
+#include "sft/train/engine.hpp"
+#include "sft/train/trainer.hpp"
+
+namespace {
+
+using namespace sft;
+
+/// Rank 0 reads the file, all ranks parse the same text. Collective.
+config::Config read_config(const config::CommandLine& command, const comm::Group& world) {
+  std::string text;
+  config::Config config;
+  world.agree([&] {
+    if (world.rank() == 0 && !command.input_file.empty()) {
+      try {
+        text = io::read_file(command.input_file);
+      } catch (const Error& error) {
+        throw Error(ExitStatus::configuration, error.what());
+      }
+    }
+  });
+  world.broadcast(text, 0);
+  world.agree([&] {
+    config = config::parse(text, command.overrides, command.input_file);
+    config::validate(config, world.size());
+  });
+  return config;
+}
+
+/// Answers --help, --version and --print-config; false: there is a run to do.
+bool answer(const config::CommandLine& command, const comm::Group& world) {
+  switch (command.action) {
+    case config::CommandLine::Action::run:
+      return false;
+    case config::CommandLine::Action::help:
+      log_info(config::help_text());
+      break;
+    case config::CommandLine::Action::version:
+      log_info(std::string("sft ") + version());
+      break;
+    case config::CommandLine::Action::print_config:
+      log_info(config::to_ini(read_config(command, world)));
+      break;
+  }
+  return true;
+}
+
+device::Kind choose_device(config::BackendChoice choice) {
+  switch (choice) {
+    case config::BackendChoice::cpu:
+      return device::Kind::cpu;
+    case config::BackendChoice::cuda:
+      return device::Kind::cuda;
+    case config::BackendChoice::automatic:
+      break;
+  }
+  return ops::is_built(device::Kind::cuda) ? device::Kind::cuda : device::Kind::cpu;
+}
+
+int run(comm::Session& session, const std::vector<std::string>& arguments) {
+  // 1. Configuration
+  const comm::Group& world = session.world();
+  config::CommandLine command;
+  world.agree([&] { command = config::parse_command_line(arguments); });
+  if (answer(command, world)) return static_cast<int>(ExitStatus::done);
+  const config::Config config = read_config(command, world);
+
+  // 2. Device
+  std::unique_ptr<device::Device> device;
+  world.agree([&] {
+    device = device::make_device(choose_device(config.device.backend), session.node().rank(), session.node().size());
+  });
+
+  // 3. Mesh
+  const config::Parallel& sizes = config.parallel;
+  const mesh::Mesh mesh(session, {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size},
+                        static_cast<int>(config.model.num_key_value_heads));
+
+  // 4. Data
+  std::optional<data::PackedDataset> dataset;
+  world.agree([&] {
+    dataset.emplace(config.data.train_files);
+    config::validate_data(config, dataset->max_length(), dataset->vocab_size(), dataset->files().front());
+  });
+
+  // 5. Model, its shards and its optimizer: all memory of the run
+  device::Ledger ledger;
+  ledger.add(device::Label::process, device::resident_bytes());
+  train::Engine engine(config, dataset->max_length(), mesh, *device, ledger);
+
+  // 6. Restore
+  train::Trainer trainer({session, config, *device, mesh, *dataset, ledger, engine});
+  trainer.restore();
+  trainer.announce();
+
+  // 7. Train
+  const ExitStatus status = trainer.train();
+
+  // 8. Save
+  trainer.save();
+  return static_cast<int>(status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
+}

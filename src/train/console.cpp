@@ -1,0 +1,120 @@
+#include "sft/train/console.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "sft/core/log.hpp"
+
+namespace sft::train {
+
+namespace {
+
+/// snprintf into a string.
+template <class... Arguments>
+std::string format(const char* pattern, Arguments... arguments) {
+  std::array<char, 256> buffer;
+  std::snprintf(buffer.data(), buffer.size(), pattern, arguments...);
+  return buffer.data();
+}
+
+constexpr const char* erase_line = "\r\033[K";
+
+}  // namespace
+
+std::string format_table(const Table& table) {
+  std::size_t width = 0;
+  for (const auto& row : table) width = std::max(width, row.first.size());
+  std::string text;
+  for (const auto& [label, value] : table) {
+    text += "  " + label + std::string(width - label.size() + 2, ' ') + value + "\n";
+  }
+  return text;
+}
+
+std::string format_ledger(const device::Ledger& ledger, const comm::Group& world) {
+  constexpr std::size_t num_rows = device::num_labels + 1;  // the labels and the total
+  std::array<std::int64_t, 2 * num_rows> extremes;          // -bytes, then bytes: one maximum gives both ends
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    const bool is_total = i == device::num_labels;
+    const auto bytes =
+        static_cast<std::int64_t>(is_total ? ledger.total_bytes() : ledger.bytes(static_cast<device::Label>(i)));
+    extremes[i] = -bytes;
+    extremes[num_rows + i] = bytes;
+  }
+  world.max(std::span<std::int64_t>(extremes));
+  std::string text = format("  %-16s %12s %12s\n", "memory a rank", "least", "most");
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    const char* label = i == device::num_labels ? "total" : device::name_of(static_cast<device::Label>(i));
+    text += format("  %-16s %12s %12s\n", label, device::format_bytes(static_cast<std::size_t>(-extremes[i])).c_str(),
+                   device::format_bytes(static_cast<std::size_t>(extremes[num_rows + i])).c_str());
+  }
+  return text;
+}
+
+std::string format_count(double count) {
+  constexpr std::array<const char*, 4> suffixes{"", " k", " M", " G"};
+  std::size_t i = 0;
+  for (; i + 1 < suffixes.size() && count >= 999.5; ++i) count /= 1000;
+  return format(i == 0 ? "%.0f%s" : "%.3g%s", count, suffixes[i]);
+}
+
+std::string format_duration(double time_s) {
+  const long seconds = std::lround(std::max(0.0, time_s));
+  if (seconds >= 3600) return format("%ld:%02ld:%02ld", seconds / 3600, seconds / 60 % 60, seconds % 60);
+  return format("%ld:%02ld", seconds / 60, seconds % 60);
+}
+
+std::string format_seconds(double time_s) { return format("%.2f s", time_s); }
+
+bool is_terminal() {
+  if (isatty(STDOUT_FILENO) == 0) return false;
+  std::error_code error;
+  const auto parent_output =
+      std::filesystem::read_symlink("/proc/" + std::to_string(getppid()) + "/fd/1", error).string();
+  return error || parent_output.rfind("/dev/", 0) == 0;
+}
+
+Progress::Progress(std::int64_t first_step, std::int64_t last_step, bool terminal)
+    : first_step_(first_step), last_step_(last_step), terminal_(terminal && log_rank() == 0) {}
+
+void Progress::advance(std::int64_t step, double loss, double learning_rate, double tokens_per_second) {
+  if (!terminal_) return;
+  const auto now = Clock::now();
+  if (now - last_drawn_ < std::chrono::milliseconds(200) && step < last_step_) return;
+  last_drawn_ = now;
+  line_open_ = true;
+  const double elapsed_s = std::chrono::duration<double>(now - start_).count();
+  const double left_s = elapsed_s / static_cast<double>(step - first_step_) * static_cast<double>(last_step_ - step);
+  std::fputs((erase_line + format("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left",
+                                  static_cast<long long>(step), static_cast<long long>(last_step_), loss, learning_rate,
+                                  format_count(tokens_per_second).c_str(), format_duration(left_s).c_str()))
+                 .c_str(),
+             stdout);
+  std::fflush(stdout);
+}
+
+void Progress::log(const StepMetrics& metrics) {
+  finish();
+  if (!header_printed_) {
+    log_info(format("%8s %8s %10s %10s %10s %9s %10s %8s", "step", "epoch", "loss", "grad norm", "rate", "accuracy",
+                    "tokens/s", "step s"));
+    header_printed_ = true;
+  }
+  log_info(format("%8lld %8.3f %10.5f %10.4f %10.2e %9.4f %10s %8.3f", static_cast<long long>(metrics.step),
+                  metrics.epoch, metrics.loss, metrics.grad_norm, metrics.learning_rate, metrics.mean_token_accuracy,
+                  format_count(metrics.tokens_per_second()).c_str(), metrics.step_time_s));
+}
+
+void Progress::finish() {
+  if (!line_open_) return;
+  std::fputs(erase_line, stdout);
+  std::fflush(stdout);
+  line_open_ = false;
+}
+
+}  // namespace sft::train

@@ -1,0 +1,71 @@
+#include "sft/train/metrics.hpp"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+
+namespace sft::train {
+
+namespace {
+
+double rate(std::int64_t count, double time_s) { return time_s > 0 ? static_cast<double>(count) / time_s : 0.0; }
+
+/// The step of a line, or empty for a line that is no such object.
+std::optional<std::int64_t> step_of(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
+  return json["step"].get<std::int64_t>();
+}
+
+}  // namespace
+
+double StepMetrics::tokens_per_second() const { return rate(num_tokens, step_time_s); }
+double StepMetrics::target_tokens_per_second() const { return rate(num_target_tokens, step_time_s); }
+
+std::string to_json(const StepMetrics& metrics) {
+  nlohmann::ordered_json json;
+  json["step"] = metrics.step;
+  json["epoch"] = metrics.epoch;
+  json["loss"] = metrics.loss;
+  json["grad_norm"] = metrics.grad_norm;
+  json["learning_rate"] = metrics.learning_rate;
+  json["num_tokens"] = metrics.num_tokens;
+  json["num_target_tokens"] = metrics.num_target_tokens;
+  json["mean_token_accuracy"] = metrics.mean_token_accuracy;
+  json["entropy"] = metrics.entropy;
+  json["tokens_per_second"] = metrics.tokens_per_second();
+  json["target_tokens_per_second"] = metrics.target_tokens_per_second();
+  json["step_time_s"] = metrics.step_time_s;
+  if (metrics.mfu) json["mfu"] = *metrics.mfu;
+  json["peak_memory_bytes_min"] = metrics.peak_memory.min_bytes;
+  json["peak_memory_bytes_mean"] = metrics.peak_memory.mean_bytes;
+  json["peak_memory_bytes_max"] = metrics.peak_memory.max_bytes;
+  return json.dump();
+}
+
+std::string keep_steps(const std::string& text, std::int64_t last_step) {
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const auto step = step_of(line);
+    if (step && *step <= last_step) kept += line + "\n";
+  }
+  return kept;
+}
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step) : path_(path) {
+  const bool goes_on = resumed_step > 0 && std::filesystem::exists(path);
+  io::write_file_atomically(path, goes_on ? keep_steps(io::read_file(path), resumed_step) : "");
+  stream_.open(path, std::ios::app);
+  if (!stream_) throw_data_error("cannot open " + path, "it cannot be written", "check the folder's permissions");
+}
+
+void MetricsFile::append(const StepMetrics& metrics) {
+  stream_ << to_json(metrics) << '\n' << std::flush;
+  if (!stream_) throw_data_error("cannot write " + path_, "the disk may be full", "free space and resume the run");
+}
+
+}  // namespace sft::train

@@ -1,0 +1,208 @@
+#include "sft/train/trainer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <memory>
+
+#include "sft/config/parse.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/version.hpp"
+#include "sft/io/files.hpp"
+#include "sft/optim/schedule.hpp"
+#include "sft/train/console.hpp"
+#include "sft/train/resume.hpp"
+#include "sft/train/run_length.hpp"
+#include "sft/train/start_table.hpp"
+
+namespace sft::train {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// What a rank tells the others at the end of a step.
+struct Notice {
+  int signal = 0;       ///< received, 0: none
+  bool failed = false;  ///< the next batch could not be read
+};
+
+/// The notices of all ranks in one: one small reduction a step.
+Notice exchange(const Notice& mine, const comm::Group& world) {
+  std::array<std::int64_t, 2> values{mine.signal, mine.failed ? 1 : 0};
+  world.max(std::span<std::int64_t>(values));
+  return {static_cast<int>(values[0]), values[1] != 0};
+}
+
+/// The next batch, and the exception that kept this rank from it.
+std::exception_ptr fetch(data::Loader& loader, data::StepBatch& batch) {
+  try {
+    batch = loader.next();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+MemoryPeaks gather_memory_peaks(const comm::Group& world) {
+  const auto peak = static_cast<std::int64_t>(device::peak_resident_bytes());
+  std::array<std::int64_t, 2> extremes{peak, -peak};
+  std::array<std::int64_t, 1> total{peak};
+  world.max(std::span<std::int64_t>(extremes));
+  world.sum(std::span<std::int64_t>(total));
+  return {-extremes[1], total[0] / world.size(), extremes[0]};
+}
+
+void announce_first_forward_pass() {
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  log_info("first forward pass " + format_seconds(now_s - process_start_time_s()) + " after the process started");
+}
+
+}  // namespace
+
+Trainer::Trainer(const Run& run)
+    : run_(run),
+      batch_rows_(run.config.effective_batch_rows()),
+      last_step_(num_steps(run.config, run.dataset.num_rows())) {
+  position_.num_rows = run.dataset.num_rows();
+  position_.max_length = run.dataset.max_length();
+}
+
+void Trainer::restore() {
+  const config::Config& config = run_.config;
+  std::string folder;
+  run_.mesh.world.agree([&] {
+    if (run_.mesh.world.rank() != 0) return;
+    folder = checkpoint::find_resume(config);
+    if (!folder.empty()) {
+      check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, checkpoint::read_header(folder));
+    } else if (const auto others = checkpoint::list(config.train.output_dir); !others.empty()) {
+      log_warning(others.back() +
+                  " is of an earlier run (this one starts anew in the same folder): a later resume "
+                  "may pick it; remove it or set another train.output_dir");
+    }
+    io::make_folders(config.train.output_dir);
+    io::write_file_atomically(config.train.output_dir + "/resolved.ini", config::to_ini(config));
+  });
+  run_.mesh.world.broadcast(folder, 0);
+
+  if (folder.empty()) {
+    run_.engine.initialize();
+    origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
+    return;
+  }
+  position_ = checkpoint::load(folder, run_.mesh, run_.engine.registry(), run_.engine.state(), run_.device,
+                               run_.engine.stream());
+  run_.engine.parameters_changed();
+  saved_step_ = position_.step;
+  origin_ = folder + ", step " + std::to_string(position_.step);
+}
+
+void Trainer::announce() const { log_info(start_table(run_, last_step_, origin_)); }
+
+data::LoaderPlan Trainer::loader_plan() const {
+  data::LoaderPlan plan;
+  plan.rows_per_micro_batch = run_.config.train.per_device_train_batch_size;
+  plan.micro_batches = run_.config.train.gradient_accumulation_steps;
+  plan.data_size = run_.mesh.data_size();
+  plan.data_rank = run_.mesh.data_rank();
+  plan.sp_size = run_.mesh.sp.size();
+  plan.sp_rank = run_.mesh.sp.rank();
+  plan.first_step = position_.step;
+  plan.last_step = last_step_;
+  plan.shuffle = run_.config.data.shuffle;
+  plan.seed = run_.config.data.seed;
+  return plan;
+}
+
+StepMetrics Trainer::measure(const StepResult& result, double learning_rate, double step_time_s) const {
+  StepMetrics metrics;
+  metrics.step = position_.step;
+  metrics.epoch = position_.epoch;
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
+  metrics.learning_rate = learning_rate;
+  metrics.num_tokens = result.num_tokens;
+  metrics.num_target_tokens = result.num_target_tokens;
+  metrics.mean_token_accuracy = result.mean_token_accuracy;
+  metrics.entropy = result.entropy;
+  metrics.step_time_s = step_time_s;
+  if (const double peak_tflops = run_.config.device.peak_tflops; peak_tflops > 0) {
+    metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.mesh.world.size());
+  }
+  metrics.peak_memory = gather_memory_peaks(run_.mesh.world);
+  return metrics;
+}
+
+ExitStatus Trainer::train() {
+  if (position_.step >= last_step_) return ExitStatus::done;
+  const config::Config& config = run_.config;
+  const comm::Group& world = run_.mesh.world;
+
+  data::Loader loader(run_.dataset, loader_plan());
+  std::unique_ptr<MetricsFile> metrics_file;
+  data::StepBatch batch;
+  world.agree([&] {
+    if (world.rank() == 0) {
+      metrics_file = std::make_unique<MetricsFile>(config.train.output_dir + "/metrics.jsonl", position_.step);
+    }
+    batch = loader.next();
+  });
+  Progress progress(position_.step, last_step_, is_terminal());
+  announce_first_forward_pass();
+
+  for (Notice notice; position_.step < last_step_ && notice.signal == 0;) {
+    const auto start = Clock::now();
+    const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
+    const StepResult result = run_.engine.step(batch, position_.step + 1, learning_rate);
+
+    ++position_.step;
+    position_.rows_consumed = position_.step * batch_rows_;
+    position_.epoch = epochs_after(position_.step, batch_rows_, run_.dataset.num_rows());
+    position_.num_tokens += result.num_tokens;
+
+    const bool is_last = position_.step == last_step_;
+    const std::exception_ptr failure = is_last ? nullptr : fetch(loader, batch);
+    notice = exchange({signals_.received(), failure != nullptr}, world);
+    const double step_time_s = seconds_since(start);
+
+    progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
+    if (is_due(position_.step, config.train.logging_steps)) {
+      const StepMetrics metrics = measure(result, learning_rate, step_time_s);
+      if (metrics_file) metrics_file->append(metrics);
+      progress.log(metrics);
+    }
+    if (notice.failed) {
+      world.agree([&] {
+        if (failure) std::rethrow_exception(failure);
+      });
+    }
+    if (is_due(position_.step, config.checkpoint.save_steps)) {
+      progress.finish();
+      save();
+    }
+    if (notice.signal != 0 && !is_last) {
+      progress.finish();
+      log_info(signal_name(notice.signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
+               std::to_string(last_step_));
+      return ExitStatus::stopped;
+    }
+  }
+  progress.finish();
+  return ExitStatus::done;
+}
+
+void Trainer::save() {
+  if (saved_step_ == position_.step) return;
+  const auto start = Clock::now();
+  checkpoint::save(run_.config.train.output_dir, run_.config, run_.dataset.tokenizer(), run_.mesh,
+                   run_.engine.registry(), run_.engine.state(), position_, run_.device, run_.engine.stream());
+  saved_step_ = position_.step;
+  log_info("saved " + checkpoint::path_of(run_.config.train.output_dir, position_.step) + " in " +
+           format_seconds(seconds_since(start)));
+}
+
+}  // namespace sft::train

@@ -1,0 +1,25 @@
+#include <boost/test/unit_test.hpp>
+
+#include "sft/train/console.hpp"
+
+using namespace sft;
+
+BOOST_AUTO_TEST_CASE(counts) {
+  BOOST_TEST(train::format_count(812) == "812");
+  BOOST_TEST(train::format_count(40100) == "40.1 k");
+  BOOST_TEST(train::format_count(999999) == "1 M");
+  BOOST_TEST(train::format_count(1.25e6) == "1.25 M");
+  BOOST_TEST(train::format_count(7e12) == "7e+03 G");
+}
+
+BOOST_AUTO_TEST_CASE(durations) {
+  BOOST_TEST(train::format_duration(-1) == "0:00");
+  BOOST_TEST(train::format_duration(245) == "4:05");
+  BOOST_TEST(train::format_duration(3723.4) == "1:02:03");
+  BOOST_TEST(train::format_seconds(0.4249) == "0.42 s");
+}
+
+BOOST_AUTO_TEST_CASE(columns_align) {
+  BOOST_TEST(train::format_table({{"mesh", "2 x 2"}, {"precision", "bf16"}}) ==
+             "  mesh       2 x 2\n  precision  bf16\n");
+}

@@ -1,0 +1,98 @@
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "sft/train/metrics.hpp"
+
+using namespace sft;
+
+namespace {
+
+train::StepMetrics example(std::int64_t step) {
+  train::StepMetrics metrics;
+  metrics.step = step;
+  metrics.epoch = 1.0 / 3.0;
+  metrics.loss = 0.1 + 0.2;
+  metrics.grad_norm = 1e-300;
+  metrics.learning_rate = 2e-5;
+  metrics.num_tokens = 4000;
+  metrics.num_target_tokens = 1000;
+  metrics.step_time_s = 0.5;
+  metrics.peak_memory = {1, 2, 3};
+  return metrics;
+}
+
+std::string read(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// A path in the build folder that is gone at the start and at the end of a test.
+struct ScratchFile {
+  explicit ScratchFile(std::string name) : path(std::move(name)) { std::filesystem::remove(path); }
+  ~ScratchFile() { std::filesystem::remove(path); }
+  std::string path;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(line_has_the_documented_keys_in_order) {
+  const auto json = nlohmann::ordered_json::parse(train::to_json(example(3)));
+  std::string keys;
+  for (const auto& item : json.items()) keys += item.key() + " ";
+  BOOST_TEST(keys ==
+             "step epoch loss grad_norm learning_rate num_tokens num_target_tokens mean_token_accuracy entropy "
+             "tokens_per_second target_tokens_per_second step_time_s peak_memory_bytes_min peak_memory_bytes_mean "
+             "peak_memory_bytes_max ");
+}
+
+BOOST_AUTO_TEST_CASE(numbers_read_back_to_the_same_bits) {
+  const auto json = nlohmann::json::parse(train::to_json(example(3)));
+  BOOST_TEST(json["loss"].get<double>() == 0.1 + 0.2);
+  BOOST_TEST(json["epoch"].get<double>() == 1.0 / 3.0);
+  BOOST_TEST(json["grad_norm"].get<double>() == 1e-300);
+  BOOST_TEST(json["tokens_per_second"].get<double>() == 8000.0);
+  BOOST_TEST(json["target_tokens_per_second"].get<double>() == 2000.0);
+}
+
+BOOST_AUTO_TEST_CASE(mfu_only_when_the_peak_is_known) {
+  train::StepMetrics metrics = example(1);
+  BOOST_TEST(!nlohmann::json::parse(train::to_json(metrics)).contains("mfu"));
+  metrics.mfu = 0.25;
+  BOOST_TEST(nlohmann::json::parse(train::to_json(metrics))["mfu"].get<double>() == 0.25);
+}
+
+BOOST_AUTO_TEST_CASE(later_steps_and_cut_lines_are_dropped) {
+  const std::string text = "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"step\": ";
+  BOOST_TEST(train::keep_steps(text, 2) == "{\"step\": 1}\n{\"step\": 2}\n");
+  BOOST_TEST(train::keep_steps(text, 9) == "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n");
+  BOOST_TEST(train::keep_steps("", 9).empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_resumed_file_equals_an_uninterrupted_one) {
+  const ScratchFile whole("unit_train_whole.jsonl");
+  const ScratchFile resumed("unit_train_resumed.jsonl");
+  {
+    train::MetricsFile file(whole.path, 0);
+    for (int step = 1; step <= 5; ++step) file.append(example(step));
+  }
+  {
+    train::MetricsFile file(resumed.path, 0);  // went to step 4, its last checkpoint was of step 3
+    for (int step = 1; step <= 4; ++step) file.append(example(step));
+  }
+  {
+    train::MetricsFile file(resumed.path, 3);
+    for (int step = 4; step <= 5; ++step) file.append(example(step));
+  }
+  BOOST_TEST(read(resumed.path) == read(whole.path));
+}
+
+BOOST_AUTO_TEST_CASE(a_new_run_starts_an_empty_file) {
+  const ScratchFile scratch("unit_train_anew.jsonl");
+  { train::MetricsFile(scratch.path, 0).append(example(1)); }
+  { train::MetricsFile(scratch.path, 0).append(example(2)); }
+  BOOST_TEST(read(scratch.path) == train::to_json(example(2)) + "\n");
+}

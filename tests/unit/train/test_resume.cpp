@@ -1,0 +1,101 @@
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <vector>
+
+#include "sft/config/parse.hpp"
+#include "sft/train/resume.hpp"
+
+using namespace sft;
+
+namespace {
+
+constexpr std::int64_t num_rows = 100;
+constexpr std::int64_t max_length = 64;
+
+config::Config example() {
+  config::Config config = config::parse(
+      "[model]\nhidden_size = 32\nnum_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 2\n"
+      "intermediate_size = 64\nvocab_size = 64\n[data]\ntrain_files = a.h5\n"
+      "[train]\nper_device_train_batch_size = 2\ngradient_accumulation_steps = 4\nmax_steps = 10\n",
+      {}, "example.ini");
+  config::validate(config, 4);
+  return config;
+}
+
+checkpoint::Header saved_by(const config::Config& config) {
+  checkpoint::Header header;
+  header.config_ini = config::to_ini(config);
+  header.position.num_rows = num_rows;
+  header.position.max_length = max_length;
+  return header;
+}
+
+/// Whether `error` is a configuration error that names `key`.
+std::function<bool(const Error&)> names(const std::string& key) {
+  return [key](const Error& error) {
+    BOOST_TEST_MESSAGE(error.what());
+    return error.status() == ExitStatus::configuration && std::string(error.what()).find(key) != std::string::npos;
+  };
+}
+
+struct Change {
+  const char* key;
+  std::function<void(config::Config&)> apply;
+};
+
+const std::vector<Change> refused{
+    {"model.hidden_size", [](auto& c) { c.model.hidden_size = 64; }},
+    {"model.rope_theta", [](auto& c) { c.model.rope_theta = 5e5; }},
+    {"model.tie_word_embeddings", [](auto& c) { c.model.tie_word_embeddings = true; }},
+    {"data.seed", [](auto& c) { c.data.seed = 7; }},
+    {"data.shuffle", [](auto& c) { c.data.shuffle = false; }},
+    {"train.seed", [](auto& c) { c.train.seed = 7; }},
+    {"effective batch", [](auto& c) { c.train.gradient_accumulation_steps = 5; }},
+};
+
+const std::vector<Change> allowed{
+    {"mesh",
+     [](auto& c) {
+       c.parallel.tp_size = 4;
+       c.parallel.dp_shard_size = 1;
+       c.train.gradient_accumulation_steps *= 4;
+     }},
+    {"longer run", [](auto& c) { c.train.max_steps = 20; }},
+    {"rate", [](auto& c) { c.optimizer.learning_rate = 1e-4; }},
+    {"moved data", [](auto& c) { c.data.train_files = {"elsewhere/a.h5"}; }},
+    {"precision", [](auto& c) { c.train.precision = config::Precision::fp32; }},
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_same_run_goes_on) {
+  BOOST_CHECK_NO_THROW(train::check_resume(example(), num_rows, max_length, "checkpoint-000005", saved_by(example())));
+}
+
+BOOST_AUTO_TEST_CASE(changes_that_would_alter_the_run_are_refused_by_key) {
+  for (const Change& change : refused) {
+    config::Config config = example();
+    change.apply(config);
+    BOOST_TEST_CONTEXT(change.key) {
+      BOOST_CHECK_EXCEPTION(train::check_resume(config, num_rows, max_length, "checkpoint-000005", saved_by(example())),
+                            Error, names(change.key));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(changes_that_would_not_are_allowed) {
+  for (const Change& change : allowed) {
+    config::Config config = example();
+    change.apply(config);
+    BOOST_TEST_CONTEXT(change.key) {
+      BOOST_CHECK_NO_THROW(train::check_resume(config, num_rows, max_length, "checkpoint-000005", saved_by(example())));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(other_data_is_refused) {
+  BOOST_CHECK_EXCEPTION(train::check_resume(example(), 99, max_length, "checkpoint-000005", saved_by(example())), Error,
+                        names("data.train_files"));
+  BOOST_CHECK_EXCEPTION(train::check_resume(example(), num_rows, 32, "checkpoint-000005", saved_by(example())), Error,
+                        names("max_length"));
+}
