@@ -1,0 +1,110 @@
+// Ten training steps on every mesh of the table are those of one rank: same seed, same data, accumulation 1 and 3.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE equivalence
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "equivalence/trajectory.hpp"
+#include "support/mpi_test_main.hpp"
+
+namespace {
+
+using namespace sft;
+using test::session;
+
+const test::Baselines& baselines() {
+  static const test::Baselines all(session());
+  return all;
+}
+
+/// Largest deviation from the baseline over the steps, relative; a step of exact zeros must be met exactly.
+struct Deviation {
+  double loss = 0.0, grad_norm = 0.0;
+};
+
+double relative(double value, double baseline) {
+  return value == baseline ? 0.0 : std::abs(value - baseline) / std::abs(baseline);
+}
+
+Deviation deviation(const test::Trajectory& trajectory, const test::Trajectory& baseline) {
+  Deviation worst;
+  for (std::size_t step = 0; step < baseline.size(); ++step) {
+    worst.loss = std::max(worst.loss, relative(trajectory[step].loss, baseline[step].loss));
+    worst.grad_norm = std::max(worst.grad_norm, relative(trajectory[step].grad_norm, baseline[step].grad_norm));
+  }
+  return worst;
+}
+
+template <class Check>
+void for_each_mesh(config::Precision precision, const Check& check) {
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    const auto num_kv_heads = static_cast<int>(test::model_of(mesh_case.family).num_key_value_heads);
+    const mesh::Mesh mesh(session(), mesh_case.layout, num_kv_heads);
+    for (const int accumulation : test::accumulations) {
+      const test::Trajectory trajectory =
+          test::train(mesh_case.family, test::rows_per_step(mesh_case.layout), accumulation, precision,
+                      mesh_case.reshard_after_forward, mesh, session());
+      const Deviation worst = deviation(trajectory, baselines().of(mesh_case));
+      const std::string name = mesh_case.layout.describe() + ", accumulation " + std::to_string(accumulation);
+      BOOST_TEST_MESSAGE(name << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);
+      BOOST_TEST_CONTEXT(name) { check(trajectory, baselines().of(mesh_case), worst); }
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(float32_trains_like_one_rank) {
+  for_each_mesh(config::Precision::fp32, [](const auto& trajectory, const auto& baseline, const Deviation& worst) {
+    BOOST_TEST(worst.loss <= 1e-5);
+    BOOST_TEST(worst.grad_norm <= 1e-4);
+    for (std::size_t step = 0; step < baseline.size(); ++step) {
+      BOOST_TEST(trajectory[step].num_tokens == baseline[step].num_tokens);
+      BOOST_TEST(trajectory[step].num_target_tokens == baseline[step].num_target_tokens);
+      BOOST_TEST(trajectory[step].model_flops == baseline[step].model_flops);
+      BOOST_TEST(std::abs(trajectory[step].entropy - baseline[step].entropy) <= 1e-4);
+      // Two logits that are equal to rounding may change places: one target of some hundreds.
+      BOOST_TEST(std::abs(trajectory[step].mean_token_accuracy - baseline[step].mean_token_accuracy) <= 0.01);
+    }
+  });
+}
+
+// bfloat16 has 8 bits of mantissa: every product's inputs are off by up to 2^-9 = 0.002, at random, and the loss is a
+// mean over hundreds of targets, so its own error is some times 0.001. Updates of that quality drift apart over the
+// steps; the bounds leave a factor of about three to what is measured.
+BOOST_AUTO_TEST_CASE(bf16_trains_like_one_rank_in_float32) {
+  for_each_mesh(config::Precision::bf16, [](const auto&, const auto&, const Deviation& worst) {
+    BOOST_TEST(worst.loss <= 2e-2);
+    BOOST_TEST(worst.grad_norm <= 1e-1);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_batch_without_a_target_is_a_step_of_zeros) {
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    const train::StepResult& result = baselines().of(mesh_case)[test::step_without_target];
+    BOOST_TEST(result.loss == 0.0);
+    BOOST_TEST(result.grad_norm == 0.0);
+    BOOST_TEST(result.num_target_tokens == 0);
+    BOOST_TEST(result.num_tokens > 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_same_seed_twice_is_bit_identical) {
+  const auto own_size = [](const test::MeshCase& c) { return c.layout.size() == session().world().size(); };
+  const auto last = std::find_if(test::mesh_table.rbegin(), test::mesh_table.rend(), own_size);
+  const mesh::Mesh mesh(session(), last->layout, static_cast<int>(test::model_of(last->family).num_key_value_heads));
+  for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+    const auto run = [&] {
+      return test::train(last->family, test::rows_per_step(last->layout), 3, precision, true, mesh, session());
+    };
+    const test::Trajectory first = run(), second = run();
+    for (std::size_t step = 0; step < first.size(); ++step) {
+      BOOST_TEST(first[step].loss == second[step].loss);
+      BOOST_TEST(first[step].grad_norm == second[step].grad_norm);
+    }
+  }
+}

@@ -1,0 +1,81 @@
+#pragma once
+// The meshes that must train like one rank.
+
+#include <array>
+#include <vector>
+
+#include "sft/config/config.hpp"
+#include "sft/mesh/layout.hpp"
+#include "support/awkward_data.hpp"
+
+namespace sft::test {
+
+enum class Family { llama, qwen2, qwen3 };
+
+[[nodiscard]] inline config::Model model_of(Family family) {
+  switch (family) {
+    case Family::llama:
+      return small_llama();
+    case Family::qwen2:
+      return small_qwen2();
+    case Family::qwen3:
+      break;
+  }
+  return small_qwen3();
+}
+
+struct MeshCase {
+  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  Family family;
+  bool reshard_after_forward = true;
+};
+
+/// Every axis alone and with every other, odd sizes, key/value heads fewer than tp (llama and qwen2 have 2, qwen3 has
+/// 1), replicate x tp without shard, and no resharding.
+inline const std::vector<MeshCase> mesh_table{
+    // 2 ranks
+    {{2, 1, 1, 1}, Family::qwen2},
+    {{1, 2, 1, 1}, Family::llama},
+    {{1, 2, 1, 1}, Family::qwen3, false},
+    {{1, 1, 2, 1}, Family::qwen3},
+    {{1, 1, 1, 2}, Family::qwen2},
+    // 3 ranks
+    {{3, 1, 1, 1}, Family::llama},
+    {{1, 3, 1, 1}, Family::qwen2},
+    {{1, 1, 3, 1}, Family::qwen3},
+    // 4 ranks
+    {{2, 1, 1, 2}, Family::llama},
+    {{1, 2, 2, 1}, Family::qwen2},
+    {{1, 1, 4, 1}, Family::llama},
+    {{1, 1, 1, 4}, Family::llama},
+    {{1, 1, 2, 2}, Family::qwen3},
+    {{1, 2, 1, 2}, Family::qwen2, false},
+    // 6 ranks
+    {{3, 1, 2, 1}, Family::llama},
+    {{1, 1, 1, 6}, Family::qwen2},
+    {{1, 2, 3, 1}, Family::qwen3},
+    // 8 ranks
+    {{2, 2, 2, 1}, Family::qwen3},
+    {{1, 2, 2, 2}, Family::qwen2},
+    {{2, 1, 1, 4}, Family::qwen3},
+    {{1, 1, 8, 1}, Family::llama},
+    // 12 ranks
+    {{1, 2, 1, 6}, Family::qwen2},
+    {{3, 1, 2, 2}, Family::qwen3},
+    // 16 ranks
+    {{2, 2, 2, 2}, Family::llama},
+    {{2, 2, 2, 2}, Family::qwen3, false},
+    {{1, 1, 4, 4}, Family::llama},
+    {{1, 16, 1, 1}, Family::qwen2},
+    {{4, 1, 1, 4}, Family::qwen3},
+};
+
+inline constexpr std::array accumulations{1, 3};
+
+/// Rows of the global batch: a multiple of every accumulation times the data ranks, and enough of them to be awkward.
+[[nodiscard]] inline std::int64_t rows_per_step(const mesh::Layout& layout) {
+  const int rows_dealt = 3 * layout.dp_replicate * layout.dp_shard;
+  return (12 + rows_dealt - 1) / rows_dealt * rows_dealt;
+}
+
+}  // namespace sft::test

@@ -1,0 +1,104 @@
+// Change the tokens of one document: nothing of any other document moves, not by one bit.
+//
+// The weights are on the other documents alone, so the loss is theirs, and every gradient is that of their losses. A
+// single attention score across a document boundary would change both.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE leakage
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "support/awkward_data.hpp"
+#include "support/engine_fixture.hpp"
+#include "support/mpi_test_main.hpp"
+
+namespace {
+
+using namespace sft;
+using test::session;
+
+/// Documents that begin and end inside the parts of every sequence-parallel cut, and one that spans most of them.
+const std::vector<std::int32_t> document_lengths{5, 31, 1, 2, 33, 17, 6};
+constexpr std::int64_t max_length = 96;
+
+struct Outcome {
+  train::StepResult result;
+  std::vector<float> gradient_shard;
+};
+
+Outcome outcome_of(test::EngineFixture& fixture, const data::Row& row) {
+  Outcome outcome{fixture.step({row}, 0, 0.0), {}};
+  fixture.engine().stream().synchronize();
+  const Tensor gradients = fixture.engine().gradients();
+  outcome.gradient_shard.assign(gradients.as<float>(), gradients.as<float>() + gradients.num_elements());
+  return outcome;
+}
+
+/// Whether any rank's shards differ. Collective.
+bool shards_differ(const Outcome& a, const Outcome& b) {
+  std::array<std::int64_t, 1> differs{a.gradient_shard != b.gradient_shard};
+  session().world().max(std::span<std::int64_t>(differs));
+  return differs[0] != 0;
+}
+
+/// The row with weights on every document but [begin, end), which gets other tokens when `changed`.
+data::Row make_row(std::int64_t begin, std::int64_t end, bool changed) {
+  data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length, 1.0f), document_lengths};
+  const std::int64_t used = std::accumulate(document_lengths.begin(), document_lengths.end(), std::int64_t{0});
+  for (std::int64_t t = 0; t < used; ++t) {
+    row.tokens[t] = static_cast<std::int32_t>((t * t * 31 + 7 * t + 3) % test::small_vocab_size);
+  }
+  std::fill(row.loss_weight.begin() + used, row.loss_weight.end(), 0.0f);
+  std::fill(row.loss_weight.begin() + begin, row.loss_weight.begin() + end, 0.0f);
+  for (std::int64_t t = begin; changed && t < end; ++t) {
+    row.tokens[t] = static_cast<std::int32_t>((row.tokens[t] + 1 + t % 5) % test::small_vocab_size);
+  }
+  return row;
+}
+
+void check_mesh(const mesh::Layout& layout, const config::Model& model, config::Precision precision) {
+  const mesh::Mesh mesh(session(), layout, static_cast<int>(model.num_key_value_heads));
+  config::Config config;
+  config.model = model;
+  config.train.precision = precision;
+  config.train.per_device_train_batch_size = 1;
+  test::EngineFixture fixture(config, max_length, mesh, session());
+  fixture.engine().initialize();
+  std::int64_t begin = 0;
+  for (const std::int32_t length : document_lengths) {
+    const Outcome before = outcome_of(fixture, make_row(begin, begin + length, false));
+    const Outcome after = outcome_of(fixture, make_row(begin, begin + length, true));
+    BOOST_TEST_CONTEXT("document of length " << length << " at " << begin) {
+      BOOST_TEST(before.result.loss == after.result.loss);
+      BOOST_TEST(before.result.grad_norm == after.result.grad_norm);
+      BOOST_TEST(before.result.entropy == after.result.entropy);
+      BOOST_TEST(before.result.loss > 0.0);
+      BOOST_TEST(!shards_differ(before, after));
+    }
+    begin += length;
+  }
+  // The measure can move: with weights everywhere the same change does show.
+  const Outcome before = outcome_of(fixture, make_row(0, 0, false));
+  data::Row changed = make_row(5, 5 + 31, true);
+  changed.loss_weight = make_row(0, 0, false).loss_weight;
+  const Outcome after = outcome_of(fixture, changed);
+  BOOST_TEST(before.result.loss != after.result.loss);
+  BOOST_TEST(shards_differ(before, after));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(no_document_feels_another) {
+  const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 4, 1}, {1, 1, 2, 2}};
+  for (const mesh::Layout& layout : layouts) {
+    if (layout.size() != session().world().size()) continue;
+    for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+      for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3()}) {
+        BOOST_TEST_CONTEXT(layout.describe()) { check_mesh(layout, model, precision); }
+      }
+    }
+  }
+}

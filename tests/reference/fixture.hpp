@@ -1,0 +1,28 @@
+#pragma once
+// The fixtures that make_reference.py wrote.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "support/engine_fixture.hpp"
+
+namespace sft::test {
+
+struct ReferenceFixture {
+  config::Model model;
+  std::int64_t max_length = 0;
+  std::vector<data::Row> rows;
+  LogicalTensors parameters;
+  double loss = 0.0;
+  LogicalTensors gradients;
+  std::vector<std::int32_t> logits_tokens;  ///< one document
+  std::vector<double> logits;               ///< (T, V) of it
+};
+
+/// Reads tests/reference/fixtures/FAMILY.h5.
+[[nodiscard]] ReferenceFixture read_reference(const std::string& family);
+
+}  // namespace sft::test

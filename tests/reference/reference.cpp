@@ -1,0 +1,130 @@
+// Loss, logits and every gradient are those of PyTorch, on one rank and on meshes.
+//
+// Tolerances. A float32 product is off by 2^-24 = 6e-8 relative; sums of up to 64 of them, two layers deep and back,
+// gather some ten times that. The fixtures' weights are of order one, so nothing hides behind small numbers. In bf16
+// every matrix product rounds its inputs to 2^-9 = 2e-3, and two layers forward and back gather some ten times that.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE reference
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "reference/fixture.hpp"
+#include "support/mpi_test_main.hpp"
+
+namespace {
+
+using namespace sft;
+using test::session;
+
+struct Tolerance {
+  double loss;      ///< relative
+  double gradient;  ///< relative L2 distance of a tensor
+};
+constexpr Tolerance float32_tolerance{1e-6, 1e-5};
+constexpr Tolerance bf16_tolerance{1e-2, 1e-1};
+
+/// |values - expected| / |expected| in the L2 norm.
+template <class Values, class Expected>
+double relative_distance(const Values& values, const Expected& expected) {
+  BOOST_TEST_REQUIRE(values.size() == expected.size());
+  double difference = 0.0, norm = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double delta = static_cast<double>(values[i]) - static_cast<double>(expected[i]);
+    difference += delta * delta;
+    norm += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+  }
+  return std::sqrt(difference / norm);
+}
+
+double norm_of(const test::LogicalTensors& tensors) {
+  double sum = 0.0;
+  for (const auto& [name, values] : tensors) {
+    for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  }
+  return std::sqrt(sum);
+}
+
+test::EngineFixture make_engine(const test::ReferenceFixture& reference, const mesh::Layout& layout, int accumulation,
+                                config::Precision precision) {
+  const auto num_kv_heads = static_cast<int>(reference.model.num_key_value_heads);
+  const mesh::Mesh mesh(session(), layout, num_kv_heads);
+  config::Config config;
+  config.model = reference.model;
+  config.train.precision = precision;
+  config.train.gradient_accumulation_steps = accumulation;
+  config.train.per_device_train_batch_size = std::ssize(reference.rows) / (mesh.data_size() * accumulation);
+  return test::EngineFixture(config, reference.max_length, mesh, session());
+}
+
+void check_step(const test::ReferenceFixture& reference, const mesh::Layout& layout, int accumulation,
+                config::Precision precision) {
+  const Tolerance tolerance = precision == config::Precision::fp32 ? float32_tolerance : bf16_tolerance;
+  test::EngineFixture fixture = make_engine(reference, layout, accumulation, precision);
+  fixture.set_parameters(reference.parameters);
+  const train::StepResult result = fixture.step(reference.rows, 0, 0.0);
+  const double loss_distance = std::abs(result.loss - reference.loss) / reference.loss;
+  BOOST_TEST(loss_distance <= tolerance.loss);
+  const double norm = norm_of(reference.gradients);
+  BOOST_TEST(std::abs(result.grad_norm - norm) / norm <= tolerance.gradient);
+
+  const test::LogicalTensors gradients = fixture.gather_gradients();
+  BOOST_TEST_REQUIRE(gradients.size() == reference.gradients.size());
+  double worst = 0.0;
+  for (const auto& [name, expected] : reference.gradients) {
+    BOOST_TEST_REQUIRE(gradients.contains(name), name);
+    const double distance = relative_distance(gradients.at(name), expected);
+    BOOST_TEST(distance <= tolerance.gradient, name << " is off by " << distance);
+    worst = std::max(worst, distance);
+  }
+  BOOST_TEST(test::holds_exactly(fixture.engine().registry(), fixture.engine().gradients(), gradients));
+  BOOST_TEST_MESSAGE("loss off by " << loss_distance << ", worst gradient by " << worst);
+}
+
+std::vector<mesh::Layout> layouts_of_this_size() {
+  const std::vector<mesh::Layout> all{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
+                                      {1, 1, 1, 2}, {1, 1, 3, 1}, {1, 1, 2, 2}, {1, 1, 4, 1},
+                                      {1, 1, 1, 4}, {2, 1, 1, 2}, {1, 2, 2, 2}};
+  std::vector<mesh::Layout> fitting;
+  std::ranges::copy_if(all, std::back_inserter(fitting),
+                       [](const mesh::Layout& layout) { return layout.size() == session().world().size(); });
+  return fitting;
+}
+
+bool divides(const config::Model& model, const mesh::Layout& layout) {
+  return model.num_attention_heads % layout.tp == 0 && model.intermediate_size % layout.tp == 0;
+}
+
+const std::vector<std::string> families{"llama", "qwen2", "qwen3"};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(loss_and_every_gradient, boost::unit_test::data::make(families), family) {
+  const test::ReferenceFixture reference = test::read_reference(family);
+  for (const mesh::Layout& layout : layouts_of_this_size()) {
+    if (!divides(reference.model, layout)) continue;
+    for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+      for (const int accumulation : {1, 2}) {
+        BOOST_TEST_CONTEXT(layout.describe() << ", accumulation " << accumulation << ", "
+                                             << (precision == config::Precision::fp32 ? "float32" : "bf16")) {
+          check_step(reference, layout, accumulation, precision);
+        }
+      }
+    }
+  }
+}
+
+BOOST_DATA_TEST_CASE(logits, boost::unit_test::data::make(families), family) {
+  if (session().world().size() > 1) return;
+  const test::ReferenceFixture reference = test::read_reference(family);
+  test::EngineFixture fixture = make_engine(reference, {}, 1, config::Precision::fp32);
+  fixture.set_parameters(reference.parameters);
+  const std::vector<float> all = fixture.engine().logits(reference.logits_tokens, false);
+  BOOST_TEST(relative_distance(all, reference.logits) <= 2e-6);
+  const std::vector<float> last = fixture.engine().logits(reference.logits_tokens, true);
+  const std::vector<double> expected(reference.logits.end() - reference.model.vocab_size, reference.logits.end());
+  BOOST_TEST(relative_distance(last, expected) <= 2e-6);
+}
