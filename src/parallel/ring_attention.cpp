@@ -45,13 +45,11 @@ void RingAttention::plan(const RowDocuments& documents, std::int64_t length) {
 void RingAttention::start_exchange(std::size_t d, const Tensor& kv) {
   if (d >= steps_.size()) return;
   const RingStep& step = steps_[d];
-  if (step.sends || step.receives) {
-    // The buffer's last reader, two steps ago, must be done; so must be the writer of this rank's keys.
-    compute_done_->record(backend_.stream());
-    ring_stream_.wait(*compute_done_);
-    collectives_.exchange(group_, step.sends ? flat(kv) : Tensor(), step.to,
-                          step.receives ? flat(received_kv_[d % 2]) : Tensor(), step.from, ring_stream_);
-  }
+  // The buffer's last reader, two steps ago, must be done; so must be the writer of this rank's keys.
+  compute_done_->record(backend_.stream());
+  ring_stream_.wait(*compute_done_);
+  collectives_.exchange(group_, step.sends ? flat(kv) : Tensor(), step.to,
+                        step.receives ? flat(received_kv_[d % 2]) : Tensor(), step.from, ring_stream_);
   kv_done_[d % 2]->record(ring_stream_);
 }
 
@@ -90,20 +88,18 @@ void RingAttention::backward(Tensor q, Tensor kv, Tensor dout, Tensor lse, Tenso
     }
     if (d == 0) continue;
     // The keys' owner gets its part back; this rank's keys were used at distance d by `to`.
-    if (step.sends || step.receives) {
-      compute_done_->record(stream);
-      ring_stream_.wait(*compute_done_);
-      collectives_.exchange(group_, step.receives ? flat(gradient) : Tensor(), step.from,
-                            step.sends ? flat(returned_dkv_[d % 2]) : Tensor(), step.to, ring_stream_);
-      dkv_done_[d % 2]->record(ring_stream_);
-    }
+    compute_done_->record(stream);
+    ring_stream_.wait(*compute_done_);
+    collectives_.exchange(group_, step.receives ? flat(gradient) : Tensor(), step.from,
+                          step.sends ? flat(returned_dkv_[d % 2]) : Tensor(), step.to, ring_stream_);
+    dkv_done_[d % 2]->record(ring_stream_);
     if (d > 1) add_returned(d - 1, dkv);
   }
   if (steps_.size() > 1) add_returned(steps_.size() - 1, dkv);
 }
 
 void RingAttention::add_returned(std::size_t d, const Tensor& dkv) {
-  if (steps_[d].receives || steps_[d].sends) backend_.stream().wait(*dkv_done_[d % 2]);
+  backend_.stream().wait(*dkv_done_[d % 2]);
   if (steps_[d].sends) backend_.add(flat(dkv), flat(returned_dkv_[d % 2]));
 }
 

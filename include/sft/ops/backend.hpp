@@ -89,6 +89,7 @@ class Backend {
   virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;
 
   // Embedding, vocabulary-parallel: `table` (V, C) holds ids [vocab_begin, vocab_begin + V); others give zero rows.
+  // out (T, C) has the table's dtype or is float32; dout (T, C) has the compute dtype.
   virtual void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) = 0;
   virtual void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) = 0;
 

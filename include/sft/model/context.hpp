@@ -1,0 +1,41 @@
+#pragma once
+// What every part of the model computes with, and the sizes of this rank's slice.
+
+#include "sft/config/config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/parallel/ring_attention.hpp"
+#include "sft/parallel/sharded_units.hpp"
+#include "sft/parallel/tensor_parallel.hpp"
+
+namespace sft::model {
+
+/// Local sizes: T tokens of a micro-batch, C hidden, H query heads, K key/value heads, D head dim, F MLP columns,
+/// V vocabulary rows.
+struct Sizes {
+  std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin;
+  DType compute;
+
+  [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
+  [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
+  [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
+};
+
+/// References to what outlives the model.
+struct Context {
+  const config::Model& config;
+  Sizes sizes;
+  device::Device& device;
+  ops::Backend& ops;
+  parallel::ShardedUnits& units;
+  parallel::TensorParallel& tp;
+  parallel::RingAttention& attention;
+};
+
+/// A micro-batch in device memory, each (T).
+struct Inputs {
+  Tensor tokens, positions, targets;  ///< int32
+  Tensor weights;                     ///< float32
+};
+
+}  // namespace sft::model

@@ -1,0 +1,40 @@
+#include "initialize.hpp"
+
+#include <string>
+
+namespace sft::train {
+
+namespace {
+
+/// FNV-1a of the name, mixed with the seed.
+std::uint64_t stream_of(std::uint64_t seed, const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash ^ (seed * 0x9e3779b97f4a7c15U);
+}
+
+}  // namespace
+
+void initialize_parameters(const parallel::Registry& registry, std::uint64_t seed, double stddev, Tensor parameters,
+                           ops::Backend& backend) {
+  for (const parallel::Piece& piece : registry.pieces()) {
+    const parallel::Parameter& p = *piece.parameter;
+    if (p.init != parallel::Init::normal) {
+      backend.fill(parameters.rows(piece.shard_offset, piece.count), p.init == parallel::Init::ones ? 1.0F : 0.0F);
+      continue;
+    }
+    const std::uint64_t stream = stream_of(seed, p.name);
+    for (const parallel::LogicalRectangle& r : parallel::Registry::rectangles(piece)) {
+      // Whole logical rows are one run of numbers; parts of rows are a run each.
+      const bool whole = r.num_columns == p.columns;
+      const std::int64_t num_runs = whole ? 1 : r.num_rows;
+      const std::int64_t run = whole ? r.num_rows * r.num_columns : r.num_columns;
+      for (std::int64_t i = 0; i < num_runs; ++i) {
+        backend.fill_normal(parameters.rows(r.shard_offset + i * run, run), stream,
+                            (r.row_begin + i) * p.columns + r.column_begin, static_cast<float>(stddev));
+      }
+    }
+  }
+}
+
+}  // namespace sft::train
