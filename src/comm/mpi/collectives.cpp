@@ -1,0 +1,212 @@
+#include "collectives.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "reduce.hpp"
+#include "sft/core/cast.hpp"
+#include "sft/core/error.hpp"
+#include "steps.hpp"
+
+namespace sft::comm {
+
+namespace {
+
+std::byte* bytes_of(const Tensor& tensor) { return tensor.as<std::byte>(); }
+
+/// The other ranks of `group`, starting behind this one so that not all send to the same rank first.
+std::vector<int> peers_of(const Group& group) {
+  std::vector<int> peers;
+  for (int distance = 1; distance < group.size(); ++distance) {
+    peers.push_back((group.rank() + distance) % group.size());
+  }
+  return peers;
+}
+
+/// Where the contributions of a group's ranks to a reduction lie: the own one at its place, the others' in staging
+/// slots.
+class Contributions {
+ public:
+  Contributions(const Group& group, std::byte* staging, std::size_t slot_bytes)
+      : rank_(group.rank()), size_(group.size()), staging_(staging), slot_bytes_(slot_bytes) {}
+
+  [[nodiscard]] std::byte* slot(int peer) const {
+    return staging_ + static_cast<std::size_t>(peer < rank_ ? peer : peer - 1) * slot_bytes_;
+  }
+  /// In rank order.
+  [[nodiscard]] std::vector<const void*> all(const std::byte* own) const {
+    std::vector<const void*> sources;
+    for (int r = 0; r < size_; ++r) sources.push_back(r == rank_ ? own : slot(r));
+    return sources;
+  }
+
+ private:
+  int rank_, size_;
+  std::byte* staging_;
+  std::size_t slot_bytes_;
+};
+
+/// A run of bytes that all ranks reduce, cut into one piece a rank.
+struct Slice {
+  std::byte* begin;
+  std::size_t bytes;
+  std::size_t piece_bytes;
+
+  [[nodiscard]] std::byte* piece(int r) const {
+    return begin + std::min(bytes, static_cast<std::size_t>(r) * piece_bytes);
+  }
+  [[nodiscard]] std::size_t bytes_of_piece(int r) const { return static_cast<std::size_t>(piece(r + 1) - piece(r)); }
+};
+
+std::int64_t num_elements(std::size_t bytes, DType dtype) { return static_cast<std::int64_t>(bytes / size_of(dtype)); }
+
+/// Everyone sends all to everyone and reduces all: one exchange, size - 1 times the bytes.
+void append_direct_reduction(std::vector<Steps::Step>& steps, const Group& group, const Slice& slice, DType dtype,
+                             ReduceOp op, const Contributions& contributions) {
+  steps.push_back([=](Transfers& transfers) {
+    for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), slice.bytes, peer);
+    for (const int peer : peers_of(group)) transfers.send(slice.begin, slice.bytes, peer);
+  });
+  steps.push_back([=](Transfers&) {
+    reduce(slice.begin, contributions.all(slice.begin), num_elements(slice.bytes, dtype), dtype, op);
+  });
+}
+
+/// Every rank reduces its piece and sends the result to everyone: two exchanges, twice the bytes.
+void append_piecewise_reduction(std::vector<Steps::Step>& steps, const Group& group, const Slice& slice, DType dtype,
+                                ReduceOp op, const Contributions& contributions) {
+  std::byte* own = slice.piece(group.rank());
+  const std::size_t own_bytes = slice.bytes_of_piece(group.rank());
+  steps.push_back([=](Transfers& transfers) {
+    for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), own_bytes, peer);
+    for (const int peer : peers_of(group)) transfers.send(slice.piece(peer), slice.bytes_of_piece(peer), peer);
+  });
+  steps.push_back([=](Transfers& transfers) {
+    reduce(own, contributions.all(own), num_elements(own_bytes, dtype), dtype, op);
+    for (const int peer : peers_of(group)) transfers.receive(slice.piece(peer), slice.bytes_of_piece(peer), peer);
+    for (const int peer : peers_of(group)) transfers.send(own, own_bytes, peer);
+  });
+}
+
+}  // namespace
+
+MpiCollectives::MpiCollectives(device::Device& device) {
+  reduce_scatter_staging_.last_use = device.make_event();
+  all_reduce_staging_.last_use = device.make_event();
+}
+
+void MpiCollectives::reserve(device::Arena& arena, const StagingPlan& plan) {
+  const auto take_staging = [&](Staging& staging, std::size_t wanted_bytes) {
+    const std::size_t bytes = std::clamp(wanted_bytes, min_staging_bytes, max_staging_bytes);
+    staging.memory = take(arena, DType::int32, {static_cast<std::int64_t>(bytes / size_of(DType::int32))});
+  };
+  take_staging(reduce_scatter_staging_, plan.max_reduce_scatter_bytes);
+  take_staging(all_reduce_staging_, plan.max_all_reduce_bytes);
+}
+
+std::size_t MpiCollectives::slot_bytes(const Staging& staging, const Group& group) {
+  const auto num_peers = static_cast<std::size_t>(std::max(1, group.size() - 1));
+  const std::size_t bytes = std::max(min_staging_bytes, staging.memory.size_bytes()) / num_peers / 64 * 64;
+  ensure(group.size() == 1 || !staging.memory.empty(), "reserve() comes before the first reduction");
+  return bytes;
+}
+
+void MpiCollectives::push(Staging& staging, std::unique_ptr<device::Pending> steps, device::Stream& stream) {
+  stream.wait(*staging.last_use);
+  stream.push(std::move(steps));
+  staging.last_use->record(stream);
+}
+
+void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+  if (group.size() == 1) return;
+  Staging& staging = all_reduce_staging_;
+  const std::size_t slot = slot_bytes(staging, group);
+  const Contributions contributions(group, bytes_of(staging.memory), slot);
+  const auto size = static_cast<std::size_t>(group.size());
+
+  constexpr std::size_t small_bytes = std::size_t{16} << 10;
+  const bool direct = size == 2 || inout.size_bytes() <= std::min(slot, small_bytes);
+  const std::size_t slice_bytes = direct ? slot : slot * size;
+  std::vector<Steps::Step> steps;
+  for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slice_bytes) {
+    const std::size_t bytes = std::min(slice_bytes, inout.size_bytes() - begin);
+    const Slice slice{bytes_of(inout) + begin, bytes, round_up((bytes + size - 1) / size, std::size_t{64})};
+    if (direct) {
+      append_direct_reduction(steps, group, slice, inout.dtype, op, contributions);
+    } else {
+      append_piecewise_reduction(steps, group, slice, inout.dtype, op, contributions);
+    }
+  }
+  push(staging, std::make_unique<Steps>(group, "all_reduce", std::move(steps)), stream);
+}
+
+void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+  ensure(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+  const std::size_t bytes = local.size_bytes();
+  ensure(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
+         "all_gather into size times the elements");
+  const auto place = [=](int r) { return bytes_of(full) + static_cast<std::size_t>(r) * bytes; };
+  const auto post = [=](Transfers& transfers) {
+    for (const int peer : peers_of(group)) transfers.receive(place(peer), bytes, peer);
+    for (const int peer : peers_of(group)) transfers.send(local.data, bytes, peer);
+    if (local.data != place(group.rank())) std::memcpy(place(group.rank()), local.data, bytes);
+  };
+  stream.push(std::make_unique<Steps>(group, "all_gather", std::vector<Steps::Step>{post}));
+}
+
+void MpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
+  ensure(full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
+         "reduce_scatter_add of contiguous float32 tensors");
+  const std::size_t bytes = local.size_bytes();
+  ensure(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
+         "reduce_scatter_add from size times the elements");
+  Staging& staging = reduce_scatter_staging_;
+  const std::size_t slot = slot_bytes(staging, group);
+  const Contributions contributions(group, bytes_of(staging.memory), slot);
+  const auto piece = [=](int r) { return bytes_of(full) + static_cast<std::size_t>(r) * bytes; };
+
+  std::vector<Steps::Step> steps;
+  for (std::size_t begin = 0; begin < bytes; begin += slot) {
+    const std::size_t count = std::min(slot, bytes - begin);
+    steps.push_back([=](Transfers& transfers) {
+      for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), count, peer);
+      for (const int peer : peers_of(group)) transfers.send(piece(peer) + begin, count, peer);
+    });
+    steps.push_back([=](Transfers&) {
+      add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), contributions.all(piece(group.rank()) + begin),
+              num_elements(count, DType::float32));
+    });
+  }
+  push(staging, std::make_unique<Steps>(group, "reduce_scatter_add", std::move(steps)), stream);
+}
+
+void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
+                              device::Stream& stream) {
+  ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+  const auto post = [=](Transfers& transfers) {
+    if (!receive.empty()) transfers.receive(receive.data, receive.size_bytes(), from);
+    if (!send.empty()) transfers.send(send.data, send.size_bytes(), to);
+  };
+  stream.push(std::make_unique<Steps>(group, "exchange", std::vector<Steps::Step>{post}));
+}
+
+void MpiCollectives::broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "broadcast of a contiguous tensor");
+  const int size = group.size();
+  const int distance = (group.rank() - root + size) % size;  // from the root of a binomial tree
+  const int subtree = distance == 0 ? size : distance & -distance;
+  const auto rank_at = [=](int d) { return (d + root) % size; };
+  const auto receive = [=](Transfers& transfers) {
+    if (distance != 0) transfers.receive(inout.data, inout.size_bytes(), rank_at(distance - subtree));
+  };
+  const auto forward = [=](Transfers& transfers) {
+    for (int step = 1; step < subtree; step *= 2) {
+      if (distance + step < size) transfers.send(inout.data, inout.size_bytes(), rank_at(distance + step));
+    }
+  };
+  stream.push(std::make_unique<Steps>(group, "broadcast", std::vector<Steps::Step>{receive, forward}));
+}
+
+}  // namespace sft::comm

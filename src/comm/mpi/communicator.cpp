@@ -1,0 +1,34 @@
+#include "communicator.hpp"
+
+#include <array>
+#include <utility>
+
+#include "sft/core/log.hpp"
+
+namespace sft::comm {
+
+Group::Impl::Impl(MPI_Comm owned, std::string group_name) : communicator(owned), name(std::move(group_name)) {
+  MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+  check(MPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(communicator, &size), "MPI_Comm_size");
+}
+
+Group::Impl::~Impl() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0) MPI_Comm_free(&communicator);
+}
+
+void Group::Impl::check(int code, const char* call) const {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw Error(ExitStatus::failure,
+              std::string(call) + " failed in group " + name + " on rank " + std::to_string(log_rank()), text.data(),
+              "look for an earlier message of another rank or of the MPI library");
+}
+
+Group make_group(MPI_Comm owned, const std::string& name) { return Group(std::make_shared<Group::Impl>(owned, name)); }
+
+}  // namespace sft::comm

@@ -1,0 +1,39 @@
+#pragma once
+// What a Group wraps: one MPI communicator and its identity.
+
+#include <mpi.h>
+
+#include <memory>
+#include <string>
+
+#include "sft/comm/group.hpp"
+
+namespace sft::comm {
+
+/// Owns `communicator` and frees it, unless MPI has ended before.
+struct Group::Impl {
+  /// Takes over `owned`; its errors return from now on.
+  Impl(MPI_Comm owned, std::string group_name);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// Throws an Error naming this group, `call`, MPI's own text and the rank unless `code` is MPI_SUCCESS.
+  void check(int code, const char* call) const;
+
+  /// A tag for the messages of one collective. All ranks make the same calls in the same order, so they agree on it; a
+  /// tag returns only after 2^15 others (the smallest range that MPI promises).
+  [[nodiscard]] int next_tag() { return num_calls_++ & 0x7fff; }
+
+  MPI_Comm communicator = MPI_COMM_NULL;
+  std::string name;
+  int rank = 0;
+  int size = 1;
+
+ private:
+  unsigned num_calls_ = 0;
+};
+
+[[nodiscard]] Group make_group(MPI_Comm owned, const std::string& name);
+
+}  // namespace sft::comm

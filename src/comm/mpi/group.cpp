@@ -1,0 +1,115 @@
+#include "sft/comm/group.hpp"
+
+#include <array>
+#include <exception>
+
+#include "communicator.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/core/cast.hpp"
+#include "sft/core/log.hpp"
+
+namespace sft::comm {
+
+namespace {
+
+template <class T>
+void all_reduce_in_place(const Group::Impl& impl, std::span<T> values, MPI_Datatype type, MPI_Op operation) {
+  impl.check(
+      MPI_Allreduce(MPI_IN_PLACE, values.data(), checked_cast<int>(values.size()), type, operation, impl.communicator),
+      "MPI_Allreduce");
+}
+
+/// How `work` ended on this rank.
+struct Outcome {
+  bool failed = false;
+  ExitStatus status = ExitStatus::done;
+  std::string message;
+  bool names_rank = false;  ///< the message says which rank it is about, where that matters
+};
+
+Outcome run(const std::function<void()>& work) {
+  try {
+    work();
+    return {};
+  } catch (const SharedError& error) {
+    return {true, error.status(), error.what(), true};
+  } catch (const Error& error) {
+    return {true, error.status(), error.what()};
+  } catch (const std::exception& error) {
+    return {true, ExitStatus::failure, error.what()};
+  }
+}
+
+}  // namespace
+
+int Group::rank() const { return impl_->rank; }
+int Group::size() const { return impl_->size; }
+const std::string& Group::name() const { return impl_->name; }
+
+void Group::barrier() const { impl_->check(MPI_Barrier(impl_->communicator), "MPI_Barrier"); }
+
+void Group::sum(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_SUM); }
+void Group::sum(std::span<std::int64_t> values) const { all_reduce_in_place(*impl_, values, MPI_INT64_T, MPI_SUM); }
+void Group::max(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_MAX); }
+void Group::min(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_MIN); }
+void Group::max(std::span<std::int64_t> values) const { all_reduce_in_place(*impl_, values, MPI_INT64_T, MPI_MAX); }
+
+void Group::broadcast(std::span<std::int64_t> values, int root) const {
+  impl_->check(MPI_Bcast(values.data(), checked_cast<int>(values.size()), MPI_INT64_T, root, impl_->communicator),
+               "MPI_Bcast");
+}
+
+void Group::broadcast(std::string& text, int root) const {
+  auto length = static_cast<std::int64_t>(text.size());
+  broadcast(std::span(&length, 1), root);
+  text.resize(static_cast<std::size_t>(length));
+  impl_->check(MPI_Bcast(text.data(), checked_cast<int>(length), MPI_CHAR, root, impl_->communicator), "MPI_Bcast");
+}
+
+std::vector<std::string> Group::all_gather(const std::string& text) const {
+  const auto num_ranks = static_cast<std::size_t>(size());
+  const int length = checked_cast<int>(text.size());
+  std::vector<int> lengths(num_ranks);
+  impl_->check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, impl_->communicator), "MPI_Allgather");
+  std::vector<int> begins(num_ranks);
+  std::int64_t total = 0;
+  for (std::size_t r = 0; r < num_ranks; ++r) {
+    begins[r] = checked_cast<int>(total);
+    total += lengths[r];
+  }
+  std::string all(static_cast<std::size_t>(total), '\0');
+  impl_->check(MPI_Allgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR,
+                              impl_->communicator),
+               "MPI_Allgatherv");
+  std::vector<std::string> texts(num_ranks);
+  for (std::size_t r = 0; r < num_ranks; ++r) {
+    texts[r] = all.substr(static_cast<std::size_t>(begins[r]), static_cast<std::size_t>(lengths[r]));
+  }
+  return texts;
+}
+
+void Group::agree(const std::function<void()>& work) const {
+  const Outcome mine = run(work);
+  std::int64_t distance = mine.failed ? size() - rank() : 0;  // from the end of the group to the lowest failing rank
+  max(std::span(&distance, 1));
+  if (distance == 0) return;
+
+  const int failing_rank = size() - static_cast<int>(distance);
+  std::string message = mine.message;
+  broadcast(message, failing_rank);
+  std::int64_t num_same = mine.failed && mine.message == message ? 1 : 0;
+  sum(std::span(&num_same, 1));
+  std::array<std::int64_t, 3> details = {static_cast<int>(mine.status), log_rank(), mine.names_rank ? 1 : 0};
+  broadcast(details, failing_rank);
+  const auto [status, world_rank, names_rank] = details;
+  if (names_rank == 0 && num_same < size()) message = "rank " + std::to_string(world_rank) + ": " + message;
+  throw SharedError(static_cast<ExitStatus>(status), message);
+}
+
+Group Group::split(int color, int key, const std::string& name) const {
+  MPI_Comm part = MPI_COMM_NULL;
+  impl_->check(MPI_Comm_split(impl_->communicator, color, key, &part), "MPI_Comm_split");
+  return make_group(part, name);
+}
+
+}  // namespace sft::comm

@@ -1,0 +1,78 @@
+#include "sft/comm/session.hpp"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "communicator.hpp"
+#include "sft/core/log.hpp"
+
+namespace sft::comm {
+
+namespace {
+
+/// With more ranks than cores a rank that waits inside Open MPI has to let others run. Open MPI decides that itself
+/// from the slots it was given, which need not be the cores; a choice of the user's stays.
+void yield_when_oversubscribed() {
+  const char* num_local_ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (num_local_ranks != nullptr && std::atol(num_local_ranks) > sysconf(_SC_NPROCESSORS_ONLN)) {
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
+  }
+}
+
+Group start_mpi(int* argc, char*** argv) {
+  yield_when_oversubscribed();
+  int provided = 0;
+  if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    throw Error(ExitStatus::failure, "MPI did not start", "MPI_Init_thread failed", "start with mpirun");
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm world = MPI_COMM_NULL;
+  if (MPI_Comm_dup(MPI_COMM_WORLD, &world) != MPI_SUCCESS) {
+    throw Error(ExitStatus::failure, "MPI did not start", "MPI_Comm_dup failed", "check the MPI installation");
+  }
+  return make_group(world, "world");
+}
+
+Group split_by_node(const Group& world) {
+  MPI_Comm node = MPI_COMM_NULL;
+  const Group::Impl& impl = world.impl();
+  impl.check(MPI_Comm_split_type(impl.communicator, MPI_COMM_TYPE_SHARED, impl.rank, MPI_INFO_NULL, &node),
+             "MPI_Comm_split_type");
+  return make_group(node, "node");
+}
+
+}  // namespace
+
+Session::Session(int* argc, char*** argv) : world_(start_mpi(argc, argv)) {
+  set_log_rank(world_.rank());
+  node_ = split_by_node(world_);
+}
+
+Session::~Session() {
+  node_ = Group();
+  world_ = Group();
+  MPI_Finalize();
+}
+
+Group Session::make_cartesian(std::array<int, 4> sizes) const {
+  const std::array<int, 4> periodic = {1, 1, 1, 1};
+  MPI_Comm grid = MPI_COMM_NULL;
+  const Group::Impl& impl = world_.impl();
+  impl.check(MPI_Cart_create(impl.communicator, 4, sizes.data(), periodic.data(), /*reorder=*/0, &grid),
+             "MPI_Cart_create");
+  return make_group(grid, "mesh");
+}
+
+Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name) {
+  std::array<int, 4> kept{};
+  for (std::size_t dim = 0; dim < kept.size(); ++dim) kept[dim] = kept_dims[dim] ? 1 : 0;
+  MPI_Comm part = MPI_COMM_NULL;
+  const Group::Impl& impl = grid.impl();
+  impl.check(MPI_Cart_sub(impl.communicator, kept.data(), &part), "MPI_Cart_sub");
+  return make_group(part, name);
+}
+
+}  // namespace sft::comm

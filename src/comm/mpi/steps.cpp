@@ -1,0 +1,21 @@
+#include "steps.hpp"
+
+namespace sft::comm {
+
+bool Steps::test() {
+  while (transfers_.test()) {
+    if (num_started_ == steps_.size()) return true;
+    steps_[num_started_++](transfers_);
+  }
+  return false;
+}
+
+void Steps::wait() {
+  while (true) {
+    transfers_.wait();
+    if (num_started_ == steps_.size()) return;
+    steps_[num_started_++](transfers_);
+  }
+}
+
+}  // namespace sft::comm
