@@ -32,29 +32,34 @@ std::vector<std::string> section_names() {
   return names;
 }
 
-[[noreturn]] void refuse_unknown_key(const std::string& full_name, const std::string& source) {
-  const std::size_t dot = full_name.find('.');
-  const std::string section = full_name.substr(0, dot);
-  if (dot == std::string::npos) {
-    throw_config_error("unknown key `" + full_name + "` in " + source, "it stands outside every section",
-                       "put it under a section such as [train], or write --section.key on the command line");
-  }
-  const std::string name = full_name.substr(dot + 1);
-  const std::vector<std::string> sections = section_names();
+/// Where `name` stands alone or under a section that has no such key.
+[[noreturn]] void refuse_misplaced_key(const std::string& written, const Key& key, const std::string& source) {
+  throw_config_error("unknown key `" + written + "` in " + source,
+                     "`" + key.name + "` belongs to [" + key.section + "]", "write `" + key.full_name() + "`");
+}
+
+[[noreturn]] void refuse_unknown_key(const std::string& written, const std::string& source) {
+  const std::size_t dot = written.find('.');
+  const std::string section = dot == std::string::npos ? "" : written.substr(0, dot);
+  const std::string name = dot == std::string::npos ? written : written.substr(dot + 1);
+  std::vector<std::string> names;
   std::vector<std::string> siblings;
   for (const Key& key : keys()) {
-    if (key.name == name) {
-      throw_config_error("unknown key `" + full_name + "` in " + source,
-                         "`" + name + "` belongs to [" + key.section + "]", "write `" + key.full_name() + "`");
-    }
+    if (key.name == name) refuse_misplaced_key(written, key, source);
+    names.push_back(key.full_name());
     if (key.section == section) siblings.push_back(key.name);
   }
-  if (siblings.empty()) {
-    throw_config_error("unknown section [" + section + "] in " + source, "of key `" + full_name + "`",
-                       "did you mean [" + nearest(section, sections) + "]?");
+  const std::string problem = "unknown key `" + written + "` in " + source;
+  if (section.empty()) {
+    throw_config_error(problem, "a key is written section.key, or under its [section]",
+                       "--help lists every key and option");
   }
-  throw_config_error("unknown key `" + full_name + "` in " + source, "[" + section + "] has no such key",
-                     "did you mean `" + nearest(name, siblings) + "`?");
+  if (siblings.empty()) {
+    throw_config_error(
+        problem, "there is no section [" + section + "]",
+        "did you mean [" + nearest(section, section_names()) + "] or `" + nearest(written, names) + "`?");
+  }
+  throw_config_error(problem, "[" + section + "] has no such key", "did you mean `" + nearest(name, siblings) + "`?");
 }
 
 /// Runs Boost's command-line parser; everything it can object to becomes one of our errors.
@@ -103,6 +108,9 @@ void apply(const po::parsed_options& parsed, const std::string& source, Config& 
                          "keep one of them");
     }
     const std::string text = option.value.empty() ? "" : option.value.front();
+    if (text.starts_with("--")) {
+      throw_config_error("`" + name + "` has no value in " + source, "`" + text + "` follows it", "write one after it");
+    }
     try {
       key->set(text, config);
     } catch (const std::invalid_argument& expectation) {

@@ -1,0 +1,195 @@
+#define BOOST_TEST_MODULE config_parse
+#include "sft/config/parse.hpp"
+
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <ostream>
+#include <sstream>
+
+#include "unit/config/config_error.hpp"
+
+using namespace sft;
+using namespace sft::config;
+using test::check_says;
+using test::refusal;
+
+namespace {
+
+Config parse_text(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse(text, overrides, "test.ini");
+}
+
+std::string rope(const std::string& json) { return "[model]\nrope_scaling = " + json + "\n"; }
+
+const char* const llama3 = R"({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, )"
+                           R"("original_max_position_embeddings": 8192})";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(values_reach_their_fields) {
+  const Config config = parse_text(
+      "# a comment\n"
+      "[model]\nhidden_size = 64   # another\nrope_theta = 1e6\ntie_word_embeddings = true\n"
+      "[data]\ntrain_files = a.h5, b-*.h5\tc.h5\nshuffle = false\n"
+      "[train]\nmax_steps = -1\nprecision = fp32\n"
+      "[optimizer]\nlr_scheduler_type = cosine\nlearning_rate = 0.01\n"
+      "[device]\nbackend = cpu\n");
+  BOOST_TEST(config.model.hidden_size == 64);
+  BOOST_TEST(config.model.rope_theta == 1e6);
+  BOOST_TEST(config.model.tie_word_embeddings);
+  const std::vector<std::string> files{"a.h5", "b-*.h5", "c.h5"};
+  BOOST_TEST(config.data.train_files == files, boost::test_tools::per_element());
+  BOOST_TEST(!config.data.shuffle);
+  BOOST_TEST((config.train.precision == Precision::fp32));
+  BOOST_TEST((config.optimizer.lr_scheduler_type == Scheduler::cosine));
+  BOOST_TEST(config.optimizer.learning_rate == 0.01);
+  BOOST_TEST((config.device.backend == BackendChoice::cpu));
+  BOOST_TEST(config.parallel.dp_shard_size == 0);
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_text_gives_the_defaults) { BOOST_TEST(to_ini(parse_text("")) == to_ini(Config{})); }
+
+BOOST_AUTO_TEST_CASE(overrides_win) {
+  const Config config =
+      parse_text("[parallel]\ntp_size = 2\n[train]\nmax_steps = 5\n",
+                 {"--parallel.tp_size", "4", "--train.max_steps=-1", "--parallel.dp_shard_size=auto"});
+  BOOST_TEST(config.parallel.tp_size == 4);
+  BOOST_TEST(config.train.max_steps == -1);
+}
+
+BOOST_AUTO_TEST_CASE(a_negative_number_is_a_value) {
+  BOOST_TEST(parse_text("", {"--train.max_steps", "-1"}).train.max_steps == -1);
+}
+
+BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
+  Config config;
+  config.model.rope_theta = 1234567.891234567;
+  config.model.rms_norm_eps = 1e-5;
+  config.model.initializer_range = 0.1 + 0.2;
+  config.model.init_seed = 18446744073709551615u;
+  config.model.rope_scaling = {RopeType::llama3, 8.1, 1.1, 4.3, 4096};
+  config.data.train_files = {"a/*.h5", "b.h5"};
+  config.parallel.dp_shard_size = 3;
+  config.train.output_dir = "output/a folder with spaces";
+  config.train.precision = Precision::fp32;
+  config.optimizer.learning_rate = 1.0 / 3.0;
+  config.optimizer.adam_epsilon = 5e-324;
+  config.optimizer.lr_scheduler_type = Scheduler::constant_with_warmup;
+  config.device.backend = BackendChoice::cuda;
+  const Config again = parse_text(to_ini(config));
+  BOOST_TEST(to_ini(again) == to_ini(config));
+  BOOST_TEST(again.model.rope_theta == config.model.rope_theta);
+  BOOST_TEST(again.model.initializer_range == config.model.initializer_range);
+  BOOST_TEST(again.model.init_seed == config.model.init_seed);
+  BOOST_TEST(again.model.rope_scaling.factor == 8.1);
+  BOOST_TEST(again.model.rope_scaling.original_max_position_embeddings == 4096);
+  BOOST_TEST(again.optimizer.learning_rate == config.optimizer.learning_rate);
+  BOOST_TEST(again.optimizer.adam_epsilon == config.optimizer.adam_epsilon);
+  BOOST_TEST(again.train.output_dir == config.train.output_dir);
+}
+
+BOOST_AUTO_TEST_CASE(rope_scaling_is_the_object_of_config_json) {
+  const RopeScaling scaling = parse_text(rope(llama3)).model.rope_scaling;
+  BOOST_TEST((scaling.rope_type == RopeType::llama3));
+  BOOST_TEST(scaling.factor == 8.0);
+  BOOST_TEST(scaling.low_freq_factor == 1.0);
+  BOOST_TEST(scaling.high_freq_factor == 4.0);
+  BOOST_TEST(scaling.original_max_position_embeddings == 8192);
+  const RopeScaling linear = parse_text(rope(R"({"type": "linear", "factor": 4})")).model.rope_scaling;
+  BOOST_TEST((linear.rope_type == RopeType::linear));
+  BOOST_TEST(linear.factor == 4.0);
+  for (const char* none : {"", "null", "none", R"({"rope_type": "default"})"}) {
+    BOOST_TEST((parse_text(rope(none)).model.rope_scaling.rope_type == RopeType::plain));
+  }
+}
+
+struct Refused {
+  const char* text;
+  const char* says;
+};
+
+std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out << refused.says; }
+
+const Refused refused_texts[] = {
+    {"[parallel]\ntp_sise = 2\n", "did you mean `tp_size`?"},
+    {"[paralel]\ntp_size = 2\n", "`tp_size` belongs to [parallel]"},
+    {"[paralel]\ntp_sise = 2\n", "did you mean [parallel] or `parallel.tp_size`?"},
+    {"[train]\nlearning_rate = 2\n", "write `optimizer.learning_rate`"},
+    {"tp_size = 2\n", "write `parallel.tp_size`"},
+    {"tp_sise = 2\n", "a key is written section.key"},
+    {"[train]\nmax_steps = 2\nmax_steps = 3\n", "`train.max_steps` is given twice in test.ini"},
+    {"[train]\nmax_steps = 2\n[data]\n[train]\nmax_steps = 3\n", "`train.max_steps` is given twice in test.ini"},
+    {"[parallel]\ntp_size = two\n", "`parallel.tp_size = two` in test.ini is no valid value (expected a whole number)"},
+    {"[parallel]\ntp_size = 2.0\n", "expected a whole number"},
+    {"[parallel]\ntp_size = 99999999999\n", "expected a whole number"},
+    {"[parallel]\ntp_size =\n", "expected a whole number"},
+    {"[parallel]\ndp_shard_size = all\n", "expected a whole number or auto"},
+    {"[data]\nshuffle = yes\n", "expected one of true | false"},
+    {"[data]\nseed = -1\n", "expected a whole number of 0 or more"},
+    {"[train]\nprecision = fp16\n", "expected one of fp32 | bf16"},
+    {"[optimizer]\nlr_scheduler_type = polynomial\n",
+     "expected one of constant | constant_with_warmup | linear | cosine"},
+    {"[optimizer]\nlearning_rate = fast\n", "expected a number"},
+    {"[optimizer]\nlearning_rate = nan\n", "expected a finite number"},
+    {"[device]\nbackend = tpu\n", "expected one of auto | cpu | cuda"},
+    {"[data]\neval_files = x.h5\n", "expected nothing; this version has no other choice"},
+    {"[train]\neval_steps = 10\n", "expected none; this version has no other choice"},
+    {"[train]\nactivation_checkpointing = full\n", "expected none; this version has no other choice"},
+    {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},
+    {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini cannot be read"},
+    {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},
+    {"[model]\nrope_scaling = {\"factor\": 4\n", "a JSON object on one line"},
+    {"[model]\nrope_scaling = {\"factor\": 4}\n", "a field `rope_type`"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4}\n", "\"yarn\" is not supported"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"linear\"}\n", "a field `factor` in rope_type \"linear\""},
+    {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": \"4\"}\n", "a number as `factor`"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": 0.5}\n", "a `factor` of 1 or more"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": 4, \"beta\": 1}\n", "no field `beta`"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+     "\"high_freq_factor\": 4}\n",
+     "a field `original_max_position_embeddings`"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
+     "\"high_freq_factor\": 1, \"original_max_position_embeddings\": 8192}\n",
+     "0 < low_freq_factor < high_freq_factor"},
+};
+
+BOOST_DATA_TEST_CASE(a_wrong_text_is_refused, boost::unit_test::data::make(refused_texts), refused) {
+  check_says(refusal([&] { (void)parse_text(refused.text); }), refused.says);
+}
+
+BOOST_AUTO_TEST_CASE(wrong_overrides_are_refused) {
+  const auto says = [](const std::vector<std::string>& overrides, const std::string& part) {
+    check_says(refusal([&] { (void)parse_text("", overrides); }), part);
+  };
+  says({"--parallel.tp_sise", "2"}, "did you mean `tp_size`?");
+  says({"--parallel.tp", "2"}, "unknown key `parallel.tp` in the command line");
+  says({"--parallel.tp_size", "2", "--parallel.tp_size", "4"}, "given twice in the command line");
+  says({"--parallel.tp_size"}, "the command line cannot be read");
+  says({"--train.output_dir", "--train.seed"}, "`train.output_dir` has no value in the command line");
+  says({"--train.output_dir", "runs/#1"}, "starts a comment");
+}
+
+BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
+  const CommandLine run = parse_command_line({"inputs/demo.ini", "--train.max_steps=-1", "--parallel.tp_size", "2"});
+  BOOST_TEST((run.action == CommandLine::Action::run));
+  BOOST_TEST(run.input_file == "inputs/demo.ini");
+  const Config config = parse_text("", run.overrides);
+  BOOST_TEST(config.train.max_steps == -1);
+  BOOST_TEST(config.parallel.tp_size == 2);
+  BOOST_TEST(parse_command_line({"--parallel.tp_size", "2", "late.ini"}).input_file == "late.ini");
+  BOOST_TEST(parse_command_line({}).input_file == "");
+  BOOST_TEST((parse_command_line({"--help"}).action == CommandLine::Action::help));
+  BOOST_TEST((parse_command_line({"--version"}).action == CommandLine::Action::version));
+  BOOST_TEST((parse_command_line({"a.ini", "--print-config"}).action == CommandLine::Action::print_config));
+  check_says(refusal([] { (void)parse_command_line({"a.ini", "b.ini"}); }), "more than one word");
+  check_says(refusal([] { (void)parse_command_line({"--parallel.tp_sise", "2"}); }), "did you mean `tp_size`?");
+  check_says(refusal([] { (void)parse_command_line({"--halp"}); }), "unknown key `halp`");
+}
+
+BOOST_AUTO_TEST_CASE(help_lists_every_key_of_the_ini_text) {
+  const std::string help = help_text();
+  std::istringstream lines(to_ini(Config{}));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) check_says(help, line.substr(0, line.find(" =")));
+  }
+}

@@ -1,0 +1,226 @@
+#define BOOST_TEST_MODULE config_validate
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <ostream>
+
+#include "sft/config/parse.hpp"
+#include "unit/config/config_error.hpp"
+
+using namespace sft;
+using namespace sft::config;
+using test::check_says;
+using test::refusal;
+
+namespace {
+
+/// A small Llama that any mesh up to TP 4 can hold.
+Config valid_config() {
+  Config config;
+  config.model.hidden_size = 64;
+  config.model.num_hidden_layers = 2;
+  config.model.num_attention_heads = 8;
+  config.model.num_key_value_heads = 2;
+  config.model.intermediate_size = 96;
+  config.model.vocab_size = 272;
+  config.data.train_files = {"train.h5"};
+  return config;
+}
+
+void set_mesh(Config& config, int replicate, int shard, int sp, int tp) {
+  config.parallel.dp_replicate_size = replicate;
+  config.parallel.dp_shard_size = shard;
+  config.parallel.sp_size = sp;
+  config.parallel.tp_size = tp;
+}
+
+struct Mesh {
+  int replicate, shard, sp, tp, world_size;
+  int resolved_shard;
+};
+
+std::ostream& operator<<(std::ostream& out, const Mesh& mesh) {
+  return out << mesh.replicate << "x" << mesh.shard << "x" << mesh.sp << "x" << mesh.tp << " on " << mesh.world_size;
+}
+
+const Mesh good_meshes[] = {
+    {1, 0, 1, 1, 1, 1}, {1, 0, 1, 1, 16, 16}, {2, 2, 2, 2, 16, 2},    {2, 0, 2, 2, 16, 2}, {3, 1, 2, 1, 6, 1},
+    {2, 1, 1, 4, 8, 1}, {1, 5, 3, 1, 15, 5},  {8, 0, 16, 8, 1024, 1}, {1, 1, 1, 8, 8, 1},  {4, 0, 8, 8, 4096, 16},
+};
+
+struct Refused {
+  const char* says;
+  std::function<void(Config&)> change;
+  int world_size = 1;
+};
+
+std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out << refused.says; }
+
+const Refused refused_configs[] = {
+    // mesh
+    {"2 x 3 x 2 x 2 = 24 ranks (dp_replicate x dp_shard x sp x tp), but mpirun started 16",
+     [](Config& c) { set_mesh(c, 2, 3, 2, 2); }, 16},
+    {"start `mpirun -np 24`, or set dp_shard_size = 2", [](Config& c) { set_mesh(c, 2, 3, 2, 2); }, 16},
+    {"or choose sizes whose product is 15", [](Config& c) { set_mesh(c, 2, 2, 2, 2); }, 15},
+    {"2 x auto x 2 x 2 ranks (dp_replicate x dp_shard x sp x tp) cannot fill 12 (12 is no multiple of 2 x 2 x 2 = 8): "
+     "start `mpirun -np 16`",
+     [](Config& c) { set_mesh(c, 2, 0, 2, 2); }, 12},
+    {"32768 x 32768 x 32768 x 8 = 281474976710656 ranks", [](Config& c) { set_mesh(c, 32768, 32768, 32768, 8); }, 16},
+    {"`parallel.tp_size = 0` is out of range", [](Config& c) { c.parallel.tp_size = 0; }},
+    {"`parallel.sp_size = -2` is out of range", [](Config& c) { c.parallel.sp_size = -2; }},
+    {"`parallel.dp_shard_size = -1` is out of range", [](Config& c) { c.parallel.dp_shard_size = -1; }},
+    {"`parallel.zero_stage = 1` is not supported", [](Config& c) { c.parallel.zero_stage = 1; }},
+    {"`parallel.sp_method = ulysses` is not supported", [](Config& c) { c.parallel.sp_method = "ulysses"; }},
+    // what TP cuts
+    {"8 / tp_size = 8 / 3 is no whole number): set tp_size to one of 1, 2, 4, 8",
+     [](Config& c) { set_mesh(c, 1, 1, 1, 3); }, 3},
+    {"model.intermediate_size cannot be split over the TP ranks (98 / tp_size = 98 / 4",
+     [](Config& c) { c.model.intermediate_size = 98, set_mesh(c, 1, 1, 1, 4); }, 4},
+    {"270 / tp_size = 270 / 4 is no whole number): set tp_size to one of 1, 2, or pad vocab_size to 272",
+     [](Config& c) { c.model.vocab_size = 270, set_mesh(c, 1, 1, 1, 4); }, 4},
+    {"neither 3 / 2 nor 2 / 3 is a whole number): set tp_size to one of 1, 3, 6",
+     [](Config& c) {
+       c.model.num_attention_heads = 6, c.model.num_key_value_heads = 3, c.model.head_dim = 8;
+       c.model.vocab_size = 288, set_mesh(c, 1, 1, 1, 2);
+     },
+     2},
+    // model
+    {"this version starts from random weights", [](Config& c) { c.model.model_name_or_path = "models/x"; }},
+    {"`model.hidden_size = 0` is out of range", [](Config& c) { c.model.hidden_size = 0; }},
+    {"`model.num_hidden_layers = -1`", [](Config& c) { c.model.num_hidden_layers = -1; }},
+    {"`model.num_attention_heads = 0`", [](Config& c) { c.model.num_attention_heads = 0; }},
+    {"`model.num_key_value_heads = -2`", [](Config& c) { c.model.num_key_value_heads = -2; }},
+    {"`model.intermediate_size = 0`", [](Config& c) { c.model.intermediate_size = 0; }},
+    {"`model.vocab_size = 0`", [](Config& c) { c.model.vocab_size = 0; }},
+    {"`model.rope_theta = 0`", [](Config& c) { c.model.rope_theta = 0; }},
+    {"`model.rms_norm_eps = 0`", [](Config& c) { c.model.rms_norm_eps = 0; }},
+    {"hidden_size / num_attention_heads = 60 / 8 is no whole number", [](Config& c) { c.model.hidden_size = 60; }},
+    {"num_attention_heads = 8 is no multiple of num_key_value_heads = 3",
+     [](Config& c) { c.model.num_key_value_heads = 3; }},
+    {"head_dim = 7 is odd", [](Config& c) { c.model.head_dim = 7; }},
+    // the rest
+    {"`data.train_files` is empty", [](Config& c) { c.data.train_files.clear(); }},
+    {"`train.per_device_train_batch_size = 0`", [](Config& c) { c.train.per_device_train_batch_size = 0; }},
+    {"`train.gradient_accumulation_steps = 0`", [](Config& c) { c.train.gradient_accumulation_steps = 0; }},
+    {"`train.max_steps = -2`", [](Config& c) { c.train.max_steps = -2; }},
+    {"`train.num_train_epochs = 0`", [](Config& c) { c.train.num_train_epochs = 0; }},
+    {"`train.output_dir = `", [](Config& c) { c.train.output_dir = ""; }},
+    {"`train.logging_steps = 0`", [](Config& c) { c.train.logging_steps = 0; }},
+    {"`optimizer.learning_rate = -1`", [](Config& c) { c.optimizer.learning_rate = -1; }},
+    {"`optimizer.warmup_steps = -1`", [](Config& c) { c.optimizer.warmup_steps = -1; }},
+    {"`optimizer.weight_decay = -0.1`", [](Config& c) { c.optimizer.weight_decay = -0.1; }},
+    {"`optimizer.adam_beta1 = 1`", [](Config& c) { c.optimizer.adam_beta1 = 1; }},
+    {"`optimizer.adam_beta2 = -1`", [](Config& c) { c.optimizer.adam_beta2 = -1; }},
+    {"`optimizer.adam_epsilon = 0`", [](Config& c) { c.optimizer.adam_epsilon = 0; }},
+    {"`optimizer.max_grad_norm = -1`", [](Config& c) { c.optimizer.max_grad_norm = -1; }},
+    {"constant has no warm-up",
+     [](Config& c) { c.optimizer.lr_scheduler_type = Scheduler::constant, c.optimizer.warmup_steps = 3; }},
+    {"`checkpoint.save_steps = -1`", [](Config& c) { c.checkpoint.save_steps = -1; }},
+    {"`checkpoint.save_total_limit = -1`", [](Config& c) { c.checkpoint.save_total_limit = -1; }},
+    {"`checkpoint.resume_from_checkpoint = `", [](Config& c) { c.checkpoint.resume_from_checkpoint = ""; }},
+    {"`device.peak_tflops = -1`", [](Config& c) { c.device.peak_tflops = -1; }},
+};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(a_mesh_that_fills_the_world_is_accepted, boost::unit_test::data::make(good_meshes), mesh) {
+  Config config = valid_config();
+  set_mesh(config, mesh.replicate, mesh.shard, mesh.sp, mesh.tp);
+  validate(config, mesh.world_size);
+  BOOST_TEST(config.parallel.dp_shard_size == mesh.resolved_shard);
+}
+
+BOOST_DATA_TEST_CASE(what_cannot_run_is_refused, boost::unit_test::data::make(refused_configs), refused) {
+  Config config = valid_config();
+  refused.change(config);
+  check_says(refusal([&] { validate(config, refused.world_size); }), refused.says);
+}
+
+BOOST_AUTO_TEST_CASE(sizes_are_derived) {
+  Config config = valid_config();
+  config.model.num_key_value_heads = 0;
+  validate(config, 1);
+  BOOST_TEST(config.model.num_key_value_heads == 8);
+  BOOST_TEST(config.model.head_dim == 8);
+  config.model.head_dim = 16;  // need not divide hidden_size
+  validate(config, 1);
+  BOOST_TEST(config.model.head_dim == 16);
+}
+
+BOOST_AUTO_TEST_CASE(a_validated_config_stays_valid) {
+  Config config = valid_config();
+  set_mesh(config, 2, 0, 2, 1);
+  validate(config, 8);
+  const std::string resolved = to_ini(config);
+  Config again = parse(resolved, {}, "resolved.ini");
+  validate(again, 8);
+  BOOST_TEST(to_ini(again) == resolved);
+}
+
+BOOST_AUTO_TEST_CASE(the_effective_batch_counts_data_parallel_ranks) {
+  Config config = valid_config();
+  set_mesh(config, 2, 3, 4, 1);
+  config.train.per_device_train_batch_size = 5;
+  config.train.gradient_accumulation_steps = 7;
+  validate(config, 24);
+  BOOST_TEST(config.effective_batch_rows() == 5 * 2 * 3 * 7);
+}
+
+BOOST_AUTO_TEST_CASE(rows_must_be_cut_into_two_chunks_a_rank) {
+  Config config = valid_config();
+  set_mesh(config, 1, 1, 4, 1);
+  validate(config, 4);
+  validate_data(config, 512, 272, "train.h5");
+  const std::string message = refusal([&] { validate_data(config, 500, 272, "train.h5"); });
+  check_says(message, "max_length / (2 x sp_size) = 500 / 8 is no whole number");
+  check_says(message, "--max_length 504");
+  config.parallel.sp_size = 1;
+  validate_data(config, 501, 272, "train.h5");
+}
+
+BOOST_AUTO_TEST_CASE(the_model_must_know_every_token) {
+  const Config config = valid_config();
+  validate_data(config, 512, 260, "train.h5");
+  check_says(refusal([&] { validate_data(config, 512, 300, "train.h5"); }), "set vocab_size to 300 or more");
+}
+
+BOOST_AUTO_TEST_CASE(parameters_are_counted) {
+  // Llama 3.2 1B (tied): 1,235,814,400 parameters, as its model card's safetensors say.
+  Model llama;
+  llama.hidden_size = 2048;
+  llama.num_hidden_layers = 16;
+  llama.num_attention_heads = 32;
+  llama.num_key_value_heads = 8;
+  llama.head_dim = 64;
+  llama.intermediate_size = 8192;
+  llama.vocab_size = 128256;
+  llama.tie_word_embeddings = true;
+  BOOST_TEST(llama.num_parameters() == 1235814400);
+  BOOST_TEST(llama.num_matmul_parameters() == 1235814400 - (2 * 16 + 1) * 2048);
+  // Qwen2.5 0.5B (tied, biases): 494,032,768.
+  Model qwen2;
+  qwen2.hidden_size = 896;
+  qwen2.num_hidden_layers = 24;
+  qwen2.num_attention_heads = 14;
+  qwen2.num_key_value_heads = 2;
+  qwen2.head_dim = 64;
+  qwen2.intermediate_size = 4864;
+  qwen2.vocab_size = 151936;
+  qwen2.tie_word_embeddings = true;
+  qwen2.attention_bias = true;
+  BOOST_TEST(qwen2.num_parameters() == 494032768);
+  // Qwen3 0.6B (tied, q/k norm): 596,049,920.
+  Model qwen3;
+  qwen3.hidden_size = 1024;
+  qwen3.num_hidden_layers = 28;
+  qwen3.num_attention_heads = 16;
+  qwen3.num_key_value_heads = 8;
+  qwen3.head_dim = 128;
+  qwen3.intermediate_size = 3072;
+  qwen3.vocab_size = 151936;
+  qwen3.tie_word_embeddings = true;
+  qwen3.qk_norm = true;
+  BOOST_TEST(qwen3.num_parameters() == 596049920);
+  qwen3.tie_word_embeddings = false;
+  BOOST_TEST(qwen3.num_parameters() == 596049920 + 151936 * 1024);
+}

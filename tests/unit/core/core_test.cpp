@@ -1,0 +1,64 @@
+#define BOOST_TEST_MODULE core
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "sft/core/cast.hpp"
+#include "sft/core/dtype.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/version.hpp"
+
+using namespace sft;
+
+BOOST_AUTO_TEST_CASE(checked_cast_keeps_the_value_or_throws) {
+  BOOST_TEST(checked_cast<std::uint8_t>(255) == 255);
+  BOOST_CHECK_THROW((void)checked_cast<std::uint8_t>(256), std::overflow_error);
+  BOOST_CHECK_THROW((void)checked_cast<std::uint64_t>(-1), std::overflow_error);
+  BOOST_CHECK_THROW((void)checked_cast<std::int32_t>(std::int64_t{1} << 31), std::overflow_error);
+}
+
+BOOST_AUTO_TEST_CASE(round_up_reaches_the_next_multiple) {
+  BOOST_TEST(round_up(0, 8) == 0);
+  BOOST_TEST(round_up(1, 8) == 8);
+  BOOST_TEST(round_up(8, 8) == 8);
+  BOOST_TEST(round_up(9, 8) == 16);
+}
+
+BOOST_AUTO_TEST_CASE(dtypes_have_their_sizes) {
+  BOOST_TEST(size_of(DType::float32) == 4u);
+  BOOST_TEST(size_of(DType::bf16) == sizeof(BFloat16));
+  BOOST_TEST(size_of(DType::float64) == 8u);
+  BOOST_TEST(size_of(DType::int32) == 4u);
+  BOOST_TEST(std::string(name_of(DType::bf16)) == "bf16");
+}
+
+BOOST_AUTO_TEST_CASE(errors_read_problem_why_what_to_do) {
+  const Error whole(ExitStatus::data, "x is broken", "it is short", "copy it again");
+  BOOST_TEST(std::string(whole.what()) == "x is broken (it is short): copy it again");
+  BOOST_TEST(std::string(Error(ExitStatus::data, "x is broken", "", "copy it").what()) == "x is broken: copy it");
+  BOOST_TEST(std::string(Error(ExitStatus::data, "x is broken", "it is short", "").what()) ==
+             "x is broken (it is short)");
+}
+
+BOOST_AUTO_TEST_CASE(shorthands_carry_their_exit_status) {
+  const auto has_status = [](ExitStatus status) {
+    return [status](const Error& error) { return error.status() == status; };
+  };
+  BOOST_CHECK_EXCEPTION(throw_config_error("a", "b", "c"), Error, has_status(ExitStatus::configuration));
+  BOOST_CHECK_EXCEPTION(throw_data_error("a", "b", "c"), Error, has_status(ExitStatus::data));
+  BOOST_CHECK_THROW(ensure(false, "never"), std::logic_error);
+  ensure(true, "never");
+}
+
+BOOST_AUTO_TEST_CASE(the_process_started_a_moment_ago) {
+  const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double age_s = now_s - process_start_time_s();
+  BOOST_TEST(age_s > -0.1);  // the system counts in ticks of 10 ms
+  BOOST_TEST(age_s < 600.0);
+}
+
+BOOST_AUTO_TEST_CASE(the_version_has_three_numbers) {
+  const std::string text = version();
+  BOOST_TEST(std::count(text.begin(), text.end(), '.') == 2);
+}
