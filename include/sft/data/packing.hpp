@@ -1,0 +1,45 @@
+#pragma once
+// Which piece of which document goes into which row. Pure.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sft::data {
+
+enum class PackingStrategy : std::uint8_t {
+  none,       ///< every document is a row of its own, cut at max_length
+  bfd,        ///< best fit decreasing; documents longer than max_length are cut there
+  bfd_split,  ///< best fit decreasing; longer documents continue as documents of their own
+  wrapped,    ///< one stream of all documents, cut every max_length tokens; a row counts as one document
+};
+
+/// "none", "bfd", "bfd_split" or "wrapped".
+[[nodiscard]] const char* name_of(PackingStrategy strategy);
+/// Whether tokens past max_length are lost.
+[[nodiscard]] constexpr bool truncates(PackingStrategy strategy) {
+  return strategy == PackingStrategy::none || strategy == PackingStrategy::bfd;
+}
+
+/// Tokens [begin, begin + length) of one document; length >= 1.
+struct Piece {
+  std::int64_t document = 0;
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+
+  bool operator==(const Piece&) const = default;
+};
+
+using PackedRow = std::vector<Piece>;
+
+/// Rows of at most max_length tokens. Documents of length 0 get no piece. Best fit decreasing as TRL does it: longest
+/// first (ties in order), into the fullest row that has room, among equally full ones the one that became so first,
+/// else into a new row; O(n log n). Rows come in the order in which they were opened.
+[[nodiscard]] std::vector<PackedRow> pack(std::span<const std::int64_t> document_lengths, std::int64_t max_length,
+                                          PackingStrategy strategy);
+
+/// Lengths of the documents of a packed row as training sees them: its pieces, or under `wrapped` the whole row.
+[[nodiscard]] std::vector<std::int32_t> document_lengths_of(const PackedRow& row, PackingStrategy strategy);
+
+}  // namespace sft::data

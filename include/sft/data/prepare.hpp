@@ -1,0 +1,51 @@
+#pragma once
+// The whole way from JSON-lines files to packed shards: what sft-prepare does.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sft/data/example.hpp"
+#include "sft/data/packing.hpp"
+
+namespace sft::data {
+
+struct PrepareOptions {
+  std::vector<std::string> inputs;  ///< paths and globs
+  std::string output;               ///< folder
+  std::string tokenizer = "byte";
+  std::int64_t max_length = 1024;
+  PackingStrategy packing_strategy = PackingStrategy::bfd;
+  ExampleOptions example;
+  std::int64_t pad_to_multiple_of = 1;  ///< must divide max_length
+  std::int64_t num_shards = 0;          ///< 0: as few as hold at most 1 GiB each before compression
+  bool shuffle_dataset = false;         ///< documents in random order before they are packed
+  std::uint64_t seed = 42;
+};
+
+struct PrepareSummary {
+  std::int64_t num_records = 0;        ///< read
+  std::int64_t num_dropped = 0;        ///< records without a target within max_length
+  std::int64_t num_truncated = 0;      ///< documents cut at max_length
+  std::int64_t num_documents = 0;      ///< written; under `wrapped` every row is one
+  std::int64_t num_tokens = 0;         ///< written, padding excluded
+  std::int64_t num_target_tokens = 0;  ///< of these, trained on
+  std::int64_t num_rows = 0;
+  std::int64_t num_padding_tokens = 0;
+  std::vector<std::string> files;
+
+  /// Share of all positions that hold a token, 0 to 1.
+  [[nodiscard]] double packing_efficiency() const;
+};
+
+/// Called with what is under way ("reading", "writing") and how much of it is done.
+using PrepareProgress = std::function<void(const char* stage, std::int64_t done, std::int64_t total)>;
+
+/// Reads, tokenizes, packs and writes OUTPUT/train-00000.h5 ... Records without a target are dropped where the strategy
+/// cuts documents; `bfd_split` and `wrapped` keep every token. Refuses impossible options (configuration Error), and,
+/// as data Errors, bad records by file and line, inputs that leave no row, and a folder that holds train-*.h5 already.
+/// Tokens are held in memory, text is not.
+PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress);
+
+}  // namespace sft::data

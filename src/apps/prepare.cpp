@@ -1,0 +1,203 @@
+// Turns JSON-lines files into packed HDF5 shards for training. Runs alone, without mpirun.
+//
+//   sft-prepare --input train.jsonl --output data/train
+//   sft-prepare --input 'part-*.jsonl' --output data/train --max_length 4096 --packing_strategy bfd_split
+//   sft-prepare --input chats.jsonl --output data/chats --assistant_only_loss
+
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/version.hpp"
+#include "sft/data/prepare.hpp"
+
+namespace {
+
+namespace po = boost::program_options;
+using sft::data::PackingStrategy;
+using sft::data::PrepareOptions;
+using sft::data::PrepareSummary;
+
+constexpr const char* usage =
+    "usage: sft-prepare --input FILE [--input FILE ...] --output FOLDER [options]\n"
+    "\n"
+    "Writes FOLDER/train-00000.h5 ... from JSON-lines files. A line is one record, of the shape\n"
+    "  {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", ...}]}  trained on: "
+    "everything\n"
+    "  {\"prompt\": \"...\", \"completion\": \"...\"}, or both as lists of messages           the completion\n"
+    "  {\"text\": \"...\"}                                                                everything\n"
+    "Files appear whole or not at all. A folder that already holds train-*.h5 is refused, never overwritten.\n";
+
+po::options_description describe_options() {
+  const auto boolean = [](bool value) {
+    return po::value<bool>()->default_value(value, value ? "true" : "false")->implicit_value(true, "true");
+  };
+  po::options_description options("options", 110, 70);
+  // clang-format off
+  options.add_options()
+    ("input", po::value<std::vector<std::string>>()->value_name("FILE"), "JSON-lines file or glob; repeatable")
+    ("output", po::value<std::string>()->value_name("FOLDER"), "where the shards go; made when missing")
+    ("tokenizer", po::value<std::string>()->default_value("byte")->value_name("NAME"),
+     "byte: one token a byte, vocabulary of 272 with ChatML markup")
+    ("model_name_or_path", po::value<std::string>()->value_name("FOLDER"),
+     "take the tokenizer of a hub-format folder; comes with a later release")
+    ("max_length", po::value<std::int64_t>()->default_value(1024)->value_name("N"), "tokens in a row")
+    ("packing", boolean(true)->value_name("BOOL"),
+     "put several documents into a row; false: every document is a row of its own, padded to max_length")
+    ("packing_strategy", po::value<std::string>()->default_value("bfd")->value_name("NAME"),
+     "bfd: best fit decreasing, longer documents are cut at max_length; bfd_split: their rest becomes documents of its "
+     "own; wrapped: one stream, cut every max_length tokens, a row counts as one document")
+    ("completion_only_loss", boolean(true)->value_name("BOOL"), "of prompt/completion, train on the completion alone")
+    ("assistant_only_loss", boolean(false)->value_name("BOOL"),
+     "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
+    ("pad_to_multiple_of", po::value<std::int64_t>()->default_value(1)->value_name("N"),
+     "refuse a max_length that N does not divide; sequence parallelism needs 2 * sp_size")
+    ("num_shards", po::value<std::int64_t>()->default_value(0)->value_name("N"),
+     "number of files; 0: as few as hold at most 1 GiB each before compression")
+    ("shuffle_dataset", boolean(false)->value_name("BOOL"), "put documents in random order before packing")
+    ("seed", po::value<std::uint64_t>()->default_value(42)->value_name("N"), "of that order")
+    ("help", "print this and end")
+    ("version", "print the version and end");
+  // clang-format on
+  return options;
+}
+
+PackingStrategy packing_strategy_of(const po::variables_map& values) {
+  const auto& name = values["packing_strategy"].as<std::string>();
+  for (const PackingStrategy strategy : {PackingStrategy::bfd, PackingStrategy::bfd_split, PackingStrategy::wrapped}) {
+    if (name == sft::data::name_of(strategy)) {
+      return values["packing"].as<bool>() ? strategy : PackingStrategy::none;
+    }
+  }
+  sft::throw_config_error("unknown packing_strategy '" + name + "'", "known are bfd, bfd_split and wrapped",
+                          "choose one of them, or --packing false");
+}
+
+PrepareOptions to_prepare_options(const po::variables_map& values) {
+  const auto require = [&values](const char* name) {
+    if (values.count(name) == 0) {
+      sft::throw_config_error(std::string("--") + name + " is missing", "it has no default", "see sft-prepare --help");
+    }
+  };
+  if (values.count("model_name_or_path") != 0) {
+    sft::throw_config_error("--model_name_or_path is not supported yet",
+                            "tokenizers of hub-format folders come with a later release", "use --tokenizer byte");
+  }
+  require("input");
+  require("output");
+  PrepareOptions options;
+  options.inputs = values["input"].as<std::vector<std::string>>();
+  options.output = values["output"].as<std::string>();
+  options.tokenizer = values["tokenizer"].as<std::string>();
+  options.max_length = values["max_length"].as<std::int64_t>();
+  options.packing_strategy = packing_strategy_of(values);
+  options.example.completion_only_loss = values["completion_only_loss"].as<bool>();
+  options.example.assistant_only_loss = values["assistant_only_loss"].as<bool>();
+  options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();
+  options.num_shards = values["num_shards"].as<std::int64_t>();
+  options.shuffle_dataset = values["shuffle_dataset"].as<bool>();
+  options.seed = values["seed"].as<std::uint64_t>();
+  return options;
+}
+
+/// Nothing when help or the version was asked for and printed.
+std::optional<PrepareOptions> parse_command_line(int argc, char** argv) {
+  const po::options_description options = describe_options();
+  po::variables_map values;
+  try {
+    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+    // No positional options: what stands alone, such as a glob that the shell expanded, is refused by name.
+    const po::positional_options_description none;
+    po::store(po::command_line_parser(argc, argv).options(options).positional(none).style(style).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    sft::throw_config_error(error.what(), "the command line cannot be read", "see sft-prepare --help");
+  }
+  if (values.count("help") != 0) {
+    std::cout << usage << '\n' << options;
+    return std::nullopt;
+  }
+  if (values.count("version") != 0) {
+    std::cout << "sft-prepare " << sft::version() << '\n';
+    return std::nullopt;
+  }
+  return to_prepare_options(values);
+}
+
+/// One line on standard error, redrawn at every full percent; silent when that is no terminal.
+class ProgressBar {
+ public:
+  ~ProgressBar() { clear(); }
+
+  void draw(const char* stage, std::int64_t done, std::int64_t total) {
+    if (!visible_) return;
+    const auto percent = static_cast<int>(total == 0 ? 100 : done * 100 / total);
+    if (percent == percent_ && stage == stage_) return;
+    percent_ = percent;
+    stage_ = stage;
+    const std::string filled(static_cast<std::size_t>(percent * width_ / 100), '#');
+    std::fprintf(stderr, "\r%s [%-*s] %3d %%", stage, width_, filled.c_str(), percent);
+  }
+
+  void clear() {
+    if (visible_ && percent_ >= 0) std::fputs("\r\033[K", stderr);
+    percent_ = -1;
+  }
+
+ private:
+  static constexpr int width_ = 40;
+  const bool visible_ = isatty(STDERR_FILENO) != 0;
+  int percent_ = -1;
+  std::string stage_;
+};
+
+void print_summary(const PrepareSummary& summary, const PrepareOptions& options) {
+  const auto line = [](const char* name, const std::string& value) {
+    std::printf("  %-20s %s\n", name, value.c_str());
+  };
+  char efficiency[32];
+  std::snprintf(efficiency, sizeof(efficiency), "%.2f %%", 100.0 * summary.packing_efficiency());
+  std::printf("prepared %s\n", options.output.c_str());
+  line("records", std::to_string(summary.num_records));
+  line("dropped", std::to_string(summary.num_dropped) + " (no target within max_length)");
+  line("truncated", std::to_string(summary.num_truncated) + " (cut at max_length)");
+  line("documents", std::to_string(summary.num_documents));
+  line("tokens", std::to_string(summary.num_tokens));
+  line("target tokens", std::to_string(summary.num_target_tokens));
+  line("rows", std::to_string(summary.num_rows) + " of " + std::to_string(options.max_length) + " tokens");
+  line("padding", std::to_string(summary.num_padding_tokens) + " tokens");
+  line("packing strategy", sft::data::name_of(options.packing_strategy));
+  line("packing efficiency", efficiency);
+  const std::string& last = summary.files.back();
+  line("files", std::to_string(summary.files.size()) + ": " + summary.files.front() +
+                    (summary.files.size() > 1 ? " ... " + last : ""));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::optional<PrepareOptions> options = parse_command_line(argc, argv);
+    if (!options) return static_cast<int>(sft::ExitStatus::done);
+
+    ProgressBar bar;
+    const PrepareSummary summary = sft::data::prepare(
+        *options, [&bar](const char* stage, std::int64_t done, std::int64_t total) { bar.draw(stage, done, total); });
+    bar.clear();
+    print_summary(summary, *options);
+    return static_cast<int>(sft::ExitStatus::done);
+  } catch (const sft::Error& error) {
+    sft::log_error(error.what());
+    return static_cast<int>(error.status());
+  } catch (const std::exception& error) {
+    sft::log_error(error.what());
+    return static_cast<int>(sft::ExitStatus::failure);
+  }
+}

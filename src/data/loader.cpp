@@ -1,0 +1,99 @@
+#include "sft/data/loader.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "sft/core/error.hpp"
+
+namespace sft::data {
+
+namespace {
+constexpr std::size_t max_steps_ahead = 2;
+}
+
+struct Loader::Impl {
+  Impl(const PackedDataset& dataset, const LoaderPlan& plan)
+      : dataset_(dataset), plan_(plan), order_(dataset.num_rows(), plan.shuffle, plan.seed) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { read_ahead(stop); });
+  }
+
+  StepBatch next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !ready_.empty() || finished_; });
+    if (ready_.empty()) {
+      if (error_) std::rethrow_exception(error_);
+      ensure(false, "the loader is not asked for a step past its last");
+    }
+    StepBatch batch = std::move(ready_.front());
+    ready_.pop_front();
+    changed_.notify_all();
+    return batch;
+  }
+
+ private:
+  /// The thread: reads steps in order while there is room, until done, stopped or failed.
+  void read_ahead(const std::stop_token& stop) {
+    try {
+      for (std::int64_t step = plan_.first_step; step < plan_.last_step && !stop.stop_requested(); ++step) {
+        StepBatch batch = read_step(step);
+        std::unique_lock lock(mutex_);
+        if (!changed_.wait(lock, stop, [this] { return ready_.size() < max_steps_ahead; })) break;
+        ready_.push_back(std::move(batch));
+        changed_.notify_all();
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      error_ = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+    changed_.notify_all();
+  }
+
+  StepBatch read_step(std::int64_t step) {
+    const std::int64_t rows_per_micro_step = plan_.rows_per_micro_batch * plan_.data_size;
+    const std::int64_t effective_batch = rows_per_micro_step * plan_.micro_batches;
+    StepBatch batch;
+    batch.step = step;
+    for (std::int64_t micro = 0; micro < plan_.micro_batches; ++micro) {
+      const std::int64_t first =
+          step * effective_batch + micro * rows_per_micro_step + plan_.data_rank * plan_.rows_per_micro_batch;
+      std::vector<Row> rows;
+      for (std::int64_t i = 0; i < plan_.rows_per_micro_batch; ++i) {
+        batch.rows.push_back(order_.row_at(first + i));
+        rows.push_back(dataset_.read_row(batch.rows.back()));
+      }
+      const BatchCounts counts = count_rows(rows);
+      batch.counts.num_tokens += counts.num_tokens;
+      batch.counts.num_target_tokens += counts.num_target_tokens;
+      batch.counts.weight_sum += counts.weight_sum;
+      batch.counts.length_squares += counts.length_squares;
+      batch.micro_batches.push_back(cut_rows(rows, plan_.sp_size, plan_.sp_rank));
+    }
+    return batch;
+  }
+
+  const PackedDataset& dataset_;
+  const LoaderPlan plan_;
+  RowOrder order_;  // the thread's own
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable_any changed_;
+  std::deque<StepBatch> ready_;
+  bool finished_ = false;
+  std::exception_ptr error_;
+
+  std::jthread thread_;  // last: it stops and joins before what it uses is gone
+};
+
+Loader::Loader(const PackedDataset& dataset, const LoaderPlan& plan) : impl_(std::make_unique<Impl>(dataset, plan)) {}
+Loader::~Loader() = default;
+
+StepBatch Loader::next() { return impl_->next(); }
+
+}  // namespace sft::data

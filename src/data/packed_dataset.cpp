@@ -1,0 +1,88 @@
+#include "sft/data/packed_dataset.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "data/shard_file.hpp"
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+
+namespace sft::data {
+
+namespace {
+
+/// Refuses a shard that was prepared in another way than the first.
+void check_agreement(const ShardFile& first, const ShardFile& other) {
+  const auto check = [&](const char* name, const std::string& expected, const std::string& found) {
+    if (found == expected) return;
+    throw_data_error("cannot use '" + other.path() + "' together with '" + first.path() + "'",
+                     std::string(name) + " is " + found + " in the one and " + expected + " in the other",
+                     "give shards of one sft-prepare run");
+  };
+  const ShardTraits &a = first.traits(), &b = other.traits();
+  check("max_length", std::to_string(a.max_length), std::to_string(b.max_length));
+  check("vocab_size", std::to_string(a.vocab_size), std::to_string(b.vocab_size));
+  check("tokenizer", "'" + a.tokenizer + "'", "'" + b.tokenizer + "'");
+  check("pad_token_id", std::to_string(a.pad_token_id), std::to_string(b.pad_token_id));
+  check("eos_token_id", std::to_string(a.eos_token_id), std::to_string(b.eos_token_id));
+}
+
+}  // namespace
+
+struct PackedDataset::Impl {
+  std::vector<ShardFile> shards;
+  std::vector<std::string> files;
+  std::vector<std::int64_t> row_offsets = {0};  // (num_shards + 1)
+
+  void open(const std::string& path) {
+    shards.emplace_back(path);
+    check_agreement(shards.front(), shards.back());
+    files.push_back(path);
+    row_offsets.push_back(row_offsets.back() + shards.back().num_rows());
+  }
+
+  [[nodiscard]] const ShardTraits& traits() const { return shards.front().traits(); }
+
+  template <class Count>
+  [[nodiscard]] std::int64_t sum(Count count) const {
+    std::int64_t total = 0;
+    for (const ShardFile& shard : shards) total += (shard.*count)();
+    return total;
+  }
+};
+
+PackedDataset::PackedDataset(const std::vector<std::string>& patterns) : impl_(std::make_unique<Impl>()) {
+  for (const std::string& pattern : patterns) {
+    const std::vector<std::string> paths = io::expand_glob(pattern);
+    if (paths.empty()) {
+      throw_data_error("no packed data at '" + pattern + "'", "no such file, or no file matches the glob",
+                       "write some with sft-prepare, or correct the path");
+    }
+    for (const std::string& path : paths) impl_->open(path);
+  }
+  if (impl_->shards.empty())
+    throw_data_error("no packed data", "the list of files is empty", "name packed HDF5 shards");
+}
+
+PackedDataset::~PackedDataset() = default;
+PackedDataset::PackedDataset(PackedDataset&&) noexcept = default;
+
+std::int64_t PackedDataset::num_rows() const { return impl_->row_offsets.back(); }
+std::int64_t PackedDataset::max_length() const { return impl_->traits().max_length; }
+std::int64_t PackedDataset::vocab_size() const { return impl_->traits().vocab_size; }
+std::int64_t PackedDataset::pad_token_id() const { return impl_->traits().pad_token_id; }
+std::int64_t PackedDataset::eos_token_id() const { return impl_->traits().eos_token_id; }
+const std::string& PackedDataset::tokenizer() const { return impl_->traits().tokenizer; }
+std::int64_t PackedDataset::num_documents() const { return impl_->sum(&ShardFile::num_documents); }
+std::int64_t PackedDataset::num_tokens() const { return impl_->sum(&ShardFile::num_tokens); }
+std::int64_t PackedDataset::num_target_tokens() const { return impl_->sum(&ShardFile::num_target_tokens); }
+const std::vector<std::string>& PackedDataset::files() const { return impl_->files; }
+
+Row PackedDataset::read_row(std::int64_t index) const {
+  ensure(index >= 0 && index < num_rows(), "a row lies in its data set");
+  const auto& offsets = impl_->row_offsets;
+  const auto shard = std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1;
+  return impl_->shards[static_cast<std::size_t>(shard)].read_row(index - offsets[static_cast<std::size_t>(shard)]);
+}
+
+}  // namespace sft::data

@@ -1,0 +1,162 @@
+#include "sft/data/prepare.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "data/json_lines.hpp"
+#include "data/permutation.hpp"
+#include "data/shard_writer.hpp"
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+
+namespace sft::data {
+
+namespace {
+
+constexpr std::int64_t max_shard_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t bytes_per_position = sizeof(std::int32_t) + sizeof(float);
+
+void check_options(const PrepareOptions& options) {
+  constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
+  if (options.max_length < 2 || options.max_length > limit) {
+    throw_config_error("max_length = " + std::to_string(options.max_length) + " is impossible",
+                       "a row needs a token to predict from and one to predict", "give 2 or more, e.g. 1024");
+  }
+  if (options.pad_to_multiple_of < 1 || options.max_length % options.pad_to_multiple_of != 0) {
+    const std::int64_t step = std::max<std::int64_t>(options.pad_to_multiple_of, 1);
+    throw_config_error("max_length = " + std::to_string(options.max_length) +
+                           " is no multiple of pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of),
+                       "every row is padded to max_length",
+                       "use max_length = " + std::to_string((options.max_length + step - 1) / step * step));
+  }
+  if (options.num_shards < 0) {
+    throw_config_error("num_shards = " + std::to_string(options.num_shards) + " is impossible", "it counts files",
+                       "give 1 or more, or 0 to have it chosen");
+  }
+}
+
+void check_output(const std::string& folder) {
+  const std::vector<std::string> old_shards = find_shards(folder);
+  if (!old_shards.empty()) {
+    throw_data_error("'" + folder + "' already holds packed data",
+                     old_shards.front() + (old_shards.size() > 1 ? " and more" : ""),
+                     "remove its train-*.h5 or choose another folder");
+  }
+}
+
+/// Whether anything in the first `length` tokens is trained on; nothing predicts the first.
+bool has_target(const Document& document, std::int64_t length) {
+  return std::any_of(document.loss_weight.begin() + std::min<std::int64_t>(1, length),
+                     document.loss_weight.begin() + length, [](float weight) { return weight > 0.0f; });
+}
+
+DocumentStore read_documents(const PrepareOptions& options, const text::Tokenizer& tokenizer,
+                             const std::vector<std::string>& inputs, PrepareSummary& summary,
+                             const PrepareProgress& progress) {
+  std::int64_t total_bytes = 0, done_bytes = 0;
+  for (const std::string& input : inputs) total_bytes += static_cast<std::int64_t>(std::filesystem::file_size(input));
+  const bool cuts = truncates(options.packing_strategy);
+  DocumentStore documents;
+  const auto take = [&](const std::string& line) {
+    const Document document = make_document(line, tokenizer, options.example);
+    const auto length = static_cast<std::int64_t>(document.tokens.size());
+    const std::int64_t kept = cuts ? std::min(length, options.max_length) : length;
+    ++summary.num_records;
+    if (cuts && !has_target(document, kept)) {
+      ++summary.num_dropped;
+      return;
+    }
+    if (kept < length) ++summary.num_truncated;
+    documents.append(document, kept);
+  };
+  const auto advance = [&](std::int64_t num_bytes) {
+    done_bytes += num_bytes;
+    progress("reading", std::min(done_bytes, total_bytes), total_bytes);
+  };
+  for (const std::string& input : inputs) for_each_line(input, take, advance);
+  return documents;
+}
+
+std::vector<PackedRow> pack_documents(const PrepareOptions& options, const DocumentStore& documents) {
+  if (!options.shuffle_dataset) return pack(documents.lengths(), options.max_length, options.packing_strategy);
+  const std::vector<std::int64_t> order = random_permutation(documents.size(), options.seed, 0);
+  std::vector<std::int64_t> lengths;
+  for (const std::int64_t document : order) {
+    lengths.push_back(documents.lengths()[static_cast<std::size_t>(document)]);
+  }
+  std::vector<PackedRow> rows = pack(lengths, options.max_length, options.packing_strategy);
+  for (PackedRow& row : rows) {
+    for (Piece& piece : row) piece.document = order[static_cast<std::size_t>(piece.document)];
+  }
+  return rows;
+}
+
+std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_rows) {
+  if (options.num_shards == 0) {
+    const std::int64_t rows_per_shard =
+        std::max<std::int64_t>(1, max_shard_bytes / (options.max_length * bytes_per_position));
+    return (num_rows + rows_per_shard - 1) / rows_per_shard;
+  }
+  if (options.num_shards > num_rows) {
+    throw_config_error("num_shards = " + std::to_string(options.num_shards) + " is too many",
+                       "there are only " + std::to_string(num_rows) + " rows, and every shard holds one at least",
+                       "use num_shards = " + std::to_string(num_rows) + " or fewer");
+  }
+  return options.num_shards;
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+}  // namespace
+
+double PrepareSummary::packing_efficiency() const {
+  const std::int64_t num_positions = num_tokens + num_padding_tokens;
+  return num_positions == 0 ? 0.0 : static_cast<double>(num_tokens) / static_cast<double>(num_positions);
+}
+
+PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress) {
+  check_options(options);
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(options.tokenizer);
+  const std::vector<std::string> inputs = find_inputs(options.inputs);
+  check_output(options.output);
+
+  PrepareSummary summary;
+  const DocumentStore documents = read_documents(options, *tokenizer, inputs, summary, progress);
+  const std::vector<PackedRow> rows = pack_documents(options, documents);
+  summary.num_rows = static_cast<std::int64_t>(rows.size());
+  if (rows.empty()) {
+    throw_data_error("nothing to write from " + join(options.inputs),
+                     std::to_string(summary.num_records) + " records, " + std::to_string(summary.num_dropped) +
+                         " of them without a target within max_length = " + std::to_string(options.max_length),
+                     "check the input, or give a larger max_length");
+  }
+
+  const ShardHeader header = {.max_length = options.max_length,
+                              .vocab_size = tokenizer->vocab_size(),
+                              .pad_token_id = tokenizer->specials().pad,
+                              .eos_token_id = tokenizer->specials().eos,
+                              .tokenizer = tokenizer->name(),
+                              .packing_strategy = options.packing_strategy,
+                              .source = join(options.inputs)};
+  const std::int64_t num_shards = choose_num_shards(options, summary.num_rows);
+  io::make_folders(options.output);
+  std::int64_t done_rows = 0;
+  const auto advance = [&](std::int64_t num_rows) {
+    done_rows += num_rows;
+    progress("writing", done_rows, summary.num_rows);
+  };
+  const WrittenShards written = write_shards(options.output, header, documents, rows, num_shards, advance);
+  summary.num_documents = written.num_documents;
+  summary.num_tokens = written.num_tokens;
+  summary.num_target_tokens = written.num_target_tokens;
+  summary.num_padding_tokens = summary.num_rows * options.max_length - written.num_tokens;
+  summary.files = written.files;
+  return summary;
+}
+
+}  // namespace sft::data

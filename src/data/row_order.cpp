@@ -1,0 +1,25 @@
+#include "sft/data/row_order.hpp"
+
+#include "data/permutation.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::data {
+
+RowOrder::RowOrder(std::int64_t num_rows, bool shuffle, std::uint64_t seed)
+    : num_rows_(num_rows), shuffle_(shuffle), seed_(seed) {
+  ensure(num_rows > 0, "a row order has rows");
+}
+
+std::int64_t RowOrder::row_at(std::int64_t position) {
+  ensure(position >= 0, "a position in the row order is not negative");
+  const std::int64_t epoch = position / num_rows_;
+  const std::int64_t index = position % num_rows_;
+  if (!shuffle_) return index;
+  if (epoch != epoch_) {
+    permutation_ = random_permutation(num_rows_, seed_, static_cast<std::uint64_t>(epoch));
+    epoch_ = epoch;
+  }
+  return permutation_[static_cast<std::size_t>(index)];
+}
+
+}  // namespace sft::data

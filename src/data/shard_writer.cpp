@@ -1,0 +1,188 @@
+#include "data/shard_writer.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <system_error>
+
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+#include "sft/io/hdf5.hpp"
+
+namespace sft::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t chunk_tokens = 16384;         // a random row costs one chunk: 64 KiB of tokens
+constexpr std::int64_t buffer_tokens = 1024 * 1024;  // written at once
+
+std::string shard_path(const std::string& folder, std::int64_t shard) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "train-%05lld.h5", static_cast<long long>(shard));
+  return (fs::path(folder) / name).string();
+}
+
+/// Names ending in .tmp that vanish unless they were renamed.
+class TemporaryFiles {
+ public:
+  ~TemporaryFiles() {
+    std::error_code ignored;
+    for (const std::string& path : final_paths_) fs::remove(path + ".tmp", ignored);
+  }
+  /// The name to write under.
+  std::string add(const std::string& final_path) {
+    final_paths_.push_back(final_path);
+    return final_path + ".tmp";
+  }
+  void rename_all() {
+    for (const std::string& path : final_paths_) {
+      std::error_code error;
+      fs::rename(path + ".tmp", path, error);
+      if (error) throw_data_error("cannot write '" + path + "'", error.message(), "check the folder");
+    }
+    final_paths_.clear();
+  }
+
+ private:
+  std::vector<std::string> final_paths_;
+};
+
+class ShardWriter {
+ public:
+  ShardWriter(const std::string& path, const ShardHeader& header, const DocumentStore& documents,
+              std::span<const PackedRow> rows)
+      : file_(io::Hdf5File::create(path)), header_(header), documents_(documents), rows_(rows) {}
+
+  /// Adds what it wrote to `total`.
+  void write(WrittenShards& total, const std::function<void(std::int64_t)>& advance) {
+    write_document_table();
+    write_rows(advance);
+    write_attributes();
+    file_.close();
+    total.num_documents += num_documents_;
+    total.num_tokens += num_tokens_;
+    total.num_target_tokens += num_target_tokens_;
+  }
+
+ private:
+  void write_document_table() {
+    std::vector<std::int32_t> lengths;
+    std::vector<std::int64_t> offsets = {0};
+    for (const PackedRow& row : rows_) {
+      const std::vector<std::int32_t> row_lengths = document_lengths_of(row, header_.packing_strategy);
+      lengths.insert(lengths.end(), row_lengths.begin(), row_lengths.end());
+      offsets.push_back(static_cast<std::int64_t>(lengths.size()));
+    }
+    num_documents_ = offsets.back();
+    const auto write_column = [this](const char* name, io::Number type, std::int64_t size, const void* values) {
+      file_.create_dataset(name, type, {size}, std::min<std::int64_t>(size, chunk_tokens));
+      file_.write(name, type, {.num_rows = size}, values);
+    };
+    write_column("/document_lengths", io::Number::int32, num_documents_, lengths.data());
+    write_column("/document_offsets", io::Number::int64, num_rows() + 1, offsets.data());
+  }
+
+  void write_rows(const std::function<void(std::int64_t)>& advance) {
+    const std::int64_t width = header_.max_length;
+    const std::int64_t rows_per_chunk = std::clamp<std::int64_t>(chunk_tokens / width, 1, num_rows());
+    const std::int64_t rows_per_buffer =
+        rows_per_chunk * std::max<std::int64_t>(1, buffer_tokens / (rows_per_chunk * width));
+    file_.create_dataset("/tokens", io::Number::int32, {num_rows(), width}, rows_per_chunk);
+    file_.create_dataset("/loss_weight", io::Number::float32, {num_rows(), width}, rows_per_chunk);
+    std::vector<std::int32_t> tokens;
+    std::vector<float> weights;
+    for (std::int64_t begin = 0; begin < num_rows(); begin += rows_per_buffer) {
+      const std::int64_t count = std::min(rows_per_buffer, num_rows() - begin);
+      tokens.assign(static_cast<std::size_t>(count * width), static_cast<std::int32_t>(header_.pad_token_id));
+      weights.assign(static_cast<std::size_t>(count * width), 0.0f);
+      for (std::int64_t r = 0; r < count; ++r) {
+        const auto at = static_cast<std::size_t>(r * width);
+        fill_row(rows_[static_cast<std::size_t>(begin + r)], std::span(tokens).subspan(at),
+                 std::span(weights).subspan(at));
+      }
+      const io::Rectangle where = {.row_begin = begin, .num_rows = count, .column_begin = 0, .num_columns = width};
+      file_.write("/tokens", io::Number::int32, where, tokens.data());
+      file_.write("/loss_weight", io::Number::float32, where, weights.data());
+      advance(count);
+    }
+  }
+
+  void fill_row(const PackedRow& row, std::span<std::int32_t> tokens, std::span<float> weights) {
+    std::size_t begin = 0;
+    for (const Piece& piece : row) {
+      const auto length = static_cast<std::size_t>(piece.length);
+      documents_.read(piece.document, piece.begin, tokens.subspan(begin, length), weights.subspan(begin, length));
+      begin += length;
+    }
+    std::size_t first = 0;
+    for (const std::int32_t length : document_lengths_of(row, header_.packing_strategy)) {
+      weights[first] = 0.0f;  // nothing predicts it
+      first += static_cast<std::size_t>(length);
+    }
+    num_tokens_ += static_cast<std::int64_t>(begin);
+    num_target_tokens_ += std::count_if(weights.begin(), weights.begin() + static_cast<std::ptrdiff_t>(begin),
+                                        [](float weight) { return weight > 0.0f; });
+  }
+
+  void write_attributes() {
+    file_.write_string("format", "sft-packed");
+    file_.write_int("format_version", 1);
+    file_.write_int("max_length", header_.max_length);
+    file_.write_int("vocab_size", header_.vocab_size);
+    file_.write_int("pad_token_id", header_.pad_token_id);
+    file_.write_int("eos_token_id", header_.eos_token_id);
+    file_.write_string("tokenizer", header_.tokenizer);
+    file_.write_int("num_rows", num_rows());
+    file_.write_int("num_documents", num_documents_);
+    file_.write_int("num_tokens", num_tokens_);
+    file_.write_int("num_target_tokens", num_target_tokens_);
+    file_.write_string("packing_strategy", name_of(header_.packing_strategy));
+    file_.write_string("source", header_.source);
+  }
+
+  [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(rows_.size()); }
+
+  io::Hdf5File file_;
+  const ShardHeader& header_;
+  const DocumentStore& documents_;
+  std::span<const PackedRow> rows_;
+  std::int64_t num_documents_ = 0, num_tokens_ = 0, num_target_tokens_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> find_shards(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("train-") && name.ends_with(".h5")) paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+WrittenShards write_shards(const std::string& folder, const ShardHeader& header, const DocumentStore& documents,
+                           const std::vector<PackedRow>& rows, std::int64_t num_shards,
+                           const std::function<void(std::int64_t num_rows)>& advance) {
+  const auto num_rows = static_cast<std::int64_t>(rows.size());
+  ensure(num_shards >= 1 && num_shards <= num_rows, "every shard holds a row");
+  WrittenShards written;
+  TemporaryFiles temporary;
+  for (std::int64_t shard = 0; shard < num_shards; ++shard) {
+    const auto begin = static_cast<std::size_t>(shard * num_rows / num_shards);
+    const auto end = static_cast<std::size_t>((shard + 1) * num_rows / num_shards);
+    written.files.push_back(shard_path(folder, shard));
+    const std::string path = temporary.add(written.files.back());
+    ShardWriter(path, header, documents, std::span(rows).subspan(begin, end - begin)).write(written, advance);
+    io::sync_path(path);
+  }
+  temporary.rename_all();
+  io::sync_path(folder);
+  return written;
+}
+
+}  // namespace sft::data
