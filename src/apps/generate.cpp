@@ -1,0 +1,164 @@
+// Continues prompts with a trained model, on one rank, the likeliest token at a time.
+//
+//   ./sft-generate output/demo/checkpoint-000300 --prompt "What is a harbor?"
+//   ./sft-generate output/chat/checkpoint-000300 --chat --prompt "Hello" --max_new_tokens 64
+//
+// A prompt is tokenized as sft-prepare tokenizes the prompt of prompt/completion records; --chat makes it the message
+// of a user. Text ends at <|eos|> or <|im_end|>.
+
+#include <algorithm>
+#include <array>
+#include <boost/program_options.hpp>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "printable.hpp"
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/version.hpp"
+#include "sft/device/factory.hpp"
+#include "sft/mesh/mesh.hpp"
+#include "sft/text/chat.hpp"
+#include "sft/text/tokenizer.hpp"
+#include "sft/train/engine.hpp"
+#include "sft/train/generate.hpp"
+
+namespace {
+
+using namespace sft;
+namespace po = boost::program_options;
+
+struct Options {
+  std::string checkpoint;
+  std::vector<std::string> prompts;
+  std::int64_t max_new_tokens = 128;
+  bool chat = false;
+  bool help = false;
+  bool version = false;
+};
+
+po::options_description visible_options(Options& options) {
+  po::options_description visible("sft-generate CHECKPOINT --prompt TEXT [--prompt TEXT ...]");
+  auto add = visible.add_options();
+  add("prompt", po::value(&options.prompts)->composing(), "text to continue; give it several times for several texts");
+  add("max_new_tokens", po::value(&options.max_new_tokens)->default_value(options.max_new_tokens), "at most this many");
+  add("chat", po::bool_switch(&options.chat), "the prompt is a user's message, the model answers (ChatML)");
+  add("help", po::bool_switch(&options.help), "print this text");
+  add("version", po::bool_switch(&options.version), "print the version");
+  return visible;
+}
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  po::options_description all = visible_options(options);
+  all.add_options()("checkpoint", po::value(&options.checkpoint));
+  po::positional_options_description positional;
+  positional.add("checkpoint", 1);
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    throw_config_error("bad command line", error.what(), "see sft-generate --help");
+  }
+  if (options.help || options.version) return options;
+  if (options.checkpoint.empty()) {
+    throw_config_error("no checkpoint", "sft-generate needs a folder such as output/demo/checkpoint-000300",
+                       "see sft-generate --help");
+  }
+  const bool has_empty = std::ranges::any_of(options.prompts, [](const std::string& text) { return text.empty(); });
+  if (options.prompts.empty() || has_empty) {
+    throw_config_error("no prompt", "there is nothing to continue", "give --prompt TEXT");
+  }
+  if (options.max_new_tokens < 1) {
+    throw_config_error("max_new_tokens is " + std::to_string(options.max_new_tokens), "it must be at least 1",
+                       "leave it out for 128");
+  }
+  return options;
+}
+
+/// The configuration that the checkpoint carries, on one rank and in float32.
+config::Config single_rank_config(const std::string& config_ini, const std::string& source) {
+  config::Config config = config::parse(config_ini, {}, source);
+  config.parallel = {};
+  config.train.per_device_train_batch_size = 1;
+  config.train.gradient_accumulation_steps = 1;
+  config.train.precision = config::Precision::fp32;
+  config::validate(config, 1);
+  return config;
+}
+
+std::vector<text::TokenId> encode_prompt(const std::string& prompt, bool chat, const text::Tokenizer& tokenizer) {
+  if (!chat) return tokenizer.encode(prompt);
+  const std::array<text::Message, 1> messages{text::Message{"user", prompt}};
+  std::vector<text::TokenId> tokens = text::render_chatml(messages, tokenizer).tokens;
+  const std::vector<text::TokenId> request = text::chatml_generation_prompt(tokenizer);
+  tokens.insert(tokens.end(), request.begin(), request.end());
+  return tokens;
+}
+
+int run(comm::Session& session, const std::vector<std::string>& arguments) {
+  // 1. What is asked
+  Options options = parse_options(arguments);
+  if (options.help) {
+    std::ostringstream text;
+    text << visible_options(options);
+    log_info(text.str());
+    return 0;
+  }
+  if (options.version) {
+    log_info(std::string("sft-generate ") + version());
+    return 0;
+  }
+  if (session.world().size() != 1) {
+    throw_config_error("sft-generate was started on " + std::to_string(session.world().size()) + " ranks",
+                       "it runs on one", "start it without mpirun");
+  }
+
+  // 2. Model and tokenizer of the checkpoint
+  const checkpoint::Header header = checkpoint::read_header(options.checkpoint);
+  const config::Config config = single_rank_config(header.config_ini, options.checkpoint);
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(header.tokenizer);
+
+  // 3. Prompts
+  std::vector<std::vector<text::TokenId>> prompts;
+  std::size_t longest = 0;
+  for (const std::string& prompt : options.prompts) {
+    prompts.push_back(encode_prompt(prompt, options.chat, *tokenizer));
+    longest = std::max(longest, prompts.back().size());
+  }
+
+  // 4. Engine
+  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  const mesh::Mesh mesh(session, mesh::Layout{}, static_cast<int>(config.model.num_key_value_heads));
+  device::Ledger ledger;
+  const std::int64_t max_length = static_cast<std::int64_t>(longest) + options.max_new_tokens;
+  train::Engine engine(config, max_length, mesh, *device, ledger);
+
+  // 5. Weights
+  static_cast<void>(
+      checkpoint::load(options.checkpoint, mesh, engine.registry(), engine.state(), *device, engine.stream()));
+  engine.parameters_changed();
+
+  // 6. Text
+  const train::GenerateOptions generate_options{
+      options.max_new_tokens, tokenizer->vocab_size(), {tokenizer->specials().eos, tokenizer->specials().turn_end}};
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    log_info("> " + apps::printable(options.prompts[i], /*keep_newlines=*/false));
+    const std::vector<text::TokenId> tokens = train::generate(engine, prompts[i], generate_options);
+    log_info(apps::printable(tokenizer->decode(tokens), /*keep_newlines=*/true));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
+}
