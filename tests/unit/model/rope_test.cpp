@@ -1,0 +1,41 @@
+// Rotary frequencies against the definition and transformers' modeling_rope_utils.
+
+#include "sft/model/rope.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+
+namespace {
+
+sft::config::Model with(sft::config::RopeType type) {
+  sft::config::Model m;
+  m.head_dim = 16;
+  m.rope_theta = 500000.0;
+  m.rope_scaling.rope_type = type;
+  m.rope_scaling.factor = 8.0;
+  m.rope_scaling.low_freq_factor = 1.0;
+  m.rope_scaling.high_freq_factor = 4.0;
+  m.rope_scaling.original_max_position_embeddings = 64;
+  return m;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(plain_and_linear) {
+  const auto plain = sft::model::inverse_frequencies(with(sft::config::RopeType::plain));
+  const auto linear = sft::model::inverse_frequencies(with(sft::config::RopeType::linear));
+  BOOST_REQUIRE(plain.size() == 8U);
+  for (std::size_t i = 0; i < 8; ++i) {
+    BOOST_TEST(plain[i] == std::pow(500000.0, -static_cast<double>(i) / 8.0), boost::test_tools::tolerance(1e-15));
+    BOOST_TEST(linear[i] == plain[i] / 8.0, boost::test_tools::tolerance(1e-15));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(llama3) {
+  // float32 values of ROPE_INIT_FUNCTIONS["llama3"]
+  const std::vector<double> expected = {
+      1, 0.079403013, 0.00470075384, 0.000911583134, 0.000176776681, 3.42810235e-05, 6.64786967e-06, 1.28917316e-06};
+  const auto got = sft::model::inverse_frequencies(with(sft::config::RopeType::llama3));
+  BOOST_REQUIRE(got.size() == expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) BOOST_TEST(got[i] == expected[i], boost::test_tools::tolerance(1e-6));
+}

@@ -1,0 +1,103 @@
+// Slices and shards of parameters: every logical element has exactly one counted owner, on any mesh.
+
+#define BOOST_TEST_MODULE unit_parallel
+#include "sft/parallel/registry.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <map>
+#include <string>
+
+namespace {
+
+using namespace sft::parallel;
+
+Parameter parameter(const std::string& name, std::int64_t rows, std::int64_t columns, TpSplit split) {
+  Parameter p;
+  p.name = name;
+  p.rows = rows;
+  p.columns = columns;
+  p.split = split;
+  return p;
+}
+
+/// Awkward on purpose: nothing here divides by the shard alignment.
+std::vector<Unit> make_units() {
+  std::vector<Unit> units(3);
+  units[0].parameters = {parameter("table", 24, 7, TpSplit::rows)};
+  units[1].parameters = {parameter("q", 16, 5, TpSplit::rows),           parameter("k", 8, 5, TpSplit::kv_rows),
+                         parameter("o", 9, 16, TpSplit::columns),        parameter("norm", 5, 0, TpSplit::none),
+                         parameter("head_norm", 3, 0, TpSplit::partial), parameter("k_bias", 8, 0, TpSplit::kv_rows)};
+  units[2].parameters = {parameter("final", 11, 0, TpSplit::none)};
+  return units;
+}
+
+struct Case {
+  int tp_size, kv_replicas, fsdp_size;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_element_has_one_counted_owner) {
+  for (const Case& c : {Case{1, 1, 1}, Case{1, 1, 3}, Case{2, 1, 2}, Case{4, 2, 5}, Case{8, 4, 1}, Case{8, 8, 16}}) {
+    std::map<std::string, std::vector<int>> owners;
+    for (int tp = 0; tp < c.tp_size; ++tp) {
+      for (int f = 0; f < c.fsdp_size; ++f) {
+        const Registry registry(make_units(), c.tp_size, tp, c.kv_replicas, c.fsdp_size, f);
+        std::int64_t next = 0;
+        for (const Piece& piece : registry.pieces()) {
+          BOOST_TEST(piece.shard_offset >= next);
+          next = piece.shard_offset + piece.count;
+          const Parameter& p = *piece.parameter;
+          std::int64_t covered = 0;
+          const auto rectangles = Registry::rectangles(piece);
+          BOOST_TEST(rectangles.size() <= 3U);
+          for (const LogicalRectangle& r : rectangles) {
+            BOOST_TEST(r.shard_offset == piece.shard_offset + covered);
+            covered += r.num_rows * r.num_columns;
+            if (!p.counts) continue;
+            auto& count = owners[p.name];
+            count.resize(static_cast<std::size_t>(p.elements()));
+            const std::int64_t width = p.is_vector() ? 1 : p.columns;
+            for (std::int64_t i = 0; i < r.num_rows; ++i) {
+              for (std::int64_t j = 0; j < r.num_columns; ++j) {
+                ++count.at(static_cast<std::size_t>((r.row_begin + i) * width + r.column_begin + j));
+              }
+            }
+          }
+          BOOST_TEST(covered == piece.count);
+        }
+        BOOST_TEST(next <= registry.rank_shard_elements());
+      }
+    }
+    BOOST_TEST(owners.size() == 8U);
+    for (const auto& [name, count] : owners) {
+      BOOST_TEST_CONTEXT(name << " tp " << c.tp_size << " fsdp " << c.fsdp_size) {
+        for (const int n : count) BOOST_TEST(n == 1);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(shards_are_equal_and_aligned) {
+  for (int fsdp = 1; fsdp <= 9; ++fsdp) {
+    const Registry registry(make_units(), 2, 1, 1, fsdp, fsdp - 1);
+    for (const Unit& unit : registry.units()) {
+      BOOST_TEST(unit.shard_elements * fsdp == unit.num_elements);
+      BOOST_TEST(unit.shard_elements % 64 == 0);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(parameters_are_counted_once) {
+  const std::int64_t expected = 24 * 7 + 16 * 5 + 8 * 5 + 9 * 16 + 5 + 3 + 8 + 11;
+  BOOST_TEST(Registry(make_units(), 4, 3, 2, 2, 1).num_parameters() == expected);
+}
+
+BOOST_AUTO_TEST_CASE(ranges_merge_neighbours) {
+  const Registry registry(make_units(), 1, 0, 1, 1, 0);
+  const auto matrices = registry.ranges([](const Parameter& p) { return !p.is_vector(); });
+  BOOST_REQUIRE(matrices.size() == 2U);  // the table; q, k and o together
+  BOOST_TEST(matrices[0].count == 24 * 7);
+  BOOST_TEST(matrices[1].count == 16 * 5 + 8 * 5 + 9 * 16);
+  BOOST_TEST(matrices[1].begin == registry.units()[1].shard_offset);
+}
