@@ -1,0 +1,172 @@
+// Training steps of a 40M Llama on any mesh, beside oneDNN's own matrix product in the same run.
+//
+//   ./bench_step --precision bf16
+//   mpirun -np 4 ./bench_step --precision fp32 --dp_shard_size 4 --rows 1
+//
+// Prints lines of `name value`, the medians over the steps:
+//   step_s, tokens_per_second      of a whole optimizer step, all ranks
+//   model_gflops                   model FLOPs a second (no recomputation), all ranks
+//   matmul_gflops                  oneDNN at 2048^3, the fastest sample, summed over ranks that run it at the same time
+//   share_of_matmul                the one over the other
+//   ledger_mib, peak_resident_mib  the rank whose peak resident size is farthest from its ledger, before any matmul of
+//   peak_over_ledger               the yardstick, and the ratio
+
+#include <algorithm>
+#include <array>
+#include <boost/program_options.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "benchmarks/matmul_rate.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/device/ledger.hpp"
+#include "support/engine_fixture.hpp"
+
+namespace {
+
+using namespace sft;
+
+struct Options {
+  std::string precision = "fp32";
+  mesh::Layout layout;
+  std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
+};
+
+/// Parses the command line; false: help was asked for.
+bool parse(int argc, char** argv, Options& options) {
+  namespace po = boost::program_options;
+  po::options_description description("bench_step");
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    description.add_options()(name, po::value(&value)->default_value(value), help);
+  };
+  description.add_options()("help", "this text");
+  add("precision", options.precision, "fp32 or bf16");
+  add("dp_replicate_size", options.layout.dp_replicate, "the mesh: the product of the four is the number of ranks");
+  add("dp_shard_size", options.layout.dp_shard, "");
+  add("sp_size", options.layout.sp, "");
+  add("tp_size", options.layout.tp, "");
+  add("rows", options.rows, "rows of a micro-batch on each data rank, each one document");
+  add("length", options.length, "tokens of a row");
+  add("accumulation", options.accumulation, "micro-batches of a step");
+  add("steps", options.steps, "timed steps");
+  po::variables_map values;
+  po::store(po::parse_command_line(argc, argv, description), values);
+  po::notify(values);
+  if (!values.contains("help")) return true;
+  std::cout << description;
+  return false;
+}
+
+config::Config make_config(const Options& options) {
+  config::Config config;
+  config.model.hidden_size = 512;
+  config.model.num_hidden_layers = 8;
+  config.model.num_attention_heads = 8;
+  config.model.num_key_value_heads = 4;
+  config.model.head_dim = 64;
+  config.model.intermediate_size = 1408;
+  config.model.vocab_size = 32000;
+  config.model.tie_word_embeddings = true;
+  config.train.precision = options.precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
+  config.train.per_device_train_batch_size = options.rows;
+  config.train.gradient_accumulation_steps = options.accumulation;
+  return config;
+}
+
+/// Rows of one document each, every token a target.
+std::vector<data::Row> make_rows(std::int64_t num_rows, std::int64_t length, std::int64_t vocab_size,
+                                 std::int64_t step) {
+  std::vector<data::Row> rows(num_rows);
+  auto number = static_cast<std::uint64_t>(step) + 1;
+  for (data::Row& row : rows) {
+    row.document_lengths = {static_cast<std::int32_t>(length)};
+    row.loss_weight.assign(length, 1.0f);
+    for (std::int64_t t = 0; t < length; ++t) {
+      number = number * 6364136223846793005U + 1442695040888963407U;  // Knuth's linear congruential generator
+      row.tokens.push_back(static_cast<std::int32_t>((number >> 33) % vocab_size));
+    }
+  }
+  return rows;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+struct Memory {
+  double ledger_mib, peak_mib;
+  [[nodiscard]] double ratio() const { return peak_mib / ledger_mib; }
+};
+
+/// Of the rank where the two are farthest apart. Collective.
+Memory measure_memory(const device::Ledger& ledger, const comm::Group& world) {
+  constexpr double mib = 1 << 20;
+  std::vector<double> numbers(2 * world.size());
+  numbers[2 * world.rank()] = static_cast<double>(ledger.total_bytes()) / mib;
+  numbers[2 * world.rank() + 1] = static_cast<double>(device::peak_resident_bytes()) / mib;
+  world.sum(std::span<double>(numbers));
+  Memory worst{numbers[0], numbers[1]};
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const Memory memory{numbers[2 * rank], numbers[2 * rank + 1]};
+    if (std::abs(memory.ratio() - 1.0) > std::abs(worst.ratio() - 1.0)) worst = memory;
+  }
+  return worst;
+}
+
+int run(comm::Session& session, const Options& options) {
+  const comm::Group& world = session.world();
+  const config::Config config = make_config(options);
+  const mesh::Mesh mesh(session, options.layout, static_cast<int>(config.model.num_key_value_heads));
+  test::EngineFixture fixture(config, options.length, mesh, session);
+  fixture.engine().initialize();
+  const std::int64_t num_rows = options.rows * options.accumulation * mesh.data_size();
+  train::StepResult result;
+  const auto timed_step = [&](std::int64_t step) {
+    const std::vector<data::Row> rows = make_rows(num_rows, options.length, config.model.vocab_size, step);
+    world.barrier();
+    const auto start = std::chrono::steady_clock::now();
+    result = fixture.step(rows, step, 1e-4);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+
+  constexpr std::int64_t num_warm_up_steps = 2;
+  for (std::int64_t step = 0; step < num_warm_up_steps; ++step) timed_step(step);
+  const Memory memory = measure_memory(fixture.ledger(), world);
+  bench::MatmulRate matmul(2048, options.precision == "bf16" ? DType::bf16 : DType::float32);
+  std::vector<double> step_times_s;
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    step_times_s.push_back(timed_step(num_warm_up_steps + step));
+    world.barrier();
+    for (int sample = 0; sample < 3; ++sample) matmul.sample();
+  }
+
+  std::array<double, 1> matmul_flops{matmul.flops_per_second()};
+  world.sum(std::span<double>(matmul_flops));
+  if (world.rank() != 0) return 0;
+  const double step_s = median(step_times_s), model_flops = result.model_flops / step_s;
+  std::printf("step_s             %.4f\n", step_s);
+  std::printf("tokens_per_second  %.0f\n", static_cast<double>(result.num_tokens) / step_s);
+  std::printf("model_gflops       %.1f\n", model_flops / 1e9);
+  std::printf("matmul_gflops      %.1f\n", matmul_flops[0] / 1e9);
+  std::printf("share_of_matmul    %.3f\n", model_flops / matmul_flops[0]);
+  std::printf("ledger_mib         %.1f\n", memory.ledger_mib);
+  std::printf("peak_resident_mib  %.1f\n", memory.peak_mib);
+  std::printf("peak_over_ledger   %.3f\n", memory.ratio());
+  std::printf("loss               %.4f\n", result.loss);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return comm::run_program(argc, argv, [&](comm::Session& session) {
+    Options options;
+    return parse(argc, argv, options) ? run(session, options) : 0;
+  });
+}

@@ -1,0 +1,84 @@
+#include "resume/trainer_program.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/test/unit_test.hpp>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/io/hdf5.hpp"
+
+namespace sft::test {
+namespace {
+
+/// Words after `--` on the test's command line: the MPI launcher and the program.
+const char* word(int index) { return boost::unit_test::framework::master_test_suite().argv[1 + index]; }
+
+}  // namespace
+
+TrainerProgram::TrainerProgram(int num_ranks, const std::vector<std::string>& arguments, const std::string& log_file) {
+  std::vector<std::string> words{word(0), "-np", std::to_string(num_ranks), word(1)};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& text : words) argv.push_back(text.data());
+  argv.push_back(nullptr);
+  process_ = fork();
+  BOOST_TEST_REQUIRE(process_ >= 0);
+  if (process_ > 0) return;
+  const int log = open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  execvp(argv[0], argv.data());
+  _exit(127);
+}
+
+TrainerProgram::~TrainerProgram() {
+  if (process_ <= 0) return;
+  kill(process_, SIGTERM);
+  wait();
+}
+
+void TrainerProgram::send(int signal) const { BOOST_TEST_REQUIRE(kill(process_, signal) == 0); }
+
+bool TrainerProgram::is_running() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
+int TrainerProgram::wait() {
+  int status = 0;
+  waitpid(process_, &status, 0);
+  process_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir) {
+  std::map<std::int64_t, LoggedStep> steps;
+  std::ifstream file(output_dir + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto values = nlohmann::json::parse(line, nullptr, false);
+    if (values.is_discarded()) break;  // the last line, still being written
+    steps[values["step"]] = {values["loss"],          values["grad_norm"],
+                             values["learning_rate"], values["mean_token_accuracy"],
+                             values["entropy"],       values["epoch"]};
+  }
+  return steps;
+}
+
+std::map<std::string, std::vector<float>> read_checkpoint(const std::string& folder) {
+  const io::Hdf5File file = io::Hdf5File::open(folder + "/checkpoint.h5");
+  std::map<std::string, std::vector<float>> tensors;
+  for (const std::string group : {"model", "exp_avg", "exp_avg_sq"}) {
+    for (const std::string& name : file.list_datasets("/" + group)) {
+      const std::string dataset = group + "/" + name;
+      tensors[dataset] = checkpoint::read_tensor(folder, dataset);
+    }
+  }
+  return tensors;
+}
+
+}  // namespace sft::test
