@@ -1,0 +1,7 @@
+#pragma once
+#include <mpi.h>           // refused
+#include <hdf5.h>          // refused
+#include <nccl.h>          // refused
+#include <cuda_runtime.h>  // refused
+
+#include "sft/tensor/tensor.hpp"

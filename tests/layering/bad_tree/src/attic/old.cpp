@@ -1,0 +1,1 @@
+#include "sft/apps/old.hpp"

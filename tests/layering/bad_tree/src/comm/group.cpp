@@ -1,0 +1,3 @@
+#include <mpi.h>
+
+#include "sft/comm/group.hpp"

@@ -1,0 +1,4 @@
+#if SFT_HAVE_CUDA
+#include "ops/cuda/backend.hpp"
+#endif
+#include "sft/ops/factory.hpp"
