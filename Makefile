@@ -1,0 +1,81 @@
+# One command each; `make help` lists them.
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+TEST_JOBS ?= 2
+
+# Debian and Ubuntu names of everything that the build, the tests and the demo use.
+PACKAGES := g++ cmake ninja-build \
+  libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
+  libboost-program-options-dev libboost-test-dev libdnnl-dev nlohmann-json3-dev \
+  wordnet-base python3-h5py python3-matplotlib shellcheck
+STYLE_PACKAGES := clang-format clang-tidy
+
+SOURCES = $(shell git ls-files '*.cpp' '*.hpp' ':!tests/layering/bad_tree')
+ROOT_RUN := $(filter 0,$(shell id -u))
+
+# More ranks than cores share them politely; Open MPI asks root to confirm twice.
+export OMPI_MCA_rmaps_base_oversubscribe := 1
+export OMPI_MCA_mpi_yield_when_idle := 1
+export OMPI_MCA_hwloc_base_binding_policy := none
+ifneq ($(ROOT_RUN),)
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+endif
+ifneq ($(shell command -v ninja),)
+export CMAKE_GENERATOR ?= Ninja
+endif
+
+.DEFAULT_GOAL := build
+.PHONY: build deps demo test format tidy clean help
+
+# $(call install,packages): installs those that are missing, and says so.
+define install
+	@missing=""; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "This is no Debian or Ubuntu. Install what these packages hold, by the names of your system:"; \
+	  echo "  $(1)"; exit 0; \
+	fi; \
+	for package in $(1); do \
+	  dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null | grep -qx installed || missing="$$missing $$package"; \
+	done; \
+	[ -n "$$missing" ] || exit 0; \
+	echo "Installing through apt-get:$$missing"; \
+	$(if $(ROOT_RUN),,sudo) apt-get update -q && \
+	$(if $(ROOT_RUN),,sudo) env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
+endef
+
+build: ## compile the programs; leaves ./sft, ./sft-prepare, ./sft-generate and ./sft-inspect here
+	@for tool in cmake c++ mpirun; do \
+	  command -v $$tool >/dev/null || { echo "$$tool is missing: run \`make deps\`"; exit 1; }; \
+	done
+	@cmake --preset $(PRESET) || { echo "The configuration failed: if a package is missing, run \`make deps\`"; exit 1; }
+	@cmake --build $(BUILD) --parallel $(JOBS)
+	@ln -sfn $(BUILD)/bin/sft $(BUILD)/bin/sft-* .
+
+deps: ## install what is missing through apt (Debian, Ubuntu), or list it
+	$(call install,$(PACKAGES))
+
+demo: deps ## prepare real text, train on 16 ranks, stop, resume, plot and generate
+	@$(MAKE) --no-print-directory build
+	@inputs/demo/run.sh
+
+test: deps ## build and run every test
+	@$(MAKE) --no-print-directory build
+	@ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure
+
+format: ## clang-format every source in place
+	$(call install,clang-format)
+	@clang-format -i $(SOURCES)
+
+tidy: ## clang-tidy on every source of src/
+	$(call install,$(STYLE_PACKAGES))
+	@cmake --preset $(PRESET) >/dev/null
+	@clang-tidy --quiet -p $(BUILD) --extra-arg=-Wno-unknown-warning-option $(filter src/%.cpp,$(SOURCES))
+
+clean: ## remove everything that was built
+	rm -rf build
+	find . -maxdepth 1 -type l \( -name sft -o -name 'sft-*' \) -delete
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
