@@ -109,9 +109,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     config::validate_data(config, dataset->max_length(), dataset->vocab_size(), dataset->files().front());
   });
 
-  // 5. Model, its shards and its optimizer: all memory of the run
+  // 5. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
-  ledger.add(device::Label::process, device::resident_bytes());
   train::Engine engine(config, dataset->max_length(), mesh, *device, ledger);
 
   // 6. Restore

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Every row of the table below starts sft on bad input and demands: the exit status, exactly one error line, and words
+# that the line must hold (an extended regular expression).
+#
+#   bad_input.sh MPIEXEC RANKS SFT SFT_PREPARE
+set -euo pipefail
+
+mpiexec=$1 ranks=$2 sft=$3 sft_prepare=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+for i in $(seq 60); do
+  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
+done >pairs.jsonl
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+"$sft_prepare" --input pairs.jsonl --output odd --max_length 50 >/dev/null
+
+cat >good.ini <<INI
+[model]
+hidden_size = 32
+num_hidden_layers = 1
+num_attention_heads = 4
+num_key_value_heads = 2
+intermediate_size = 32
+vocab_size = 272
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 2
+precision = fp32
+output_dir = output
+logging_steps = 1
+[optimizer]
+learning_rate = 0.001
+lr_scheduler_type = constant
+[device]
+backend = cpu
+INI
+
+# run WORD...: sft on all ranks; its exit status in $status, its error lines in the file `errors`.
+run() {
+  status=0
+  timeout 60 "$mpiexec" -np "$ranks" "$sft" "$@" >out 2>err || status=$?
+  grep 'error: ' err >errors || true
+}
+
+failures=0
+# refuse STATUS PATTERN WORD...
+refuse() {
+  local expected=$1 pattern=$2
+  shift 2
+  run "$@"
+  if [[ $status -eq $expected && $(wc -l <errors) -eq 1 ]] && grep -qE -- "$pattern" errors; then
+    printf 'ok    %s\n' "$(cut -c -160 errors)"
+  else
+    failures=$((failures + 1))
+    printf 'WRONG sft %s: status %s, not %s, or not one line like /%s/ in\n' "$*" "$status" "$expected" "$pattern"
+    sed 's/^/      /' err
+  fi
+}
+
+# A good run, whose checkpoint the resumed ones below start from.
+run good.ini
+if [[ $status -ne 0 ]]; then
+  cat out err
+  exit 1
+fi
+
+# Configuration
+refuse 2 'nowhere\.ini' nowhere.ini
+refuse 2 'hidden_sizes.*hidden_size' good.ini --model.hidden_sizes 32
+refuse 2 'hidden_size' good.ini --model.hidden_size many
+refuse 2 'tp_size|mesh' good.ini --parallel.tp_size 7
+refuse 2 'max_steps' good.ini --train.max_steps -5
+refuse 2 'head_dim|num_attention_heads' good.ini --model.num_attention_heads 5 --model.num_key_value_heads 5
+refuse 2 'train_files' good.ini --data.train_files ''
+refuse 2 'vocab' good.ini --model.vocab_size 64
+refuse 2 'cuda' good.ini --device.backend cuda
+if [[ $ranks -eq 4 ]]; then
+  refuse 2 'max_length' good.ini --parallel.sp_size 4 --data.train_files odd/train-00000.h5
+fi
+
+# Data
+refuse 3 'missing' good.ini --data.train_files 'missing/train-*.h5'
+mkdir damaged
+head -c 700 data/train-00000.h5 >damaged/train-00000.h5
+refuse 3 'damaged/train-00000\.h5' good.ini --data.train_files damaged/train-00000.h5
+echo 'no HDF5' >damaged/text.h5
+refuse 3 'damaged/text\.h5' good.ini --data.train_files damaged/text.h5
+touch a_file
+refuse 3 'a_file' good.ini --train.output_dir a_file
+
+# Resuming
+refuse 3 'checkpoint-000777' good.ini --checkpoint.resume_from_checkpoint output/checkpoint-000777
+refuse 2 'model\.rope_theta' good.ini --checkpoint.resume_from_checkpoint auto --model.rope_theta 500000
+refuse 2 'data\.seed' good.ini --checkpoint.resume_from_checkpoint auto --data.seed 7
+refuse 2 'effective batch' good.ini --checkpoint.resume_from_checkpoint auto --train.gradient_accumulation_steps 5
+cp -r output damaged/output
+shard=$(find damaged/output/checkpoint-000002 -name 'shard-*.h5' | sort | head -n 1)
+head -c 3000 "$shard" >cut.h5
+mv cut.h5 "$shard"
+refuse 3 'checkpoint-000002' good.ini --checkpoint.resume_from_checkpoint damaged/output/checkpoint-000002 \
+  --train.max_steps 4
+
+# Numbers
+refuse 4 'step [0-9]+.*rank' good.ini --optimizer.learning_rate 1e38 --train.max_steps 5 --train.output_dir diverged
+
+echo "$failures wrong"
+exit $((failures > 0))
