@@ -75,7 +75,7 @@ po::parsed_options parse_words(const std::vector<std::string>& words, const po::
   } catch (const po::unknown_option& error) {
     std::string name = error.get_option_name();
     name.erase(0, name.find_first_not_of('-'));
-    refuse_unknown_key(name, command_line_source);
+    refuse_unknown_key(name.substr(0, name.find('=')), command_line_source);
   } catch (const po::too_many_positional_options_error&) {
     throw_config_error("more than one word without `--` on the command line", "there is one INPUT.ini",
                        "quote a value that has spaces or a glob, and write other values as --section.key VALUE");

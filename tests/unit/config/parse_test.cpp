@@ -162,6 +162,8 @@ BOOST_AUTO_TEST_CASE(wrong_overrides_are_refused) {
     check_says(refusal([&] { (void)parse_text("", overrides); }), part);
   };
   says({"--parallel.tp_sise", "2"}, "did you mean `tp_size`?");
+  says({"--parallel.tp_sise=2"}, "unknown key `parallel.tp_sise` in");
+  says({"--tp_size", "2"}, "write `parallel.tp_size`");
   says({"--parallel.tp", "2"}, "unknown key `parallel.tp` in the command line");
   says({"--parallel.tp_size", "2", "--parallel.tp_size", "4"}, "given twice in the command line");
   says({"--parallel.tp_size"}, "the command line cannot be read");

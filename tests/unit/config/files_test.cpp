@@ -1,0 +1,46 @@
+// The committed files that must agree with the table of keys: docs/configuration.md and inputs/*.ini.
+#define BOOST_TEST_MODULE config_files
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+
+#include "sft/config/parse.hpp"
+#include "unit/config/config_error.hpp"
+
+using namespace sft;
+
+namespace {
+
+const std::filesystem::path source_folder = SFT_SOURCE_DIR;
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(the_documentation_holds_the_text_of_help) {
+  const std::string page = read_file(source_folder / "docs" / "configuration.md");
+  BOOST_CHECK_MESSAGE(page.find("```text\n" + config::help_text() + "```\n") != std::string::npos,
+                      "docs/configuration.md is out of date: put the output of ./sft --help into its text block");
+}
+
+BOOST_AUTO_TEST_CASE(every_example_runs_as_its_first_line_says) {
+  int num_examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(source_folder / "inputs")) {
+    if (entry.path().extension() != ".ini") continue;
+    ++num_examples;
+    const std::string name = "inputs/" + entry.path().filename().string();
+    const std::string text = read_file(entry.path());
+    const std::string first_line = text.substr(0, text.find('\n'));
+    std::smatch match;
+    BOOST_TEST_REQUIRE(std::regex_match(first_line, match, std::regex("# mpirun -np (\\d+) ./sft (\\S+)")), name);
+    BOOST_TEST(match[2].str() == name);
+    config::Config config = config::parse(text, {}, name);
+    BOOST_CHECK_NO_THROW(config::validate(config, std::stoi(match[1])));
+  }
+  BOOST_TEST(num_examples >= 4);
+}
