@@ -185,7 +185,8 @@ void Hdf5File::write(const std::string& name, Number type, const Rectangle& wher
   if (is_empty(where)) return;
   select(space.id(), shape.size(), where);
   const Handle memory = make_space({where.num_rows * where.num_columns});
-  if (H5Dwrite(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) < 0) {
+  if (H5Dwrite(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) < 0 ||
+      impl_->status.first_errno != 0) {
     impl_->fail("cannot write the dataset " + name, "free space on the disk");
   }
 }

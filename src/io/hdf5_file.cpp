@@ -1,3 +1,4 @@
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -17,10 +18,10 @@ std::mutex& library_mutex() {
   return mutex;
 }
 
-/// Access properties of every file: file locks where the file system has them, a chunk cache that holds a few chunks.
-Handle access_properties() {
+/// Access properties of every file: our driver, and a chunk cache that holds a few chunks.
+Handle access_properties(IoStatus& status) {
   Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_file_locking(properties.id(), true, true);
+  set_noting_driver(properties.id(), status);
   H5Pset_cache(properties.id(), 0, chunk_cache_slots, chunk_cache_bytes, chunk_cache_preemption);
   return properties;
 }
@@ -37,19 +38,15 @@ Hdf5Lock::Hdf5Lock() : guard_(library_mutex()) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
-std::string last_hdf5_error() {
+std::string Hdf5File::Impl::reason() const {
+  if (status.first_errno != 0) return std::strerror(status.first_errno);
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
-  // Errors of the operating system come as "...errno = 28, error message = 'No space left on device', buf = ...".
-  const std::string opening = "error message = '";
-  const std::size_t begin = text.find(opening);
-  if (begin == std::string::npos) return text.empty() ? "no reason known" : text;
-  const std::size_t end = text.find('\'', begin + opening.size());
-  return text.substr(begin + opening.size(), end - begin - opening.size());
+  return text.empty() ? "no reason known" : text;
 }
 
 void Hdf5File::Impl::fail(const std::string& problem, const std::string& what_to_do) const {
-  fail_because(problem, last_hdf5_error(), what_to_do);
+  fail_because(problem, reason(), what_to_do);
 }
 
 void Hdf5File::Impl::fail_because(const std::string& problem, const std::string& why,
@@ -77,10 +74,10 @@ Hdf5File Hdf5File::open(const std::string& path) {
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
-  const Handle properties = access_properties();
+  const Handle properties = access_properties(impl->status);
   impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
-    throw_data_error("cannot open " + path + " as HDF5", last_hdf5_error(), "check that it is a whole HDF5 file");
+    throw_data_error("cannot open " + path + " as HDF5", impl->reason(), "check that it is a whole HDF5 file");
   }
   return Hdf5File(std::move(impl));
 }
@@ -89,10 +86,10 @@ Hdf5File Hdf5File::create(const std::string& path) {
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
-  const Handle properties = access_properties();
+  const Handle properties = access_properties(impl->status);
   impl->file = Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
-    throw_data_error("cannot create " + path, last_hdf5_error(), "check that its folder exists and is writable");
+    throw_data_error("cannot create " + path, impl->reason(), "check that its folder exists and is writable");
   }
   return Hdf5File(std::move(impl));
 }
@@ -103,8 +100,8 @@ void Hdf5File::close() {
   const Hdf5Lock lock;
   const std::unique_ptr<Impl> impl = std::move(impl_);
   impl->open_datasets.clear();
-  if (H5Fflush(impl->file.id(), H5F_SCOPE_GLOBAL) < 0 || impl->file.close_now() < 0) {
-    throw_data_error("cannot finish " + impl->path, last_hdf5_error(), "free space on the disk");
+  if (impl->file.close_now() < 0 || impl->status.first_errno != 0) {
+    throw_data_error("cannot finish " + impl->path, impl->reason(), "free space on the disk");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "hdf5_driver.hpp"
 #include "sft/io/hdf5.hpp"
 
 namespace sft::io {
@@ -51,11 +52,14 @@ class Handle {
 /// All members are called under the lock.
 struct Hdf5File::Impl {
   std::string path;
+  IoStatus status;
   Handle file;
   /// Datasets left open, so that neighbouring reads share one chunk cache. Emptied when it grows.
   mutable std::map<std::string, Handle> open_datasets;
 
-  /// Throws the data Error "PROBLEM in FILE (the library's reason): WHAT_TO_DO".
+  /// Why the call that failed last did: what the system said, else the library.
+  [[nodiscard]] std::string reason() const;
+  /// Throws the data Error "PROBLEM in FILE (reason()): WHAT_TO_DO".
   [[noreturn]] void fail(const std::string& problem, const std::string& what_to_do) const;
   /// The same with a reason of ours.
   [[noreturn]] void fail_because(const std::string& problem, const std::string& why,
@@ -69,9 +73,6 @@ struct Hdf5File::Impl {
   [[nodiscard]] hid_t dataset(const std::string& name) const;
   [[nodiscard]] bool is_dataset(const std::string& name) const;
 };
-
-/// The reason of the call that failed last, from the bottom of the library's error stack.
-[[nodiscard]] std::string last_hdf5_error();
 
 /// Types of numbers in memory and (little-endian) in files.
 [[nodiscard]] hid_t memory_type(Number type);

@@ -7,6 +7,7 @@
 #include "sft/io/files.hpp"
 #include "sft/io/hdf5.hpp"
 #include "support/error_text.hpp"
+#include "support/file_size_limit.hpp"
 #include "support/temporary_folder.hpp"
 
 using sft::io::Hdf5File;
@@ -150,6 +151,32 @@ BOOST_AUTO_TEST_CASE(what_is_no_hdf5_file_is_refused) {
   BOOST_TEST(mentions(opens(folder.file("cut.h5")), {folder.file("cut.h5"), "truncated"}));
   BOOST_TEST(mentions(data_error_of([&] { (void)Hdf5File::create(folder.file("none/x.h5")); }),
                       {folder.file("none/x.h5"), "No such file"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_full_disk_is_an_error_and_the_library_lives_on) {
+  const sft::test::TemporaryFolder folder;
+  const std::string path = folder.file("full.h5");
+  const std::vector<float> values(1 << 20, 1.0F);
+  {
+    const sft::test::FileSizeLimit limit(64 << 10);
+    const std::string of_data = data_error_of([&] {
+      Hdf5File file = Hdf5File::create(path);
+      file.create_dataset("/values", Number::float32, {1 << 20});
+      file.write("/values", Number::float32, {.num_rows = 1 << 20}, values.data());
+      file.close();
+    });
+    BOOST_TEST(mentions(of_data, {path, "/values", "File too large", "free space"}));
+    const std::string of_names = data_error_of([&] {
+      Hdf5File file = Hdf5File::create(path);
+      for (int i = 0; i < 2000; ++i) file.create_dataset("/group/" + std::to_string(i), Number::float32, {1});
+      file.close();
+    });
+    BOOST_TEST(mentions(of_names, {path, "File too large", "free space"}));
+  }
+  Hdf5File file = Hdf5File::create(path);
+  file.create_dataset("/values", Number::float32, {1 << 20});
+  file.write("/values", Number::float32, {.num_rows = 1 << 20}, values.data());
+  file.close();
 }
 
 BOOST_AUTO_TEST_CASE(threads_may_share_the_library) {

@@ -1,0 +1,174 @@
+#include "hdf5_driver.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <tuple>
+
+namespace sft::io {
+
+namespace {
+
+/// What the access properties carry.
+struct DriverInfo {
+  IoStatus* status;
+};
+
+/// An open file. The library wants its own part first.
+struct DriverFile {
+  H5FD_t library{};
+  int descriptor = -1;
+  IoStatus* status = nullptr;  // null for files that the library opened on its own
+  haddr_t end_of_addresses = 0;
+  haddr_t end_of_file = 0;
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  DriverFile() = default;
+  DriverFile(const DriverFile&) = delete;
+  DriverFile& operator=(const DriverFile&) = delete;
+  ~DriverFile() {
+    if (descriptor >= 0 && ::close(descriptor) != 0) note();
+  }
+
+  void note() const {
+    if (status != nullptr) status->note(errno);
+  }
+};
+
+DriverFile* cast(H5FD_t* file) { return reinterpret_cast<DriverFile*>(file); }
+const DriverFile* cast(const H5FD_t* file) { return reinterpret_cast<const DriverFile*>(file); }
+
+H5FD_t* open_file(const char* name, unsigned flags, hid_t access_properties, haddr_t) {
+  auto file = std::make_unique<DriverFile>();
+  const auto* info = static_cast<const DriverInfo*>(H5Pget_driver_info(access_properties));
+  if (info != nullptr) file->status = info->status;
+  const int mode = ((flags & H5F_ACC_RDWR) != 0U ? O_RDWR : O_RDONLY) | ((flags & H5F_ACC_CREAT) != 0U ? O_CREAT : 0) |
+                   ((flags & H5F_ACC_TRUNC) != 0U ? O_TRUNC : 0) | ((flags & H5F_ACC_EXCL) != 0U ? O_EXCL : 0);
+  file->descriptor = ::open(name, mode | O_CLOEXEC, 0666);
+  struct stat facts {};
+  if (file->descriptor < 0 || ::fstat(file->descriptor, &facts) != 0) {
+    file->note();
+    return nullptr;
+  }
+  file->end_of_file = static_cast<haddr_t>(facts.st_size);
+  file->device = facts.st_dev;
+  file->inode = facts.st_ino;
+  // The library first tries a file that it creates for being there; that failure is none.
+  if (file->status != nullptr) file->status->first_errno = 0;
+  return &file.release()->library;
+}
+
+herr_t close_file(H5FD_t* file) {
+  delete cast(file);
+  return 0;
+}
+
+/// Orders files; 0 for two openings of the same one.
+int compare(const H5FD_t* left, const H5FD_t* right) {
+  const auto identity = [](const H5FD_t* file) { return std::tuple(cast(file)->device, cast(file)->inode); };
+  if (identity(left) == identity(right)) return 0;
+  return identity(left) < identity(right) ? -1 : 1;
+}
+
+herr_t query(const H5FD_t*, unsigned long* flags) {
+  *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
+           H5FD_FEAT_AGGREGATE_SMALLDATA | H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+  return 0;
+}
+
+haddr_t get_end_of_addresses(const H5FD_t* file, H5FD_mem_t) { return cast(file)->end_of_addresses; }
+haddr_t get_end_of_file(const H5FD_t* file, H5FD_mem_t) { return cast(file)->end_of_file; }
+herr_t set_end_of_addresses(H5FD_t* file, H5FD_mem_t, haddr_t address) {
+  cast(file)->end_of_addresses = address;
+  return 0;
+}
+
+/// Bytes beyond the end of the file are zeros.
+herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* buffer) {
+  auto* bytes = static_cast<char*>(buffer);
+  while (size > 0) {
+    const ssize_t count = ::pread(cast(file)->descriptor, bytes, size, static_cast<off_t>(address));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      cast(file)->note();
+      return -1;
+    }
+    if (count == 0) {
+      std::memset(bytes, 0, size);
+      return 0;
+    }
+    bytes += count;
+    address += static_cast<haddr_t>(count);
+    size -= static_cast<std::size_t>(count);
+  }
+  return 0;
+}
+
+/// A failure is noted and not told.
+herr_t write_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, const void* buffer) {
+  const auto* bytes = static_cast<const char*>(buffer);
+  cast(file)->end_of_file = std::max(cast(file)->end_of_file, address + size);
+  while (size > 0) {
+    const ssize_t count = ::pwrite(cast(file)->descriptor, bytes, size, static_cast<off_t>(address));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      cast(file)->note();
+      return 0;
+    }
+    bytes += count;
+    address += static_cast<haddr_t>(count);
+    size -= static_cast<std::size_t>(count);
+  }
+  return 0;
+}
+
+/// A failure is noted and not told.
+herr_t truncate_file(H5FD_t* file, hid_t, hbool_t) {
+  DriverFile* self = cast(file);
+  if (self->end_of_addresses == self->end_of_file) return 0;
+  if (::ftruncate(self->descriptor, static_cast<off_t>(self->end_of_addresses)) != 0) self->note();
+  self->end_of_file = self->end_of_addresses;
+  return 0;
+}
+
+H5FD_class_t make_driver_class() {
+  H5FD_class_t driver{};
+  driver.name = "sft_noting";
+  driver.maxaddr = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
+  driver.fc_degree = H5F_CLOSE_WEAK;
+  driver.fapl_size = sizeof(DriverInfo);
+  driver.open = open_file;
+  driver.close = close_file;
+  driver.cmp = compare;
+  driver.query = query;
+  driver.get_eoa = get_end_of_addresses;
+  driver.set_eoa = set_end_of_addresses;
+  driver.get_eof = get_end_of_file;
+  driver.read = read_bytes;
+  driver.write = write_bytes;
+  driver.truncate = truncate_file;
+  const H5FD_mem_t free_lists[] = H5FD_FLMAP_DICHOTOMY;
+  std::copy(std::begin(free_lists), std::end(free_lists), std::begin(driver.fl_map));
+  return driver;
+}
+
+}  // namespace
+
+void set_noting_driver(hid_t access_properties, IoStatus& status) {
+  static const H5FD_class_t driver_class = make_driver_class();
+  static hid_t driver = H5I_INVALID_HID;
+  // The library forgets its drivers when it ends, which it does together with MPI.
+  if (H5Iget_type(driver) != H5I_VFL) driver = H5FDregister(&driver_class);
+  const DriverInfo info = {&status};
+  H5Pset_driver(access_properties, driver, &info);
+}
+
+}  // namespace sft::io
