@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# The demo: WordNet's animals -> packed shards -> 16 ranks train, are stopped, go on -> a loss curve and some answers.
+#
+#   make demo            # installs and builds first
+#   inputs/demo/run.sh   # once ./sft, ./sft-prepare and ./sft-generate are there
+#
+# Writes data/demo/ and output/demo/, which it empties first.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly ranks=16
+readonly input=inputs/demo.ini
+readonly data=data/demo
+readonly output=output/demo
+readonly glosses=/usr/share/wordnet   # Debian: wordnet-base
+readonly stop_after_step=100          # where the demo interrupts itself
+
+# More ranks than cores share them; Open MPI asks root to confirm twice.
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_MCA_orte_execute_quiet=1  # no remarks about the status of a stopped run
+if [[ $(id -u) -eq 0 ]]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+say() { printf '\n== %s\n' "$*"; }
+show() {
+  printf '$ %s\n' "$*"
+  "$@"
+}
+fail() {
+  printf 'demo: %s\n' "$*" >&2
+  exit 1
+}
+
+# The last two are kept out of the training set.
+prompts=("What is a lion?" "What is a shark?" "What is a bat?" "What is an owl?" "What is a trout?")
+readonly held_out='What is (an owl|a trout)\?'
+
+# answers CHECKPOINT FILE: one line for each prompt.
+answers() {
+  local prompt
+  for prompt in "${prompts[@]}"; do
+    ./sft-generate "$1" --prompt "$prompt"$'\n' --max_new_tokens 100 | tail -n +2 | tr '\n' ' ' | cut -c -100
+    echo
+  done >"$2"
+}
+
+last_step() {
+  tail -n 1 "$output/metrics.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\),.*/\1/p'
+}
+
+say "1. Data: WordNet's animals as questions and answers, packed into rows of 256 bytes"
+[[ -r $glosses/data.noun ]] || fail "$glosses/data.noun is missing: sudo apt-get install wordnet-base"
+rm -rf "$data" "$output"
+mkdir -p "$data" "$output"
+# Synonym sets of WordNet's file 05 (animals), without scientific names.
+awk '$2 == "05" && $5 !~ /[A-Z]/' "$glosses/data.noun" | awk -f inputs/demo/wordnet_to_jsonl.awk >"$data/animals.jsonl"
+grep -vE "$held_out" "$data/animals.jsonl" >"$data/train.jsonl"
+shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
+show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256
+
+say "2. The untrained model"
+show mpirun -np $ranks ./sft $input --train.max_steps 0 --train.output_dir "$output/untrained"
+answers "$output/untrained/checkpoint-000000" "$output/before.txt"
+
+say "3. Training on $ranks ranks, dp_replicate x dp_shard x sp x tp = 2 x 2 x 2 x 2"
+printf '$ mpirun -np %s ./sft %s\n' $ranks $input
+mpirun -np $ranks ./sft $input &
+run=$!
+trap 'kill $run 2>/dev/null || true' EXIT
+while kill -0 $run 2>/dev/null && [[ $(last_step || true) -lt $stop_after_step ]]; do sleep 0.2; done
+say "   ... interrupted: kill -USR1 (mpirun)"
+kill -USR1 $run
+status=0
+wait $run || status=$?
+trap - EXIT
+[[ $status -eq 75 ]] || fail "the interrupted run ended with status $status, not 75"
+echo "status 75: stopped, saved, run again to go on"
+
+say "4. Going on from the checkpoint"
+show mpirun -np $ranks ./sft $input --checkpoint.resume_from_checkpoint auto
+
+say "5. What it learned"
+trained=$(printf '%s\n' "$output"/checkpoint-?????? | tail -n 1)
+answers "$trained" "$output/after.txt"
+python3 postprocess/plot_loss.py "$output/metrics.jsonl" --output "$output/loss.png"
+for i in "${!prompts[@]}"; do
+  printf '\n%s\n' "${prompts[i]}"
+  printf '  WordNet  %s\n' "$(grep -F "\"prompt\": \"${prompts[i]}\\n\"" "$data/animals.jsonl" |
+    sed 's/.*"completion": "\(.*\)"}/\1/' | head -n 1)"
+  printf '  before   %s\n' "$(sed -n "$((i + 1))p" "$output/before.txt")"
+  printf '  after    %s\n' "$(sed -n "$((i + 1))p" "$output/after.txt")"
+done
+cat <<END
+
+The model has about a million parameters and has read nothing but these pairs, byte by byte: it has learned to spell and
+what the definition of an animal looks like. It knows little about animals; the last two were not in its data at all.
+
+  loss curve    $output/loss.png
+  metrics       $output/metrics.jsonl
+  checkpoint    $trained
+  try           ./sft-generate $trained --prompt \$'What is a bird?\\n'
+END
