@@ -9,7 +9,7 @@ PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
   libboost-program-options-dev libboost-test-dev libdnnl-dev nlohmann-json3-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
-STYLE_PACKAGES := clang-format clang-tidy
+STYLE_PACKAGES := clang-format clang-tidy libomp-dev
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' ':!tests/layering/bad_tree')
 ROOT_RUN := $(filter 0,$(shell id -u))
