@@ -66,9 +66,9 @@ struct CrossEntropy {
 
 /// Hyper-parameters of one AdamW step (Loshchilov & Hutter 2019; the arithmetic of torch.optim.AdamW).
 struct AdamW {
-  float learning_rate, beta1, beta2, epsilon, weight_decay;
-  float bias_correction1, bias_correction2;  ///< 1 - beta^step
-  float gradient_scale;                      ///< clipping factor, applied to the gradient as it is read
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  double bias_correction1, bias_correction2;  ///< 1 - beta^step
+  double gradient_scale;                      ///< clipping factor, applied to the gradient as it is read
 };
 
 class Backend {

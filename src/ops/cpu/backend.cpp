@@ -1,0 +1,306 @@
+#include "ops/cpu/backend.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/cpu/attention_plan.hpp"
+#include "ops/cpu/matmul.hpp"
+#include "ops/cpu/view.hpp"
+
+namespace sft::ops::cpu {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(device::Stream& stream, Isa isa) : stream_(stream), kernels_(kernels_of(isa)), products_(kernels_) {}
+
+  device::Stream& stream() override { return stream_; }
+
+  void set_workspace(Tensor workspace) override {
+    ensure(workspace.size_bytes() >= workspace_bytes(), "ops: the workspace is too small");
+    workspace_ = workspace;
+  }
+
+  void fill(Tensor x, float value) override {
+    stream_.synchronize();
+    kernels_.fill(x.is_contiguous() ? in_rows(x) : view_of(x), value);
+  }
+
+  void copy(Tensor destination, Tensor source) override {
+    stream_.synchronize();
+    ensure(destination.num_elements() == source.num_elements(), "copy: shapes do not fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    kernels_.copy(flat ? flat_view_of(destination) : view_of(destination),
+                  flat ? flat_view_of(source) : view_of(source));
+  }
+
+  void add(Tensor destination, Tensor source) override {
+    stream_.synchronize();
+    kernels_.add(floats_of(destination), floats_of(source), destination.num_elements());
+  }
+
+  void sum_squares(Tensor result, Tensor x) override {
+    stream_.synchronize();
+    *result.as<double>() += kernels_.sum_squares(floats_of(x), x.num_elements());
+  }
+
+  void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
+    stream_.synchronize();
+    kernels_.fill_normal(floats_of(x), x.num_elements(), seed, first_index, stddev);
+  }
+
+  void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) override {
+    stream_.synchronize();
+    kernels_.embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin);
+  }
+
+  void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) override {
+    stream_.synchronize();
+    kernels_.embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin);
+  }
+
+  void rms_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor weight, float epsilon) override {
+    stream_.synchronize();
+    kernels_.rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), float32_weight(weight), epsilon);
+  }
+
+  void add_rms_norm_forward(Tensor sum, Tensor y, Tensor rstd, Tensor x, Tensor delta, Tensor weight,
+                            float epsilon) override {
+    stream_.synchronize();
+    kernels_.add_rms_norm_forward(view_of(sum), view_of(y), floats_of(rstd), view_of(x), view_of(delta),
+                                  float32_weight(weight), epsilon);
+  }
+
+  void rms_norm_apply(Tensor y, Tensor x, Tensor rstd, Tensor weight) override {
+    stream_.synchronize();
+    kernels_.rms_norm_apply(view_of(y), view_of(x), floats_of(rstd), float32_weight(weight));
+  }
+
+  void rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor rstd, Tensor weight,
+                         Tensor dresidual) override {
+    stream_.synchronize();
+    kernels_.rms_norm_backward(view_of(dx), floats_of(dweight), view_of(dy), view_of(x), floats_of(rstd),
+                               float32_weight(weight), view_of(dresidual), scratch_after(weight));
+  }
+
+  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies) override {
+    stream_.synchronize();
+    kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
+                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements());
+  }
+
+  void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) override {
+    stream_.synchronize();
+    kernels_.rope_forward(view_of(out), view_of(in), floats_of(cosine), floats_of(sine), in.shape[2]);
+  }
+
+  void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) override {
+    stream_.synchronize();
+    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(cosine), floats_of(sine), din.shape[2]);
+  }
+
+  void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
+                         float epsilon) override {
+    stream_.synchronize();
+    check_head_dim(in);
+    kernels_.norm_rope_forward(view_of(out), floats_of(rstd), view_of(in), float32_weight(weight), floats_of(cosine),
+                               floats_of(sine), in.shape[2], epsilon);
+  }
+
+  void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight, Tensor cosine,
+                          Tensor sine) override {
+    stream_.synchronize();
+    check_head_dim(in);
+    kernels_.norm_rope_backward(view_of(din), floats_of(dweight), view_of(dout), view_of(in), floats_of(rstd),
+                                float32_weight(weight), floats_of(cosine), floats_of(sine), in.shape[2],
+                                scratch_after(weight));
+  }
+
+  void matmul(const Matmul& product) override {
+    stream_.synchronize();
+    products_.run(product, workspace_);
+  }
+
+  void bias_backward(Tensor dbias, Tensor dy) override {
+    stream_.synchronize();
+    kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
+  }
+
+  void attention_forward(const AttentionForward& attention) override {
+    stream_.synchronize();
+    const AttentionPlan plan(attention.spans);
+    AttentionArguments arguments = arguments_of(attention, plan);
+    arguments.out = floats_of(attention.out);
+    arguments.lse = floats_of(attention.lse);
+    kernels_.attention_forward(arguments, attention_scratch());
+  }
+
+  void attention_delta(Tensor delta, Tensor out, Tensor dout) override {
+    stream_.synchronize();
+    kernels_.attention_delta(floats_of(delta), view_of(out), view_of(dout), out.shape[2]);
+  }
+
+  void attention_backward(const AttentionBackward& attention) override {
+    stream_.synchronize();
+    const AttentionPlan plan(attention.spans);
+    AttentionArguments arguments = arguments_of(attention, plan);
+    arguments.lse = floats_of(attention.lse);
+    arguments.dout = view_of(attention.dout);
+    arguments.delta = floats_of(attention.delta);
+    arguments.dq = floats_of(attention.dq);
+    arguments.dk = floats_of(attention.dk);
+    arguments.dv = floats_of(attention.dv);
+    kernels_.attention_backward(arguments, attention_scratch());
+  }
+
+  void swiglu_forward(Tensor act, Tensor gate_up) override {
+    stream_.synchronize();
+    kernels_.swiglu_forward(view_of(act), view_of(gate_up));
+  }
+
+  void swiglu_backward(Tensor dgate_up, Tensor act, Tensor dact, Tensor gate_up) override {
+    stream_.synchronize();
+    kernels_.swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up));
+  }
+
+  void cross_entropy_max(const CrossEntropy& chunk) override {
+    stream_.synchronize();
+    kernels_.cross_entropy_max(arguments_of(chunk));
+  }
+
+  void cross_entropy_partials(const CrossEntropy& chunk) override {
+    stream_.synchronize();
+    kernels_.cross_entropy_partials(arguments_of(chunk));
+  }
+
+  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, float gradient_scale, Tensor metrics) override {
+    stream_.synchronize();
+    const CrossEntropyArguments arguments = arguments_of(chunk);
+    auto* sums = metrics.as<double>();
+    for (std::int64_t t = 0; t < arguments.rows; ++t) {
+      const double weight = arguments.weights[t];
+      if (!(weight > 0.0)) continue;
+      const double sum_exp = arguments.sum_exp[t], largest = arguments.max[t], logit = arguments.target_logit[t];
+      const double log_sum = std::log(sum_exp);
+      sums[0] += weight * (log_sum + (largest - logit));
+      sums[1] += 1.0;
+      sums[2] += logit >= largest ? 1.0 : 0.0;
+      sums[3] += log_sum - arguments.sum_exp_logit[t] / sum_exp;
+    }
+    if (dlogits.data != nullptr) kernels_.cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale);
+  }
+
+  void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
+             const AdamW& step) override {
+    stream_.synchronize();
+    const double learning_rate = step.learning_rate;
+    kernels_.adamw({.parameters = floats_of(parameters),
+                    .exp_avg = floats_of(exp_avg),
+                    .exp_avg_sq = floats_of(exp_avg_sq),
+                    .gradients = floats_of(gradients),
+                    .copy = copy.as<std::uint16_t>(),
+                    .size = parameters.num_elements(),
+                    .decay = static_cast<float>(1.0 - learning_rate * step.weight_decay),
+                    .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
+                    .beta2 = static_cast<float>(step.beta2),
+                    .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
+                    .inverse_sqrt_bias_correction2 = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
+                    .epsilon = static_cast<float>(step.epsilon),
+                    .step_size = static_cast<float>(learning_rate / step.bias_correction1),
+                    .gradient_scale = static_cast<float>(step.gradient_scale)});
+  }
+
+ private:
+  /// A contiguous tensor as rows of a size that threads can share out.
+  static View in_rows(const Tensor& x) {
+    View view = flat_view_of(x);
+    constexpr std::int64_t row = 4096;
+    if (view.columns % row == 0) view = {view.data, view.is_bf16, view.columns / row, row, row};
+    return view;
+  }
+
+  static void check_head_dim(const Tensor& x) {
+    ensure(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0, "ops: head_dim must be even and <= 256");
+  }
+
+  [[nodiscard]] Scratch scratch() const {
+    return {workspace_.as<float>(), static_cast<std::int64_t>(workspace_.size_bytes() / sizeof(float))};
+  }
+
+  /// Row weights in float32, converted at the start of the workspace where they are not.
+  [[nodiscard]] const float* float32_weight(const Tensor& weight) const {
+    if (weight.dtype == DType::float32) return floats_of(weight);
+    ensure(weight.num_elements() <= scratch().num_floats, "ops: the workspace is too small for the weight");
+    kernels_.copy(flat_view_of(Tensor(workspace_.data, DType::float32, {weight.num_elements()})), flat_view_of(weight));
+    return workspace_.as<float>();
+  }
+
+  /// The workspace behind a converted weight.
+  [[nodiscard]] Scratch scratch_after(const Tensor& weight) const {
+    const std::int64_t size = weight.num_elements();
+    const Scratch all = scratch();
+    ensure(2 * size <= all.num_floats, "ops: the workspace is too small for the weight");
+    return {all.data + size, all.num_floats - size};
+  }
+
+  [[nodiscard]] Scratch attention_scratch() const {
+    const std::int64_t num_threads =
+        std::min<std::int64_t>(omp_get_max_threads(), scratch().num_floats / attention_scratch_floats);
+    ensure(num_threads > 0, "ops: set_workspace first");
+    return {workspace_.as<float>(), num_threads * attention_scratch_floats};
+  }
+
+  template <class Attention>
+  static AttentionArguments arguments_of(const Attention& attention, const AttentionPlan& plan) {
+    check_head_dim(attention.q);
+    AttentionArguments arguments{};
+    arguments.q = view_of(attention.q);
+    arguments.k = view_of(attention.k);
+    arguments.v = view_of(attention.v);
+    arguments.scale = attention.scale;
+    arguments.num_heads = attention.q.shape[1];
+    arguments.num_kv_heads = attention.k.shape[1];
+    arguments.head_dim = attention.q.shape[2];
+    arguments.ranges = plan.ranges.data();
+    arguments.tiles = plan.tiles.data();
+    arguments.lanes = plan.lanes.data();
+    arguments.num_lanes = static_cast<std::int64_t>(plan.lanes.size()) - 1;
+    return arguments;
+  }
+
+  static CrossEntropyArguments arguments_of(const CrossEntropy& chunk) {
+    const std::int64_t rows = chunk.logits.shape[0];
+    float* partials = floats_of(chunk.partials);
+    return {.logits = floats_of(chunk.logits),
+            .max = floats_of(chunk.max),
+            .sum_exp = partials,
+            .target_logit = partials + rows,
+            .sum_exp_logit = partials + 2 * rows,
+            .targets = chunk.targets.as<std::int32_t>(),
+            .weights = floats_of(chunk.weights),
+            .rows = rows,
+            .columns = chunk.logits.shape[1],
+            .vocab_begin = chunk.vocab_begin};
+  }
+
+  device::Stream& stream_;
+  const Kernels& kernels_;
+  MatmulEngine products_;
+  Tensor workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(device::Stream& stream, Isa isa) {
+  return std::make_unique<CpuBackend>(stream, isa);
+}
+
+std::size_t workspace_bytes() {
+  const auto num_threads = static_cast<std::size_t>(omp_get_max_threads());
+  return std::max(matmul_workspace_bytes(omp_get_max_threads()),
+                  num_threads * static_cast<std::size_t>(attention_scratch_floats) * sizeof(float));
+}
+
+}  // namespace sft::ops::cpu

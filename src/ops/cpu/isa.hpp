@@ -1,0 +1,16 @@
+#pragma once
+// The instruction sets the kernels are compiled for, and the choice among them at run time.
+
+#include "ops/cpu/kernels.hpp"
+
+namespace sft::ops::cpu {
+
+enum class Isa { baseline, avx2, avx512 };
+
+/// The best that this processor has.
+[[nodiscard]] Isa best_isa();
+[[nodiscard]] const char* name_of(Isa isa);
+/// The kernels compiled for `isa`, which this processor must have.
+[[nodiscard]] const Kernels& kernels_of(Isa isa);
+
+}  // namespace sft::ops::cpu

@@ -1,0 +1,116 @@
+#pragma once
+// The vectorised loops of the CPU backend, as a table of function pointers: the sources in kernels/ are compiled once
+// for each instruction set and one table is chosen at run time. This header and everything under kernels/ include no
+// standard header with inline functions, whose AVX-512 copies the linker could otherwise pick for everyone.
+//
+// Legend: T tokens, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns, V vocabulary rows, N
+// any.
+
+#include <cstdint>
+
+namespace sft::ops::cpu {
+
+/// A matrix of float32 or bf16: `rows` rows of `columns` neighbours, `stride` elements apart. data may be null.
+struct View {
+  void* data;
+  bool is_bf16;
+  std::int64_t rows, columns, stride;
+};
+
+/// Scratch floats shared by all threads of an op.
+struct Scratch {
+  float* data;
+  std::int64_t num_floats;
+};
+
+/// As ops::AttentionSpan: query row q_begin + i sees key row k_begin + j iff j <= i + diagonal.
+struct AttentionRange {
+  std::int64_t q_begin, k_begin, k_len, diagonal;
+};
+
+/// Queries [q_begin, q_begin + q_len), q_len <= attention_tile, and the key ranges [range_begin, range_end) they see.
+struct AttentionTile {
+  std::int64_t q_begin, q_len, range_begin, range_end;
+};
+
+struct AttentionArguments {
+  View q, k, v;         ///< (T, H D), (Tk, K D), (Tk, K D)
+  float *out, *lse;     ///< (T, H, D), (T, H); the backward pass only reads lse
+  View dout;            ///< backward: (T, H D)
+  const float* delta;   ///< backward: (T, H)
+  float *dq, *dk, *dv;  ///< backward: (T, H, D), (Tk, K, D), (Tk, K, D)
+  float scale;
+  std::int64_t num_heads, num_kv_heads, head_dim;
+  const AttentionRange* ranges;
+  const AttentionTile* tiles;
+  /// Lane l owns tiles [lanes[l], lanes[l + 1]); lanes share no query and no key.
+  const std::int64_t* lanes;
+  std::int64_t num_lanes;
+};
+
+/// Queries and keys of one block product of the attention.
+inline constexpr std::int64_t attention_tile = 64;
+inline constexpr std::int64_t max_head_dim = 256;
+/// Scratch of one thread of the attention at most: eight tiles of operands and two of scores.
+inline constexpr std::int64_t attention_scratch_floats = attention_tile * (8 * max_head_dim + 2 * attention_tile);
+
+struct CrossEntropyArguments {
+  float* logits;  ///< (rows, columns)
+  float *max, *sum_exp, *target_logit, *sum_exp_logit;
+  const std::int32_t* targets;
+  const float* weights;
+  std::int64_t rows, columns, vocab_begin;
+};
+
+struct AdamWArguments {
+  float *parameters, *exp_avg, *exp_avg_sq;
+  const float* gradients;
+  std::uint16_t* copy;  ///< may be null
+  std::int64_t size;
+  float decay;  ///< 1 - learning_rate * weight_decay
+  float one_minus_beta1, beta2, one_minus_beta2;
+  float inverse_sqrt_bias_correction2, epsilon, step_size, gradient_scale;
+};
+
+/// The ops of ops::Backend of the same names, with the shapes stated there. Row weights are float32.
+struct Kernels {
+  void (*fill)(View x, float value);
+  void (*copy)(View destination, View source);
+  void (*add)(float* destination, const float* source, std::int64_t size);
+  double (*sum_squares)(const float* x, std::int64_t size);
+  void (*fill_normal)(float* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev);
+  void (*column_sums)(float* sums, View x, Scratch scratch);
+
+  void (*embedding_forward)(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin);
+  void (*embedding_backward)(View dtable, const std::int32_t* tokens, View dout, std::int64_t vocab_begin);
+
+  void (*rms_norm_forward)(View y, float* rstd, View x, const float* weight, float epsilon);
+  void (*add_rms_norm_forward)(View sum, View y, float* rstd, View x, View delta, const float* weight, float epsilon);
+  void (*rms_norm_apply)(View y, View x, const float* rstd, const float* weight);
+  void (*rms_norm_backward)(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight,
+                            View dresidual, Scratch scratch);
+
+  void (*rope_table)(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
+                     std::int64_t num_positions, std::int64_t half_dim);
+  void (*rope_forward)(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim);
+  void (*rope_backward)(View din, View dout, const float* cosine, const float* sine, std::int64_t head_dim);
+  void (*norm_rope_forward)(View out, float* rstd, View in, const float* weight, const float* cosine, const float* sine,
+                            std::int64_t head_dim, float epsilon);
+  void (*norm_rope_backward)(View din, float* dweight, View dout, View in, const float* rstd, const float* weight,
+                             const float* cosine, const float* sine, std::int64_t head_dim, Scratch scratch);
+
+  void (*attention_forward)(const AttentionArguments& arguments, Scratch scratch);
+  void (*attention_delta)(float* delta, View out, View dout, std::int64_t head_dim);
+  void (*attention_backward)(const AttentionArguments& arguments, Scratch scratch);
+
+  void (*swiglu_forward)(View act, View gate_up);
+  void (*swiglu_backward)(View dgate_up, View act, View dact, View gate_up);
+
+  void (*cross_entropy_max)(const CrossEntropyArguments& chunk);
+  void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);
+  void (*cross_entropy_gradient)(const CrossEntropyArguments& chunk, View dlogits, float gradient_scale);
+
+  void (*adamw)(const AdamWArguments& step);
+};
+
+}  // namespace sft::ops::cpu

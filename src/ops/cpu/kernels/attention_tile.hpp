@@ -1,0 +1,101 @@
+#pragma once
+// What the forward and backward passes of the attention share. Scores are held transposed, key by query, (k, q): the
+// softmax then runs along vector lanes, and only queries are transposed, once a tile, never keys.
+
+#include "ops/cpu/kernels/tile.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+
+inline constexpr float minus_infinity = -__builtin_inff();
+
+/// Rows of tiles are padded with zeros to whole vectors of the widest instruction set.
+inline std::int64_t padded(std::int64_t size) { return round_up(size, 16); }
+
+/// out (rows, padded(D)) = factor * in (rows, D)
+template <class T>
+void pack(float* out, const T* in, std::int64_t in_stride, std::int64_t rows, std::int64_t head_dim, float factor) {
+  const std::int64_t stride = padded(head_dim);
+  for (std::int64_t r = 0; r < rows; ++r) {
+#pragma omp simd
+    for (std::int64_t d = 0; d < head_dim; ++d) out[r * stride + d] = factor * load(in[r * in_stride + d]);
+    for (std::int64_t d = head_dim; d < stride; ++d) out[r * stride + d] = 0.0f;
+  }
+}
+
+/// out (D, attention_tile) = factor * transpose of in (rows, D); columns up to padded(rows) are zero.
+template <class T>
+void pack_transposed(float* out, const T* in, std::int64_t in_stride, std::int64_t rows, std::int64_t head_dim,
+                     float factor) {
+  for (std::int64_t d = 0; d < head_dim; ++d) {
+    for (std::int64_t r = 0; r < rows; ++r) out[d * attention_tile + r] = factor * load(in[r * in_stride + d]);
+    for (std::int64_t r = rows; r < padded(rows); ++r) out[d * attention_tile + r] = 0.0f;
+  }
+}
+
+/// One block of the score matrix: query r sees key j iff j <= r + diagonal.
+struct Block {
+  std::int64_t num_queries, num_keys, diagonal;
+
+  [[nodiscard]] bool is_masked() const { return diagonal < num_keys - 1; }
+  /// Keys that query r sees: [0, visible_keys(r)).
+  [[nodiscard]] std::int64_t visible_keys(std::int64_t r) const { return max(0, min(num_keys, r + diagonal + 1)); }
+  /// Queries that see key j: [first_query(j), num_queries).
+  [[nodiscard]] std::int64_t first_query(std::int64_t j) const { return max(0, min(num_queries, j - diagonal)); }
+};
+
+/// scores (k, q) = rows (k, D) times columns (D, q); scores that are not visible may stay unwritten.
+inline void multiply_scores(float* scores, const float* rows, const float* columns, std::int64_t head_dim,
+                            const Block& block) {
+  for (std::int64_t j = 0; j < block.num_keys; j += panel_rows) {
+    const std::int64_t begin = block.first_query(j) / vector_floats * vector_floats;
+    multiply_panel<false>(min(panel_rows, block.num_keys - j), padded(block.num_queries) - begin, head_dim,
+                          {rows + j * padded(head_dim), padded(head_dim), 1}, columns + begin, attention_tile,
+                          scores + j * attention_tile + begin, attention_tile);
+  }
+}
+
+/// Scores that are not visible = -inf.
+inline void mask(float* scores, const Block& block) {
+  for (std::int64_t j = 0; j < block.num_keys; ++j) {
+    const std::int64_t end = block.first_query(j);
+    for (std::int64_t r = 0; r < end; ++r) scores[j * attention_tile + r] = minus_infinity;
+  }
+}
+
+/// out (q, D) += transpose of weights (k, q) times values (k, D).
+inline void add_over_keys(float* out, const float* weights, const float* values, std::int64_t head_dim,
+                          const Block& block) {
+  const std::int64_t stride = padded(head_dim);
+  for (std::int64_t r = 0; r < block.num_queries; r += panel_rows) {
+    const std::int64_t rows = min(panel_rows, block.num_queries - r);
+    multiply_panel<true>(rows, stride, block.visible_keys(r + rows - 1), {weights + r, 1, attention_tile}, values,
+                         stride, out + r * stride, stride);
+  }
+}
+
+/// out (k, D) = weights (k, q) times values (q, D).
+inline void sum_over_queries(float* out, const float* weights, const float* values, std::int64_t head_dim,
+                             const Block& block) {
+  const std::int64_t stride = padded(head_dim);
+  for (std::int64_t j = 0; j < block.num_keys; j += panel_rows) {
+    const std::int64_t begin = block.first_query(j);
+    multiply_panel<false>(min(panel_rows, block.num_keys - j), stride, block.num_queries - begin,
+                          {weights + j * attention_tile + begin, attention_tile, 1}, values + begin * stride, stride,
+                          out + j * stride, stride);
+  }
+}
+
+/// Calls visit(first key row, block) for every block of keys that some query of the tile sees.
+template <class F>
+void for_each_block(const AttentionArguments& arguments, const AttentionTile& tile, F visit) {
+  for (std::int64_t i = tile.range_begin; i < tile.range_end; ++i) {
+    const AttentionRange& range = arguments.ranges[i];
+    const std::int64_t diagonal = tile.q_begin - range.q_begin + range.diagonal;
+    const std::int64_t end = min(range.k_len, tile.q_len + diagonal);
+    for (std::int64_t key = 0; key < end; key += attention_tile) {
+      visit(range.k_begin + key, Block{tile.q_len, min(attention_tile, end - key), diagonal - key});
+    }
+  }
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,86 @@
+// Vocabulary-parallel cross-entropy: each pass reads a row of logits once, the last two rewrite it.
+
+#include "ops/cpu/kernels/math.hpp"
+#include "ops/cpu/kernels/table.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+bool is_parallel(const CrossEntropyArguments& chunk) { return chunk.rows * chunk.columns >= min_parallel_elements; }
+
+/// Column of the row's target in this part of the vocabulary, or -1.
+std::int64_t target_column(const CrossEntropyArguments& chunk, std::int64_t t) {
+  const std::int64_t column = chunk.targets[t] - chunk.vocab_begin;
+  return column >= 0 && column < chunk.columns ? column : -1;
+}
+
+void cross_entropy_max(const CrossEntropyArguments& chunk) {
+#pragma omp parallel for if (is_parallel(chunk))
+  for (std::int64_t t = 0; t < chunk.rows; ++t) {
+    const float* x = chunk.logits + t * chunk.columns;
+    float largest = -__builtin_inff();
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t c = 0; c < chunk.columns; ++c) largest = x[c] > largest ? x[c] : largest;
+    chunk.max[t] = largest;
+  }
+}
+
+void cross_entropy_partials(const CrossEntropyArguments& chunk) {
+  constexpr std::int64_t run = 2048;  // float sums over runs, double sums over a row
+#pragma omp parallel for if (is_parallel(chunk))
+  for (std::int64_t t = 0; t < chunk.rows; ++t) {
+    float* x = chunk.logits + t * chunk.columns;
+    const float largest = chunk.max[t];
+    const std::int64_t target = target_column(chunk, t);
+    chunk.target_logit[t] = target < 0 ? 0.0f : x[target];
+    double sum_exp = 0.0, sum_exp_logit = 0.0;
+    for (std::int64_t begin = 0; begin < chunk.columns; begin += run) {
+      const std::int64_t end = min(chunk.columns, begin + run);
+      float run_exp = 0.0f, run_exp_logit = 0.0f;
+#pragma omp simd reduction(+ : run_exp, run_exp_logit)
+      for (std::int64_t c = begin; c < end; ++c) {
+        const float shifted = x[c] - largest;
+        const float e = exp_of(shifted);
+        x[c] = e;
+        run_exp += e;
+        run_exp_logit += e > 0.0f ? e * shifted : e;  // 0 * -inf is 0 here
+      }
+      sum_exp += static_cast<double>(run_exp);
+      sum_exp_logit += static_cast<double>(run_exp_logit);
+    }
+    chunk.sum_exp[t] = static_cast<float>(sum_exp);
+    chunk.sum_exp_logit[t] = static_cast<float>(sum_exp_logit);
+  }
+}
+
+void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, float gradient_scale) {
+  with_type(dlogits, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (is_parallel(chunk))
+    for (std::int64_t t = 0; t < chunk.rows; ++t) {
+      const float* e = chunk.logits + t * chunk.columns;
+      T* out = row<T>(dlogits, t);
+      const float weight = gradient_scale * chunk.weights[t];
+      if (chunk.weights[t] == 0.0f) {  // exact zeros, whatever the logits
+        for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], 0.0f);
+        continue;
+      }
+      const std::int64_t target = target_column(chunk, t);
+      const float factor = weight / chunk.sum_exp[t];
+      const float at_target = target < 0 ? 0.0f : e[target] * factor - weight;
+#pragma omp simd
+      for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], e[c] * factor);
+      if (target >= 0) store(out[target], at_target);
+    }
+  });
+}
+
+}  // namespace
+
+void enter_cross_entropy(Kernels& table) {
+  table.cross_entropy_max = cross_entropy_max;
+  table.cross_entropy_partials = cross_entropy_partials;
+  table.cross_entropy_gradient = cross_entropy_gradient;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,105 @@
+// Fill, copy with conversion, sums.
+
+#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/types.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+/// Elements of one unit of work of a flat loop.
+constexpr std::int64_t chunk_elements = 16384;
+
+void fill(View x, float value) {
+  with_type(x, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      T* out = row<T>(x, r);
+#pragma omp simd
+      for (std::int64_t c = 0; c < x.columns; ++c) store(out[c], value);
+    }
+  });
+}
+
+template <class To, class From>
+void copy_rows(View destination, View source) {
+  const std::int64_t chunks_per_row = divide_up(source.columns, chunk_elements);
+  const std::int64_t num_chunks = source.rows * chunks_per_row;
+#pragma omp parallel for if (source.rows * source.columns >= min_parallel_elements)
+  for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    const std::int64_t r = chunk / chunks_per_row;
+    const std::int64_t begin = chunk % chunks_per_row * chunk_elements;
+    const std::int64_t size = min(source.columns - begin, chunk_elements);
+    To* to = row<To>(destination, r) + begin;
+    const From* from = row<From>(source, r) + begin;
+#pragma omp simd
+    for (std::int64_t c = 0; c < size; ++c) store(to[c], load(from[c]));
+  }
+}
+
+void copy(View destination, View source) {
+  with_type(destination, [&](auto to) {
+    with_type(source, [&](auto from) {
+      copy_rows<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
+    });
+  });
+}
+
+void add(float* destination, const float* source, std::int64_t size) {
+#pragma omp parallel for simd if (parallel : size >= min_parallel_elements)
+  for (std::int64_t i = 0; i < size; ++i) destination[i] += source[i];
+}
+
+/// Float sums over short runs, double sums over the runs of a fixed number of chunks.
+double sum_squares(const float* x, std::int64_t size) {
+  constexpr std::int64_t num_chunks = 256, run = 1024;
+  const std::int64_t chunk_size = round_up(divide_up(size, num_chunks), run);
+  double partials[num_chunks];
+#pragma omp parallel for if (size >= min_parallel_elements)
+  for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    const std::int64_t end = min(size, (chunk + 1) * chunk_size);
+    double sum = 0.0;
+    for (std::int64_t begin = chunk * chunk_size; begin < end; begin += run) {
+      const std::int64_t run_end = min(end, begin + run);
+      float run_sum = 0.0f;
+#pragma omp simd reduction(+ : run_sum)
+      for (std::int64_t i = begin; i < run_end; ++i) run_sum += x[i] * x[i];
+      sum += static_cast<double>(run_sum);
+    }
+    partials[chunk] = sum;
+  }
+  double total = 0.0;
+  for (double partial : partials) total += partial;
+  return total;
+}
+
+void column_sums(float* sums, View x, Scratch scratch) {
+  const RowBlocks blocks(x.rows, x.columns, scratch);
+  with_type(x, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      float* partial = scratch.data + block * x.columns;
+      for (std::int64_t c = 0; c < x.columns; ++c) partial[c] = 0.0f;
+      const std::int64_t end = min(x.rows, (block + 1) * blocks.rows);
+      for (std::int64_t r = block * blocks.rows; r < end; ++r) {
+        const T* in = row<T>(x, r);
+#pragma omp simd
+        for (std::int64_t c = 0; c < x.columns; ++c) partial[c] += load(in[c]);
+      }
+    }
+  });
+  add_rows(sums, scratch.data, blocks.count, x.columns);
+}
+
+}  // namespace
+
+void enter_elementary(Kernels& table) {
+  table.fill = fill;
+  table.copy = copy;
+  table.add = add;
+  table.sum_squares = sum_squares;
+  table.column_sums = column_sums;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,59 @@
+// Vocabulary-parallel embedding.
+
+#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/types.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+void embedding_forward(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin) {
+  with_type(table, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (out.rows * out.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < out.rows; ++t) {
+      const std::int64_t id = tokens[t] - vocab_begin;
+      T* to = row<T>(out, t);
+      if (id >= 0 && id < table.rows) {
+        const T* from = row<T>(table, id);
+        for (std::int64_t c = 0; c < out.columns; ++c) to[c] = from[c];
+      } else {
+        for (std::int64_t c = 0; c < out.columns; ++c) store(to[c], 0.0f);
+      }
+    }
+  });
+}
+
+/// Threads share out the columns, so that every sum is formed in the order of the tokens.
+void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std::int64_t vocab_begin) {
+  constexpr std::int64_t block_columns = 64;
+  const std::int64_t num_blocks = divide_up(dout.columns, block_columns);
+  with_type(dout, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel if (dout.rows * dout.columns >= min_parallel_elements)
+    {
+      std::int64_t begin = dout.columns, end = 0;  // the neighbouring blocks of this thread
+#pragma omp for schedule(static) nowait
+      for (std::int64_t block = 0; block < num_blocks; ++block) {
+        begin = min(begin, block * block_columns);
+        end = min(dout.columns, (block + 1) * block_columns);
+      }
+      for (std::int64_t t = 0; begin < end && t < dout.rows; ++t) {
+        const std::int64_t id = tokens[t] - vocab_begin;
+        if (id < 0 || id >= dtable.rows) continue;
+        float* to = row<float>(dtable, id);
+        const T* from = row<T>(dout, t);
+#pragma omp simd
+        for (std::int64_t c = begin; c < end; ++c) to[c] += load(from[c]);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void enter_embedding(Kernels& table) {
+  table.embedding_forward = embedding_forward;
+  table.embedding_backward = embedding_backward;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,74 @@
+// Normal numbers: Philox4x32-10 (Salmon et al. 2011) counters through the transform of Box and Muller (1958).
+
+#include "ops/cpu/kernels/math.hpp"
+#include "ops/cpu/kernels/table.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+/// Counters drawn together; each gives four numbers.
+constexpr std::int64_t batch_counters = 256;
+constexpr std::int64_t batch_numbers = 4 * batch_counters;
+
+/// Two independent normal numbers from 24 bits of each of two words.
+inline void box_muller(std::uint32_t a, std::uint32_t b, float& first, float& second) {
+  const float uniform = static_cast<float>(static_cast<std::int32_t>(a >> 8) + 1) * 0x1p-24f;  // (0, 1]
+  const float radius = __builtin_sqrtf(-2.0f * log_of(uniform));
+  // A turn is 2^24 steps: the upper two of 24 bits, rounded, are the quarter.
+  const std::int32_t turn = static_cast<std::int32_t>(b >> 8);
+  const std::int32_t quarter = (turn + 0x200000) >> 22;
+  const float angle = static_cast<float>(turn - quarter * 0x400000) * (1.57079632679489662f * 0x1p-22f);
+  float sine, cosine;
+  sine_cosine_of(quarter, angle, sine, cosine);
+  first = radius * cosine;
+  second = radius * sine;
+}
+
+/// The four numbers of counter first + i go to numbers[k][i].
+void draw(std::uint64_t seed, std::uint64_t first, float (&numbers)[4][batch_counters]) {
+  constexpr std::uint32_t multiplier0 = 0xd2511f53u, multiplier1 = 0xcd9e8d57u;
+#pragma omp simd
+  for (std::int64_t i = 0; i < batch_counters; ++i) {
+    const std::uint64_t counter = first + static_cast<std::uint64_t>(i);
+    std::uint32_t c0 = static_cast<std::uint32_t>(counter), c1 = static_cast<std::uint32_t>(counter >> 32);
+    std::uint32_t c2 = 0, c3 = 0;
+    std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const std::uint32_t high0 = static_cast<std::uint32_t>((static_cast<std::uint64_t>(c0) * multiplier0) >> 32);
+      const std::uint32_t high1 = static_cast<std::uint32_t>((static_cast<std::uint64_t>(c2) * multiplier1) >> 32);
+      const std::uint32_t low0 = c0 * multiplier0, low1 = c2 * multiplier1;
+      c0 = high1 ^ c1 ^ k0;
+      c1 = low1;
+      c2 = high0 ^ c3 ^ k1;
+      c3 = low0;
+      k0 += 0x9e3779b9u;
+      k1 += 0xbb67ae85u;
+    }
+    box_muller(c0, c1, numbers[0][i], numbers[1][i]);
+    box_muller(c2, c3, numbers[2][i], numbers[3][i]);
+  }
+}
+
+void fill_normal(float* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev) {
+  const std::int64_t first_batch = first_index / batch_numbers;
+  const std::int64_t num_batches = divide_up(first_index + size, batch_numbers) - first_batch;
+#pragma omp parallel for if (size >= min_parallel_elements)
+  for (std::int64_t batch = 0; batch < num_batches; ++batch) {
+    float numbers[4][batch_counters];
+    const std::int64_t first_counter = (first_batch + batch) * batch_counters;
+    draw(seed, static_cast<std::uint64_t>(first_counter), numbers);
+    float ordered[batch_numbers];
+    for (std::int64_t i = 0; i < batch_counters; ++i) {
+      for (std::int64_t k = 0; k < 4; ++k) ordered[4 * i + k] = stddev * numbers[k][i];
+    }
+    const std::int64_t offset = 4 * first_counter - first_index;  // of ordered[0] in x
+    const std::int64_t begin = max(0, -offset), end = min(batch_numbers, size - offset);
+    for (std::int64_t i = begin; i < end; ++i) x[offset + i] = ordered[i];
+  }
+}
+
+}  // namespace
+
+void enter_random(Kernels& table) { table.fill_normal = fill_normal; }
+
+}  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,133 @@
+// RMSNorm (Zhang & Sennrich 2019), one row at a time: the second pass over a row finds it in the cache.
+
+#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/types.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+float inverse_root(float sum_of_squares, std::int64_t size, float epsilon) {
+  return 1.0f / __builtin_sqrtf(sum_of_squares / static_cast<float>(size) + epsilon);
+}
+
+template <class T>
+void apply(T* y, const T* x, float rstd, const float* weight, std::int64_t size) {
+#pragma omp simd
+  for (std::int64_t c = 0; c < size; ++c) store(y[c], load(x[c]) * rstd * weight[c]);
+}
+
+void rms_norm_forward(View y, float* rstd, View x, const float* weight, float epsilon) {
+  with_type(x, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < x.rows; ++t) {
+      const T* in = row<T>(x, t);
+      float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t c = 0; c < x.columns; ++c) sum += load(in[c]) * load(in[c]);
+      rstd[t] = inverse_root(sum, x.columns, epsilon);
+      apply(row<T>(y, t), in, rstd[t], weight, x.columns);
+    }
+  });
+}
+
+template <class T, class Delta>
+void add_forward(View sum_view, View y, float* rstd, View x, View delta, const float* weight, float epsilon) {
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+  for (std::int64_t t = 0; t < x.rows; ++t) {
+    const T* in = row<T>(x, t);
+    const Delta* change = row<Delta>(delta, t);
+    T* total = row<T>(sum_view, t);
+    float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t c = 0; c < x.columns; ++c) {
+      T rounded;
+      store(rounded, load(in[c]) + load(change[c]));
+      total[c] = rounded;
+      sum += load(rounded) * load(rounded);
+    }
+    rstd[t] = inverse_root(sum, x.columns, epsilon);
+    apply<T>(row<T>(y, t), total, rstd[t], weight, x.columns);
+  }
+}
+
+void add_rms_norm_forward(View sum, View y, float* rstd, View x, View delta, const float* weight, float epsilon) {
+  with_type(x, [&](auto type) {
+    with_type(delta, [&](auto delta_type) {
+      add_forward<typename decltype(type)::type, typename decltype(delta_type)::type>(sum, y, rstd, x, delta, weight,
+                                                                                      epsilon);
+    });
+  });
+}
+
+void rms_norm_apply(View y, View x, const float* rstd, const float* weight) {
+  with_type(x, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < x.rows; ++t) apply(row<T>(y, t), row<T>(x, t), rstd[t], weight, x.columns);
+  });
+}
+
+/// With n = x rstd and g = dy weight: dx = rstd (g - n mean(g n)) + dresidual; dweight += dy n.
+template <class T, class Dy>
+void backward_row(T* dx, float* dweight, const Dy* dy, const T* x, float rstd, const float* weight, const T* dresidual,
+                  std::int64_t size) {
+  float dot = 0.0f;
+#pragma omp simd reduction(+ : dot)
+  for (std::int64_t c = 0; c < size; ++c) {
+    const float product = load(dy[c]) * (load(x[c]) * rstd);
+    dweight[c] += product;
+    dot += product * weight[c];
+  }
+  const float mean = dot / static_cast<float>(size);
+  if (dresidual != nullptr) {
+#pragma omp simd
+    for (std::int64_t c = 0; c < size; ++c) {
+      const float gradient = rstd * (load(dy[c]) * weight[c] - load(x[c]) * rstd * mean);
+      store(dx[c], gradient + load(dresidual[c]));
+    }
+  } else {
+#pragma omp simd
+    for (std::int64_t c = 0; c < size; ++c) {
+      store(dx[c], rstd * (load(dy[c]) * weight[c] - load(x[c]) * rstd * mean));
+    }
+  }
+}
+
+template <class T, class Dy>
+void backward(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight, View dresidual,
+              Scratch scratch) {
+  const RowBlocks blocks(x.rows, x.columns, scratch);
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+  for (std::int64_t block = 0; block < blocks.count; ++block) {
+    float* partial = scratch.data + block * x.columns;
+    for (std::int64_t c = 0; c < x.columns; ++c) partial[c] = 0.0f;
+    const std::int64_t end = min(x.rows, (block + 1) * blocks.rows);
+    for (std::int64_t t = block * blocks.rows; t < end; ++t) {
+      const T* residual = dresidual.data == nullptr ? nullptr : row<T>(dresidual, t);
+      backward_row(row<T>(dx, t), partial, row<Dy>(dy, t), row<T>(x, t), rstd[t], weight, residual, x.columns);
+    }
+  }
+  add_rows(dweight, scratch.data, blocks.count, x.columns);
+}
+
+void rms_norm_backward(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight, View dresidual,
+                       Scratch scratch) {
+  with_type(x, [&](auto type) {
+    with_type(dy, [&](auto dy_type) {
+      backward<typename decltype(type)::type, typename decltype(dy_type)::type>(dx, dweight, dy, x, rstd, weight,
+                                                                                dresidual, scratch);
+    });
+  });
+}
+
+}  // namespace
+
+void enter_rms_norm(Kernels& table) {
+  table.rms_norm_forward = rms_norm_forward;
+  table.add_rms_norm_forward = add_rms_norm_forward;
+  table.rms_norm_apply = rms_norm_apply;
+  table.rms_norm_backward = rms_norm_backward;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,133 @@
+// Rotary embedding (Su et al. 2021) in the half-split layout, alone and after RMSNorm of every head (Qwen3).
+
+#include "ops/cpu/kernels/math.hpp"
+#include "ops/cpu/kernels/table.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+void rope_table(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
+                std::int64_t num_positions, std::int64_t half_dim) {
+#pragma omp parallel for if (num_positions * half_dim >= min_parallel_elements)
+  for (std::int64_t t = 0; t < num_positions; ++t) {
+    const double position = positions[t];
+#pragma omp simd
+    for (std::int64_t j = 0; j < half_dim; ++j) {
+      // Reduced to the nearest quarter turn in double precision; 1.5 * 2^52 rounds.
+      const double angle = position * inverse_frequencies[j];
+      const double quarter = (angle * 0.63661977236758134 + 6755399441055744.0) - 6755399441055744.0;
+      const float rest = static_cast<float>(angle - quarter * 1.5707963267948966);
+      sine_cosine_of(static_cast<std::int32_t>(quarter), rest, sine[t * half_dim + j], cosine[t * half_dim + j]);
+    }
+  }
+}
+
+/// Turns the pairs (x[j], x[j + half]) by +angle; direction -1 turns back.
+template <class To, class From>
+void rotate(To* out, const From* in, const float* cosine, const float* sine, std::int64_t half, float direction) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < half; ++j) {
+    const float first = load(in[j]), second = load(in[j + half]);
+    const float s = direction * sine[j];
+    store(out[j], first * cosine[j] - second * s);
+    store(out[j + half], second * cosine[j] + first * s);
+  }
+}
+
+template <class To, class From>
+void rotate_all(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim, float direction) {
+  const std::int64_t half = head_dim / 2;
+#pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
+  for (std::int64_t t = 0; t < in.rows; ++t) {
+    To* to = row<To>(out, t);
+    const From* from = row<From>(in, t);
+    for (std::int64_t begin = 0; begin < in.columns; begin += head_dim) {
+      rotate(to + begin, from + begin, cosine + t * half, sine + t * half, half, direction);
+    }
+  }
+}
+
+void rope_forward(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim) {
+  with_type(in, [&](auto type) {
+    using T = typename decltype(type)::type;
+    rotate_all<T, T>(out, in, cosine, sine, head_dim, 1.0f);
+  });
+}
+
+void rope_backward(View din, View dout, const float* cosine, const float* sine, std::int64_t head_dim) {
+  with_type(din, [&](auto type) {
+    rotate_all<typename decltype(type)::type, float>(din, dout, cosine, sine, head_dim, -1.0f);
+  });
+}
+
+void norm_rope_forward(View out, float* rstd, View in, const float* weight, const float* cosine, const float* sine,
+                       std::int64_t head_dim, float epsilon) {
+  const std::int64_t half = head_dim / 2, num_heads = in.columns / head_dim;
+  with_type(in, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
+    for (std::int64_t t = 0; t < in.rows; ++t) {
+      float normed[max_head_dim];
+      for (std::int64_t h = 0; h < num_heads; ++h) {
+        const T* x = row<T>(in, t) + h * head_dim;
+        float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+        for (std::int64_t c = 0; c < head_dim; ++c) sum += load(x[c]) * load(x[c]);
+        const float scale = 1.0f / __builtin_sqrtf(sum / static_cast<float>(head_dim) + epsilon);
+        rstd[t * num_heads + h] = scale;
+#pragma omp simd
+        for (std::int64_t c = 0; c < head_dim; ++c) normed[c] = load(x[c]) * scale * weight[c];
+        rotate(row<T>(out, t) + h * head_dim, normed, cosine + t * half, sine + t * half, half, 1.0f);
+      }
+    }
+  });
+}
+
+void norm_rope_backward(View din, float* dweight, View dout, View in, const float* rstd, const float* weight,
+                        const float* cosine, const float* sine, std::int64_t head_dim, Scratch scratch) {
+  const std::int64_t half = head_dim / 2, num_heads = in.columns / head_dim;
+  const RowBlocks blocks(in.rows, head_dim, scratch);
+  with_type(in, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
+    for (std::int64_t block = 0; block < blocks.count; ++block) {
+      float* partial = scratch.data + block * head_dim;
+      for (std::int64_t c = 0; c < head_dim; ++c) partial[c] = 0.0f;
+      float dy[max_head_dim];
+      const std::int64_t end = min(in.rows, (block + 1) * blocks.rows);
+      for (std::int64_t t = block * blocks.rows; t < end; ++t) {
+        for (std::int64_t h = 0; h < num_heads; ++h) {
+          const T* x = row<T>(in, t) + h * head_dim;
+          T* dx = row<T>(din, t) + h * head_dim;
+          const float scale = rstd[t * num_heads + h];
+          rotate(dy, row<float>(dout, t) + h * head_dim, cosine + t * half, sine + t * half, half, -1.0f);
+          float dot = 0.0f;
+#pragma omp simd reduction(+ : dot)
+          for (std::int64_t c = 0; c < head_dim; ++c) {
+            const float product = dy[c] * (load(x[c]) * scale);
+            partial[c] += product;
+            dot += product * weight[c];
+          }
+          const float mean = dot / static_cast<float>(head_dim);
+#pragma omp simd
+          for (std::int64_t c = 0; c < head_dim; ++c) {
+            store(dx[c], scale * (dy[c] * weight[c] - load(x[c]) * scale * mean));
+          }
+        }
+      }
+    }
+  });
+  add_rows(dweight, scratch.data, blocks.count, head_dim);
+}
+
+}  // namespace
+
+void enter_rope(Kernels& table) {
+  table.rope_table = rope_table;
+  table.rope_forward = rope_forward;
+  table.rope_backward = rope_backward;
+  table.norm_rope_forward = norm_rope_forward;
+  table.norm_rope_backward = norm_rope_backward;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,20 @@
+#include "ops/cpu/kernels/table.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+
+void fill_table(Kernels& table);
+
+void fill_table(Kernels& table) {
+  enter_elementary(table);
+  enter_random(table);
+  enter_embedding(table);
+  enter_rms_norm(table);
+  enter_rope(table);
+  enter_attention_forward(table);
+  enter_attention_backward(table);
+  enter_swiglu(table);
+  enter_cross_entropy(table);
+  enter_adamw(table);
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

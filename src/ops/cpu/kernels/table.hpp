@@ -1,0 +1,19 @@
+#pragma once
+// Each source of kernels/ enters its functions into the table of the instruction set it is compiled for.
+
+#include "ops/cpu/kernels.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+
+void enter_elementary(Kernels& table);
+void enter_random(Kernels& table);
+void enter_embedding(Kernels& table);
+void enter_rms_norm(Kernels& table);
+void enter_rope(Kernels& table);
+void enter_attention_forward(Kernels& table);
+void enter_attention_backward(Kernels& table);
+void enter_swiglu(Kernels& table);
+void enter_cross_entropy(Kernels& table);
+void enter_adamw(Kernels& table);
+
+}  // namespace sft::ops::cpu::SFT_ISA
