@@ -17,7 +17,7 @@ struct PrepareOptions {
   std::string tokenizer = "byte";
   std::int64_t max_length = 1024;
   PackingStrategy packing_strategy = PackingStrategy::bfd;
-  ExampleOptions example;
+  ExampleOptions example = {};
   std::int64_t pad_to_multiple_of = 1;  ///< must divide max_length
   std::int64_t num_shards = 0;          ///< 0: as few as hold at most 1 GiB each before compression
   bool shuffle_dataset = false;         ///< documents in random order before they are packed

@@ -1,0 +1,69 @@
+// Bad input of sft-prepare: each is refused by a data Error that names the place, and nothing is written.
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+
+#include "sft/data/prepare.hpp"
+#include "sft/io/files.hpp"
+#include "support/error_text.hpp"
+#include "support/temporary_folder.hpp"
+
+using sft::test::data_error_of;
+using sft::test::mentions;
+
+namespace {
+
+struct Fixture {
+  sft::test::TemporaryFolder folder;
+  const std::string input = folder.file("in.jsonl");
+  const std::string output = folder.file("out");
+
+  std::string run(const std::string& pattern) const {
+    const sft::data::PrepareOptions options = {.inputs = {pattern}, .output = output, .max_length = 16};
+    return data_error_of([&] { (void)sft::data::prepare(options, [](const char*, std::int64_t, std::int64_t) {}); });
+  }
+  std::string run_on(const std::string& text) const {
+    sft::io::write_file_atomically(input, text);
+    return run(input);
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(inputs, Fixture)
+
+BOOST_AUTO_TEST_CASE(bad_records_are_named_by_file_and_line) {
+  const std::string good = "{\"text\": \"good\"}\n";
+  BOOST_TEST(mentions(run_on(good + "\n" + "{\"text\": 3}\n"), {input + ":3: bad record", "number"}));
+  BOOST_TEST(mentions(run_on(good + good + "{\"text\": \"cut he"), {input + ":3: bad record", "not JSON"}));
+  BOOST_TEST(mentions(run_on("[\"text\"]\n"), {input + ":1: bad record", "array"}));
+  BOOST_TEST(!std::filesystem::exists(output));
+}
+
+BOOST_AUTO_TEST_CASE(input_that_leaves_nothing) {
+  BOOST_TEST(mentions(run_on(""), {input, "0 records"}));
+  BOOST_TEST(mentions(run_on("\n \n\r\n"), {input, "0 records"}));
+  BOOST_TEST(
+      mentions(run_on("{\"prompt\": \"longer than sixteen\", \"completion\": \"x\"}"), {input, "1 records, 1 of"}));
+  BOOST_TEST(!std::filesystem::exists(output));
+}
+
+BOOST_AUTO_TEST_CASE(missing_inputs) {
+  BOOST_TEST(mentions(run(folder.file("no.jsonl")), {folder.file("no.jsonl")}));
+  BOOST_TEST(mentions(run(folder.file("*.jsonl")), {folder.file("*.jsonl")}));
+  BOOST_TEST(mentions(run(folder.path()), {folder.path(), "not a regular file"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_with_shards_is_not_overwritten) {
+  BOOST_TEST(run_on("{\"text\": \"good\"}\n") == "");
+  const std::string former = sft::io::read_file(output + "/train-00000.h5");
+  BOOST_TEST(mentions(run_on("{\"text\": \"other\"}\n"), {output, "already holds", "train-00000.h5"}));
+  BOOST_TEST((sft::io::read_file(output + "/train-00000.h5") == former));
+}
+
+BOOST_AUTO_TEST_CASE(an_output_that_cannot_be_made) {
+  sft::io::write_file_atomically(output, "a file is in the way");
+  BOOST_TEST(mentions(run_on("{\"text\": \"good\"}\n"), {output}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,149 @@
+#include "sft/data/batch.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <random>
+
+using namespace sft::data;
+
+namespace {
+
+Row random_row(std::mt19937& generator, std::int32_t max_length) {
+  Row row;
+  std::int32_t left = max_length - static_cast<std::int32_t>(generator() % static_cast<unsigned>(max_length));
+  const std::int32_t filled = left;
+  while (left > 0) {
+    const std::int32_t length = 1 + static_cast<std::int32_t>(generator() % static_cast<unsigned>(left));
+    row.document_lengths.push_back(length);
+    left -= length;
+  }
+  for (std::int32_t i = 0; i < max_length; ++i) {
+    row.tokens.push_back(i < filled ? static_cast<std::int32_t>(1 + generator() % 90) : 0);
+    row.loss_weight.push_back(i < filled ? static_cast<float>(generator() % 3) / 2.0f : 0.0f);
+  }
+  return row;
+}
+
+/// Of one position of a row, by looking for its document.
+struct Expected {
+  std::int32_t token = 0, position = 0, target = 0;
+  float weight = 0.0f;
+};
+
+Expected expected_at(const Row& row, std::int64_t index) {
+  Expected expected{.token = row.tokens[static_cast<std::size_t>(index)]};
+  std::int64_t begin = 0;
+  for (const std::int32_t length : row.document_lengths) {
+    const bool inside = index >= begin && index < begin + length;
+    if (inside) expected.position = static_cast<std::int32_t>(index - begin);
+    if (inside && index + 1 < begin + length) {
+      expected.target = row.tokens[static_cast<std::size_t>(index + 1)];
+      expected.weight = row.loss_weight[static_cast<std::size_t>(index + 1)];
+    }
+    begin += length;
+  }
+  return expected;
+}
+
+/// The positions of a row that sp rank `sp_rank` holds, in its order.
+std::vector<std::int64_t> zigzag(std::int64_t max_length, int sp_size, int sp_rank) {
+  std::vector<std::int64_t> indices;
+  if (sp_size == 1) {
+    for (std::int64_t i = 0; i < max_length; ++i) indices.push_back(i);
+    return indices;
+  }
+  const std::int64_t chunk = max_length / (2 * sp_size);
+  for (const std::int64_t c : {sp_rank, 2 * sp_size - 1 - sp_rank}) {
+    for (std::int64_t i = 0; i < chunk; ++i) indices.push_back(c * chunk + i);
+  }
+  return indices;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(batch)
+
+BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_whole_row_says) {
+  std::mt19937 generator(5);
+  for (const int sp_size : {1, 2, 3, 4}) {
+    for (int round = 0; round < 20; ++round) {
+      const std::int32_t max_length = 2 * sp_size * static_cast<std::int32_t>(1 + generator() % 9);
+      const std::vector<Row> rows = {random_row(generator, max_length), random_row(generator, max_length)};
+      for (int sp_rank = 0; sp_rank < sp_size; ++sp_rank) {
+        const MicroBatch batch = cut_rows(rows, sp_size, sp_rank);
+        const std::vector<std::int64_t> indices = zigzag(max_length, sp_size, sp_rank);
+        BOOST_REQUIRE(batch.tokens.size() == rows.size() * indices.size());
+        std::size_t t = 0;
+        for (const Row& row : rows) {
+          for (const std::int64_t index : indices) {
+            const Expected expected = expected_at(row, index);
+            BOOST_TEST(batch.tokens[t] == expected.token);
+            BOOST_TEST(batch.positions[t] == expected.position);
+            BOOST_TEST(batch.targets[t] == expected.target);
+            BOOST_TEST(batch.weights[t] == expected.weight);
+            ++t;
+          }
+        }
+        BOOST_TEST(batch.positions.size() == t);
+        BOOST_TEST(batch.targets.size() == t);
+        BOOST_TEST(batch.weights.size() == t);
+        BOOST_TEST((batch.document_lengths[0] == rows[0].document_lengths));
+        BOOST_TEST((batch.document_lengths[1] == rows[1].document_lengths));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(targets_never_cross_documents) {
+  const Row row = {
+      .tokens = {10, 11, 20, 30, 31, 0}, .loss_weight = {1, 1, 1, 1, 0.5f, 0}, .document_lengths = {2, 1, 2}};
+  const MicroBatch batch = cut_rows({row}, 1, 0);
+  BOOST_TEST(batch.targets == (std::vector<std::int32_t>{11, 0, 0, 31, 0, 0}));
+  BOOST_TEST(batch.weights == (std::vector<float>{1, 0, 0, 0.5f, 0, 0}));
+  BOOST_TEST(batch.positions == (std::vector<std::int32_t>{0, 1, 0, 0, 1, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(counts_leave_out_padding_and_first_tokens) {
+  const Row row = {.tokens = {10, 11, 12, 20, 30, 31, 7, 7},
+                   .loss_weight = {1, 1, 0.25f, 1, 1, 0, 1, 1},  // those of the padding must not count
+                   .document_lengths = {3, 1, 2}};
+  const BatchCounts counts = count_rows({row, row});
+  BOOST_TEST(counts.num_tokens == 12);
+  BOOST_TEST(counts.num_target_tokens == 4);
+  BOOST_TEST(counts.weight_sum == 2.5);
+  BOOST_TEST(counts.length_squares == 28.0);
+}
+
+BOOST_AUTO_TEST_CASE(counts_agree_with_the_sum_over_all_cuts) {
+  std::mt19937 generator(6);
+  for (const int sp_size : {1, 2, 3, 4}) {
+    const std::vector<Row> rows = {random_row(generator, 48), random_row(generator, 48), random_row(generator, 48)};
+    const BatchCounts counts = count_rows(rows);
+    std::int64_t num_targets = 0;
+    double weight_sum = 0.0;
+    for (int sp_rank = 0; sp_rank < sp_size; ++sp_rank) {
+      for (const float weight : cut_rows(rows, sp_size, sp_rank).weights) {
+        num_targets += weight > 0.0f ? 1 : 0;
+        weight_sum += static_cast<double>(weight);
+      }
+    }
+    BOOST_TEST(counts.num_target_tokens == num_targets);
+    BOOST_TEST(counts.weight_sum == weight_sum);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_row_of_padding_alone_counts_nothing) {
+  const Row row = {.tokens = {0, 0, 0, 0}, .loss_weight = {0, 0, 0, 0}, .document_lengths = {}};
+  const BatchCounts counts = count_rows({row});
+  BOOST_TEST(counts.num_tokens == 0);
+  BOOST_TEST(counts.weight_sum == 0.0);
+  BOOST_TEST(cut_rows({row}, 2, 1).tokens.size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(rows_that_do_not_divide_are_a_bug) {
+  const Row row = {.tokens = {1, 2, 3}, .loss_weight = {0, 1, 1}, .document_lengths = {3}};
+  BOOST_CHECK_THROW((void)cut_rows({row}, 2, 0), std::logic_error);
+  BOOST_CHECK_THROW((void)cut_rows({row}, 1, 1), std::logic_error);
+  BOOST_TEST(cut_rows({row}, 1, 0).tokens.size() == 3u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,47 @@
+#include "sft/data/document.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <random>
+
+using namespace sft::data;
+
+BOOST_AUTO_TEST_SUITE(document)
+
+BOOST_AUTO_TEST_CASE(pieces_come_back_as_they_were_stored) {
+  std::mt19937 generator(4);
+  std::vector<Document> documents(40);
+  DocumentStore store;
+  for (Document& document : documents) {
+    const std::size_t length = generator() % 30;
+    for (std::size_t i = 0; i < length; ++i) {
+      document.tokens.push_back(static_cast<std::int32_t>(generator() % 272));
+      document.loss_weight.push_back(static_cast<float>(generator() % 3) / 2.0f);
+    }
+    store.append(document, static_cast<std::int64_t>(length));
+  }
+  BOOST_TEST(store.size() == std::ssize(documents));
+  for (std::int64_t d = 0; d < store.size(); ++d) {
+    const Document& expected = documents[static_cast<std::size_t>(d)];
+    for (std::size_t begin = 0; begin <= expected.tokens.size(); ++begin) {
+      const std::size_t length = (expected.tokens.size() - begin + 1) / 2;
+      std::vector<std::int32_t> tokens(length);
+      std::vector<float> weights(length);
+      store.read(d, static_cast<std::int64_t>(begin), tokens, weights);
+      BOOST_TEST(
+          std::equal(tokens.begin(), tokens.end(), expected.tokens.begin() + static_cast<std::ptrdiff_t>(begin)));
+      BOOST_TEST(std::equal(weights.begin(), weights.end(),
+                            expected.loss_weight.begin() + static_cast<std::ptrdiff_t>(begin)));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_shortened_document_ends_there) {
+  DocumentStore store;
+  store.append({{1, 2, 3}, {0.0f, 0.0f, 1.0f}}, 2);
+  BOOST_TEST(store.lengths() == std::vector<std::int64_t>{2});
+  std::vector<std::int32_t> tokens(3);
+  std::vector<float> weights(3);
+  BOOST_CHECK_THROW(store.read(0, 0, tokens, weights), std::logic_error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,138 @@
+#include "sft/data/loader.hpp"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <optional>
+#include <tuple>
+
+#include "sft/core/error.hpp"
+#include "sft/data/row_order.hpp"
+#include "support/packed_file.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace sft::data;
+
+namespace {
+
+constexpr std::int64_t num_rows = 20, max_length = 8, vocab_size = 64;
+
+/// Row r holds the token r everywhere, in documents of 3 and 4 tokens.
+std::vector<Row> make_rows() {
+  std::vector<Row> rows;
+  for (std::int32_t r = 0; r < num_rows; ++r) {
+    rows.push_back({.tokens = std::vector<std::int32_t>(max_length, r),
+                    .loss_weight = {0, 1, 1, 0, 1, 1, 0.5f, 0},
+                    .document_lengths = {3, 4}});
+  }
+  return rows;
+}
+
+struct Fixture {
+  Fixture() { sft::test::write_packed_file(folder.file("train-00000.h5"), make_rows(), vocab_size); }
+  sft::test::TemporaryFolder folder;
+  PackedDataset open() const { return PackedDataset({folder.file("train-*.h5")}); }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(loader, Fixture)
+
+BOOST_AUTO_TEST_CASE(steps_come_in_order_with_the_rows_of_this_rank) {
+  const PackedDataset dataset = open();
+  const LoaderPlan plan = {.rows_per_micro_batch = 2,
+                           .micro_batches = 3,
+                           .data_size = 2,
+                           .data_rank = 1,
+                           .sp_size = 2,
+                           .sp_rank = 1,
+                           .first_step = 1,
+                           .last_step = 6,
+                           .shuffle = true,
+                           .seed = 9};
+  Loader loader(dataset, plan);
+  RowOrder order(num_rows, true, 9);
+  for (std::int64_t step = 1; step < 6; ++step) {
+    const StepBatch batch = loader.next();
+    BOOST_TEST(batch.step == step);
+    BOOST_REQUIRE(batch.micro_batches.size() == 3u);
+    std::vector<Row> rows;
+    for (std::int64_t micro = 0; micro < 3; ++micro) {
+      for (std::int64_t i = 0; i < 2; ++i) {
+        const std::int64_t row = order.row_at(step * 12 + (micro * 2 + 1) * 2 + i);
+        BOOST_TEST(batch.rows[static_cast<std::size_t>(micro * 2 + i)] == row);
+        rows.push_back(dataset.read_row(row));
+        BOOST_TEST(batch.micro_batches[static_cast<std::size_t>(micro)].tokens[static_cast<std::size_t>(i * 4)] == row);
+      }
+      BOOST_TEST(std::ssize(batch.micro_batches[static_cast<std::size_t>(micro)].tokens) == 2 * max_length / 2);
+    }
+    const BatchCounts counts = count_rows(rows);
+    BOOST_TEST(batch.counts.num_tokens == counts.num_tokens);
+    BOOST_TEST(batch.counts.num_target_tokens == counts.num_target_tokens);
+    BOOST_TEST(batch.counts.weight_sum == counts.weight_sum);
+    BOOST_TEST(batch.counts.length_squares == counts.length_squares);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(all_meshes_train_on_the_same_rows_in_every_step) {
+  const PackedDataset dataset = open();
+  std::optional<std::vector<std::vector<std::int64_t>>> expected;
+  for (const auto& [data_size, per_rank, micro_batches] :
+       {std::tuple{1, 6, 1}, std::tuple{2, 3, 1}, std::tuple{3, 1, 2}, std::tuple{1, 1, 6}, std::tuple{6, 1, 1}}) {
+    std::vector<std::vector<std::int64_t>> rows_of_step(7);
+    for (int rank = 0; rank < data_size; ++rank) {
+      Loader loader(dataset, {.rows_per_micro_batch = per_rank,
+                              .micro_batches = micro_batches,
+                              .data_size = data_size,
+                              .data_rank = rank,
+                              .last_step = 7});
+      for (std::vector<std::int64_t>& rows : rows_of_step) {
+        const StepBatch batch = loader.next();
+        rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
+      }
+    }
+    for (std::vector<std::int64_t>& rows : rows_of_step) std::sort(rows.begin(), rows.end());
+    if (!expected) expected = rows_of_step;
+    BOOST_TEST((rows_of_step == *expected));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_resumed_loader_continues_the_order) {
+  const PackedDataset dataset = open();
+  Loader whole(dataset, {.rows_per_micro_batch = 3, .last_step = 12});
+  Loader resumed(dataset, {.rows_per_micro_batch = 3, .first_step = 8, .last_step = 12});
+  for (int step = 0; step < 8; ++step) (void)whole.next();
+  for (int step = 8; step < 12; ++step) BOOST_TEST(whole.next().rows == resumed.next().rows);
+}
+
+BOOST_AUTO_TEST_CASE(asking_past_the_last_step_is_a_bug_and_no_hang) {
+  const PackedDataset dataset = open();
+  Loader loader(dataset, {.last_step = 1});
+  (void)loader.next();
+  BOOST_CHECK_THROW((void)loader.next(), std::logic_error);
+  Loader empty(dataset, {.first_step = 4, .last_step = 4});
+  BOOST_CHECK_THROW((void)empty.next(), std::logic_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_loader_can_be_left_at_any_time) {
+  const PackedDataset dataset = open();
+  for (int taken = 0; taken < 6; ++taken) {
+    Loader loader(dataset, {.last_step = 1'000'000'000});
+    for (int step = 0; step < taken; ++step) (void)loader.next();
+  }
+}
+
+BOOST_AUTO_TEST_CASE(errors_of_the_thread_come_after_the_steps_before_them) {
+  std::vector<Row> rows = make_rows();
+  rows[3].tokens[5] = vocab_size;  // outside the vocabulary
+  sft::test::write_packed_file(folder.file("bad.h5"), rows, vocab_size);
+  const PackedDataset dataset({folder.file("bad.h5")});
+  Loader loader(dataset, {.last_step = num_rows, .shuffle = false});
+  for (std::int64_t step = 0; step < 3; ++step) BOOST_TEST(loader.next().step == step);
+  for (int again = 0; again < 2; ++again) {
+    BOOST_CHECK_EXCEPTION((void)loader.next(), sft::Error, [](const sft::Error& error) {
+      return error.status() == sft::ExitStatus::data && std::string(error.what()).find("bad.h5") != std::string::npos;
+    });
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

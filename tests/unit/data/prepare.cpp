@@ -1,0 +1,218 @@
+#include "sft/data/prepare.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "sft/core/error.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/io/files.hpp"
+#include "sft/text/byte_tokenizer.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace sft::data;
+
+namespace {
+
+const sft::text::ByteTokenizer tokenizer;
+
+void ignore_progress(const char*, std::int64_t, std::int64_t) {}
+
+struct Fixture {
+  Fixture() {
+    options.inputs = {folder.file("*.jsonl")};
+    options.output = folder.file("out");
+    options.max_length = 16;
+  }
+  void write(const std::string& name, const std::string& text) const {
+    sft::io::write_file_atomically(folder.file(name), text);
+  }
+  PrepareSummary run() const { return prepare(options, ignore_progress); }
+  PackedDataset open() const { return PackedDataset({options.output + "/train-*.h5"}); }
+
+  /// Documents of the data set as text.
+  static std::multiset<std::string> documents_of(const PackedDataset& dataset) {
+    std::multiset<std::string> documents;
+    for (std::int64_t r = 0; r < dataset.num_rows(); ++r) {
+      const Row row = dataset.read_row(r);
+      std::size_t begin = 0;
+      for (const std::int32_t length : row.document_lengths) {
+        documents.insert(tokenizer.decode(std::span(row.tokens).subspan(begin, static_cast<std::size_t>(length))));
+        begin += static_cast<std::size_t>(length);
+      }
+    }
+    return documents;
+  }
+
+  sft::test::TemporaryFolder folder;
+  PrepareOptions options;
+};
+
+bool is_configuration_error(const sft::Error& error) { return error.status() == sft::ExitStatus::configuration; }
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(prepare_shards, Fixture)
+
+BOOST_AUTO_TEST_CASE(what_was_prepared_reads_back) {
+  write("a.jsonl", "{\"prompt\": \"ab\", \"completion\": \"cde\"}\n\n{\"text\": \"xy\"}\r\n");
+  write("b.jsonl", "{\"text\": \"0123456789\"}");  // the last line has no newline
+  const PrepareSummary summary = run();
+  BOOST_TEST(summary.num_records == 3);
+  BOOST_TEST(summary.num_documents == 3);
+  BOOST_TEST(summary.num_tokens == 6 + 3 + 11);
+  BOOST_TEST(summary.num_target_tokens == 4 + 2 + 10);
+  BOOST_TEST(summary.num_rows == 2);
+  BOOST_TEST(summary.num_padding_tokens == 2 * 16 - 20);
+  BOOST_TEST(summary.packing_efficiency() == 20.0 / 32.0);
+  BOOST_TEST(summary.files == std::vector<std::string>{options.output + "/train-00000.h5"});
+
+  const PackedDataset dataset = open();
+  BOOST_TEST(dataset.num_rows() == 2);
+  BOOST_TEST(dataset.max_length() == 16);
+  BOOST_TEST(dataset.vocab_size() == 272);
+  BOOST_TEST(dataset.tokenizer() == "byte");
+  BOOST_TEST(dataset.pad_token_id() == tokenizer.specials().pad);
+  BOOST_TEST(dataset.eos_token_id() == tokenizer.specials().eos);
+  BOOST_TEST(dataset.num_documents() == 3);
+  BOOST_TEST(dataset.num_tokens() == 20);
+  BOOST_TEST(dataset.num_target_tokens() == 16);
+
+  const Row first = dataset.read_row(0), second = dataset.read_row(1);
+  BOOST_TEST(first.document_lengths == (std::vector<std::int32_t>{11, 3}));
+  BOOST_TEST(tokenizer.decode(first.tokens) == "0123456789<|eos|>xy<|eos|><|pad|><|pad|>");
+  BOOST_TEST(first.loss_weight == (std::vector<float>{0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0}));
+  BOOST_TEST(second.document_lengths == std::vector<std::int32_t>{6});
+  BOOST_TEST(second.loss_weight == (std::vector<float>{0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+BOOST_AUTO_TEST_CASE(shards_differ_by_one_row_at_most_and_hold_every_document_once) {
+  std::string text;
+  std::multiset<std::string> expected;
+  for (int i = 0; i < 200; ++i) {
+    const std::string document(static_cast<std::size_t>(1 + i * 7 % 15), static_cast<char>('a' + i % 26));
+    text += "{\"text\": \"" + document + "\"}\n";
+    expected.insert(document + "<|eos|>");
+  }
+  write("a.jsonl", text);
+  options.num_shards = 7;
+  const PrepareSummary summary = run();
+  BOOST_TEST(summary.files.size() == 7u);
+  std::int64_t fewest = summary.num_rows, most = 0;
+  for (const std::string& file : summary.files) {
+    const std::int64_t num_rows = PackedDataset({file}).num_rows();
+    fewest = std::min(fewest, num_rows);
+    most = std::max(most, num_rows);
+  }
+  BOOST_TEST(most - fewest <= 1);
+  const PackedDataset dataset = open();
+  BOOST_TEST(dataset.num_rows() == summary.num_rows);
+  BOOST_TEST((dataset.files() == summary.files));
+  BOOST_TEST((documents_of(dataset) == expected));
+}
+
+BOOST_AUTO_TEST_CASE(documents_without_a_target_left_are_dropped_where_documents_are_cut) {
+  write("a.jsonl",
+        "{\"prompt\": \"0123456789012345\", \"completion\": \"lost\"}\n"
+        "{\"prompt\": \"012345678901234\", \"completion\": \"kept\"}\n"
+        "{\"text\": \"\"}\n");
+  const PrepareSummary summary = run();
+  BOOST_TEST(summary.num_records == 3);
+  BOOST_TEST(summary.num_dropped == 2);
+  BOOST_TEST(summary.num_truncated == 1);
+  BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"012345678901234k"}));
+}
+
+BOOST_AUTO_TEST_CASE(splitting_keeps_every_token) {
+  write("a.jsonl", "{\"prompt\": \"0123456789012345\", \"completion\": \"kept\"}\n{\"text\": \"ab\"}\n");
+  options.packing_strategy = PackingStrategy::bfd_split;
+  const PrepareSummary summary = run();
+  BOOST_TEST(summary.num_dropped == 0);
+  BOOST_TEST(summary.num_truncated == 0);
+  BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"0123456789012345", "ab<|eos|>", "kept<|eos|>"}));
+  BOOST_TEST(summary.num_target_tokens == 4 + 2);  // the first token of a piece cannot be predicted
+}
+
+BOOST_AUTO_TEST_CASE(wrapping_makes_one_document_of_a_row) {
+  write("a.jsonl", "{\"text\": \"0123456789\"}\n{\"text\": \"abcdefghij\"}\n");
+  options.packing_strategy = PackingStrategy::wrapped;
+  const PrepareSummary summary = run();
+  BOOST_TEST(summary.num_documents == 2);
+  BOOST_TEST(summary.num_tokens == 22);
+  BOOST_TEST(summary.num_target_tokens == 20);
+  BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"0123456789<|eos|>abcde", "fghij<|eos|>"}));
+}
+
+BOOST_AUTO_TEST_CASE(without_packing_every_document_is_a_row_in_order) {
+  write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"bcd\"}\n{\"text\": \"ef\"}\n");
+  options.packing_strategy = PackingStrategy::none;
+  const PrepareSummary summary = run();
+  BOOST_TEST(summary.num_rows == 3);
+  const PackedDataset dataset = open();
+  BOOST_TEST(dataset.read_row(1).document_lengths == std::vector<std::int32_t>{4});
+  BOOST_TEST(dataset.read_row(1).tokens[0] == 'b');
+  BOOST_TEST(dataset.read_row(2).tokens[0] == 'e');
+}
+
+BOOST_AUTO_TEST_CASE(shuffling_depends_on_the_seed_alone) {
+  std::string text;
+  for (char c = 'a'; c <= 'z'; ++c) text += std::string("{\"text\": \"") + c + c + "\"}\n";
+  write("a.jsonl", text);
+  options.packing_strategy = PackingStrategy::none;
+  options.shuffle_dataset = true;
+  const auto order_with = [this](std::uint64_t seed, const std::string& name) {
+    options.seed = seed;
+    options.output = folder.file(name);
+    (void)run();
+    const PackedDataset dataset = open();
+    std::string order;
+    for (std::int64_t r = 0; r < dataset.num_rows(); ++r) order += static_cast<char>(dataset.read_row(r).tokens[0]);
+    return order;
+  };
+  const std::string order = order_with(1, "one");
+  BOOST_TEST(order != "abcdefghijklmnopqrstuvwxyz");
+  BOOST_TEST(order == order_with(1, "again"));
+  BOOST_TEST(order != order_with(2, "two"));
+  BOOST_TEST(std::set<char>(order.begin(), order.end()).size() == 26u);
+}
+
+BOOST_AUTO_TEST_CASE(progress_rises_to_the_whole_of_each_stage) {
+  write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"bcd\"}");
+  std::map<std::string, std::int64_t> last, total;
+  (void)prepare(options, [&](const std::string& stage, std::int64_t done, std::int64_t all) {
+    BOOST_TEST(done >= last[stage]);
+    last[stage] = done;
+    total[stage] = all;
+  });
+  BOOST_TEST((last == total));
+  BOOST_TEST(last.size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_but_the_shards_is_left_behind) {
+  write("a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"0123456789012345\"}\n");
+  options.num_shards = 2;
+  (void)run();
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(options.output)) names.insert(entry.path().filename());
+  BOOST_TEST((names == std::set<std::string>{"train-00000.h5", "train-00001.h5"}));
+}
+
+BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {
+  write("a.jsonl", "{\"text\": \"abc\"}\n");
+  const auto refused = [this](auto change) {
+    PrepareOptions changed = options;
+    change(changed);
+    BOOST_CHECK_EXCEPTION((void)prepare(changed, ignore_progress), sft::Error, is_configuration_error);
+  };
+  refused([](PrepareOptions& changed) { changed.max_length = 1; });
+  refused([](PrepareOptions& changed) { changed.max_length = std::int64_t{1} << 40; });
+  refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = 3; });
+  refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = 0; });
+  refused([](PrepareOptions& changed) { changed.num_shards = -1; });
+  refused([](PrepareOptions& changed) { changed.num_shards = 2; });  // of one row
+  refused([](PrepareOptions& changed) { changed.tokenizer = "bpe"; });
+  BOOST_TEST(!std::filesystem::exists(options.output));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
