@@ -30,18 +30,12 @@ void for_each_run(const parallel::Registry& registry, const Visit& visit) {
   }
 }
 
-/// Enters what the process already is, as the program does.
-device::Ledger make_ledger() {
-  device::Ledger ledger;
-  ledger.add(device::Label::process, device::resident_bytes());
-  return ledger;
-}
-
 config::Config with_mesh(config::Config config, const mesh::Layout& layout) {
   config.parallel.dp_replicate_size = layout.dp_replicate;
   config.parallel.dp_shard_size = layout.dp_shard;
   config.parallel.sp_size = layout.sp;
   config.parallel.tp_size = layout.tp;
+  config.data.train_files = {"rows in memory"};
   config::validate(config, layout.size());
   return config;
 }
@@ -97,7 +91,6 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, mes
                              const comm::Session& session)
     : config_(with_mesh(std::move(config), mesh.layout)),
       mesh_(std::move(mesh)),
-      ledger_(make_ledger()),
       device_(device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
       engine_(std::make_unique<train::Engine>(config_, max_length, mesh_, *device_, ledger_)) {}
 

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "sft/comm/session.hpp"
-#include "sft/core/log.hpp"
 
 namespace sft::test {
 
@@ -21,7 +20,6 @@ inline comm::Session& session() { return *session_storage(); }
 
 int main(int argc, char** argv) {
   sft::test::session_storage() = std::make_unique<sft::comm::Session>(&argc, &argv);
-  sft::set_log_rank(sft::test::session().world().rank());
   const int status = boost::unit_test::unit_test_main([] { return true; }, argc, argv);
   sft::test::session_storage().reset();
   return status;

@@ -1,7 +1,10 @@
 #include "collectives.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "reduce.hpp"
@@ -24,8 +27,7 @@ std::vector<int> peers_of(const Group& group) {
   return peers;
 }
 
-/// Where the contributions of a group's ranks to a reduction lie: the own one at its place, the others' in staging
-/// slots.
+/// Where the contributions of the ranks to a reduction lie: this rank's at its own place, the others' in staging slots.
 class Contributions {
  public:
   Contributions(const Group& group, std::byte* staging, std::size_t slot_bytes)
@@ -61,16 +63,37 @@ struct Slice {
 
 std::int64_t num_elements(std::size_t bytes, DType dtype) { return static_cast<std::int64_t>(bytes / size_of(dtype)); }
 
-/// Everyone sends all to everyone and reduces all: one exchange, size - 1 times the bytes.
-void append_direct_reduction(std::vector<Steps::Step>& steps, const Group& group, const Slice& slice, DType dtype,
-                             ReduceOp op, const Contributions& contributions) {
-  steps.push_back([=](Transfers& transfers) {
-    for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), slice.bytes, peer);
-    for (const int peer : peers_of(group)) transfers.send(slice.begin, slice.bytes, peer);
-  });
-  steps.push_back([=](Transfers&) {
-    reduce(slice.begin, contributions.all(slice.begin), num_elements(slice.bytes, dtype), dtype, op);
-  });
+/// Recursive doubling: in each of log2(size) rounds the ranks exchange all they have with a partner. Few messages, for
+/// small slices. Both partners add the same two numbers, so all ranks get the same bits. The ranks beyond the largest
+/// power of two hand their part to a partner first and receive the result last.
+void append_doubling_reduction(std::vector<Steps::Step>& steps, const Group& group, const Slice& slice, DType dtype,
+                               ReduceOp op, std::byte* staging) {
+  const int rank = group.rank();
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(group.size())));
+  const int outsider = rank + power;  // partner of a rank inside the power of two
+  const auto reduce_staged = [=](Transfers&) {
+    const std::array<const void*, 2> both = {slice.begin, staging};
+    reduce(slice.begin, both, num_elements(slice.bytes, dtype), dtype, op);
+  };
+  if (rank >= power) {
+    steps.push_back([=](Transfers& transfers) { transfers.send(slice.begin, slice.bytes, rank - power); });
+    steps.push_back([=](Transfers& transfers) { transfers.receive(slice.begin, slice.bytes, rank - power); });
+    return;
+  }
+  if (outsider < group.size()) {
+    steps.push_back([=](Transfers& transfers) { transfers.receive(staging, slice.bytes, outsider); });
+    steps.push_back(reduce_staged);
+  }
+  for (int distance = 1; distance < power; distance *= 2) {
+    steps.push_back([=](Transfers& transfers) {
+      transfers.receive(staging, slice.bytes, rank ^ distance);
+      transfers.send(slice.begin, slice.bytes, rank ^ distance);
+    });
+    steps.push_back(reduce_staged);
+  }
+  if (outsider < group.size()) {
+    steps.push_back([=](Transfers& transfers) { transfers.send(slice.begin, slice.bytes, outsider); });
+  }
 }
 
 /// Every rank reduces its piece and sends the result to everyone: two exchanges, twice the bytes.
@@ -106,10 +129,11 @@ void MpiCollectives::reserve(device::Arena& arena, const StagingPlan& plan) {
 }
 
 std::size_t MpiCollectives::slot_bytes(const Staging& staging, const Group& group) {
-  const auto num_peers = static_cast<std::size_t>(std::max(1, group.size() - 1));
-  const std::size_t bytes = std::max(min_staging_bytes, staging.memory.size_bytes()) / num_peers / 64 * 64;
-  ensure(group.size() == 1 || !staging.memory.empty(), "reserve() comes before the first reduction");
-  return bytes;
+  if (group.size() == 1) return std::numeric_limits<std::size_t>::max();  // nobody sends
+  constexpr std::size_t line_bytes = 64;
+  const std::size_t lines = staging.memory.size_bytes() / line_bytes / static_cast<std::size_t>(group.size() - 1);
+  ensure(lines > 0, "reserve() comes before the first reduction, and each rank has a line of the staging memory");
+  return lines * line_bytes;
 }
 
 void MpiCollectives::push(Staging& staging, std::unique_ptr<device::Pending> steps, device::Stream& stream) {
@@ -126,15 +150,15 @@ void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, d
   const Contributions contributions(group, bytes_of(staging.memory), slot);
   const auto size = static_cast<std::size_t>(group.size());
 
-  constexpr std::size_t small_bytes = std::size_t{16} << 10;
-  const bool direct = size == 2 || inout.size_bytes() <= std::min(slot, small_bytes);
-  const std::size_t slice_bytes = direct ? slot : slot * size;
+  constexpr std::size_t small_bytes = std::size_t{64} << 10;
+  const bool is_small = inout.size_bytes() <= small_bytes;
+  const std::size_t slice_bytes = is_small ? staging.memory.size_bytes() : slot * size;
   std::vector<Steps::Step> steps;
   for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slice_bytes) {
     const std::size_t bytes = std::min(slice_bytes, inout.size_bytes() - begin);
     const Slice slice{bytes_of(inout) + begin, bytes, round_up((bytes + size - 1) / size, std::size_t{64})};
-    if (direct) {
-      append_direct_reduction(steps, group, slice, inout.dtype, op, contributions);
+    if (is_small) {
+      append_doubling_reduction(steps, group, slice, inout.dtype, op, bytes_of(staging.memory));
     } else {
       append_piecewise_reduction(steps, group, slice, inout.dtype, op, contributions);
     }

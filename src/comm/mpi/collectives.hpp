@@ -32,7 +32,7 @@ class MpiCollectives final : public Collectives {
   static constexpr std::size_t max_staging_bytes = std::size_t{16} << 20;
   static constexpr std::size_t min_staging_bytes = std::size_t{64} << 10;
 
-  /// What one rank of `group` may send into `staging` at a time, a multiple of 64 bytes.
+  /// What one rank of `group` may send into `staging` at a time, a multiple of 64 bytes; unlimited for a single rank.
   static std::size_t slot_bytes(const Staging& staging, const Group& group);
   /// Queues `steps` behind the last user of `staging`.
   static void push(Staging& staging, std::unique_ptr<device::Pending> steps, device::Stream& stream);

@@ -7,22 +7,25 @@
 
 #include "communicator.hpp"
 #include "sft/core/log.hpp"
+#include "transfers.hpp"
 
 namespace sft::comm {
 
 namespace {
 
+long num_cores() { return sysconf(_SC_NPROCESSORS_ONLN); }
+
 /// With more ranks than cores a rank that waits inside Open MPI has to let others run. Open MPI decides that itself
 /// from the slots it was given, which need not be the cores; a choice of the user's stays.
-void yield_when_oversubscribed() {
+void yield_when_ranks_share_cores() {
   const char* num_local_ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (num_local_ranks != nullptr && std::atol(num_local_ranks) > sysconf(_SC_NPROCESSORS_ONLN)) {
+  if (num_local_ranks != nullptr && std::atol(num_local_ranks) > num_cores()) {
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
   }
 }
 
 Group start_mpi(int* argc, char*** argv) {
-  yield_when_oversubscribed();
+  yield_when_ranks_share_cores();
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     throw Error(ExitStatus::failure, "MPI did not start", "MPI_Init_thread failed", "start with mpirun");
@@ -49,6 +52,7 @@ Group split_by_node(const Group& world) {
 Session::Session(int* argc, char*** argv) : world_(start_mpi(argc, argv)) {
   set_log_rank(world_.rank());
   node_ = split_by_node(world_);
+  Transfers::set_ranks_share_cores(node_.size() > num_cores());
 }
 
 Session::~Session() {
