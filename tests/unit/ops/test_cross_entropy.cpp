@@ -1,0 +1,138 @@
+#include <numeric>
+
+#include "unit/ops/naive.hpp"
+#include "unit/ops/support.hpp"
+
+namespace sft::ops::testing {
+namespace {
+
+/// The three steps over one part of the vocabulary.
+struct Part {
+  Owned logits, max, partials, dlogits;
+  CrossEntropy chunk;
+
+  Part(const Tensor& all_logits, const Tensor& targets, const Tensor& weights, std::int64_t begin, std::int64_t count,
+       DType dtype)
+      : logits(DType::float32, {all_logits.shape[0], count}),
+        max(DType::float32, {all_logits.shape[0]}),
+        partials(DType::float32, {3, all_logits.shape[0]}),
+        dlogits(dtype, {all_logits.shape[0], count}),
+        chunk{*logits, *max, *partials, targets, weights, begin} {
+    for (std::int64_t t = 0; t < all_logits.shape[0]; ++t) {
+      for (std::int64_t c = 0; c < count; ++c) set(*logits, t, c, get(all_logits, t, begin + c));
+    }
+  }
+};
+
+struct Example {
+  static constexpr std::int64_t rows = 37, columns = 101;
+  static constexpr float gradient_scale = 0.125f;
+  Owned logits = Owned(DType::float32, {rows, columns}).normal(1, 4.0);
+  Owned targets = Owned(DType::int32, {rows}).uniform(2, 0, columns - 1);
+  Owned weights = Owned(DType::float32, {rows}).fill(1.0);
+
+  Example() {
+    set(*weights, 3, 0, 0.0);
+    set(*weights, 4, 0, 0.5);
+    set(*targets, 3, 0, -100);
+    set(*logits, 5, static_cast<std::int64_t>(get(*targets, 5, 0)), 30.0);  // one right answer at least
+  }
+  [[nodiscard]] naive::CrossEntropyResult expected() const {
+    return naive::cross_entropy(read(*logits), read(*targets), read(*weights), gradient_scale);
+  }
+};
+
+void check_metrics(const Tensor& metrics, const naive::CrossEntropyResult& expected, const std::string& label) {
+  check_close(metrics.rows(0, 1), {expected.loss}, 1e-6, label);
+  check_close(metrics.rows(1, 1), {expected.num_targets}, 0.0, label);
+  check_close(metrics.rows(2, 1), {expected.num_correct}, 0.0, label);
+  check_close(metrics.rows(3, 1), {expected.entropy}, 2e-6, label);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cross_entropy)
+
+BOOST_AUTO_TEST_CASE(loss_metrics_and_gradient) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const Example example;
+    const naive::CrossEntropyResult expected = example.expected();
+    Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, dtype);
+    const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+    backend->cross_entropy_max(part.chunk);
+    backend->cross_entropy_partials(part.chunk);
+    backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
+    check_metrics(*metrics, expected, label);
+    check_close(*part.dlogits, expected.dlogits, tolerance_of(dtype), label);
+    if (dtype == DType::float32) {  // in place, on top of former metrics
+      backend->cross_entropy_finish(part.chunk, *part.logits, Example::gradient_scale, *metrics);
+      BOOST_TEST((read(*part.logits) == read(*part.dlogits)), label);
+      BOOST_TEST(get(*metrics, 1, 0) == 2 * expected.num_targets);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_vocabulary_in_two_parts_equals_the_whole) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const Example example;
+    const naive::CrossEntropyResult expected = example.expected();
+    constexpr std::int64_t split = 40;
+    Part left(*example.logits, *example.targets, *example.weights, 0, split, dtype);
+    Part right(*example.logits, *example.targets, *example.weights, split, Example::columns - split, dtype);
+    backend->cross_entropy_max(left.chunk);
+    backend->cross_entropy_max(right.chunk);
+    for (std::int64_t t = 0; t < Example::rows; ++t) {
+      const double max = std::max(get(*left.max, t, 0), get(*right.max, t, 0));
+      set(*left.max, t, 0, max);
+      set(*right.max, t, 0, max);
+    }
+    backend->cross_entropy_partials(left.chunk);
+    backend->cross_entropy_partials(right.chunk);
+    backend->add(*left.partials, *right.partials);
+    backend->copy(*right.partials, *left.partials);
+    for (Part* part : {&left, &right}) {
+      const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+      backend->cross_entropy_finish(part->chunk, *part->dlogits, Example::gradient_scale, *metrics);
+      check_metrics(*metrics, expected, label);
+      const std::int64_t columns = part->logits->shape[1];
+      std::vector<double> gradient;
+      for (std::int64_t t = 0; t < Example::rows; ++t) {
+        const auto row = expected.dlogits.begin() + t * Example::columns + part->chunk.vocab_begin;
+        gradient.insert(gradient.end(), row, row + columns);
+      }
+      check_close(*part->dlogits, gradient, tolerance_of(dtype), label);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(metrics_without_a_gradient) {
+  on_every_backend([](TestBackend& backend) {
+    const Example example;
+    Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, DType::float32);
+    const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+    backend->cross_entropy_max(part.chunk);
+    backend->cross_entropy_partials(part.chunk);
+    backend->cross_entropy_finish(part.chunk, {}, Example::gradient_scale, *metrics);
+    check_metrics(*metrics, example.expected(), backend.name());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(nan_reaches_the_loss_unless_its_token_does_not_count) {
+  on_every_backend([](TestBackend& backend) {
+    for (const std::int64_t bad_row : {std::int64_t{3}, std::int64_t{7}}) {  // row 3 has weight 0
+      const Example example;
+      set(*example.logits, bad_row, 50, std::numeric_limits<double>::quiet_NaN());
+      Part part(*example.logits, *example.targets, *example.weights, 0, Example::columns, DType::float32);
+      const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+      backend->cross_entropy_max(part.chunk);
+      backend->cross_entropy_partials(part.chunk);
+      backend->cross_entropy_finish(part.chunk, *part.dlogits, Example::gradient_scale, *metrics);
+      BOOST_TEST(std::isnan(get(*metrics, 0, 0)) == (bad_row == 7), backend.name());
+      BOOST_TEST(get(*part.dlogits, 3, 50) == 0.0);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing

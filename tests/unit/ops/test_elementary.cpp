@@ -1,0 +1,129 @@
+#include "unit/ops/support.hpp"
+
+namespace sft::ops::testing {
+
+BOOST_AUTO_TEST_SUITE(elementary)
+
+BOOST_AUTO_TEST_CASE(fill_sets_every_element_of_a_view_and_no_other) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    Owned x(dtype, {5, 37});
+    backend->fill(x->columns(3, 30), 0.5f);
+    for (std::int64_t r = 0; r < 5; ++r) {
+      for (std::int64_t c = 0; c < 37; ++c) {
+        const bool inside = c >= 3 && c < 33;
+        BOOST_TEST((inside ? get(*x, r, c) == 0.5 : std::isnan(get(*x, r, c))), label);
+      }
+    }
+    Owned large(dtype, {40961});
+    backend->fill(*large, -2.0f);
+    check_close(*large, std::vector<double>(40961, -2.0), 0.0, label);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(copy_converts_strided_rows) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType from, const std::string& label) {
+    for (const DType to : compute_dtypes) {
+      const Owned source = Owned(from, {7, 300}).normal(1);
+      const Owned destination(to, {7, 400});
+      backend->copy(destination->columns(50, 200), source->columns(11, 200));
+      const Owned expected(to, {7, 200});
+      for (std::int64_t r = 0; r < 7; ++r) {
+        for (std::int64_t c = 0; c < 200; ++c) set(*expected, r, c, get(*source, r, c + 11));
+      }
+      check_close(destination->columns(50, 200), read(*expected), 0.0, label);
+      BOOST_TEST(std::isnan(get(*destination, 3, 49)));
+      BOOST_TEST(std::isnan(get(*destination, 3, 250)));
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(conversion_rounds_to_nearest_even_and_keeps_nan_and_infinity) {
+  on_every_backend([](TestBackend& backend) {
+    constexpr std::int64_t size = 1 << 16;
+    const Owned source(DType::float32, {size});
+    std::mt19937 generator(3);
+    for (std::int64_t i = 0; i < size; ++i) {
+      // Every upper half, with lower halves at, next to and away from the tie.
+      const std::uint32_t low =
+          i % 4 == 0 ? 0x8000u
+                     : (i % 4 == 1 ? 0x7fffu : (i % 4 == 2 ? 0x8001u : static_cast<std::uint32_t>(generator()) >> 16));
+      source->as<std::uint32_t>()[i] = static_cast<std::uint32_t>(i) << 16 | low;
+    }
+    const Owned destination(DType::bf16, {size});
+    backend->copy(*destination, *source);
+    int num_wrong = 0;
+    for (std::int64_t i = 0; i < size; ++i) {
+      const float x = source->as<float>()[i];
+      const BFloat16 y = destination->as<BFloat16>()[i];
+      num_wrong += std::isnan(x) ? !std::isnan(float_of(y)) : y.bits != bf16_of(x).bits;
+    }
+    BOOST_TEST(num_wrong == 0, backend.name());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(add_and_sum_squares) {
+  on_every_backend([](TestBackend& backend) {
+    for (const std::int64_t size : {1, 17, 5000, 300001}) {
+      const Owned a = Owned(DType::float32, {size}).normal(4), b = Owned(DType::float32, {size}).normal(5);
+      std::vector<double> sum = read(*a);
+      double squares = 7.0;
+      for (std::int64_t i = 0; i < size; ++i) {
+        sum[i] = static_cast<float>(get(*a, i, 0) + get(*b, i, 0));
+        squares += get(*b, i, 0) * get(*b, i, 0);
+      }
+      backend->add(*a, *b);
+      check_close(*a, sum, 1e-7, backend.name());
+      const Owned result = Owned(DType::float64, {1}).fill(7.0);
+      backend->sum_squares(*result, *b);
+      check_close(*result, {squares}, 1e-6, backend.name());
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(sum_squares_does_not_hide_nan) {
+  on_every_backend([](TestBackend& backend) {
+    const Owned x = Owned(DType::float32, {70000}).fill(1.0);
+    set(*x, 69999, 0, std::numeric_limits<double>::quiet_NaN());
+    const Owned result = Owned(DType::float64, {1}).fill(0.0);
+    backend->sum_squares(*result, *x);
+    BOOST_TEST(std::isnan(get(*result, 0, 0)));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(normal_numbers_have_the_right_moments) {
+  on_every_backend([](TestBackend& backend) {
+    constexpr std::int64_t size = 400000;
+    const Owned x(DType::float32, {size});
+    backend->fill_normal(*x, 42, 0, 0.5f);
+    double moments[5] = {};
+    int beyond_two = 0;
+    for (std::int64_t i = 0; i < size; ++i) {
+      const double value = get(*x, i, 0) / 0.5;
+      for (int power = 1; power < 5; ++power) moments[power] += std::pow(value, power) / size;
+      beyond_two += std::abs(value) > 2.0 ? 1 : 0;
+    }
+    BOOST_TEST(std::abs(moments[1]) < 0.01);
+    BOOST_TEST(std::abs(moments[2] - 1.0) < 0.01);
+    BOOST_TEST(std::abs(moments[3]) < 0.03);
+    BOOST_TEST(std::abs(moments[4] - 3.0) < 0.08);
+    BOOST_TEST(std::abs(beyond_two / double{size} - 0.0455) < 0.002);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_slice_of_normal_numbers_equals_the_whole) {
+  on_every_backend([](TestBackend& backend) {
+    const Owned whole(DType::float32, {20000}), other(DType::float32, {20000});
+    backend->fill_normal(*whole, 7, 0, 1.0f);
+    for (const auto& [begin, count] : {std::pair{0, 1}, {1, 3}, {1023, 2}, {1024, 1024}, {777, 16385}, {19999, 1}}) {
+      const Owned slice(DType::float32, {count});
+      backend->fill_normal(*slice, 7, begin, 1.0f);
+      check_close(*slice, read(whole->rows(begin, count)), 0.0, backend.name());
+    }
+    backend->fill_normal(*other, 8, 0, 1.0f);
+    BOOST_TEST((read(*other) != read(*whole)));
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing

@@ -1,0 +1,113 @@
+#include "ops/cpu/matmul.hpp"
+#include "unit/ops/naive.hpp"
+#include "unit/ops/support.hpp"
+
+namespace sft::ops::testing {
+namespace {
+
+/// A matrix inside a wider one.
+Tensor padded_view(const Owned& storage, std::int64_t columns) { return storage->columns(3, columns); }
+
+struct Case {
+  std::int64_t m, n, k;
+  bool transpose_a, transpose_b, accumulate, bias;
+  DType c_dtype;
+};
+
+std::vector<Case> cases_of(DType dtype) {
+  std::vector<Case> cases;
+  for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {17, 33, 5}, {64, 130, 300}, {1, 70, 64}}) {
+    for (int flags = 0; flags < 16; ++flags) {
+      for (const DType c_dtype : {dtype, DType::float32}) {
+        cases.push_back({m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0, c_dtype});
+      }
+    }
+  }
+  return cases;
+}
+
+/// Runs `product` of random strided operands and compares it with the naive one.
+template <class F>
+void check_product(const Case& test, DType dtype, const std::string& label, F product) {
+  const auto& [m, n, k, transpose_a, transpose_b, accumulate, bias, c_dtype] = test;
+  const std::int64_t a_rows = transpose_a ? k : m, a_columns = transpose_a ? m : k;
+  const std::int64_t b_rows = transpose_b ? n : k, b_columns = transpose_b ? k : n;
+  const Owned a_storage = Owned(dtype, {a_rows, a_columns + 9}).normal(1);
+  const Owned b_storage = Owned(dtype, {b_rows, b_columns + 5}).normal(2);
+  const Owned c_storage = Owned(c_dtype, {m, n + 7}).normal(3);
+  const Owned bias_values = Owned(dtype, {n}).normal(4);
+  const Tensor a = padded_view(a_storage, a_columns), b = padded_view(b_storage, b_columns),
+               c = padded_view(c_storage, n);
+  std::vector<double> expected = naive::matmul(read(a), read(b), m, n, k, transpose_a, transpose_b);
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      if (bias) expected[i * n + j] += get(*bias_values, j, 0);
+      if (accumulate) expected[i * n + j] += get(c, i, j);
+      if (!accumulate) set(c, i, j, std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  const double untouched = get(*c_storage, m - 1, n + 3);
+  Matmul matmul{a, b, c, transpose_a, transpose_b, accumulate};
+  if (bias) matmul.bias = *bias_values;
+  product(matmul);
+  check_close(c, expected, 2 * tolerance_of(c_dtype), label);
+  BOOST_TEST(get(*c_storage, m - 1, n + 3) == untouched);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(matmul)
+
+BOOST_AUTO_TEST_CASE(every_transposition_bias_and_accumulation_of_strided_operands) {
+  for (const int num_threads : {1, 3}) {
+    omp_set_num_threads(num_threads);
+    TestBackend backend(cpu::best_isa());
+    for (const DType dtype : compute_dtypes) {
+      for (const Case& test : cases_of(dtype)) {
+        check_product(test, dtype, name_of(dtype), [&](const Matmul& product) { backend->matmul(product); });
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bf16_products_by_way_of_float32_tiles) {
+  omp_set_num_threads(2);
+  const Owned workspace(DType::float32, {static_cast<std::int64_t>(cpu::workspace_bytes() / sizeof(float))});
+  cpu::MatmulEngine engine(cpu::kernels_of(cpu::best_isa()));
+  const auto product = [&](const Matmul& matmul) { engine.run_in_float32(matmul, *workspace); };
+  for (const Case& test : cases_of(DType::bf16)) check_product(test, DType::bf16, "tiles", product);
+  check_product({270, 300, 1100, true, false, true, true, DType::bf16}, DType::bf16, "many tiles", product);
+  check_product({270, 300, 1100, false, true, false, true, DType::float32}, DType::bf16, "many tiles", product);
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_product_is_no_work) {
+  TestBackend backend(cpu::best_isa());
+  const Owned a(DType::float32, {1, 4}), b(DType::float32, {4, 3}), c(DType::float32, {1, 3});
+  backend->matmul({a->rows(0, 0), *b, c->rows(0, 0)});
+  BOOST_TEST(std::isnan(get(*c, 0, 0)));
+}
+
+BOOST_AUTO_TEST_CASE(operands_that_do_not_fit_are_refused) {
+  TestBackend backend(cpu::best_isa());
+  const Owned a(DType::float32, {2, 4}), b(DType::float32, {5, 3}), c(DType::float32, {2, 3});
+  BOOST_CHECK_THROW(backend->matmul({*a, *b, *c}), std::logic_error);
+}
+
+BOOST_AUTO_TEST_CASE(bias_gradients_are_column_sums) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    for (const auto& [rows, columns] : {std::pair{1, 1}, {7, 30}, {300, 130}}) {
+      const Owned storage = Owned(dtype, {rows, columns + 13}).normal(1);
+      const Owned dbias = Owned(DType::float32, {columns}).normal(2);
+      std::vector<double> expected = read(*dbias);
+      for (int t = 0; t < rows; ++t) {
+        for (int c = 0; c < columns; ++c) expected[c] += get(*storage, t, c + 3);
+      }
+      backend->bias_backward(*dbias, padded_view(storage, columns));
+      check_close(*dbias, expected, 1e-6, label);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing
