@@ -18,9 +18,11 @@ std::mutex& library_mutex() {
   return mutex;
 }
 
-/// Access properties of every file: our driver, and a chunk cache that holds a few chunks.
+/// Access properties of every file: our driver, a chunk cache that holds a few chunks, and for new
+/// objects the formats of HDF5 1.8 on, which carry checksums.
 Handle access_properties(IoStatus& status) {
   Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);
   set_noting_driver(properties.id(), status);
   H5Pset_cache(properties.id(), 0, chunk_cache_slots, chunk_cache_bytes, chunk_cache_preemption);
   return properties;

@@ -44,12 +44,14 @@ void save(const std::string& output_dir, const config::Config& config, const std
 [[nodiscard]] Position load(const std::string& folder, const mesh::Mesh& mesh, const parallel::Registry& registry,
                             const State& state, device::Device& device, device::Stream& stream);
 
-/// The configuration (ini text) and tokenizer name that a checkpoint carries. Not collective.
+/// The configuration (ini text) and tokenizer name that a checkpoint carries, and where it stands. Not collective.
 struct Header {
   std::string config_ini;
   std::string tokenizer;
   std::string mesh;
   Position position;
+  std::string sft_version;
+  std::string date;  ///< of the save, UTC, ISO 8601
 };
 [[nodiscard]] Header read_header(const std::string& folder);
 

@@ -1,0 +1,31 @@
+#include "checksum.hpp"
+
+#include <zlib.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "sft/core/error.hpp"
+
+namespace sft::checkpoint {
+
+std::string checksum_of_file(const std::string& path) {
+  constexpr std::size_t buffer_bytes = 1U << 20U;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw_data_error("cannot read " + path, std::strerror(errno), "check the path");
+  std::vector<char> buffer(buffer_bytes);
+  uLong crc = ::crc32(0, nullptr, 0);
+  while (file.read(buffer.data(), buffer_bytes) || file.gcount() > 0) {
+    crc = ::crc32(crc, reinterpret_cast<const Bytef*>(buffer.data()), static_cast<uInt>(file.gcount()));
+  }
+  if (file.bad()) throw_data_error("cannot read " + path, "the disk reports an error", "restore the file");
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "crc32:%08lx", crc);
+  return text.data();
+}
+
+}  // namespace sft::checkpoint

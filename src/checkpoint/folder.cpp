@@ -1,0 +1,142 @@
+#include "folder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+
+namespace sft::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* prefix = "checkpoint-";
+constexpr const char* temporary_suffix = ".tmp";
+
+std::string parent_of(const std::string& folder) {
+  const fs::path parent = fs::path(folder).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+void rename_folder(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) throw_data_error("cannot rename " + from + " to " + to, error.message(), "check the folder's permissions");
+}
+
+void remove_folder(const std::string& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) throw_data_error("cannot remove " + folder, error.message(), "check the folder's permissions");
+}
+
+/// Out of the list of checkpoints first, so that one removed by half is never taken for whole.
+void retire(const std::string& folder) {
+  rename_folder(folder, folder + ".old" + temporary_suffix);
+  remove_folder(folder + ".old" + temporary_suffix);
+}
+
+}  // namespace
+
+std::string shard_name(int rank) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "shard-%05d.h5", rank);
+  return text.data();
+}
+
+std::string index_path(const std::string& folder) { return (fs::path(folder) / "checkpoint.h5").string(); }
+
+std::string temporary_path(const std::string& folder) { return folder + temporary_suffix; }
+
+std::optional<std::int64_t> step_of(const std::string& folder) {
+  const std::string name = fs::path(folder).filename().string();
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const char* begin = name.data() + std::char_traits<char>::length(prefix);
+  const char* end = name.data() + name.size();
+  std::int64_t step = 0;
+  const auto [parsed, error] = std::from_chars(begin, end, step);
+  if (begin == end || parsed != end || error != std::errc() || step < 0) return std::nullopt;
+  return step;
+}
+
+std::string path_of(const std::string& output_dir, std::int64_t step) {
+  std::array<char, 48> name{};
+  std::snprintf(name.data(), name.size(), "%s%06lld", prefix, static_cast<long long>(step));
+  return (fs::path(output_dir) / name.data()).string();
+}
+
+std::vector<std::string> list(const std::string& output_dir) {
+  std::vector<std::pair<std::int64_t, std::string>> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(output_dir, error)) {
+    const std::string path = entry.path().string();
+    const std::optional<std::int64_t> step = step_of(path);
+    if (step && fs::exists(index_path(path))) found.emplace_back(*step, path);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> folders;
+  for (auto& [step, path] : found) folders.push_back(std::move(path));
+  return folders;
+}
+
+void begin_folder(const std::string& folder) {
+  const std::string parent = parent_of(folder);
+  io::make_folders(parent);
+  std::vector<std::string> stale;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(temporary_suffix)) stale.push_back(entry.path().string());
+  }
+  for (const std::string& path : stale) remove_folder(path);
+  io::make_folders(temporary_path(folder));
+}
+
+void commit_folder(const std::string& folder) {
+  io::sync_path(temporary_path(folder));
+  const std::string former = folder + ".old" + temporary_suffix;
+  const bool replaces = fs::exists(folder);
+  if (replaces) rename_folder(folder, former);
+  rename_folder(temporary_path(folder), folder);
+  io::sync_path(parent_of(folder));
+  if (replaces) remove_folder(former);
+}
+
+void prune(const std::string& folder, std::int64_t limit) {
+  if (limit <= 0) return;
+  std::vector<std::string> folders = list(parent_of(folder));
+  auto excess = static_cast<std::int64_t>(folders.size()) - limit;
+  for (const std::string& candidate : folders) {
+    if (excess <= 0) return;
+    if (fs::path(candidate).filename() == fs::path(folder).filename()) continue;
+    retire(candidate);
+    --excess;
+  }
+}
+
+std::string find_resume(const config::Config& config) {
+  const std::string& wanted = config.checkpoint.resume_from_checkpoint;
+  if (wanted.empty() || wanted == "none") return "";
+  const std::vector<std::string> own = list(config.train.output_dir);
+  if (wanted == "auto") return own.empty() ? "" : own.back();
+  const std::string what_to_do = "give the folder of a complete checkpoint, or auto, or none";
+  const std::string problem = "cannot resume from " + wanted;
+  if (!fs::is_directory(wanted)) throw_data_error(problem, "there is no such folder", what_to_do);
+  if (wanted.ends_with(temporary_suffix)) throw_data_error(problem, "it was never finished", what_to_do);
+  if (!fs::exists(index_path(wanted))) {
+    const std::vector<std::string> inside = list(wanted);
+    throw_data_error(problem, "it holds no checkpoint.h5",
+                     inside.empty() ? what_to_do : "did you mean " + inside.back() + "?");
+  }
+  return wanted;
+}
+
+}  // namespace sft::checkpoint

@@ -1,0 +1,118 @@
+#include "header.hpp"
+
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+
+#include "folder.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/version.hpp"
+
+namespace sft::checkpoint {
+
+namespace {
+
+constexpr const char* format = "sft-checkpoint";
+constexpr std::int64_t format_version = 1;
+
+/// "2025-01-31T12:00:00Z"
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Shard& shard) {
+  return shard.name + " " + std::to_string(shard.size_bytes) + " " + shard.checksum + "\n";
+}
+
+std::vector<Shard> parse_shards(const std::string& text, const std::string& source) {
+  std::vector<Shard> shards;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    Shard shard;
+    if (!(words >> shard.name >> shard.size_bytes >> shard.checksum)) {
+      throw_data_error("cannot read the list of shards in " + source, "its line is \"" + line + "\"",
+                       "the file is damaged: use another checkpoint");
+    }
+    shards.push_back(shard);
+  }
+  return shards;
+}
+
+void write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
+                      const std::string& mesh, const Position& position, const std::vector<Shard>& shards) {
+  std::string shard_lines;
+  for (const Shard& shard : shards) shard_lines += to_text(shard);
+  index.write_string("format", format);
+  index.write_int("format_version", format_version);
+  index.write_int("step", position.step);
+  index.write_float("epoch", position.epoch);
+  index.write_int("rows_consumed", position.rows_consumed);
+  index.write_int("num_tokens", position.num_tokens);
+  index.write_int("num_rows", position.num_rows);
+  index.write_int("max_length", position.max_length);
+  index.write_int("init_seed", static_cast<std::int64_t>(config.model.init_seed));
+  index.write_int("data_seed", static_cast<std::int64_t>(config.data.seed));
+  index.write_int("train_seed", static_cast<std::int64_t>(config.train.seed));
+  index.write_string("config", config::to_ini(config));
+  index.write_string("mesh", mesh);
+  index.write_string("tokenizer", tokenizer);
+  index.write_string("sft_version", version());
+  index.write_string("date", utc_now());
+  index.write_string("shards", shard_lines);
+}
+
+io::Hdf5File open_index(const std::string& folder) {
+  const std::string path = index_path(folder);
+  if (!std::filesystem::exists(path)) {
+    throw_data_error(folder + " is no complete checkpoint", "it holds no checkpoint.h5",
+                     "give a folder such as output/checkpoint-000100");
+  }
+  io::Hdf5File index = io::Hdf5File::open(path);
+  const std::string found = index.has_attribute("format") ? index.read_string("format") : "";
+  if (found != format) {
+    throw_data_error(path + " is no checkpoint", "its format is \"" + found + "\", not \"" + format + "\"",
+                     "give a checkpoint folder");
+  }
+  const std::int64_t found_version = index.read_int("format_version");
+  if (found_version != format_version) {
+    throw_data_error("cannot read " + path,
+                     "its format_version is " + std::to_string(found_version) + ", this program reads " +
+                         std::to_string(format_version),
+                     std::string("use the version of sft that wrote it, not ") + version());
+  }
+  return index;
+}
+
+Position read_position(const io::Hdf5File& index) {
+  return {.step = index.read_int("step"),
+          .epoch = index.read_float("epoch"),
+          .rows_consumed = index.read_int("rows_consumed"),
+          .num_tokens = index.read_int("num_tokens"),
+          .num_rows = index.read_int("num_rows"),
+          .max_length = index.read_int("max_length")};
+}
+
+std::vector<Shard> read_shards(const io::Hdf5File& index) {
+  return parse_shards(index.read_string("shards"), index.path());
+}
+
+Header read_header(const std::string& folder) {
+  const io::Hdf5File index = open_index(folder);
+  return {.config_ini = index.read_string("config"),
+          .tokenizer = index.read_string("tokenizer"),
+          .mesh = index.read_string("mesh"),
+          .position = read_position(index),
+          .sft_version = index.read_string("sft_version"),
+          .date = index.read_string("date")};
+}
+
+}  // namespace sft::checkpoint

@@ -1,0 +1,36 @@
+#pragma once
+// The attributes of checkpoint.h5.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/io/hdf5.hpp"
+
+namespace sft::checkpoint {
+
+/// The three arrays of a checkpoint: groups of checkpoint.h5, and datasets of each shard.
+inline constexpr const char* group_names[] = {"model", "exp_avg", "exp_avg_sq"};
+
+/// A file with pieces of the tensors, as checkpoint.h5 lists it.
+struct Shard {
+  std::string name;
+  std::int64_t size_bytes = 0;
+  std::string checksum;
+};
+
+/// One line a shard: "shard-00000.h5 4096 crc32:89abcdef".
+[[nodiscard]] std::string to_text(const Shard& shard);
+/// Reads lines of to_text; `source` names them in errors.
+[[nodiscard]] std::vector<Shard> parse_shards(const std::string& text, const std::string& source);
+
+void write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
+                      const std::string& mesh, const Position& position, const std::vector<Shard>& shards);
+
+/// Opens checkpoint.h5 of a complete checkpoint; refuses other formats and versions.
+[[nodiscard]] io::Hdf5File open_index(const std::string& folder);
+[[nodiscard]] Position read_position(const io::Hdf5File& index);
+[[nodiscard]] std::vector<Shard> read_shards(const io::Hdf5File& index);
+
+}  // namespace sft::checkpoint
