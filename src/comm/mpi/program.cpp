@@ -47,8 +47,8 @@ int run_alone(Session& session, const std::function<int(Session&)>& body) {
 
 int run_program(int argc, char** argv, const std::function<int(Session&)>& body) {
   Session session(&argc, &argv);
-  if (session.world().size() == 1) return run_alone(session, body);
   std::set_terminate(abort_on_uncaught_exception);
+  if (session.world().size() == 1) return run_alone(session, body);
   try {
     return body(session);
   } catch (const SharedError& error) {

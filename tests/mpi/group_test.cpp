@@ -1,0 +1,140 @@
+#define BOOST_TEST_MODULE mpi_group
+#define BOOST_TEST_NO_MAIN
+#include <array>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "support/mpi_test_main.hpp"
+
+namespace sft::test {
+
+namespace {
+
+struct World {
+  const comm::Group& world = session().world();
+  int rank = world.rank();
+  int size = world.size();
+};
+
+/// The error that agree() throws on this rank for `work`; a done status and no text when it throws none.
+std::pair<ExitStatus, std::string> agreed_error(const comm::Group& group, const std::function<void()>& work) {
+  try {
+    group.agree(work);
+  } catch (const comm::SharedError& error) {
+    return {error.status(), error.what()};
+  }
+  return {ExitStatus::done, ""};
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(reductions_of_host_numbers, World) {
+  std::array<double, 2> sums = {1.0, static_cast<double>(rank)};
+  world.sum(sums);
+  BOOST_TEST(sums[0] == size);
+  BOOST_TEST(sums[1] == size * (size - 1) / 2.0);
+  std::array<std::int64_t, 1> count = {std::int64_t{1} << 40};
+  world.sum(count);
+  BOOST_TEST(count[0] == size * (std::int64_t{1} << 40));
+  std::array<double, 1> largest = {-static_cast<double>(rank)}, smallest = largest;
+  world.max(largest);
+  world.min(smallest);
+  BOOST_TEST(largest[0] == 0.0);
+  BOOST_TEST(smallest[0] == 1.0 - size);
+  std::array<std::int64_t, 1> last = {rank};
+  world.max(last);
+  BOOST_TEST(last[0] == size - 1);
+  world.barrier();
+}
+
+BOOST_FIXTURE_TEST_CASE(broadcasts_of_numbers_and_text, World) {
+  for (int root = 0; root < size; ++root) {
+    std::array<std::int64_t, 2> values = {rank, 10 * rank};
+    world.broadcast(values, root);
+    BOOST_TEST(values[1] == 10 * root);
+    std::string text = std::string(static_cast<std::size_t>(100 * rank), 'a') + std::to_string(rank);
+    world.broadcast(text, root);
+    BOOST_TEST(text == std::string(static_cast<std::size_t>(100 * root), 'a') + std::to_string(root));
+  }
+  std::string empty = rank == 0 ? "" : "something";
+  world.broadcast(empty, 0);
+  BOOST_TEST(empty.empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(all_gather_of_texts, World) {
+  const std::vector<std::string> texts =
+      world.all_gather(rank == 0 ? "" : std::string(static_cast<std::size_t>(rank), 'x'));
+  BOOST_REQUIRE(texts.size() == static_cast<std::size_t>(size));
+  for (std::size_t r = 0; r < texts.size(); ++r) BOOST_TEST(texts[r] == std::string(r, 'x'));
+}
+
+BOOST_FIXTURE_TEST_CASE(split_orders_by_key, World) {
+  const comm::Group reversed = world.split(0, -rank, "reversed");
+  BOOST_TEST(reversed.rank() == size - 1 - rank);
+  BOOST_TEST(reversed.name() == "reversed");
+  const comm::Group alone = world.split(rank, 0, "alone");
+  BOOST_TEST(alone.size() == 1);
+  BOOST_TEST(!(alone == reversed));
+  const comm::Group copy = alone;
+  BOOST_TEST((copy == alone));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_node_holds_all_ranks_of_this_machine, World) {
+  BOOST_TEST(session().node().size() == size);
+}
+
+BOOST_FIXTURE_TEST_CASE(agree_runs_the_work_and_is_silent_when_all_is_well, World) {
+  bool ran = false;
+  world.agree([&] { ran = true; });
+  BOOST_TEST(ran);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_error_of_one_rank_reaches_all_and_names_it, World) {
+  for (int bad = 0; bad < size; ++bad) {
+    const auto [status, message] = agreed_error(world, [&] {
+      if (rank == bad) throw_data_error("cannot open a.h5", "no such file", "check train_files");
+    });
+    BOOST_TEST((status == ExitStatus::data));
+    const std::string name = size == 1 ? "" : "rank " + std::to_string(bad) + ": ";
+    BOOST_TEST(message == name + "cannot open a.h5 (no such file): check train_files");
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(an_error_that_all_ranks_have_names_none, World) {
+  const auto [status, message] = agreed_error(world, [] { throw_config_error("bad key", "no such key", "fix it"); });
+  BOOST_TEST((status == ExitStatus::configuration));
+  BOOST_TEST(message == "bad key (no such key): fix it");
+}
+
+BOOST_FIXTURE_TEST_CASE(of_several_errors_the_lowest_rank_wins, World) {
+  if (size < 3) return;
+  const auto [status, message] = agreed_error(world, [&] {
+    if (rank == 1) throw Error(ExitStatus::numerical, "first");
+    if (rank == 2) throw Error(ExitStatus::data, "second");
+  });
+  BOOST_TEST((status == ExitStatus::numerical));
+  BOOST_TEST(message == "rank 1: first");
+}
+
+BOOST_FIXTURE_TEST_CASE(other_exceptions_are_failures, World) {
+  const auto [status, message] = agreed_error(world, [&] {
+    if (rank == size - 1) throw std::runtime_error("broken");
+  });
+  BOOST_TEST((status == ExitStatus::failure));
+  BOOST_TEST(message.ends_with("broken"));
+}
+
+BOOST_FIXTURE_TEST_CASE(agreements_nest_and_name_the_rank_once, World) {
+  if (size < 3) return;
+  const comm::Group parity = world.split(rank % 2, rank, "parity");
+  const auto [status, message] = agreed_error(world, [&] {
+    parity.agree([&] {
+      if (rank == 2) throw Error(ExitStatus::data, "damaged");
+    });
+  });
+  BOOST_TEST((status == ExitStatus::data));
+  BOOST_TEST(message == "rank 2: damaged");
+}
+
+}  // namespace sft::test

@@ -1,0 +1,74 @@
+// How programs end: exit status and messages.
+#define BOOST_TEST_MODULE mpi_program
+#include <sys/wait.h>
+
+#include <array>
+#include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Ending {
+  int status;
+  std::vector<std::string> errors;  ///< the lines that our program printed on standard error
+};
+
+Ending ending_of(int num_ranks, const std::string& how) {
+  const std::string command =
+      std::string(MPIEXEC) + " -np " + std::to_string(num_ranks) + " " + HELPER + " " + how + " 2>&1";
+  FILE* output = popen(command.c_str(), "r");
+  BOOST_REQUIRE(output != nullptr);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), output))
+    text.append(buffer.data(), count);
+  const int status = pclose(output);
+  BOOST_TEST_MESSAGE(text);
+
+  Ending ending{WIFEXITED(status) ? WEXITSTATUS(status) : -1, {}};
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("sft: error: ")) ending.errors.push_back(line);
+  }
+  return ending;
+}
+
+void check_ending(int num_ranks, const std::string& how, int status, const std::vector<std::string>& errors) {
+  BOOST_TEST_CONTEXT(how << " on " << num_ranks << " ranks") {
+    const Ending ending = ending_of(num_ranks, how);
+    BOOST_TEST(ending.status == status);
+    BOOST_TEST(ending.errors == errors, boost::test_tools::per_element());
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_good_run_ends_with_its_status) {
+  check_ending(1, "good", 0, {});
+  check_ending(4, "good", 0, {});
+  check_ending(1, "status", 75, {});
+  check_ending(4, "status", 75, {});
+}
+
+BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_printed_once) {
+  check_ending(1, "shared", 3, {"sft: error: damaged shard (its checksum differs): prepare it again"});
+  check_ending(4, "shared", 3, {"sft: error: rank 3: damaged shard (its checksum differs): prepare it again"});
+}
+
+BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_all_and_names_it) {
+  check_ending(1, "error", 4, {"sft: error: loss is NaN"});
+  check_ending(2, "error", 4, {"sft: error: rank 1: loss is NaN"});
+  check_ending(8, "error", 4, {"sft: error: rank 7: loss is NaN"});
+}
+
+BOOST_AUTO_TEST_CASE(any_exception_ends_all_ranks) {
+  check_ending(1, "exception", 1, {"sft: error: broken"});
+  check_ending(4, "exception", 1, {"sft: error: rank 3: broken"});
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_of_another_thread_ends_all_ranks) {
+  check_ending(4, "thread", 3, {"sft: error: rank 3: cannot read"});
+}
