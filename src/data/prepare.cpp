@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <memory>
 
 #include "data/json_lines.hpp"
 #include "data/permutation.hpp"

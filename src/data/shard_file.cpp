@@ -1,7 +1,9 @@
 #include "data/shard_file.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "sft/core/error.hpp"
 
@@ -113,9 +115,11 @@ Row ShardFile::read_row(std::int64_t index) const {
   const io::Rectangle where = {.row_begin = index, .num_rows = 1, .column_begin = 0, .num_columns = traits_.max_length};
   file_.read("/tokens", io::Number::int32, where, row.tokens.data());
   file_.read("/loss_weight", io::Number::float32, where, row.loss_weight.data());
-  for (std::size_t i = 0; i < max_length; ++i) {
+  const auto in_vocabulary = [this](std::int32_t token) { return token >= 0 && token < traits_.vocab_size; };
+  const auto num_tokens = std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::size_t{0});
+  for (std::size_t i = 0; i < num_tokens; ++i) {
     const auto here = [&] { return " at row " + std::to_string(index) + ", position " + std::to_string(i); };
-    if (row.tokens[i] < 0 || row.tokens[i] >= traits_.vocab_size) {
+    if (!in_vocabulary(row.tokens[i])) {
       refuse("token " + std::to_string(row.tokens[i]) + here() + " lies outside the vocabulary of " +
              std::to_string(traits_.vocab_size));
     }
@@ -123,6 +127,10 @@ Row ShardFile::read_row(std::int64_t index) const {
       refuse("loss_weight " + std::to_string(row.loss_weight[i]) + here() + " is not a finite number >= 0");
     }
   }
+  // Padding is computed on like any token and then ignored: it needs an id that exists.
+  std::replace_if(
+      row.tokens.begin() + static_cast<std::ptrdiff_t>(num_tokens), row.tokens.end(),
+      [&](std::int32_t token) { return !in_vocabulary(token); }, 0);
   return row;
 }
 

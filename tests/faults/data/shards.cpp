@@ -71,6 +71,15 @@ BOOST_AUTO_TEST_CASE(a_row_may_be_without_documents) {
              }) == "");
 }
 
+BOOST_AUTO_TEST_CASE(padding_outside_the_vocabulary_becomes_an_id_that_exists) {
+  CraftedShard shard;
+  shard.integers["pad_token_id"] = -1;
+  shard.tokens.back() = -1;
+  shard.loss_weight.back() = std::numeric_limits<float>::quiet_NaN();
+  shard.write(path);
+  BOOST_TEST(PackedDataset({path}).read_row(1).tokens == (std::vector<std::int32_t>{5, 6, 7, 0}));
+}
+
 BOOST_AUTO_TEST_CASE(missing_files) {
   BOOST_TEST(mentions(data_error_of([this] { (void)PackedDataset({path}); }), {path}));
   BOOST_TEST(mentions(data_error_of([this] { (void)PackedDataset({folder.file("no-*.h5")}); }), {"no-*.h5"}));

@@ -81,8 +81,7 @@ BOOST_AUTO_TEST_CASE(of_conversational_pairs_the_completion_begins_past_the_gene
   BOOST_TEST(rendered(conversational_pair, assistant_only) ==
              "[<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n]A<|im_end|>[\n<|im_start|>user\nV<|im_end|>\n"
              "<|im_start|>assistant\n]B<|im_end|>[\n]");
-  const ExampleOptions both_off = everything;
-  BOOST_TEST(!mentions(rendered(conversational_pair, both_off), "["));
+  BOOST_TEST(!mentions(rendered(conversational_pair, everything), "["));
 }
 
 BOOST_AUTO_TEST_CASE(assistants_of_the_prompt_are_trained_on_only_when_prompts_are) {
