@@ -41,7 +41,7 @@ config::Config read_config(const config::CommandLine& command, const comm::Group
       try {
         text = io::read_file(command.input_file);
       } catch (const Error& error) {
-        throw Error(ExitStatus::configuration, error.what());
+        throw comm::SharedError(ExitStatus::configuration, error.what());
       }
     }
   });

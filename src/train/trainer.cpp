@@ -1,9 +1,9 @@
 #include "sft/train/trainer.hpp"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 
 #include "sft/config/parse.hpp"
@@ -35,6 +35,18 @@ Notice exchange(const Notice& mine, const comm::Group& world) {
   std::array<std::int64_t, 2> values{mine.signal, mine.failed ? 1 : 0};
   world.max(std::span<std::int64_t>(values));
   return {static_cast<int>(values[0]), values[1] != 0};
+}
+
+/// Runs `work` on rank 0 for all; its error becomes every rank's and names no rank.
+void let_rank_0(const comm::Group& world, const std::function<void()>& work) {
+  world.agree([&] {
+    if (world.rank() != 0) return;
+    try {
+      work();
+    } catch (const Error& error) {
+      throw comm::SharedError(error.status(), error.what());
+    }
+  });
 }
 
 /// The next batch, and the exception that kept this rank from it.
@@ -74,8 +86,7 @@ Trainer::Trainer(const Run& run)
 void Trainer::restore() {
   const config::Config& config = run_.config;
   std::string folder;
-  run_.mesh.world.agree([&] {
-    if (run_.mesh.world.rank() != 0) return;
+  let_rank_0(run_.mesh.world, [&] {
     folder = checkpoint::find_resume(config);
     if (!folder.empty()) {
       check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, checkpoint::read_header(folder));
@@ -145,12 +156,10 @@ ExitStatus Trainer::train() {
   data::Loader loader(run_.dataset, loader_plan());
   std::unique_ptr<MetricsFile> metrics_file;
   data::StepBatch batch;
-  world.agree([&] {
-    if (world.rank() == 0) {
-      metrics_file = std::make_unique<MetricsFile>(config.train.output_dir + "/metrics.jsonl", position_.step);
-    }
-    batch = loader.next();
+  let_rank_0(world, [&] {
+    metrics_file = std::make_unique<MetricsFile>(config.train.output_dir + "/metrics.jsonl", position_.step);
   });
+  world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
 
