@@ -15,15 +15,20 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-add_library(sft_flags INTERFACE)
-target_compile_options(sft_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-                                           $<$<BOOL:${SFT_WERROR}>:-Werror>)
+# For C++ only: other compilers (nvcc) know other flags.
+set(SFT_COMPILE_FLAGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion)
+if(SFT_WERROR)
+  list(APPEND SFT_COMPILE_FLAGS -Werror)
+endif()
 # GCC 12 sees overlapping copies in any `"text" + std::string` (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(sft_flags INTERFACE -Wno-restrict)
+  list(APPEND SFT_COMPILE_FLAGS -Wno-restrict)
 endif()
 if(SFT_SANITIZE)
-  target_compile_options(sft_flags INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer
-                                             -fno-sanitize-recover=undefined)
+  list(APPEND SFT_COMPILE_FLAGS -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+endif()
+add_library(sft_flags INTERFACE)
+target_compile_options(sft_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${SFT_COMPILE_FLAGS}>")
+if(SFT_SANITIZE)
   target_link_options(sft_flags INTERFACE -fsanitize=address,undefined)
 endif()

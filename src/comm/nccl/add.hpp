@@ -1,0 +1,13 @@
+#pragma once
+// The one sum that NCCL does not do.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace sft::comm {
+
+/// destination[i] += source[i] on `stream`; device memory, float32.
+void add(float* destination, const float* source, std::int64_t num_elements, cudaStream_t stream);
+
+}  // namespace sft::comm

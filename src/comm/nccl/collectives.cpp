@@ -1,0 +1,106 @@
+#include "collectives.hpp"
+
+#include "add.hpp"
+#include "device/cuda_check.hpp"
+#include "device/cuda_stream.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::comm {
+
+using device::native_stream;
+
+namespace {
+
+ncclDataType_t nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::float64:
+      return ncclFloat64;
+    case DType::int32:
+      return ncclInt32;
+  }
+  return ncclNumTypes;
+}
+
+std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.num_elements()); }
+
+}  // namespace
+
+NcclCommunicator& NcclCollectives::communicator(const Group& group) {
+  std::unique_ptr<NcclCommunicator>& entry = communicators_[&group.impl()];
+  if (!entry) entry = std::make_unique<NcclCommunicator>(group);  // keeps the group, and so the key, alive
+  return *entry;
+}
+
+void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+  if (group.size() == 1) return;
+  communicator(group).run("ncclAllReduce", [&](ncclComm_t comm) {
+    return ncclAllReduce(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype),
+                         op == ReduceOp::sum ? ncclSum : ncclMax, comm, native_stream(stream));
+  });
+}
+
+void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+  ensure(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+  ensure(full.num_elements() == local.num_elements() * group.size(), "all_gather into size times the elements");
+  if (group.size() == 1) {
+    if (full.data != local.data) device_.copy(full.data, local.data, local.size_bytes(), stream);
+    return;
+  }
+  communicator(group).run("ncclAllGather", [&](ncclComm_t comm) {
+    return ncclAllGather(local.data, full.data, count_of(local), nccl_type(local.dtype), comm, native_stream(stream));
+  });
+}
+
+void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
+  ensure(full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
+         "reduce_scatter_add of contiguous float32 tensors");
+  ensure(full.num_elements() == local.num_elements() * group.size(), "reduce_scatter_add from size times the elements");
+  float* piece = full.as<float>() + static_cast<std::size_t>(group.rank()) * count_of(local);
+  if (group.size() > 1) {
+    communicator(group).run("ncclReduceScatter", [&](ncclComm_t comm) {
+      return ncclReduceScatter(full.data, piece, count_of(local), ncclFloat32, ncclSum, comm, native_stream(stream));
+    });
+  }
+  add(local.as<float>(), piece, local.num_elements(), native_stream(stream));
+  device::check_cuda(cudaGetLastError(), "the sum of reduce_scatter_add");
+}
+
+void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
+                               device::Stream& stream) {
+  ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+  if (group.size() == 1) {
+    if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
+    return;
+  }
+  communicator(group).run("ncclSend and ncclRecv", [&](ncclComm_t comm) {
+    ncclGroupStart();
+    ncclResult_t sent = ncclSuccess, received = ncclSuccess;
+    if (!send.empty()) {
+      sent = ncclSend(send.data, count_of(send), nccl_type(send.dtype), to, comm, native_stream(stream));
+    }
+    if (!receive.empty()) {
+      received = ncclRecv(receive.data, count_of(receive), nccl_type(receive.dtype), from, comm, native_stream(stream));
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    for (const ncclResult_t result : {sent, received}) {
+      if (result != ncclSuccess && result != ncclInProgress) return result;
+    }
+    return ended;
+  });
+}
+
+void NcclCollectives::broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "broadcast of a contiguous tensor");
+  if (group.size() == 1) return;
+  communicator(group).run("ncclBroadcast", [&](ncclComm_t comm) {
+    return ncclBroadcast(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype), root, comm,
+                         native_stream(stream));
+  });
+}
+
+}  // namespace sft::comm

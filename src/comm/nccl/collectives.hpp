@@ -1,0 +1,33 @@
+#pragma once
+// Collectives on GPU memory through NCCL, each queued on the stream it is given.
+
+#include <map>
+#include <memory>
+
+#include "communicator.hpp"
+#include "sft/comm/collectives.hpp"
+
+namespace sft::comm {
+
+/// Makes an NCCL communicator for each group of more than one rank at the group's first collective.
+class NcclCollectives final : public Collectives {
+ public:
+  explicit NcclCollectives(device::Device& device) : device_(device) {}
+
+  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
+  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
+  /// Reduces in place into this rank's piece of `full`, then adds that to `local`: no staging memory.
+  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
+  void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
+  void broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) override;
+
+  void reserve(device::Arena&, const StagingPlan&) override {}  // NCCL brings its own buffers
+
+ private:
+  NcclCommunicator& communicator(const Group& group);
+
+  device::Device& device_;
+  std::map<const Group::Impl*, std::unique_ptr<NcclCommunicator>> communicators_;
+};
+
+}  // namespace sft::comm

@@ -1,0 +1,46 @@
+#pragma once
+// Streams and events of a GPU.
+
+#include <cuda_runtime.h>
+
+#include "sft/device/device.hpp"
+
+namespace sft::device {
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream();
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  void synchronize() override;
+  void wait(Event& event) override;
+  void poll() override {}  // a GPU progresses by itself
+  [[nodiscard]] void* native() const override { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class CudaEvent final : public Event {
+ public:
+  CudaEvent();
+  ~CudaEvent() override;
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  void record(Stream& stream) override;
+  void synchronize() override;
+  [[nodiscard]] cudaEvent_t native() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// The CUDA handle of a stream that a CudaDevice made.
+[[nodiscard]] inline cudaStream_t native_stream(const Stream& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
+
+}  // namespace sft::device
