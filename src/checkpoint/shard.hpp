@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "header.hpp"
-#include "sft/device/device.hpp"
 
 namespace sft::checkpoint {
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "sft/config/config.hpp"
-#include "sft/device/device.hpp"
 #include "sft/mesh/mesh.hpp"
 #include "sft/parallel/registry.hpp"
 #include "sft/tensor/tensor.hpp"

@@ -1,0 +1,146 @@
+"""What a run of sft leaves, for Python: its metrics, its configuration and its checkpoints.
+
+    from sft_run import Run
+
+    run = Run("output/demo")
+    run.metric("loss")                                   # numpy array, one value a logged step
+    run.config["model"]["hidden_size"]                   # text, as in resolved.ini
+    checkpoint = run.checkpoint()                        # the newest
+    checkpoint.step, checkpoint.names()
+    checkpoint.tensor("model.norm.weight")               # numpy array, whole
+    checkpoint.dataset("model.embed_tokens.weight")[:4]  # h5py dataset: reads the first four rows only
+
+Needs numpy and h5py (Debian: python3-numpy, python3-h5py).
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+GROUPS = ("model", "exp_avg", "exp_avg_sq")
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl, also of a run that is still writing its last one."""
+    records = []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                records.append(json.loads(line))
+    return records
+
+
+def read_ini(text: str) -> configparser.ConfigParser:
+    """A resolved.ini; keys keep their case, values are texts."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.optionxform = str  # type: ignore[assignment,method-assign]
+    config.read_string(text)
+    return config
+
+
+class Checkpoint:
+    """A complete checkpoint folder. Tensors have their Hugging Face names and full logical shapes."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        index = self.folder / "checkpoint.h5"
+        if not index.is_file():
+            raise FileNotFoundError(f"{self.folder} is no complete checkpoint: it holds no checkpoint.h5")
+        self._file = h5py.File(index, "r")
+        self.attributes: dict[str, Any] = {name: _plain(value) for name, value in self._file.attrs.items()}
+        if self.attributes.get("format") != "sft-checkpoint":
+            raise ValueError(f"{index} is no checkpoint of sft")
+        self._check_shards()
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({str(self.folder)!r})"
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def step(self) -> int:
+        return int(self.attributes["step"])
+
+    @property
+    def config(self) -> configparser.ConfigParser:
+        """The resolved configuration of the run that wrote it."""
+        return read_ini(self.attributes["config"])
+
+    def names(self, group: str = "model") -> list[str]:
+        """Names of the tensors of a group: model, exp_avg or exp_avg_sq."""
+        return sorted(self._file[group])
+
+    def dataset(self, name: str, group: str = "model") -> h5py.Dataset:
+        """A tensor that is read where it is indexed; valid until close()."""
+        return self._file[group][name]
+
+    def tensor(self, name: str, group: str = "model") -> np.ndarray:
+        """A whole tensor, float32."""
+        return self.dataset(name, group)[()]
+
+    def _check_shards(self) -> None:
+        """HDF5 would read the numbers of a missing shard as NaN without a word."""
+        for line in self.attributes["shards"].splitlines():
+            name, size_bytes, _ = line.split()
+            shard = self.folder / name
+            if not shard.is_file() or shard.stat().st_size != int(size_bytes):
+                raise FileNotFoundError(f"{shard} is missing or cut: the checkpoint cannot be read")
+
+
+class Run:
+    """The output_dir of a run."""
+
+    def __init__(self, output_dir: str | Path) -> None:
+        self.output_dir = Path(output_dir)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return read_metrics(self.output_dir / "metrics.jsonl")
+
+    def metric(self, name: str) -> np.ndarray:
+        """One value a logged step; NaN where a step has none."""
+        values = (record.get(name) for record in self.metrics())
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+    @property
+    def config(self) -> configparser.ConfigParser:
+        return read_ini((self.output_dir / "resolved.ini").read_text(encoding="utf-8"))
+
+    def checkpoints(self) -> list[Path]:
+        """Folders of the complete checkpoints, oldest first."""
+        folders = (
+            (int(match[1]), entry)
+            for entry in self.output_dir.iterdir()
+            if (match := re.fullmatch(r"checkpoint-(\d+)", entry.name)) and (entry / "checkpoint.h5").is_file()
+        )
+        return [folder for _, folder in sorted(folders)]
+
+    def checkpoint(self, step: int | None = None) -> Checkpoint:
+        """The checkpoint of a step, or the newest."""
+        if step is not None:
+            return Checkpoint(self.output_dir / f"checkpoint-{step:06d}")
+        folders = self.checkpoints()
+        if not folders:
+            raise FileNotFoundError(f"{self.output_dir} has no complete checkpoint")
+        return Checkpoint(folders[-1])
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as a Python number or text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,244 @@
+// Shows what a checkpoint holds, on one rank.
+//
+//   ./sft-inspect output/demo/checkpoint-000300            tensors, their statistics, and the run that wrote them
+//   ./sft-inspect output/demo/checkpoint-000300 --verify   reads every shard and compares checksums, nothing else
+//   ./sft-inspect output/demo/checkpoint-000300 --json     the same for programs
+//
+// Exit status: 0 done; 2 command line; 3 no checkpoint, or a damaged one.
+
+#include <boost/program_options.hpp>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/inspect.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/version.hpp"
+#include "sft/device/ledger.hpp"
+#include "table.hpp"
+
+namespace {
+
+using namespace sft;
+namespace po = boost::program_options;
+
+struct Options {
+  std::string checkpoint;
+  bool verify = false;
+  bool optimizer = false;
+  bool json = false;
+  bool help = false;
+  bool version = false;
+};
+
+/// A tensor and its statistics.
+struct Row {
+  checkpoint::TensorInfo tensor;
+  checkpoint::Statistics statistics;
+};
+
+/// All of a checkpoint that is shown.
+struct Contents {
+  checkpoint::Header header;
+  std::vector<checkpoint::ShardInfo> shards;
+  std::vector<Row> rows;
+};
+
+po::options_description visible_options(Options& options) {
+  po::options_description visible("sft-inspect CHECKPOINT");
+  auto add = visible.add_options();
+  add("verify", po::bool_switch(&options.verify), "read every shard and compare its checksum, nothing else");
+  add("optimizer", po::bool_switch(&options.optimizer), "also the moments exp_avg and exp_avg_sq");
+  add("json", po::bool_switch(&options.json), "print JSON");
+  add("help", po::bool_switch(&options.help), "print this text");
+  add("version", po::bool_switch(&options.version), "print the version");
+  return visible;
+}
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Options options;
+  po::options_description all = visible_options(options);
+  all.add_options()("checkpoint", po::value(&options.checkpoint));
+  po::positional_options_description positional;
+  positional.add("checkpoint", 1);
+  try {
+    po::variables_map values;
+    po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    throw_config_error("bad command line", error.what(), "see sft-inspect --help");
+  }
+  if (options.checkpoint.empty() && !options.help && !options.version) {
+    throw_config_error("no checkpoint", "sft-inspect needs a folder such as output/demo/checkpoint-000300",
+                       "see sft-inspect --help");
+  }
+  return options;
+}
+
+Contents read_contents(const Options& options) {
+  Contents contents{checkpoint::read_header(options.checkpoint), checkpoint::list_shards(options.checkpoint), {}};
+  for (checkpoint::TensorInfo& tensor : checkpoint::list_tensors(options.checkpoint)) {
+    if (!options.optimizer && !tensor.dataset.starts_with("model/")) continue;
+    const checkpoint::Statistics statistics = checkpoint::measure(options.checkpoint, tensor);
+    contents.rows.push_back({std::move(tensor), statistics});
+  }
+  return contents;
+}
+
+std::int64_t total_bytes(const std::vector<checkpoint::ShardInfo>& shards) {
+  std::int64_t bytes = 0;
+  for (const checkpoint::ShardInfo& shard : shards) bytes += shard.size_bytes;
+  return bytes;
+}
+
+std::string format_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.5g", value);
+  return text;
+}
+
+std::string format_shape(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t size : shape) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+
+/// Of all rows as one: sizes and NaNs added, norms joined.
+Row total_of(const std::vector<Row>& rows) {
+  Row total{{"total", {0}}, rows.empty() ? checkpoint::Statistics{} : rows.front().statistics};
+  double sum_of_squares = 0.0;
+  total.statistics.num_nan = 0;
+  for (const Row& row : rows) {
+    total.tensor.shape[0] += row.tensor.num_elements();
+    total.statistics.num_nan += row.statistics.num_nan;
+    sum_of_squares += row.statistics.norm * row.statistics.norm;
+    total.statistics.min = std::min(total.statistics.min, row.statistics.min);
+    total.statistics.max = std::max(total.statistics.max, row.statistics.max);
+  }
+  total.statistics.norm = std::sqrt(sum_of_squares);
+  return total;
+}
+
+std::vector<std::string> cells_of(const Row& row, const std::string& shape) {
+  const checkpoint::Statistics& s = row.statistics;
+  return {row.tensor.dataset,
+          shape,
+          std::to_string(row.tensor.num_elements()),
+          format_number(s.norm),
+          format_number(s.min),
+          format_number(s.max),
+          std::to_string(s.num_nan)};
+}
+
+void print_text(const Contents& contents, const std::string& folder) {
+  const checkpoint::Position& position = contents.header.position;
+  apps::Table run({apps::Align::left, apps::Align::left});
+  run.add({"checkpoint", folder});
+  run.add({"written", contents.header.date + " by sft " + contents.header.sft_version});
+  run.add({"mesh", contents.header.mesh});
+  run.add({"step", std::to_string(position.step)});
+  run.add({"epoch", format_number(position.epoch)});
+  run.add({"tokens trained on", std::to_string(position.num_tokens)});
+  run.add({"rows consumed", std::to_string(position.rows_consumed) + " of " + std::to_string(position.num_rows) +
+                                " an epoch, max_length " + std::to_string(position.max_length)});
+  run.add({"tokenizer", contents.header.tokenizer});
+  run.add({"shards", std::to_string(contents.shards.size()) + ", " +
+                         device::format_bytes(static_cast<std::size_t>(total_bytes(contents.shards)))});
+  log_info(run.text());
+
+  using apps::Align;
+  apps::Table tensors(
+      {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  tensors.add({"tensor", "shape", "elements", "norm", "min", "max", "NaN"});
+  tensors.add_rule();
+  for (const Row& row : contents.rows) tensors.add(cells_of(row, format_shape(row.tensor.shape)));
+  tensors.add_rule();
+  tensors.add(cells_of(total_of(contents.rows), ""));
+  log_info(tensors.text());
+
+  log_info("configuration\n\n" + contents.header.config_ini);
+}
+
+nlohmann::ordered_json to_json(const Contents& contents, const std::string& folder) {
+  const checkpoint::Position& position = contents.header.position;
+  nlohmann::ordered_json json = {{"checkpoint", folder},
+                                 {"date", contents.header.date},
+                                 {"sft_version", contents.header.sft_version},
+                                 {"mesh", contents.header.mesh},
+                                 {"step", position.step},
+                                 {"epoch", position.epoch},
+                                 {"num_tokens", position.num_tokens},
+                                 {"rows_consumed", position.rows_consumed},
+                                 {"num_rows", position.num_rows},
+                                 {"max_length", position.max_length},
+                                 {"tokenizer", contents.header.tokenizer},
+                                 {"config", contents.header.config_ini}};
+  json["shards"] = nlohmann::ordered_json::array();
+  for (const checkpoint::ShardInfo& shard : contents.shards) {
+    json["shards"].push_back({{"name", shard.name}, {"size_bytes", shard.size_bytes}});
+  }
+  json["tensors"] = nlohmann::ordered_json::array();
+  for (const auto& [tensor, statistics] : contents.rows) {
+    json["tensors"].push_back({{"name", tensor.dataset},
+                               {"shape", tensor.shape},
+                               {"norm", statistics.norm},
+                               {"min", statistics.min},
+                               {"max", statistics.max},
+                               {"num_nan", statistics.num_nan}});
+  }
+  return json;
+}
+
+void print_verified(const Options& options) {
+  checkpoint::verify(options.checkpoint);
+  const std::vector<checkpoint::ShardInfo> shards = checkpoint::list_shards(options.checkpoint);
+  if (options.json) {
+    const nlohmann::ordered_json json = {
+        {"checkpoint", options.checkpoint}, {"verified", true}, {"num_shards", shards.size()}};
+    log_info(json.dump(2));
+    return;
+  }
+  log_info(options.checkpoint + ": " + std::to_string(shards.size()) + " shards, " +
+           device::format_bytes(static_cast<std::size_t>(total_bytes(shards))) + ", all as they were written");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  Options options = parse_options(arguments);
+  if (options.help) {
+    std::ostringstream text;
+    text << visible_options(options);
+    log_info(text.str());
+  } else if (options.version) {
+    log_info(std::string("sft-inspect ") + version());
+  } else if (options.verify) {
+    print_verified(options);
+  } else {
+    const Contents contents = read_contents(options);
+    if (options.json) {
+      log_info(to_json(contents, options.checkpoint).dump(2));
+    } else {
+      print_text(contents, options.checkpoint);
+    }
+  }
+  return static_cast<int>(ExitStatus::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const Error& error) {
+    log_error(error.what());
+    return static_cast<int>(error.status());
+  } catch (const std::exception& error) {
+    log_error(error.what());
+    return static_cast<int>(ExitStatus::failure);
+  }
+}

@@ -1,0 +1,78 @@
+#define BOOST_TEST_MODULE unit_checkpoint
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/io/files.hpp"
+#include "support/error_text.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace fs = std::filesystem;
+namespace checkpoint = sft::checkpoint;
+using sft::test::data_error_of;
+using sft::test::mentions;
+
+namespace {
+
+void make_checkpoint(const std::string& folder) {
+  fs::create_directories(folder);
+  sft::io::write_file_atomically(folder + "/checkpoint.h5", "");
+}
+
+/// What resume_from_checkpoint = `wanted` finds.
+std::string find(const std::string& output_dir, const std::string& wanted) {
+  sft::config::Config config;
+  config.train.output_dir = output_dir;
+  config.checkpoint.resume_from_checkpoint = wanted;
+  return checkpoint::find_resume(config);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(folders_are_named_by_step) {
+  BOOST_TEST(checkpoint::path_of("output/demo", 100) == "output/demo/checkpoint-000100");
+  BOOST_TEST(checkpoint::path_of("o", 12345678) == "o/checkpoint-12345678");
+}
+
+BOOST_AUTO_TEST_CASE(complete_ones_are_listed_by_step) {
+  const sft::test::TemporaryFolder output;
+  for (const std::int64_t step : {1000000, 20, 3}) make_checkpoint(checkpoint::path_of(output.path(), step));
+  make_checkpoint(output.file("checkpoint-000030.tmp"));
+  make_checkpoint(output.file("checkpoint-best"));
+  make_checkpoint(output.file("model"));
+  fs::create_directory(output.file("checkpoint-000040"));  // without checkpoint.h5
+  const std::vector<std::string> expected = {checkpoint::path_of(output.path(), 3),
+                                             checkpoint::path_of(output.path(), 20),
+                                             checkpoint::path_of(output.path(), 1000000)};
+  BOOST_TEST(checkpoint::list(output.path()) == expected);
+  BOOST_TEST(checkpoint::list(output.file("none")).empty());
+}
+
+BOOST_AUTO_TEST_CASE(resuming_takes_the_newest_or_the_named_one) {
+  const sft::test::TemporaryFolder output;
+  BOOST_TEST(find(output.path(), "auto").empty());
+  BOOST_TEST(find(output.file("none"), "auto").empty());
+  const std::string older = checkpoint::path_of(output.path(), 9);
+  const std::string newer = checkpoint::path_of(output.path(), 10);
+  make_checkpoint(older);
+  make_checkpoint(newer);
+  BOOST_TEST(find(output.path(), "none").empty());
+  BOOST_TEST(find(output.path(), "auto") == newer);
+  BOOST_TEST(find(output.file("none"), older) == older);
+}
+
+BOOST_AUTO_TEST_CASE(resuming_from_what_is_no_checkpoint_is_refused) {
+  const sft::test::TemporaryFolder output;
+  const auto error = [&](const std::string& wanted) {
+    return data_error_of([&] { (void)find(output.path(), wanted); });
+  };
+  make_checkpoint(checkpoint::path_of(output.path(), 9));
+  make_checkpoint(output.file("checkpoint-000010.tmp"));
+  fs::create_directory(output.file("empty"));
+  BOOST_TEST(mentions(error(output.file("gone")), {output.file("gone"), "no such folder"}));
+  BOOST_TEST(mentions(error(output.file("checkpoint-000010.tmp")), {"checkpoint-000010.tmp", "never finished"}));
+  BOOST_TEST(mentions(error(output.file("empty")), {"empty", "no checkpoint.h5"}));
+  BOOST_TEST(mentions(error(output.path()), {"did you mean", "checkpoint-000009"}));
+  BOOST_TEST(mentions(data_error_of([&] { (void)checkpoint::read_header(output.file("empty")); }),
+                      {"empty", "no complete checkpoint"}));
+}
