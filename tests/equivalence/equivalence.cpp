@@ -77,8 +77,8 @@ BOOST_AUTO_TEST_CASE(float32_trains_like_one_rank) {
 // steps; the bounds leave a factor of about three to what is measured.
 BOOST_AUTO_TEST_CASE(bf16_trains_like_one_rank_in_float32) {
   for_each_mesh(config::Precision::bf16, [](const auto&, const auto&, const Deviation& worst) {
-    BOOST_TEST(worst.loss <= 2e-2);
-    BOOST_TEST(worst.grad_norm <= 1e-1);
+    BOOST_TEST(worst.loss <= 3e-3);
+    BOOST_TEST(worst.grad_norm <= 3e-2);
   });
 }
 

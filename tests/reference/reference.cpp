@@ -2,7 +2,8 @@
 //
 // Tolerances. A float32 product is off by 2^-24 = 6e-8 relative; sums of up to 64 of them, two layers deep and back,
 // gather some ten times that. The fixtures' weights are of order one, so nothing hides behind small numbers. In bf16
-// every matrix product rounds its inputs to 2^-9 = 2e-3, and two layers forward and back gather some ten times that.
+// every matrix product rounds its inputs to 2^-9 = 2e-3, and two layers forward and back gather some twenty times that;
+// in the loss, a mean over all targets, most of it cancels.
 
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_MODULE reference
@@ -25,7 +26,7 @@ struct Tolerance {
   double gradient;  ///< relative L2 distance of a tensor
 };
 constexpr Tolerance float32_tolerance{1e-6, 1e-5};
-constexpr Tolerance bf16_tolerance{1e-2, 1e-1};
+constexpr Tolerance bf16_tolerance{3e-3, 1e-1};
 
 /// |values - expected| / |expected| in the L2 norm.
 template <class Values, class Expected>
