@@ -10,7 +10,9 @@ BOOST_AUTO_TEST_CASE(looks_up_its_part_of_the_vocabulary) {
       const std::int64_t rows = 61, vocab_begin = 20, vocab_size = 30;
       const Owned tokens = Owned(DType::int32, {rows}).uniform(1, 0, 79);
       const Owned table = Owned(dtype, {vocab_size, columns}).normal(2), out(dtype, {rows, columns});
+      const Owned wide_out(DType::float32, {rows, columns});
       backend->embedding_forward(*out, *tokens, *table, vocab_begin);
+      backend->embedding_forward(*wide_out, *tokens, *table, vocab_begin);
       std::vector<double> expected;
       for (std::int64_t t = 0; t < rows; ++t) {
         const auto id = static_cast<std::int64_t>(get(*tokens, t, 0)) - vocab_begin;
@@ -19,6 +21,7 @@ BOOST_AUTO_TEST_CASE(looks_up_its_part_of_the_vocabulary) {
         }
       }
       check_close(*out, expected, 0.0, label);
+      check_close(*wide_out, expected, 0.0, label + ", float32 out");
     }
   });
 }

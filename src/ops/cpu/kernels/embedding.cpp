@@ -7,19 +7,23 @@ namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
 void embedding_forward(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin) {
-  with_type(table, [&](auto type) {
-    using T = typename decltype(type)::type;
+  with_type(table, [&](auto table_type) {
+    with_type(out, [&](auto out_type) {
+      using From = typename decltype(table_type)::type;
+      using To = typename decltype(out_type)::type;
 #pragma omp parallel for if (out.rows * out.columns >= min_parallel_elements)
-    for (std::int64_t t = 0; t < out.rows; ++t) {
-      const std::int64_t id = tokens[t] - vocab_begin;
-      T* to = row<T>(out, t);
-      if (id >= 0 && id < table.rows) {
-        const T* from = row<T>(table, id);
-        for (std::int64_t c = 0; c < out.columns; ++c) to[c] = from[c];
-      } else {
-        for (std::int64_t c = 0; c < out.columns; ++c) store(to[c], 0.0f);
+      for (std::int64_t t = 0; t < out.rows; ++t) {
+        const std::int64_t id = tokens[t] - vocab_begin;
+        To* to = row<To>(out, t);
+        if (id >= 0 && id < table.rows) {
+          const From* from = row<From>(table, id);
+#pragma omp simd
+          for (std::int64_t c = 0; c < out.columns; ++c) store(to[c], load(from[c]));
+        } else {
+          for (std::int64_t c = 0; c < out.columns; ++c) store(to[c], 0.0f);
+        }
       }
-    }
+    });
   });
 }
 
