@@ -1,0 +1,130 @@
+// Checkpoints go from any mesh to any mesh, bit for bit. Run on 16 ranks.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE checkpoint_meshes
+#include "support/mpi_test_main.hpp"
+
+// The main comes first.
+#include <filesystem>
+
+#include "sft/checkpoint/inspect.hpp"
+#include "support/checkpoint_fixture.hpp"
+
+namespace fs = std::filesystem;
+using namespace sft;
+using test::CheckpointFixture;
+using test::SharedFolder;
+
+namespace {
+
+constexpr int seed = 3;
+const mesh::Layout layouts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {1, 3, 1, 1}, {1, 1, 1, 4}, {1, 2, 1, 2},
+                                {3, 1, 2, 1}, {1, 4, 2, 2}, {2, 2, 2, 2}, {1, 16, 1, 1}};
+
+const checkpoint::Position position = {
+    .step = 7, .epoch = 0.375, .rows_consumed = 56, .num_tokens = 1LL << 40, .num_rows = 149, .max_length = 64};
+
+/// Runs on the ranks of `layout`, the others wait; an Error on any rank fails the test.
+void on_mesh(const mesh::Layout& layout, const std::function<void(const mesh::Mesh&)>& work) {
+  const std::optional<mesh::Mesh> mesh = test::make_small_mesh(test::session(), layout, test::num_test_kv_heads);
+  if (mesh) BOOST_CHECK_NO_THROW(work(*mesh));
+  test::session().world().barrier();
+}
+
+void save_on(const mesh::Layout& layout, const std::string& output_dir, const checkpoint::Position& at,
+             std::int64_t save_total_limit = 0) {
+  on_mesh(layout, [&](const mesh::Mesh& mesh) {
+    CheckpointFixture fixture(mesh, test::make_units());
+    fixture.fill(seed);
+    fixture.save(output_dir, at, save_total_limit);
+  });
+}
+
+void check_load_on(const mesh::Layout& layout, const std::string& folder) {
+  on_mesh(layout, [&](const mesh::Mesh& mesh) {
+    CheckpointFixture fixture(mesh, test::make_units());
+    const checkpoint::Position found = fixture.load(folder);
+    BOOST_TEST(fixture.is_filled(seed), layout.describe() << ", rank " << mesh.world.rank());
+    BOOST_TEST(found.step == position.step);
+    BOOST_TEST(found.epoch == position.epoch);
+    BOOST_TEST(found.rows_consumed == position.rows_consumed);
+    BOOST_TEST(found.num_tokens == position.num_tokens);
+    BOOST_TEST(found.num_rows == position.num_rows);
+    BOOST_TEST(found.max_length == position.max_length);
+  });
+}
+
+bool is_first() { return test::session().world().rank() == 0; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(meshes_read_what_they_and_others_wrote) {
+  constexpr std::size_t num_layouts = std::size(layouts);
+  for (std::size_t i = 0; i < num_layouts; ++i) {
+    const mesh::Layout& writer = layouts[i];
+    const SharedFolder output(test::session().world());
+    save_on(writer, output.path(), position);
+    const std::string folder = checkpoint::path_of(output.path(), position.step);
+    BOOST_TEST_CONTEXT("written on " << writer.describe()) {
+      for (const std::size_t distance : {0, 1, 4}) check_load_on(layouts[(i + distance) % num_layouts], folder);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
+  const SharedFolder output(test::session().world());
+  save_on({2, 2, 2, 2}, output.path(), position);
+  const std::string folder = checkpoint::path_of(output.path(), position.step);
+  on_mesh({}, [&](const mesh::Mesh& mesh) {
+    const CheckpointFixture fixture(mesh, test::make_units());
+    const test::LogicalTensors expected = fixture.expected(seed);
+    const std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(folder);
+    BOOST_TEST(tensors.size() == expected.size());
+    for (const checkpoint::TensorInfo& tensor : tensors) {
+      BOOST_TEST((checkpoint::read_tensor(folder, tensor.dataset) == expected.at(tensor.dataset)), tensor.dataset);
+    }
+    const checkpoint::Header header = checkpoint::read_header(folder);
+    BOOST_TEST(header.tokenizer == "byte");
+    BOOST_TEST(header.mesh == mesh::Layout({2, 2, 2, 2}).describe());
+    BOOST_TEST(header.position.num_tokens == position.num_tokens);
+    BOOST_TEST(header.config_ini.find("[model]") != std::string::npos);
+    BOOST_TEST(checkpoint::list_shards(folder).size() == 8U);
+    checkpoint::verify(folder);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_moved_folder_stays_whole) {
+  const SharedFolder output(test::session().world());
+  save_on({1, 2, 1, 2}, output.path(), position);
+  const std::string moved = output.path() + "/elsewhere";
+  if (is_first()) fs::rename(checkpoint::path_of(output.path(), position.step), moved);
+  test::session().world().barrier();
+  check_load_on({1, 3, 1, 1}, moved);
+}
+
+BOOST_AUTO_TEST_CASE(rows_longer_than_the_staging_buffer_pass) {
+  constexpr std::int64_t width = 1'100'000;  // of float32, more than the 4 MiB that go through at a time
+  const SharedFolder output(test::session().world());
+  on_mesh({1, 2, 1, 1}, [&](const mesh::Mesh& mesh) {
+    CheckpointFixture fixture(mesh, test::make_units(2, width));
+    fixture.fill(seed);
+    fixture.save(output.path(), position);
+    fixture.fill(seed + 1);
+    BOOST_TEST(!fixture.is_filled(seed));
+    (void)fixture.load(checkpoint::path_of(output.path(), position.step));
+    BOOST_TEST(fixture.is_filled(seed));
+  });
+}
+
+BOOST_AUTO_TEST_CASE(the_newest_are_kept_and_the_same_step_may_be_saved_again) {
+  const SharedFolder output(test::session().world());
+  for (const std::int64_t step : {1, 2, 30, 30, 4}) {
+    checkpoint::Position at = position;
+    at.step = step;
+    save_on({1, 2, 1, 1}, output.path(), at, 2);
+  }
+  const std::vector<std::string> expected = {checkpoint::path_of(output.path(), 4),
+                                             checkpoint::path_of(output.path(), 30)};
+  BOOST_TEST(checkpoint::list(output.path()) == expected);
+  BOOST_TEST(std::distance(fs::directory_iterator(output.path()), fs::directory_iterator()) == 2);
+}

@@ -1,0 +1,150 @@
+#include "support/checkpoint_fixture.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "sft/device/factory.hpp"
+
+namespace sft::test {
+namespace {
+
+constexpr const char* groups[] = {"model", "exp_avg", "exp_avg_sq"};
+
+/// The ranks of `group` that differ from this one only along the kept axes.
+comm::Group along(const comm::Group& group, const mesh::Coordinates& coordinates, std::array<bool, 4> kept_axes,
+                  const std::string& name) {
+  int color = 0;
+  for (std::size_t axis = 0; axis < kept_axes.size(); ++axis) {
+    color = color * group.size() + (kept_axes[axis] ? 0 : coordinates[axis]);
+  }
+  return group.split(color, group.rank(), name);
+}
+
+parallel::Registry make_registry(const mesh::Mesh& mesh, std::vector<parallel::Unit> units) {
+  return {std::move(units),        mesh.layout.tp,   mesh.tp.rank(),
+          mesh.kv_replicas.size(), mesh.fsdp.size(), mesh.fsdp.rank()};
+}
+
+}  // namespace
+
+SharedFolder::SharedFolder(const comm::Group& world) : world_(world) {
+  if (world.rank() == 0) {
+    owned_ = std::make_unique<TemporaryFolder>();
+    path_ = owned_->path();
+  }
+  world.broadcast(path_, 0);
+}
+
+SharedFolder::~SharedFolder() { world_.barrier(); }
+
+std::optional<mesh::Mesh> make_small_mesh(const comm::Session& session, const mesh::Layout& layout, int num_kv_heads) {
+  mesh::Mesh mesh = make_lone_mesh(session, num_kv_heads);
+  const bool is_member = session.world().rank() < layout.size();
+  const comm::Group world = session.world().split(is_member ? 0 : 1, session.world().rank(), "small world");
+  if (!is_member) return std::nullopt;
+  mesh.layout = layout;
+  mesh.coordinates = layout.coordinates(world.rank());
+  mesh.world = world;
+  const auto group = [&](std::array<bool, 4> kept, const char* name) {
+    return along(world, mesh.coordinates, kept, name);
+  };
+  mesh.replicate = group({true, false, false, false}, "dp_replicate");
+  mesh.shard = group({false, true, false, false}, "dp_shard");
+  mesh.sp = group({false, false, true, false}, "sp");
+  mesh.tp = group({false, false, false, true}, "tp");
+  mesh.data = group({true, true, false, false}, "data");
+  mesh.fsdp = group({false, true, true, false}, "fsdp");
+  mesh.model = group({false, false, true, true}, "model");
+  mesh.parameters = group({false, true, true, true}, "parameters");
+  mesh.tokens = group({true, true, true, false}, "tokens");
+  const int num_replicas = std::max(layout.tp / num_kv_heads, 1);
+  mesh.kv_replicas = mesh.tp.split(mesh.tp.rank() / num_replicas, mesh.tp.rank(), "kv_replicas");
+  return mesh;
+}
+
+std::vector<parallel::Unit> make_units(std::int64_t rows, std::int64_t columns) {
+  using parallel::Parameter;
+  using parallel::TpSplit;
+  const auto parameter = [](const std::string& name, std::int64_t num_rows, std::int64_t num_columns, TpSplit split) {
+    Parameter result;
+    result.name = name;
+    result.rows = num_rows;
+    result.columns = num_columns;
+    result.split = split;
+    return result;
+  };
+  std::vector<parallel::Unit> units(3);
+  units[0].name = "embedding";
+  units[0].parameters = {parameter("model.embed_tokens.weight", rows, columns, TpSplit::rows)};
+  units[1].name = "block 0";
+  units[1].parameters = {parameter("model.layers.0.input_layernorm.weight", 13, 0, TpSplit::none),
+                         parameter("model.layers.0.self_attn.q_proj.weight", 16, 13, TpSplit::rows),
+                         parameter("model.layers.0.self_attn.k_proj.weight", 6, 13, TpSplit::kv_rows),
+                         parameter("model.layers.0.self_attn.k_proj.bias", 6, 0, TpSplit::kv_rows),
+                         parameter("model.layers.0.self_attn.o_proj.weight", 13, 16, TpSplit::columns),
+                         parameter("model.layers.0.mlp.down_proj.weight", 13, 28, TpSplit::columns)};
+  units[2].name = "head";
+  units[2].parameters = {parameter("model.norm.weight", 13, 0, TpSplit::partial)};
+  return units;
+}
+
+CheckpointFixture::CheckpointFixture(const mesh::Mesh& mesh, std::vector<parallel::Unit> units)
+    : mesh_(mesh),
+      registry_(make_registry(mesh, std::move(units))),
+      device_(device::make_device(device::Kind::cpu, 0, 1)),
+      stream_(device_->make_stream()) {
+  const std::int64_t size = registry_.rank_shard_elements();
+  memory_.assign(std::size(groups), std::vector<float>(static_cast<std::size_t>(size), -1.0F));
+  state_ = {Tensor(memory_[0].data(), DType::float32, {size}), Tensor(memory_[1].data(), DType::float32, {size}),
+            Tensor(memory_[2].data(), DType::float32, {size})};
+}
+
+LogicalTensors CheckpointFixture::expected_of(const std::string& group, int seed) const {
+  LogicalTensors tensors;
+  for (const parallel::Unit& unit : registry_.units()) {
+    for (const parallel::Parameter& parameter : unit.parameters) {
+      std::vector<float> values(static_cast<std::size_t>(parameter.elements()));
+      const auto name_hash = std::hash<std::string>()(group + parameter.name) % 1000;
+      auto value = static_cast<float>(name_hash) + 1000.0F * static_cast<float>(seed);
+      for (float& element : values) element = value += 0.125F;
+      tensors[parameter.name] = std::move(values);
+    }
+  }
+  return tensors;
+}
+
+LogicalTensors CheckpointFixture::expected(int seed) const {
+  LogicalTensors all;
+  for (const std::string group : groups) {
+    for (auto& [name, values] : expected_of(group, seed)) all[group + "/" + name] = values;
+  }
+  return all;
+}
+
+void CheckpointFixture::fill(int seed) {
+  const std::array<Tensor, 3> tensors = {state_.parameters, state_.exp_avg, state_.exp_avg_sq};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::fill(memory_[i].begin(), memory_[i].end(), 0.0F);
+    scatter(registry_, expected_of(groups[i], seed), tensors[i]);
+  }
+}
+
+bool CheckpointFixture::is_filled(int seed) const {
+  CheckpointFixture other(mesh_, registry_.units());
+  other.fill(seed);
+  return memory_ == other.memory_;
+}
+
+void CheckpointFixture::save(const std::string& output_dir, const checkpoint::Position& position,
+                             std::int64_t save_total_limit) {
+  config::Config config;
+  config.checkpoint.save_total_limit = save_total_limit;
+  checkpoint::save(output_dir, config, "byte", mesh_, registry_, state_, position, *device_, *stream_);
+}
+
+checkpoint::Position CheckpointFixture::load(const std::string& folder) {
+  return checkpoint::load(folder, mesh_, registry_, state_, *device_, *stream_);
+}
+
+}  // namespace sft::test

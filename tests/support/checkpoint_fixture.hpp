@@ -1,0 +1,70 @@
+#pragma once
+// Checkpoints of a small made-up model on any mesh of an MPI test, of which every number is known.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/mesh/mesh.hpp"
+#include "support/engine_fixture.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace sft::test {
+
+/// A folder that all ranks of the world see; rank 0 makes and removes it. Collective.
+class SharedFolder {
+ public:
+  explicit SharedFolder(const comm::Group& world);
+  ~SharedFolder();
+  SharedFolder(const SharedFolder&) = delete;
+  SharedFolder& operator=(const SharedFolder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  comm::Group world_;
+  std::unique_ptr<TemporaryFolder> owned_;
+  std::string path_;
+};
+
+/// A mesh of the first layout.size() ranks; none on the others. Collective over the world.
+[[nodiscard]] std::optional<mesh::Mesh> make_small_mesh(const comm::Session& session, const mesh::Layout& layout,
+                                                        int num_kv_heads);
+
+inline constexpr int num_test_kv_heads = 2;
+/// Units with every kind of split and sizes that no shard boundary meets at a row's end. `rows`, `columns`: of the
+/// first matrix.
+[[nodiscard]] std::vector<parallel::Unit> make_units(std::int64_t rows = 20, std::int64_t columns = 12);
+
+/// The rank shards of one mesh over those units.
+class CheckpointFixture {
+ public:
+  CheckpointFixture(const mesh::Mesh& mesh, std::vector<parallel::Unit> units);
+
+  /// Gives every element of the three tensors the value that its name, place and `seed` say.
+  void fill(int seed);
+  /// Whether every element, copies that other ranks hold too included, has that value, and padding is zero.
+  [[nodiscard]] bool is_filled(int seed) const;
+
+  void save(const std::string& output_dir, const checkpoint::Position& position, std::int64_t save_total_limit = 0);
+  [[nodiscard]] checkpoint::Position load(const std::string& folder);
+
+  /// "model/NAME", "exp_avg/NAME" ... -> the whole tensor of `seed`.
+  [[nodiscard]] LogicalTensors expected(int seed) const;
+
+ private:
+  [[nodiscard]] LogicalTensors expected_of(const std::string& group, int seed) const;
+
+  mesh::Mesh mesh_;
+  parallel::Registry registry_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+  std::vector<std::vector<float>> memory_;
+  checkpoint::State state_;
+};
+
+}  // namespace sft::test
