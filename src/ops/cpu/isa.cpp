@@ -1,5 +1,8 @@
 #include "ops/cpu/isa.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
 
 namespace sft::ops::cpu {
@@ -14,14 +17,36 @@ namespace avx512 {
 void fill_table(Kernels& table);
 }
 
-Isa best_isa() {
-  if (__builtin_cpu_supports("x86-64-v4") != 0) return Isa::avx512;
+namespace amx {
+void enter_attention_amx(Kernels& table);
+}
+
+namespace {
+
+/// Whether the processor has AMX and the operating system lets this process use its tiles.
+bool has_amx() {
+  constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return __builtin_cpu_supports("amx-bf16") != 0 && __builtin_cpu_supports("amx-tile") != 0 &&
+         __builtin_cpu_supports("avx512bf16") != 0 && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+Isa find_best_isa() {
+  if (__builtin_cpu_supports("x86-64-v4") != 0) return has_amx() ? Isa::amx : Isa::avx512;
   if (__builtin_cpu_supports("x86-64-v3") != 0) return Isa::avx2;
   return Isa::baseline;
 }
 
+}  // namespace
+
+Isa best_isa() {
+  static const Isa best = find_best_isa();
+  return best;
+}
+
 const char* name_of(Isa isa) {
   switch (isa) {
+    case Isa::amx:
+      return "AVX-512 + AMX";
     case Isa::avx512:
       return "AVX-512";
     case Isa::avx2:
@@ -33,11 +58,13 @@ const char* name_of(Isa isa) {
 }
 
 const Kernels& kernels_of(Isa isa) {
-  static const std::array<Kernels, 3> tables = [] {
-    std::array<Kernels, 3> filled{};
+  static const std::array<Kernels, 4> tables = [] {
+    std::array<Kernels, 4> filled{};
     baseline::fill_table(filled[static_cast<std::size_t>(Isa::baseline)]);
     avx2::fill_table(filled[static_cast<std::size_t>(Isa::avx2)]);
     avx512::fill_table(filled[static_cast<std::size_t>(Isa::avx512)]);
+    filled[static_cast<std::size_t>(Isa::amx)] = filled[static_cast<std::size_t>(Isa::avx512)];
+    amx::enter_attention_amx(filled[static_cast<std::size_t>(Isa::amx)]);
     return filled;
   }();
   return tables[static_cast<std::size_t>(isa)];

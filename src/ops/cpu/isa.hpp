@@ -5,7 +5,8 @@
 
 namespace sft::ops::cpu {
 
-enum class Isa { baseline, avx2, avx512 };
+/// amx: AVX-512 with bf16 products in AMX tiles.
+enum class Isa { baseline, avx2, avx512, amx };
 
 /// The best that this processor has.
 [[nodiscard]] Isa best_isa();

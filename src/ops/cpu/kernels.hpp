@@ -51,8 +51,8 @@ struct AttentionArguments {
 /// Queries and keys of one block product of the attention.
 inline constexpr std::int64_t attention_tile = 64;
 inline constexpr std::int64_t max_head_dim = 256;
-/// Scratch of one thread of the attention at most: eight tiles of operands and two of scores.
-inline constexpr std::int64_t attention_scratch_floats = attention_tile * (8 * max_head_dim + 2 * attention_tile);
+/// Scratch of one thread of the attention at most: ten tiles of operands and three of scores.
+inline constexpr std::int64_t attention_scratch_floats = attention_tile * (10 * max_head_dim + 3 * attention_tile);
 
 struct CrossEntropyArguments {
   float* logits;  ///< (rows, columns)

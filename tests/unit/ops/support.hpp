@@ -151,6 +151,7 @@ class TestBackend {
     backend_->set_workspace(*workspace_);
   }
   Backend* operator->() { return backend_.get(); }
+  [[nodiscard]] cpu::Isa isa() const { return isa_; }
   [[nodiscard]] std::string name() const { return cpu::name_of(isa_); }
 
  private:
@@ -164,7 +165,7 @@ class TestBackend {
 /// Runs `test(backend)` on every instruction set of this machine, on one thread and on three.
 template <class F>
 void on_every_backend(F test) {
-  for (const cpu::Isa isa : {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512}) {
+  for (const cpu::Isa isa : {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::amx}) {
     if (isa > cpu::best_isa()) continue;
     for (const int num_threads : {1, 3}) {
       omp_set_num_threads(num_threads);

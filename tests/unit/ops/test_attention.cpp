@@ -43,6 +43,11 @@ struct Problem {
   }
 };
 
+/// AMX products round probabilities and their gradients to bf16; all others keep float32.
+double attention_tolerance(const TestBackend& backend, DType dtype) {
+  return backend.isa() == cpu::Isa::amx && dtype == DType::bf16 ? 0.004 : 5e-6;
+}
+
 /// Documents of the given lengths, one after the other; every second one in lane 1.
 Spans documents(const std::vector<std::int32_t>& lengths) {
   Spans spans;
@@ -54,10 +59,12 @@ Spans documents(const std::vector<std::int32_t>& lengths) {
   return spans;
 }
 
-const std::vector<Shape> shapes = {{1, 1, 1, 1, 8}, {213, 213, 4, 2, 16}, {213, 213, 2, 2, 64}, {150, 150, 3, 1, 10}};
+const std::vector<Shape> shapes = {
+    {1, 1, 1, 1, 8}, {213, 213, 4, 2, 16}, {213, 213, 2, 2, 64}, {70, 70, 5, 1, 256}, {150, 150, 3, 1, 10}};
 
 Spans documents_of(const Shape& shape) {
   if (shape.rows == 1) return documents({1});
+  if (shape.rows == 70) return documents({70});
   if (shape.rows == 150) return documents({64, 65, 20});  // the last row belongs to no document
   return documents({1, 3, 64, 17, 128});
 }
@@ -78,7 +85,7 @@ BOOST_AUTO_TEST_CASE(forward_of_packed_documents) {
       naive::Values out, lse;
       problem.expect(out, lse, documents_of(shape));
       problem.forward(backend, documents_of(shape));
-      check_close(*problem.out, out, 3e-6, label);
+      check_close(*problem.out, out, attention_tolerance(backend, dtype), label);
       check_close(*problem.lse, lse, 1e-6, label);
     }
   });
@@ -92,11 +99,11 @@ BOOST_AUTO_TEST_CASE(spans_of_two_calls_merge_to_those_of_one) {
     Problem together(shape, dtype), apart(shape, dtype);
     together.expect(out, lse, spans);
     together.forward(backend, spans);
-    check_close(*together.out, out, 3e-6, label);
+    check_close(*together.out, out, attention_tolerance(backend, dtype), label);
     check_close(*together.lse, lse, 1e-6, label);
     apart.forward(backend, {spans[1], spans[3]});
     apart.forward(backend, {spans[0], spans[2]});
-    check_close(*apart.out, out, 3e-6, label);
+    check_close(*apart.out, out, attention_tolerance(backend, dtype), label);
     check_close(*apart.lse, lse, 1e-6, label);
   });
 }
@@ -171,9 +178,9 @@ BOOST_AUTO_TEST_CASE(backward_of_documents_and_of_zigzag_spans) {
                                read(problem.v()), out, lse, read(*dout), spans);
       backend->attention_backward(
           {problem.q(), problem.k(), problem.v(), *dout, *problem.lse, *delta, *dq, *dk, *dv, problem.scale, spans});
-      check_close(*dq, expected_dq, 5e-6, label + " dq");
-      check_close(*dk, expected_dk, 5e-6, label + " dk");
-      check_close(*dv, expected_dv, 5e-6, label + " dv");
+      check_close(*dq, expected_dq, attention_tolerance(backend, dtype), label + " dq");
+      check_close(*dk, expected_dk, attention_tolerance(backend, dtype), label + " dk");
+      check_close(*dv, expected_dv, attention_tolerance(backend, dtype), label + " dv");
     }
   });
 }

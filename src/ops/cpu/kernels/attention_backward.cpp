@@ -2,8 +2,7 @@
 
 #include <omp.h>
 
-#include "ops/cpu/kernels/attention_tile.hpp"
-#include "ops/cpu/kernels/math.hpp"
+#include "ops/cpu/kernels/softmax.hpp"
 #include "ops/cpu/kernels/table.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
@@ -26,11 +25,10 @@ template <class T>
 void backward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head, float* scratch) {
   const std::int64_t head_dim = arguments.head_dim, tile_floats = attention_tile * padded(head_dim);
   const std::int64_t kv_head = head / (arguments.num_heads / arguments.num_kv_heads);
-  const std::int64_t width = padded(tile.q_len);
   const std::int64_t q_stride = arguments.num_heads * head_dim, kv_stride = arguments.num_kv_heads * head_dim;
 
-  float* queries = scratch;                           // (q, D), scaled
-  float* queries_transposed = queries + tile_floats;  // (D, q), scaled
+  float* queries = scratch;                           // (q, D)
+  float* queries_transposed = queries + tile_floats;  // (D, q)
   float* douts = queries_transposed + tile_floats;
   float* douts_transposed = douts + tile_floats;
   float* dqueries = douts_transposed + tile_floats;
@@ -42,11 +40,11 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
 
   const T* q = row<T>(arguments.q, tile.q_begin) + head * head_dim;
   const T* dout = row<T>(arguments.dout, tile.q_begin) + head * head_dim;
-  pack(queries, q, arguments.q.stride, tile.q_len, head_dim, arguments.scale);
-  pack_transposed(queries_transposed, q, arguments.q.stride, tile.q_len, head_dim, arguments.scale);
-  pack(douts, dout, arguments.dout.stride, tile.q_len, head_dim, 1.0f);
-  pack_transposed(douts_transposed, dout, arguments.dout.stride, tile.q_len, head_dim, 1.0f);
-  for (std::int64_t i = 0; i < tile_floats; ++i) dqueries[i] = 0.0f;
+  pack(queries, q, arguments.q.stride, tile.q_len, head_dim);
+  pack_transposed(queries_transposed, queries, tile.q_len, head_dim);
+  pack(douts, dout, arguments.dout.stride, tile.q_len, head_dim);
+  pack_transposed(douts_transposed, douts, tile.q_len, head_dim);
+  for (std::int64_t i = 0; i < tile.q_len * padded(head_dim); ++i) dqueries[i] = 0.0f;
   float lse[attention_tile] = {}, delta[attention_tile] = {};
   for (std::int64_t r = 0; r < tile.q_len; ++r) {
     const std::int64_t index = (tile.q_begin + r) * arguments.num_heads + head;
@@ -55,26 +53,17 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
   }
 
   for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
-    pack(keys, row<T>(arguments.k, key) + kv_head * head_dim, arguments.k.stride, block.num_keys, head_dim, 1.0f);
-    pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, block.num_keys, head_dim, 1.0f);
+    pack(keys, row<T>(arguments.k, key) + kv_head * head_dim, arguments.k.stride, block.num_keys, head_dim);
+    pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, block.num_keys, head_dim);
     multiply_scores(probabilities, keys, queries_transposed, head_dim, block);
     multiply_scores(dscores, values, douts_transposed, head_dim, block);
-    for (std::int64_t j = 0; j < block.num_keys; ++j) {
-      float *p = probabilities + j * attention_tile, *ds = dscores + j * attention_tile;
-      const std::int64_t begin = block.first_query(j);
-      for (std::int64_t r = 0; r < begin; ++r) p[r] = ds[r] = 0.0f;
-#pragma omp simd
-      for (std::int64_t r = begin; r < width; ++r) {
-        p[r] = exp_of(p[r] - lse[r]);
-        ds[r] = p[r] * (ds[r] - delta[r]);
-      }
-    }
+    softmax_backward(probabilities, dscores, lse, delta, block, arguments.scale);
     sum_over_queries(dkeys_or_dvalues, probabilities, douts, head_dim, block);
     add_tile(arguments.dv + key * kv_stride + kv_head * head_dim, kv_stride, dkeys_or_dvalues, block.num_keys, head_dim,
              1.0f);
     sum_over_queries(dkeys_or_dvalues, dscores, queries, head_dim, block);
     add_tile(arguments.dk + key * kv_stride + kv_head * head_dim, kv_stride, dkeys_or_dvalues, block.num_keys, head_dim,
-             1.0f);
+             arguments.scale);
     add_over_keys(dqueries, dscores, keys, head_dim, block);
   });
   add_tile(arguments.dq + tile.q_begin * q_stride + head * head_dim, q_stride, dqueries, tile.q_len, head_dim,
@@ -87,7 +76,7 @@ void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
   const std::int64_t group = arguments.num_heads / arguments.num_kv_heads;
   with_type(arguments.q, [&](auto type) {
     using T = typename decltype(type)::type;
-#pragma omp parallel for schedule(dynamic) num_threads(static_cast <int>(scratch.num_floats / attention_scratch_floats))
+#pragma omp parallel for schedule(dynamic) num_threads(threads_of(scratch))
     for (std::int64_t item = 0; item < num_items; ++item) {
       const std::int64_t lane = item / arguments.num_kv_heads, kv_head = item % arguments.num_kv_heads;
       float* thread_scratch = scratch.data + omp_get_thread_num() * attention_scratch_floats;

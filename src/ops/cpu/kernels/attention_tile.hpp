@@ -2,41 +2,40 @@
 // What the forward and backward passes of the attention share. Scores are held transposed, key by query, (k, q): the
 // softmax then runs along vector lanes, and only queries are transposed, once a tile, never keys.
 
-#include "ops/cpu/kernels/tile.hpp"
+#include "ops/cpu/kernels/transpose.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 
 inline constexpr float minus_infinity = -__builtin_inff();
 
-/// Rows of tiles are padded with zeros to whole vectors of the widest instruction set.
+/// Threads that the scratch suffices for.
+inline int threads_of(Scratch scratch) { return static_cast<int>(scratch.num_floats / attention_scratch_floats); }
+
+/// Dims of tiles are padded with zeros to whole vectors of the widest instruction set.
 inline std::int64_t padded(std::int64_t size) { return round_up(size, 16); }
 
-/// out (rows, padded(D)) = factor * in (rows, D)
+/// out (rows, padded(D)) = in (rows, D)
 template <class T>
-void pack(float* out, const T* in, std::int64_t in_stride, std::int64_t rows, std::int64_t head_dim, float factor) {
+void pack(float* out, const T* in, std::int64_t in_stride, std::int64_t rows, std::int64_t head_dim) {
   const std::int64_t stride = padded(head_dim);
   for (std::int64_t r = 0; r < rows; ++r) {
 #pragma omp simd
-    for (std::int64_t d = 0; d < head_dim; ++d) out[r * stride + d] = factor * load(in[r * in_stride + d]);
+    for (std::int64_t d = 0; d < head_dim; ++d) out[r * stride + d] = load(in[r * in_stride + d]);
     for (std::int64_t d = head_dim; d < stride; ++d) out[r * stride + d] = 0.0f;
   }
 }
 
-/// out (D, attention_tile) = factor * transpose of in (rows, D); columns up to padded(rows) are zero.
-template <class T>
-void pack_transposed(float* out, const T* in, std::int64_t in_stride, std::int64_t rows, std::int64_t head_dim,
-                     float factor) {
-  for (std::int64_t d = 0; d < head_dim; ++d) {
-    for (std::int64_t r = 0; r < rows; ++r) out[d * attention_tile + r] = factor * load(in[r * in_stride + d]);
-    for (std::int64_t r = rows; r < padded(rows); ++r) out[d * attention_tile + r] = 0.0f;
-  }
+/// out (padded(D), attention_tile) = transpose of packed (rows, padded(D)), whose rows up to padded(rows) become zero.
+inline void pack_transposed(float* out, float* packed, std::int64_t rows, std::int64_t head_dim) {
+  const std::int64_t stride = padded(head_dim);
+  for (std::int64_t i = rows * stride; i < padded(rows) * stride; ++i) packed[i] = 0.0f;
+  transpose(out, attention_tile, packed, stride, padded(rows), stride);
 }
 
 /// One block of the score matrix: query r sees key j iff j <= r + diagonal.
 struct Block {
   std::int64_t num_queries, num_keys, diagonal;
 
-  [[nodiscard]] bool is_masked() const { return diagonal < num_keys - 1; }
   /// Keys that query r sees: [0, visible_keys(r)).
   [[nodiscard]] std::int64_t visible_keys(std::int64_t r) const { return max(0, min(num_keys, r + diagonal + 1)); }
   /// Queries that see key j: [first_query(j), num_queries).
@@ -51,14 +50,6 @@ inline void multiply_scores(float* scores, const float* rows, const float* colum
     multiply_panel<false>(min(panel_rows, block.num_keys - j), padded(block.num_queries) - begin, head_dim,
                           {rows + j * padded(head_dim), padded(head_dim), 1}, columns + begin, attention_tile,
                           scores + j * attention_tile + begin, attention_tile);
-  }
-}
-
-/// Scores that are not visible = -inf.
-inline void mask(float* scores, const Block& block) {
-  for (std::int64_t j = 0; j < block.num_keys; ++j) {
-    const std::int64_t end = block.first_query(j);
-    for (std::int64_t r = 0; r < end; ++r) scores[j * attention_tile + r] = minus_infinity;
   }
 }
 

@@ -41,10 +41,9 @@ void add_forward(View sum_view, View y, float* rstd, View x, View delta, const f
     float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t c = 0; c < x.columns; ++c) {
-      T rounded;
-      store(rounded, load(in[c]) + load(change[c]));
-      total[c] = rounded;
-      sum += load(rounded) * load(rounded);
+      const float value = rounded<T>(load(in[c]) + load(change[c]));
+      store(total[c], value);
+      sum += value * value;
     }
     rstd[t] = inverse_root(sum, x.columns, epsilon);
     apply<T>(row<T>(y, t), total, rstd[t], weight, x.columns);

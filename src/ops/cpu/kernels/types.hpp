@@ -5,7 +5,6 @@
 
 namespace sft::ops::cpu::SFT_ISA {
 
-using Float32 = float;
 struct Bf16 {
   std::uint16_t bits;
 };
@@ -13,12 +12,18 @@ struct Bf16 {
 inline float load(float x) { return x; }
 inline float load(Bf16 x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }
 
-inline void store(float& destination, float x) { destination = x; }
-/// Round to nearest even; a NaN stays one.
-inline void store(Bf16& destination, float x) {
+/// x in the precision of T: bf16 rounds to nearest even, and a NaN stays one.
+template <class T>
+inline float rounded(float x) {
+  if constexpr (sizeof(T) == sizeof(float)) return x;
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
-  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  destination.bits = static_cast<std::uint16_t>(x != x ? 0x7fc0u : rounded);
+  const std::uint32_t nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+  return __builtin_bit_cast(float, x != x ? 0x7fc00000u : nearest);
+}
+
+inline void store(float& destination, float x) { destination = x; }
+inline void store(Bf16& destination, float x) {
+  destination.bits = static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, rounded<Bf16>(x)) >> 16);
 }
 
 template <class T>

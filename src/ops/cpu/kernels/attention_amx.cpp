@@ -1,0 +1,287 @@
+// Causal attention of bf16 tensors with block products in AMX tiles; probabilities and their gradients are rounded to
+// bf16 between the products, all sums are float32. The algorithm is that of attention_forward and attention_backward,
+// with the heads that share keys handled together, and sums over keys held transposed, (D, q).
+
+#include <omp.h>
+
+#include "ops/cpu/kernels/amx_tile.hpp"
+#include "ops/cpu/kernels/softmax.hpp"
+#include "ops/cpu/kernels/table.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+constexpr std::int64_t score_words = attention_tile * attention_tile;
+
+/// The kernels without AMX, for float32.
+Kernels fallback;
+
+std::int64_t amx_padded(std::int64_t size) { return round_up(size, amx_step); }
+
+/// Hands out pieces of a thread's scratch, in 32-bit words.
+class Words32 {
+ public:
+  explicit Words32(float* scratch) : next_(scratch) {}
+  template <class T>
+  T* take(std::int64_t words) {
+    T* piece = reinterpret_cast<T*>(next_);
+    next_ += words;
+    return piece;
+  }
+
+ private:
+  float* next_;
+};
+
+/// The sizes of one item: query tile, head dim and its padding.
+struct Sizes {
+  std::int64_t head_dim, depth, queries, half_tile_words, tile_words;
+  Sizes(const AttentionArguments& arguments, const AttentionTile& tile)
+      : head_dim(arguments.head_dim),
+        depth(amx_padded(head_dim)),
+        queries(amx_padded(tile.q_len)),
+        half_tile_words(attention_tile * depth / 2),
+        tile_words(attention_tile * depth) {}
+};
+
+/// A query tile of one head in the forms that products read, and its running sums.
+struct ForwardHead {
+  std::int32_t* queries;  ///< paired along D, (D, q)
+  float* sums;            ///< (D, q)
+  RunningSoftmax running;
+};
+
+/// `rows` (padded rows, D) as the right operand of products along D: paired (D / 2, rows).
+void pair_along_depth(std::int32_t* out, const Bf16* rows, const Sizes& sizes) {
+  transpose(out, attention_tile, reinterpret_cast<const std::int32_t*>(rows), sizes.depth / 2, sizes.queries,
+            sizes.depth / 2);
+}
+
+/// `rows` (keys, D) transposed, (D, keys), as a left operand; `paired` is scratch.
+void transpose_rows(Bf16* out, std::int32_t* paired, const Bf16* rows, std::int64_t num_rows, std::int64_t depth) {
+  pair_rows(paired, depth, rows, depth, num_rows, depth);
+  transpose(reinterpret_cast<std::int32_t*>(out), attention_tile / 2, paired, depth, num_rows / 2, depth);
+}
+
+/// Rows behind the last key of a block of scores (k, q) = 0.
+void clear_padding(float* scores, const Block& block) {
+  for (std::int64_t i = block.num_keys * attention_tile; i < amx_padded(block.num_keys) * attention_tile; ++i) {
+    scores[i] = 0.0f;
+  }
+}
+
+constexpr std::int64_t max_forward_heads = 4, max_backward_heads = 2;
+
+void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t kv_head,
+                  std::int64_t first_head, std::int64_t num_heads, float* scratch) {
+  const Sizes sizes(arguments, tile);
+  Words32 words(scratch);
+  Bf16* rows = words.take<Bf16>(sizes.half_tile_words);               // of queries, keys or values
+  std::int32_t* paired = words.take<std::int32_t>(sizes.tile_words);  // scratch; the result transposed
+  Bf16* values = words.take<Bf16>(sizes.half_tile_words);             // (D, k)
+  float* scores = words.take<float>(score_words);                     // (k, q)
+  std::int32_t* weights = words.take<std::int32_t>(score_words / 2);  // paired along k, (k, q)
+  ForwardHead heads[max_forward_heads];
+
+  const std::int64_t out_stride = arguments.num_heads * sizes.head_dim;
+  float* result = reinterpret_cast<float*>(paired);  // (q, D)
+  for (std::int64_t h = 0; h < num_heads; ++h) {
+    const std::int64_t column = (first_head + h) * sizes.head_dim;
+    heads[h].queries = words.take<std::int32_t>(sizes.half_tile_words);
+    heads[h].sums = words.take<float>(sizes.tile_words);
+    pad_rows(rows, sizes.queries, sizes.depth, row<Bf16>(arguments.q, tile.q_begin) + column, arguments.q.stride,
+             tile.q_len, sizes.head_dim);
+    pair_along_depth(heads[h].queries, rows, sizes);
+    for (std::int64_t r = 0; r < sizes.queries; ++r) {
+      const float* out = arguments.out + (tile.q_begin + r) * out_stride + column;
+      const std::int64_t size = r < tile.q_len ? sizes.head_dim : 0;
+      for (std::int64_t d = 0; d < size; ++d) result[r * sizes.depth + d] = out[d];
+      for (std::int64_t d = size; d < sizes.depth; ++d) result[r * sizes.depth + d] = 0.0f;
+    }
+    transpose(heads[h].sums, attention_tile, result, sizes.depth, sizes.queries, sizes.depth);
+    heads[h].running.read(arguments, tile, first_head + h);
+  }
+
+  for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
+    const std::int64_t num_keys = amx_padded(block.num_keys), column = kv_head * sizes.head_dim;
+    pad_rows(rows, num_keys, sizes.depth, row<Bf16>(arguments.v, key) + column, arguments.v.stride, block.num_keys,
+             sizes.head_dim);
+    transpose_rows(values, paired, rows, num_keys, sizes.depth);
+    pad_rows(rows, num_keys, sizes.depth, row<Bf16>(arguments.k, key) + column, arguments.k.stride, block.num_keys,
+             sizes.head_dim);
+    for (std::int64_t h = 0; h < num_heads; ++h) {
+      ForwardHead& head = heads[h];
+      amx_multiply<false>(scores, attention_tile, rows, sizes.depth, head.queries, attention_tile, num_keys,
+                          sizes.queries, sizes.depth);
+      head.running.absorb(scores, block, arguments.scale);
+      clear_padding(scores, block);
+      pair_rows(weights, attention_tile, scores, attention_tile, num_keys, sizes.queries);
+      for (std::int64_t d = 0; head.running.rescales && d < sizes.depth; ++d) {
+#pragma omp simd
+        for (std::int64_t r = 0; r < padded(tile.q_len); ++r) {
+          head.sums[d * attention_tile + r] *= head.running.rescale[r];
+        }
+      }
+      amx_multiply<true>(head.sums, attention_tile, values, attention_tile, weights, attention_tile, sizes.depth,
+                         sizes.queries, num_keys);
+    }
+  });
+  for (std::int64_t h = 0; h < num_heads; ++h) {
+    transpose(result, sizes.depth, heads[h].sums, attention_tile, sizes.depth, sizes.queries);
+    heads[h].running.write(arguments, tile, first_head + h, result, sizes.depth);
+  }
+}
+
+void attention_forward(const AttentionArguments& arguments, Scratch scratch) {
+  if (!arguments.q.is_bf16) return fallback.attention_forward(arguments, scratch);
+  const std::int64_t group = arguments.num_heads / arguments.num_kv_heads;
+  const std::int64_t parts = divide_up(group, max_forward_heads);
+  const std::int64_t items_per_tile = arguments.num_kv_heads * parts;
+  const std::int64_t num_items = arguments.lanes[arguments.num_lanes] * items_per_tile;
+#pragma omp parallel num_threads(threads_of(scratch))
+  {
+    const AmxTiles tiles;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t item = 0; item < num_items; ++item) {
+      const std::int64_t kv_head = item % items_per_tile / parts, first = item % parts * max_forward_heads;
+      forward_tile(arguments, arguments.tiles[item / items_per_tile], kv_head, kv_head * group + first,
+                   min(max_forward_heads, group - first),
+                   scratch.data + omp_get_thread_num() * attention_scratch_floats);
+    }
+  }
+}
+
+/// A query tile of one head in the forms that the backward products read, and the gradient of the queries.
+struct BackwardHead {
+  std::int32_t *queries, *douts;                ///< paired along D, (D, q)
+  std::int32_t *queries_by_row, *douts_by_row;  ///< paired along q, (q, D)
+  float* dqueries;                              ///< (D, q)
+  float lse[attention_tile], delta[attention_tile];
+
+  void read(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head, const Sizes& sizes,
+            Bf16* rows) {
+    const auto pack_operand = [&](std::int32_t* along_depth, std::int32_t* along_rows, const View& x) {
+      pad_rows(rows, sizes.queries, sizes.depth, row<Bf16>(x, tile.q_begin) + head * sizes.head_dim, x.stride,
+               tile.q_len, sizes.head_dim);
+      pair_along_depth(along_depth, rows, sizes);
+      pair_rows(along_rows, sizes.depth, rows, sizes.depth, sizes.queries, sizes.depth);
+    };
+    pack_operand(queries, queries_by_row, arguments.q);
+    pack_operand(douts, douts_by_row, arguments.dout);
+    for (std::int64_t i = 0; i < sizes.tile_words; ++i) dqueries[i] = 0.0f;
+    for (std::int64_t r = 0; r < attention_tile; ++r) {
+      const std::int64_t index = (tile.q_begin + r) * arguments.num_heads + head;
+      const bool is_used = r < tile.q_len && arguments.lse[index] != minus_infinity;
+      lse[r] = is_used ? arguments.lse[index] : 0.0f;
+      delta[r] = is_used ? arguments.delta[index] : 0.0f;
+    }
+  }
+};
+
+/// destination (rows, D) += factor * sums (rows, depth)
+void add_rows_to(float* destination, std::int64_t destination_stride, const float* sums, std::int64_t rows,
+                 const Sizes& sizes, float factor) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+#pragma omp simd
+    for (std::int64_t d = 0; d < sizes.head_dim; ++d) {
+      destination[r * destination_stride + d] += factor * sums[r * sizes.depth + d];
+    }
+  }
+}
+
+void backward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t kv_head,
+                   std::int64_t first_head, std::int64_t num_heads, float* scratch) {
+  const Sizes sizes(arguments, tile);
+  Words32 words(scratch);
+  Bf16* keys = words.take<Bf16>(sizes.half_tile_words);
+  Bf16* values = words.take<Bf16>(sizes.half_tile_words);
+  Bf16* keys_transposed = words.take<Bf16>(sizes.half_tile_words);  // (D, k)
+  float* dkeys = words.take<float>(sizes.tile_words);               // (k, D)
+  float* dvalues = words.take<float>(sizes.tile_words);             // (k, D)
+  float* probabilities = words.take<float>(score_words);            // (k, q)
+  float* dscores = words.take<float>(score_words);                  // (k, q)
+  Bf16* rounded = words.take<Bf16>(score_words / 2);                // (k, q) of either
+  std::int32_t* dscores_paired = words.take<std::int32_t>(score_words / 2);
+  BackwardHead heads[max_backward_heads];
+  for (std::int64_t h = 0; h < num_heads; ++h) {
+    BackwardHead& head = heads[h];
+    head.queries = words.take<std::int32_t>(sizes.half_tile_words);
+    head.queries_by_row = words.take<std::int32_t>(sizes.half_tile_words);
+    head.douts = words.take<std::int32_t>(sizes.half_tile_words);
+    head.douts_by_row = words.take<std::int32_t>(sizes.half_tile_words);
+    head.dqueries = words.take<float>(sizes.tile_words);
+    head.read(arguments, tile, first_head + h, sizes, keys);
+  }
+
+  const std::int64_t kv_stride = arguments.num_kv_heads * sizes.head_dim, column = kv_head * sizes.head_dim;
+  for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
+    const std::int64_t num_keys = amx_padded(block.num_keys);
+    pad_rows(keys, num_keys, sizes.depth, row<Bf16>(arguments.k, key) + column, arguments.k.stride, block.num_keys,
+             sizes.head_dim);
+    pad_rows(values, num_keys, sizes.depth, row<Bf16>(arguments.v, key) + column, arguments.v.stride, block.num_keys,
+             sizes.head_dim);
+    transpose_rows(keys_transposed, reinterpret_cast<std::int32_t*>(dkeys), keys, num_keys, sizes.depth);
+    for (std::int64_t i = 0; i < num_keys * sizes.depth; ++i) dkeys[i] = dvalues[i] = 0.0f;
+    for (std::int64_t h = 0; h < num_heads; ++h) {
+      BackwardHead& head = heads[h];
+      amx_multiply<false>(probabilities, attention_tile, keys, sizes.depth, head.queries, attention_tile, num_keys,
+                          sizes.queries, sizes.depth);
+      amx_multiply<false>(dscores, attention_tile, values, sizes.depth, head.douts, attention_tile, num_keys,
+                          sizes.queries, sizes.depth);
+      softmax_backward(probabilities, dscores, head.lse, head.delta, block, arguments.scale);
+      clear_padding(probabilities, block);
+      clear_padding(dscores, block);
+      round_rows(rounded, attention_tile, probabilities, attention_tile, num_keys, sizes.queries);
+      amx_multiply<true>(dvalues, sizes.depth, rounded, attention_tile, head.douts_by_row, sizes.depth, num_keys,
+                         sizes.depth, sizes.queries);
+      round_rows(rounded, attention_tile, dscores, attention_tile, num_keys, sizes.queries);
+      amx_multiply<true>(dkeys, sizes.depth, rounded, attention_tile, head.queries_by_row, sizes.depth, num_keys,
+                         sizes.depth, sizes.queries);
+      pair_rows(dscores_paired, attention_tile, dscores, attention_tile, num_keys, sizes.queries);
+      amx_multiply<true>(head.dqueries, attention_tile, keys_transposed, attention_tile, dscores_paired, attention_tile,
+                         sizes.depth, sizes.queries, num_keys);
+    }
+    add_rows_to(arguments.dk + key * kv_stride + column, kv_stride, dkeys, block.num_keys, sizes, arguments.scale);
+    add_rows_to(arguments.dv + key * kv_stride + column, kv_stride, dvalues, block.num_keys, sizes, 1.0f);
+  });
+  const std::int64_t q_stride = arguments.num_heads * sizes.head_dim;
+  for (std::int64_t h = 0; h < num_heads; ++h) {
+    transpose(dkeys, sizes.depth, heads[h].dqueries, attention_tile, sizes.depth, sizes.queries);
+    add_rows_to(arguments.dq + tile.q_begin * q_stride + (first_head + h) * sizes.head_dim, q_stride, dkeys, tile.q_len,
+                sizes, arguments.scale);
+  }
+}
+
+void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
+  if (!arguments.q.is_bf16) return fallback.attention_backward(arguments, scratch);
+  const std::int64_t num_items = arguments.num_lanes * arguments.num_kv_heads;
+  const std::int64_t group = arguments.num_heads / arguments.num_kv_heads;
+#pragma omp parallel num_threads(threads_of(scratch))
+  {
+    const AmxTiles tiles;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t item = 0; item < num_items; ++item) {
+      const std::int64_t lane = item / arguments.num_kv_heads, kv_head = item % arguments.num_kv_heads;
+      float* thread_scratch = scratch.data + omp_get_thread_num() * attention_scratch_floats;
+      for (std::int64_t i = arguments.lanes[lane]; i < arguments.lanes[lane + 1]; ++i) {
+        for (std::int64_t first = 0; first < group; first += max_backward_heads) {
+          backward_tile(arguments, arguments.tiles[i], kv_head, kv_head * group + first,
+                        min(max_backward_heads, group - first), thread_scratch);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void enter_attention_amx(Kernels& table);
+
+/// Replaces the attention of a full table.
+void enter_attention_amx(Kernels& table) {
+  fallback = table;
+  table.attention_forward = attention_forward;
+  table.attention_backward = attention_backward;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

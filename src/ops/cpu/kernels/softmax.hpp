@@ -1,0 +1,94 @@
+#pragma once
+// The running softmax of the attention, on blocks of scores held key by query.
+
+#include "ops/cpu/kernels/attention_tile.hpp"
+#include "ops/cpu/kernels/math.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+
+/// One query tile of one head while it walks over its keys: what was seen so far is sums / total of values weighted
+/// with exp(score - largest); the caller holds the sums.
+struct RunningSoftmax {
+  float largest[attention_tile], total[attention_tile];
+  /// What the block absorbed last does to earlier sums.
+  float rescale[attention_tile];
+  bool rescales;
+
+  /// Starts from the merged result of earlier calls.
+  void read(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head) {
+    for (std::int64_t r = 0; r < attention_tile; ++r) {
+      largest[r] = r < tile.q_len ? arguments.lse[(tile.q_begin + r) * arguments.num_heads + head] : minus_infinity;
+      total[r] = largest[r] == minus_infinity ? 0.0f : 1.0f;
+    }
+  }
+
+  /// Turns scores (k, q) into exp(scale * score - largest), exact zeros where not visible.
+  void absorb(float* scores, const Block& block, float scale) {
+    const std::int64_t width = padded(block.num_queries);
+    float reference[attention_tile];
+    for (std::int64_t r = 0; r < width; ++r) reference[r] = minus_infinity;
+    for (std::int64_t j = 0; j < block.num_keys; ++j) {
+      float* score = scores + j * attention_tile;
+      const std::int64_t first = block.first_query(j), begin = first / 16 * 16;
+      for (std::int64_t r = begin; r < first; ++r) score[r] = minus_infinity;
+#pragma omp simd
+      for (std::int64_t r = begin; r < width; ++r) reference[r] = score[r] > reference[r] ? score[r] : reference[r];
+    }
+    rescales = false;
+    float change = 0.0f;
+#pragma omp simd reduction(max : change)
+    for (std::int64_t r = 0; r < width; ++r) {
+      const float before = largest[r], block_largest = scale * reference[r];
+      largest[r] = block_largest > before ? block_largest : before;
+      reference[r] = largest[r] == minus_infinity ? 0.0f : largest[r];
+      rescale[r] = exp_of(before - reference[r]);
+      total[r] *= rescale[r];
+      const float moved = rescale[r] != 1.0f ? 1.0f : 0.0f;
+      change = moved > change ? moved : change;
+    }
+    rescales = change > 0.0f;
+    for (std::int64_t j = 0; j < block.num_keys; ++j) {
+      float* score = scores + j * attention_tile;
+      const std::int64_t begin = block.first_query(j) / 16 * 16;
+      for (std::int64_t r = 0; r < begin; ++r) score[r] = 0.0f;
+#pragma omp simd
+      for (std::int64_t r = begin; r < width; ++r) {
+        score[r] = exp_of(score[r] * scale - reference[r]);
+        total[r] += score[r];
+      }
+    }
+  }
+
+  /// Writes sums (q, padded(D)) / total; rows that saw no key, now or before, are left alone.
+  void write(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head, const float* sums,
+             std::int64_t sums_stride) const {
+    for (std::int64_t r = 0; r < tile.q_len; ++r) {
+      if (total[r] == 0.0f) continue;
+      const std::int64_t index = (tile.q_begin + r) * arguments.num_heads + head;
+      const float inverse = 1.0f / total[r];
+      float* out = arguments.out + index * arguments.head_dim;
+#pragma omp simd
+      for (std::int64_t d = 0; d < arguments.head_dim; ++d) out[d] = sums[r * sums_stride + d] * inverse;
+      arguments.lse[index] = largest[r] + log_of(total[r]);
+    }
+  }
+};
+
+/// probabilities (k, q) = exp(scale * score - lse) and score gradients = probability (dprobability - delta), in place;
+/// exact zeros where not visible.
+inline void softmax_backward(float* probabilities, float* dscores, const float* lse, const float* delta,
+                             const Block& block, float scale) {
+  const std::int64_t width = padded(block.num_queries);
+  for (std::int64_t j = 0; j < block.num_keys; ++j) {
+    float *p = probabilities + j * attention_tile, *ds = dscores + j * attention_tile;
+    const std::int64_t first = block.first_query(j), begin = first / 16 * 16;
+#pragma omp simd
+    for (std::int64_t r = begin; r < width; ++r) {
+      p[r] = exp_of(p[r] * scale - lse[r]);
+      ds[r] = p[r] * (ds[r] - delta[r]);
+    }
+    for (std::int64_t r = 0; r < first; ++r) p[r] = ds[r] = 0.0f;
+  }
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA

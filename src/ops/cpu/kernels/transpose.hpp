@@ -1,0 +1,58 @@
+#pragma once
+// Transposition of 32-bit words in registers: floats, or pairs of bf16.
+
+#include "ops/cpu/kernels/tile.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+
+using Words [[gnu::vector_size(SFT_VECTOR_BITS / 8)]] = std::int32_t;
+using UnalignedWords [[gnu::vector_size(SFT_VECTOR_BITS / 8), gnu::aligned(4), gnu::may_alias]] = std::int32_t;
+
+/// Exchanges the off-diagonal blocks of size `step` between rows i and i + step.
+template <int step>
+inline void exchange(Words (&rows)[vector_floats]) {
+  Words low = {}, high = {};
+#pragma GCC unroll 16
+  for (int lane = 0; lane < vector_floats; ++lane) {
+    const bool is_low = (lane & step) == 0;
+    low[lane] = is_low ? lane : static_cast<int>(vector_floats) + lane - step;
+    high[lane] = is_low ? lane + step : static_cast<int>(vector_floats) + lane;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < vector_floats; ++i) {
+    if ((i & step) != 0) continue;
+    const Words a = rows[i], b = rows[i + step];
+    rows[i] = __builtin_shuffle(a, b, low);
+    rows[i + step] = __builtin_shuffle(a, b, high);
+  }
+}
+
+/// out (columns, rows) = transpose of in (rows, columns), both multiples of vector_floats.
+inline void transpose(std::int32_t* out, std::int64_t out_stride, const std::int32_t* in, std::int64_t in_stride,
+                      std::int64_t num_rows, std::int64_t num_columns) {
+  for (std::int64_t r = 0; r < num_rows; r += vector_floats) {
+    for (std::int64_t c = 0; c < num_columns; c += vector_floats) {
+      Words rows[vector_floats];
+#pragma GCC unroll 16
+      for (int i = 0; i < vector_floats; ++i) {
+        rows[i] = *reinterpret_cast<const UnalignedWords*>(in + (r + i) * in_stride + c);
+      }
+      if constexpr (vector_floats > 8) exchange<8>(rows);
+      if constexpr (vector_floats > 4) exchange<4>(rows);
+      exchange<2>(rows);
+      exchange<1>(rows);
+#pragma GCC unroll 16
+      for (int i = 0; i < vector_floats; ++i) {
+        *reinterpret_cast<UnalignedWords*>(out + (c + i) * out_stride + r) = rows[i];
+      }
+    }
+  }
+}
+
+inline void transpose(float* out, std::int64_t out_stride, const float* in, std::int64_t in_stride,
+                      std::int64_t num_rows, std::int64_t num_columns) {
+  transpose(reinterpret_cast<std::int32_t*>(out), out_stride, reinterpret_cast<const std::int32_t*>(in), in_stride,
+            num_rows, num_columns);
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA
