@@ -263,12 +263,10 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
 
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   const std::int64_t count = last_only ? 1 : num_tokens;
-  device::Ledger unaccounted;
-  device::Arena arena(e.device, unaccounted, Label::workspace,
-                      static_cast<std::size_t>(count * e.sizes.vocab) * sizeof(float));
-  const Tensor out = take(arena, DType::float32, {count, e.sizes.vocab});
+  std::vector<float> result(static_cast<std::size_t>(count * e.sizes.vocab));
+  const device::Device::Block block = e.device.allocate(result.size() * sizeof(float));
+  const Tensor out(block.get(), DType::float32, {count, e.sizes.vocab});
   e.decoder.forward_logits(e.inputs, batch.document_lengths, e.max_length, num_tokens - count, count, out);
-  std::vector<float> result(static_cast<std::size_t>(out.num_elements()));
   e.device.copy(result.data(), out.data, out.size_bytes(), *e.compute_stream);
   e.compute_stream->synchronize();
   return result;

@@ -1,0 +1,32 @@
+#define BOOST_TEST_MODULE unit_apps
+#include <boost/test/unit_test.hpp>
+#include <string>
+
+#include "apps/printable.hpp"
+
+using sft::apps::printable;
+
+BOOST_AUTO_TEST_CASE(text_stays) {
+  BOOST_TEST(printable("plain, gr\u00fcn, \u6f22\u5b57, \U0001F600", false) ==
+             "plain, gr\u00fcn, \u6f22\u5b57, \U0001F600");
+}
+
+BOOST_AUTO_TEST_CASE(nothing_reaches_the_terminal_as_a_command) {
+  BOOST_TEST(printable("\x1b[2J\a\x7f", false) == "\\x1b[2J\\x07\\x7f");
+  BOOST_TEST(printable("\u009b", false) == "\\xc2\\x9b");  // a control character of the second table
+  BOOST_TEST(printable(std::string("\0", 1), false) == "\\x00");
+}
+
+BOOST_AUTO_TEST_CASE(stray_bytes_are_shown) {
+  BOOST_TEST(printable("a\xff"
+                       "b\x80",
+                       false) ==
+             "a\\xff"
+             "b\\x80");
+  BOOST_TEST(printable("cut \xe6\xbc", false) == "cut \\xe6\\xbc");
+}
+
+BOOST_AUTO_TEST_CASE(newlines_as_asked) {
+  BOOST_TEST(printable("a\nb", true) == "a\nb");
+  BOOST_TEST(printable("a\nb", false) == "a\\nb");
+}
