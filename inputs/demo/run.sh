@@ -45,6 +45,18 @@ answers() {
   done >"$2"
 }
 
+# The system's Python, which has Debian's packages, before any other.
+python_with_matplotlib() {
+  local python
+  for python in /usr/bin/python3 python3; do
+    if "$python" -c 'import matplotlib, h5py' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  fail "no Python with matplotlib and h5py: sudo apt-get install python3-matplotlib python3-h5py"
+}
+
 last_step() {
   tail -n 1 "$output/metrics.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\),.*/\1/p'
 }
@@ -83,7 +95,7 @@ show mpirun -np $ranks ./sft $input --checkpoint.resume_from_checkpoint auto
 say "5. What it learned"
 trained=$(printf '%s\n' "$output"/checkpoint-?????? | tail -n 1)
 answers "$trained" "$output/after.txt"
-python3 postprocess/plot_loss.py "$output/metrics.jsonl" --output "$output/loss.png"
+"$(python_with_matplotlib)" postprocess/plot_loss.py "$output" --output "$output/loss.png"
 for i in "${!prompts[@]}"; do
   printf '\n%s\n' "${prompts[i]}"
   printf '  WordNet  %s\n' "$(grep -F "\"prompt\": \"${prompts[i]}\\n\"" "$data/animals.jsonl" |
