@@ -2,8 +2,6 @@
 // for bit. The data have rows that leave parts of the sequence-parallel cut without a target or with padding alone.
 
 #define BOOST_TEST_MODULE trainer_resume
-#include <unistd.h>
-
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -22,6 +20,7 @@
 #include "sft/core/error.hpp"
 #include "support/awkward_data.hpp"
 #include "support/packed_file.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace {
 
@@ -47,18 +46,12 @@ const std::vector<RunCase> run_cases{
      config::Precision::fp32},
 };
 
-/// A folder with data and a configuration, gone at the end of the test.
+/// A folder with data and configurations, gone at the end of the test.
 class Workshop {
  public:
-  Workshop() : folder_(fs::temp_directory_path() / ("sft-trainer-resume-" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-    test::write_packed_file(path("train.h5"), test::make_awkward_rows(31, 96, 3), test::small_vocab_size);
-  }
-  ~Workshop() { fs::remove_all(folder_); }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  Workshop() { test::write_packed_file(path("train.h5"), test::make_awkward_rows(31, 96, 3), test::small_vocab_size); }
 
-  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_.file(name); }
 
   /// Starts `run` with its output in path(output).
   [[nodiscard]] test::TrainerProgram start(const RunCase& run, const std::string& output, std::int64_t max_steps,
@@ -88,7 +81,7 @@ class Workshop {
   }
 
  private:
-  fs::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 void check_done(test::TrainerProgram& program, const Workshop& workshop, const std::string& output) {
