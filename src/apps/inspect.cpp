@@ -2,6 +2,7 @@
 //
 //   ./sft-inspect output/demo/checkpoint-000300            tensors, their statistics, and the run that wrote them
 //   ./sft-inspect output/demo/checkpoint-000300 --verify   reads every shard and compares checksums, nothing else
+//   ./sft-inspect output/demo/checkpoint-000300 --compare output/other/checkpoint-000300    how far two are apart
 //   ./sft-inspect output/demo/checkpoint-000300 --json     the same for programs
 //
 // Exit status: 0 done; 2 command line; 3 no checkpoint, or a damaged one.
@@ -30,6 +31,7 @@ namespace po = boost::program_options;
 
 struct Options {
   std::string checkpoint;
+  std::string other;  // empty: nothing to compare with
   bool verify = false;
   bool optimizer = false;
   bool json = false;
@@ -54,6 +56,7 @@ po::options_description visible_options(Options& options) {
   po::options_description visible("sft-inspect CHECKPOINT");
   auto add = visible.add_options();
   add("verify", po::bool_switch(&options.verify), "read every shard and compare its checksum, nothing else");
+  add("compare", po::value(&options.other)->value_name("OTHER"), "how far the tensors are from those of OTHER");
   add("optimizer", po::bool_switch(&options.optimizer), "also the moments exp_avg and exp_avg_sq");
   add("json", po::bool_switch(&options.json), "print JSON");
   add("help", po::bool_switch(&options.help), "print this text");
@@ -81,12 +84,19 @@ Options parse_options(const std::vector<std::string>& arguments) {
   return options;
 }
 
+/// The tensors that the options ask for.
+std::vector<checkpoint::TensorInfo> chosen_tensors(const Options& options) {
+  std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(options.checkpoint);
+  std::erase_if(tensors, [&](const checkpoint::TensorInfo& tensor) {
+    return !options.optimizer && !tensor.dataset.starts_with("model/");
+  });
+  return tensors;
+}
+
 Contents read_contents(const Options& options) {
   Contents contents{checkpoint::read_header(options.checkpoint), checkpoint::list_shards(options.checkpoint), {}};
-  for (checkpoint::TensorInfo& tensor : checkpoint::list_tensors(options.checkpoint)) {
-    if (!options.optimizer && !tensor.dataset.starts_with("model/")) continue;
-    const checkpoint::Statistics statistics = checkpoint::measure(options.checkpoint, tensor);
-    contents.rows.push_back({std::move(tensor), statistics});
+  for (const checkpoint::TensorInfo& tensor : chosen_tensors(options)) {
+    contents.rows.push_back({tensor, checkpoint::measure(options.checkpoint, tensor)});
   }
   return contents;
 }
@@ -208,6 +218,20 @@ void print_verified(const Options& options) {
            device::format_bytes(static_cast<std::size_t>(total_bytes(shards))) + ", all as they were written");
 }
 
+void print_comparison(const Options& options) {
+  using apps::Align;
+  apps::Table table({Align::left, Align::right, Align::right});
+  table.add({"tensor", "largest difference", "relative norm"});
+  table.add_rule();
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const checkpoint::TensorInfo& tensor : chosen_tensors(options)) {
+    const checkpoint::Difference difference = checkpoint::compare(options.checkpoint, options.other, tensor);
+    table.add({tensor.dataset, format_number(difference.max_abs), format_number(difference.relative)});
+    json.push_back({{"name", tensor.dataset}, {"max_abs", difference.max_abs}, {"relative", difference.relative}});
+  }
+  log_info(options.json ? json.dump(2) : table.text());
+}
+
 int run(const std::vector<std::string>& arguments) {
   Options options = parse_options(arguments);
   if (options.help) {
@@ -218,6 +242,8 @@ int run(const std::vector<std::string>& arguments) {
     log_info(std::string("sft-inspect ") + version());
   } else if (options.verify) {
     print_verified(options);
+  } else if (!options.other.empty()) {
+    print_comparison(options);
   } else {
     const Contents contents = read_contents(options);
     if (options.json) {

@@ -5,6 +5,7 @@
 #include "support/mpi_test_main.hpp"
 
 // The main comes first.
+#include <cmath>
 #include <filesystem>
 
 #include "sft/checkpoint/inspect.hpp"
@@ -91,6 +92,37 @@ BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
     BOOST_TEST(checkpoint::list_shards(folder).size() == 8U);
     checkpoint::verify(folder);
   });
+}
+
+BOOST_AUTO_TEST_CASE(statistics_and_differences_are_those_of_the_numbers) {
+  const SharedFolder output(test::session().world());
+  const std::string folder = checkpoint::path_of(output.path(), 1);
+  const std::string other = checkpoint::path_of(output.path(), 2);
+  on_mesh({1, 3, 1, 1}, [&](const mesh::Mesh& mesh) {
+    CheckpointFixture fixture(mesh, test::make_units());
+    fixture.fill(seed);
+    fixture.save(output.path(), {.step = 1});
+    fixture.fill(seed + 1);  // every number is 1000 larger
+    fixture.save(output.path(), {.step = 2});
+  });
+  if (!is_first()) return;
+  const std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(folder);
+  for (const checkpoint::TensorInfo& tensor : tensors) {
+    const std::vector<float> values = checkpoint::read_tensor(folder, tensor.dataset);
+    double sum_of_squares = 0.0;
+    for (const double value : values) sum_of_squares += value * value;
+    const checkpoint::Statistics found = checkpoint::measure(folder, tensor);
+    BOOST_TEST(found.norm == std::sqrt(sum_of_squares));
+    BOOST_TEST(found.min == values.front());
+    BOOST_TEST(found.max == values.back());
+    BOOST_TEST(found.num_nan == 0);
+    BOOST_TEST(checkpoint::compare(folder, folder, tensor).max_abs == 0.0);
+    const checkpoint::Difference difference = checkpoint::compare(folder, other, tensor);
+    BOOST_TEST(difference.max_abs == 1000.0);
+    const auto num_elements = static_cast<double>(values.size());
+    BOOST_TEST(difference.relative == 1000.0 * std::sqrt(num_elements / sum_of_squares),
+               boost::test_tools::tolerance(1e-12));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_moved_folder_stays_whole) {

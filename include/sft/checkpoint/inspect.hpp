@@ -15,7 +15,8 @@ struct TensorInfo {
   [[nodiscard]] std::int64_t num_elements() const;
 };
 
-/// Every tensor of the checkpoint: model first, then exp_avg and exp_avg_sq, each sorted by name. Refuses a checkpoint
+/// Every tensor of the checkpoint: model first, then exp_avg and exp_avg_sq, each sorted by name, numbers in
+/// names by value. Refuses a checkpoint
 /// with a shard missing or cut.
 [[nodiscard]] std::vector<TensorInfo> list_tensors(const std::string& folder);
 
@@ -27,6 +28,16 @@ struct Statistics {
 
 /// Statistics of one tensor of list_tensors.
 [[nodiscard]] Statistics measure(const std::string& folder, const TensorInfo& tensor);
+
+/// How far two tensors of one name and shape are apart.
+struct Difference {
+  double max_abs = 0.0;   ///< largest |a - b|; NaN where a value is
+  double relative = 0.0;  ///< norm of a - b over the norm of a; 0 when they are equal
+};
+
+/// Compares a tensor of list_tensors(folder) with its namesake in `other`; refuses one that is missing or has another
+/// shape there.
+[[nodiscard]] Difference compare(const std::string& folder, const std::string& other, const TensorInfo& tensor);
 
 struct ShardInfo {
   std::string name;
