@@ -4,6 +4,9 @@
 set(SFT_TEST_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1)
+if(SFT_SANITIZE)
+  list(APPEND SFT_TEST_ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)  # Open MPI keeps memory to the end of the process
+endif()
 
 function(sft_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT;LABEL" "SOURCES;ROOMS;RANKS;ARGUMENTS" ${ARGN})

@@ -15,8 +15,9 @@ namespace sft::comm {
 
 enum class ReduceOp { sum, max };
 
-/// Staging memory that the collectives may need beside the caller's buffers: bytes for the largest reduce_scatter and
-/// for the largest all_reduce that will be called.
+/// Staging memory that the collectives may need beside the caller's buffers: bytes of the largest `full` of a
+/// reduce_scatter_add and of the largest all_reduce that will be called. An upper bound: larger reductions than the
+/// memory taken for them run in rounds.
 struct StagingPlan {
   std::size_t max_reduce_scatter_bytes = 0;
   std::size_t max_all_reduce_bytes = 0;

@@ -46,8 +46,8 @@ int run_alone(Session& session, const std::function<int(Session&)>& body) {
 }  // namespace
 
 int run_program(int argc, char** argv, const std::function<int(Session&)>& body) {
-  Session session(&argc, &argv);
   std::set_terminate(abort_on_uncaught_exception);
+  Session session(&argc, &argv);
   if (session.world().size() == 1) return run_alone(session, body);
   try {
     return body(session);
@@ -59,7 +59,9 @@ int run_program(int argc, char** argv, const std::function<int(Session&)>& body)
 
 void abort_all(ExitStatus status, const std::string& message) {
   log_error("rank " + std::to_string(log_rank()) + ": " + message);
-  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
+  int is_running = 0;
+  MPI_Initialized(&is_running);
+  if (is_running != 0) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
   std::_Exit(static_cast<int>(status));
 }
 
