@@ -116,7 +116,9 @@ inline void pad_rows(Bf16* out, std::int64_t padded_rows, std::int64_t padded_co
   for (std::int64_t r = 0; r < padded_rows; ++r) {
     Bf16* to = out + r * padded_columns;
     const std::int64_t size = r < rows ? columns : 0;
-    for (std::int64_t c = 0; c < size; ++c) to[c] = in[r * in_stride + c];
+#pragma omp simd
+    for (std::int64_t c = 0; c < size; ++c) to[c].bits = in[r * in_stride + c].bits;
+#pragma omp simd
     for (std::int64_t c = size; c < padded_columns; ++c) to[c].bits = 0;
   }
 }

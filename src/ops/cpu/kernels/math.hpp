@@ -9,12 +9,11 @@ namespace sft::ops::cpu::SFT_ISA {
 /// Adding and subtracting it rounds a float of small magnitude to the nearest integer.
 inline constexpr float rounding_magic = 12582912.0f;  // 1.5 * 2^23
 
-/// e^x; exactly 0 below the normal range, saturating above 88.37.
+/// e^x for x < 88; exactly 0 below the normal range.
 inline float exp_of(float x) {
-  const float clamped = x > 88.37f ? 88.37f : (x < -87.33f ? -87.33f : x);
-  const float shifted = clamped * 1.44269504088896341f + rounding_magic;
+  const float shifted = x * 1.44269504088896341f + rounding_magic;
   const float n = shifted - rounding_magic;
-  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
@@ -68,6 +67,9 @@ inline void sine_cosine_of(std::int32_t quarter, float r, float& sine, float& co
 }
 
 /// 1 / (1 + e^-x)
-inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
+inline float sigmoid_of(float x) {
+  const float bounded = x < -87.0f ? -87.0f : x;
+  return 1.0f / (1.0f + exp_of(-bounded));
+}
 
 }  // namespace sft::ops::cpu::SFT_ISA
