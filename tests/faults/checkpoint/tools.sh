@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# What sft-inspect and the Python readers say of a checkpoint of two steps on 4 ranks, whole and damaged.
+#
+#   tools.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT POSTPROCESS_FOLDER
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 postprocess=$5
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+for i in $(seq 40); do
+  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
+done >pairs.jsonl
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+cat >run.ini <<INI
+[model]
+hidden_size = 32
+num_hidden_layers = 11
+num_attention_heads = 4
+num_key_value_heads = 2
+intermediate_size = 32
+vocab_size = 272
+[data]
+train_files = data/train-*.h5
+[parallel]
+dp_shard_size = 2
+tp_size = 2
+[train]
+per_device_train_batch_size = 1
+max_steps = 2
+output_dir = output
+logging_steps = 1
+[optimizer]
+learning_rate = 0.001
+[checkpoint]
+save_steps = 1
+[device]
+backend = cpu
+INI
+"$mpiexec" -np 4 "$sft" run.ini >/dev/null
+checkpoint=output/checkpoint-000002
+
+failures=0
+# expect STATUS PATTERN WORD...: a command's exit status, and a line of what it prints on either stream.
+expect() {
+  local expected=$1 pattern=$2 status=0
+  shift 2
+  "$@" >out 2>&1 || status=$?
+  if [[ $status -eq $expected ]] && grep -qE -- "$pattern" out; then
+    printf 'ok    %s\n' "$(grep -m1 -E -- "$pattern" out)"
+  else
+    failures=$((failures + 1))
+    printf 'WRONG %s: status %s, not %s, or no line like /%s/ in\n' "$*" "$status" "$expected" "$pattern"
+    sed 's/^/      /' out
+  fi
+}
+
+# Whole
+expect 0 '^mesh +1 x 2 x 1 x 2' "$sft_inspect" "$checkpoint"
+expect 0 'model/model\.norm\.weight +32 +32 ' "$sft_inspect" "$checkpoint"
+expect 0 'exp_avg_sq/lm_head\.weight +272 x 32 +8704 ' "$sft_inspect" "$checkpoint" --optimizer
+expect 0 '4 shards.*as they were written' "$sft_inspect" "$checkpoint" --verify
+expect 0 '"step": 2' "$sft_inspect" "$checkpoint" --json
+expect 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare "$checkpoint"
+expect 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" --compare output/checkpoint-000001
+"$sft_inspect" "$checkpoint" | grep -o 'layers\.[0-9]*\.mlp\.up_proj' >order
+expect 0 same bash -c 'cmp order <(sort -V order) && echo same'
+
+# In Python: the first one that has what the readers need
+python=
+for candidate in python3 /usr/bin/python3; do
+  "$candidate" -c 'import h5py, matplotlib' 2>/dev/null && { python=$candidate; break; }
+done
+[[ -n $python ]] || { echo "no python3 with h5py and matplotlib: run \`make deps\`"; exit 1; }
+cat >read.py <<'PYTHON'
+import sys
+sys.path.append(sys.argv[1])
+from sft_run import Run
+run = Run("output")
+assert len(run.metric("loss")) == 2
+with run.checkpoint() as checkpoint:
+    names = checkpoint.names()
+    assert checkpoint.step == 2 and len(names) == 11 * 9 + 3
+    assert run.config["model"] == checkpoint.config["model"]
+    for group in ("model", "exp_avg", "exp_avg_sq"):
+        assert all((checkpoint.tensor(name, group) == checkpoint.tensor(name, group)).all() for name in names)
+    print("read", checkpoint.dataset("model.embed_tokens.weight").shape)
+PYTHON
+expect 0 'read \(272, 32\)' "$python" read.py "$postprocess"
+expect 0 'wrote loss.png' "$python" "$postprocess/plot_loss.py" output -o loss.png
+
+# Damaged
+rm output/checkpoint-000002/shard-00001.h5
+expect 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint"
+expect 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint" --verify
+expect 1 'shard-00001\.h5 is missing' "$python" read.py "$postprocess"
+printf x | dd of=output/checkpoint-000001/shard-00002.h5 bs=1 seek=3000 conv=notrunc status=none
+expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
+expect 3 'no complete checkpoint' "$sft_inspect" output
+expect 2 'no checkpoint' "$sft_inspect"
+expect 2 'bad command line' "$sft_inspect" "$checkpoint" --unknown
+
+exit $((failures > 0))
