@@ -31,6 +31,8 @@ bool has_amx() {
 
 }  // namespace
 
+bool ranks_share_cores(int num_local_ranks) { return num_local_ranks > sysconf(_SC_NPROCESSORS_ONLN); }
+
 void set_num_threads(int num_local_ranks) {
   const int allowed_cores = std::max(1, num_allowed_cores(0));
   // The launcher is free to use all cores of the job, also where it binds each rank to a few of them.

@@ -9,6 +9,9 @@ namespace sft::device {
 /// cores for each of its `num_local_ranks` ranks. Warns when the launcher bound this process to fewer cores than that.
 void set_num_threads(int num_local_ranks);
 
+/// Whether the node has more ranks than cores.
+[[nodiscard]] bool ranks_share_cores(int num_local_ranks);
+
 /// "AVX-512 + AMX", "AVX-512", "AVX2" or "x86-64"
 [[nodiscard]] std::string instruction_sets();
 

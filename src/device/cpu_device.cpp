@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "cpu_cores.hpp"
-#include "cpu_stream.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/ledger.hpp"
 
@@ -49,7 +48,7 @@ Device::Block CpuDevice::allocate(std::size_t bytes) {
   return {memory, [bytes](void* block) { munmap(block, bytes); }};
 }
 
-std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<CpuStream>(); }
+std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<CpuStream>(streams_); }
 std::unique_ptr<Event> CpuDevice::make_event() { return std::make_unique<CpuEvent>(); }
 
 void CpuDevice::copy(void* destination, const void* source, std::size_t bytes, Stream& stream) {

@@ -1,12 +1,16 @@
 #pragma once
 // Host memory and host streams.
 
+#include "cpu_stream.hpp"
 #include "sft/device/device.hpp"
 
 namespace sft::device {
 
 class CpuDevice final : public Device {
  public:
+  /// ranks_share_cores: waiting ranks leave their core to others.
+  explicit CpuDevice(bool ranks_share_cores) : streams_(ranks_share_cores) {}
+
   [[nodiscard]] Kind kind() const override { return Kind::cpu; }
   [[nodiscard]] std::string description() const override;
 
@@ -19,6 +23,9 @@ class CpuDevice final : public Device {
 
   void copy(void* destination, const void* source, std::size_t bytes, Stream& stream) override;
   void fill_zero(void* destination, std::size_t bytes, Stream& stream) override;
+
+ private:
+  CpuStreams streams_;
 };
 
 }  // namespace sft::device

@@ -1,8 +1,26 @@
 #include "cpu_stream.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace sft::device {
+
+void CpuStreams::poll_all() {
+  for (CpuStream* stream : streams_) stream->poll();
+}
+
+void CpuStreams::pause(int num_tests) const {
+  constexpr int num_tests_before_sleep = 20;
+  constexpr std::chrono::microseconds first_sleep(20);
+  constexpr int max_doublings = 3;
+  if (!ranks_share_cores_ || num_tests <= num_tests_before_sleep) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(first_sleep * (1 << std::min(num_tests - num_tests_before_sleep - 1, max_doublings)));
+  }
+}
 
 void CpuStream::wait(Event& event) {
   auto& cpu_event = static_cast<CpuEvent&>(event);
@@ -23,10 +41,15 @@ void CpuStream::push(std::unique_ptr<Pending> work) {
 }
 
 void CpuStream::finish(std::uint64_t count) {
-  while (num_finished_ < count) {
-    queue_.front()->wait();
-    queue_.pop_front();
-    ++num_finished_;
+  for (int num_tests = 0; num_finished_ < count;) {
+    if (queue_.front()->test()) {
+      queue_.pop_front();
+      ++num_finished_;
+      num_tests = 0;
+    } else {
+      streams_.poll_all();
+      streams_.pause(++num_tests);
+    }
   }
 }
 

@@ -4,15 +4,40 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "sft/device/device.hpp"
 
 namespace sft::device {
 
-/// Works through its queue in order: only the head is tested or waited for, so a piece of work may rely on everything
-/// queued before it.
+class CpuStream;
+
+/// All streams of one device. Who waits for one keeps the others going: another rank may need their work before it can
+/// send what is waited for.
+class CpuStreams {
+ public:
+  explicit CpuStreams(bool ranks_share_cores) : ranks_share_cores_(ranks_share_cores) {}
+  void add(CpuStream& stream) { streams_.push_back(&stream); }
+  void remove(CpuStream& stream) { std::erase(streams_, &stream); }
+  void poll_all();
+  /// Between two fruitless tests, `num_tests` so far: yields, and where ranks share cores soon sleeps (a rank that
+  /// merely yields keeps its share of the core from those that still compute).
+  void pause(int num_tests) const;
+
+ private:
+  bool ranks_share_cores_;
+  std::vector<CpuStream*> streams_;
+};
+
+/// Works through its queue in order: only the head is tested, so a piece of work may rely on everything queued before
+/// it.
 class CpuStream final : public Stream {
  public:
+  explicit CpuStream(CpuStreams& streams) : streams_(streams) { streams_.add(*this); }
+  ~CpuStream() override { streams_.remove(*this); }
+  CpuStream(const CpuStream&) = delete;
+  CpuStream& operator=(const CpuStream&) = delete;
+
   void synchronize() override { finish(num_pushed_); }
   void wait(Event& event) override;
   void poll() override;
@@ -24,6 +49,7 @@ class CpuStream final : public Stream {
   void finish(std::uint64_t count);
 
  private:
+  CpuStreams& streams_;
   std::deque<std::unique_ptr<Pending>> queue_;
   std::uint64_t num_pushed_ = 0;
   std::uint64_t num_finished_ = 0;

@@ -19,7 +19,7 @@ bool is_built([[maybe_unused]] Kind kind) {
 
 std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int local_rank, int num_local_ranks) {
   set_num_threads(num_local_ranks);
-  if (kind == Kind::cpu) return std::make_unique<CpuDevice>();
+  if (kind == Kind::cpu) return std::make_unique<CpuDevice>(ranks_share_cores(num_local_ranks));
 #if SFT_HAVE_CUDA
   return std::make_unique<CudaDevice>(local_rank, num_local_ranks);
 #else

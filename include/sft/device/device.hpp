@@ -14,15 +14,13 @@ namespace sft::device {
 
 enum class Kind { cpu, cuda };
 
-/// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream, which tests or waits only for
-/// the first of its queue: work starts at its first test() or wait(), when all queued before it is finished.
+/// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream, which tests only the first of
+/// its queue: work starts at its first test(), when all queued before it is finished.
 class Pending {
  public:
   virtual ~Pending() = default;
   /// Starts the work, or lets the agent make progress; true once it is finished. Never blocks.
   virtual bool test() = 0;
-  /// Starts the work if need be and blocks until it is finished.
-  virtual void wait() = 0;
 };
 
 class Event;

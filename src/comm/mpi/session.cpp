@@ -7,7 +7,6 @@
 
 #include "communicator.hpp"
 #include "sft/core/log.hpp"
-#include "transfers.hpp"
 
 namespace sft::comm {
 
@@ -52,7 +51,6 @@ Group split_by_node(const Group& world) {
 Session::Session(int* argc, char*** argv) : world_(start_mpi(argc, argv)) {
   set_log_rank(world_.rank());
   node_ = split_by_node(world_);
-  Transfers::set_ranks_share_cores(node_.size() > num_cores());
 }
 
 Session::~Session() {

@@ -10,12 +10,4 @@ bool Steps::test() {
   return false;
 }
 
-void Steps::wait() {
-  while (true) {
-    transfers_.wait();
-    if (num_started_ == steps_.size()) return;
-    steps_[num_started_++](transfers_);
-  }
-}
-
 }  // namespace sft::comm

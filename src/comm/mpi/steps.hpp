@@ -18,7 +18,6 @@ class Steps final : public device::Pending {
       : transfers_(group, collective, group.impl().next_tag()), steps_(std::move(steps)) {}
 
   bool test() override;
-  void wait() override;
 
  private:
   Transfers transfers_;

@@ -1,8 +1,6 @@
 #include "transfers.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "sft/core/cast.hpp"
 
@@ -51,22 +49,6 @@ bool Transfers::test() {
   if (finished == 0) return false;
   requests_.clear();
   return true;
-}
-
-bool Transfers::ranks_share_cores_ = false;
-
-void Transfers::wait() {
-  constexpr int num_tests_before_sleep = 20;
-  constexpr std::chrono::microseconds first_sleep(20), longest_sleep(160);
-  auto sleep = first_sleep;
-  for (int num_tests = 1; !test(); ++num_tests) {
-    if (!ranks_share_cores_ || num_tests <= num_tests_before_sleep) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(sleep);
-      sleep = std::min(2 * sleep, longest_sleep);
-    }
-  }
 }
 
 }  // namespace sft::comm

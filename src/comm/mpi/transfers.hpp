@@ -22,16 +22,8 @@ class Transfers {
 
   /// Lets MPI make progress; true once all messages are through.
   [[nodiscard]] bool test();
-  /// Returns when all messages are through. Other ranks may use this core meanwhile: where ranks share cores a waiting
-  /// rank sleeps between tests (a rank that merely yields keeps its share of the core from those that still compute).
-  void wait();
-
-  /// Says whether this node has more ranks than cores. Once, before the first wait.
-  static void set_ranks_share_cores(bool shared) { ranks_share_cores_ = shared; }
 
  private:
-  static bool ranks_share_cores_;
-
   Group group_;
   const char* collective_;
   int tag_;
