@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ops/cpu/view.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::ops::cpu {
@@ -33,38 +34,45 @@ dnnl::memory::desc desc_of(const Tensor& x, bool transpose) {
                    : dnnl::memory::desc({x.shape[0], x.shape[1]}, type_of(x.dtype), {stride, 1});
 }
 
+/// The rows and columns of c, and the length of the sums.
+struct Dims {
+  std::int64_t m, n, k;
+  explicit Dims(const Matmul& product)
+      : m(product.c.shape[0]), n(product.c.shape[1]), k(product.a.shape[product.transpose_a ? 0 : 1]) {}
+};
+
+/// Rows [begin, begin + count) of op(x) when `rows`, else columns.
+Tensor piece_of(const Tensor& x, bool rows, bool transpose, std::int64_t begin, std::int64_t count) {
+  return rows != transpose ? x.rows(begin, count) : x.columns(begin, count);
+}
+
 }  // namespace
 
 std::size_t matmul_workspace_bytes(int num_threads) {
-  constexpr std::size_t mebibyte = std::size_t{1} << 20;
-  return 2 * mebibyte + static_cast<std::size_t>(num_threads) * (mebibyte + mebibyte / 2);
+  // What oneDNN 2.6 asks for at most once products are halved, with its copies of operands that grow with k.
+  constexpr std::size_t quarter_mebibyte = std::size_t{1} << 18;
+  return quarter_mebibyte * (num_threads == 1 ? 8 : 11 * static_cast<std::size_t>(num_threads));
 }
 
-/// A generated product and the memory objects it runs on.
-class MatmulEngine::Primitive {
+/// How to run a product of one shape: as a whole, in halves, or in converted float32 tiles.
+class MatmulEngine::Plan {
  public:
-  /// Null where oneDNN has no fast product of these types.
-  static std::unique_ptr<Primitive> make(const Matmul& product, std::size_t workspace_bytes) {
-    const auto a = desc_of(product.a, product.transpose_a), b = desc_of(product.b, product.transpose_b),
-               c = desc_of(product.c, false);
-    dnnl::primitive_attr attributes;
-    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (product.accumulate) {
-      dnnl::post_ops sum;
-      sum.append_sum(1.0f);
-      attributes.set_post_ops(sum);
-    }
-    dnnl::matmul::desc desc(a, b, c);
-    if (product.bias.data != nullptr) {
-      const dnnl::memory::desc bias({1, product.c.shape[1]}, type_of(product.bias.dtype), dnnl::memory::format_tag::ab);
-      desc = dnnl::matmul::desc(a, b, bias, c);
-    }
-    const dnnl::matmul::primitive_desc chosen(desc, attributes, engine(), true);
-    if (!chosen) return nullptr;
-    if (product.a.dtype == DType::bf16 && std::string(chosen.impl_info_str()).starts_with("ref")) return nullptr;
-    ensure(chosen.scratchpad_desc().get_size() <= workspace_bytes, "matmul: scratch of oneDNN exceeds the workspace");
-    return std::unique_ptr<Primitive>(new Primitive(chosen));
+  enum class Way { whole, halves, float32_tiles };
+
+  explicit Plan(Way way) : way_(way) {}
+  explicit Plan(const dnnl::matmul::primitive_desc& desc)
+      : way_(Way::whole),
+        matmul_(desc),
+        a_(desc.src_desc(), engine(), DNNL_MEMORY_NONE),
+        b_(desc.weights_desc(), engine(), DNNL_MEMORY_NONE),
+        c_(desc.dst_desc(), engine(), DNNL_MEMORY_NONE),
+        bias_(desc.bias_desc(), engine(), DNNL_MEMORY_NONE),
+        scratch_(desc.scratchpad_desc(), engine(), DNNL_MEMORY_NONE),
+        arguments_{{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratch_}} {
+    if (desc.bias_desc().get_size() > 0) arguments_.emplace(DNNL_ARG_BIAS, bias_);
   }
+
+  [[nodiscard]] Way way() const { return way_; }
 
   void run(const Matmul& product, Tensor workspace) {
     a_.set_data_handle(product.a.data);
@@ -77,21 +85,38 @@ class MatmulEngine::Primitive {
   }
 
  private:
-  explicit Primitive(const dnnl::matmul::primitive_desc& desc)
-      : matmul_(desc),
-        a_(desc.src_desc(), engine(), DNNL_MEMORY_NONE),
-        b_(desc.weights_desc(), engine(), DNNL_MEMORY_NONE),
-        c_(desc.dst_desc(), engine(), DNNL_MEMORY_NONE),
-        bias_(desc.bias_desc(), engine(), DNNL_MEMORY_NONE),
-        scratch_(desc.scratchpad_desc(), engine(), DNNL_MEMORY_NONE),
-        arguments_{{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratch_}} {
-    if (desc.bias_desc().get_size() > 0) arguments_.emplace(DNNL_ARG_BIAS, bias_);
-  }
-
+  Way way_;
   dnnl::matmul matmul_;
   dnnl::memory a_, b_, c_, bias_, scratch_;
   std::unordered_map<int, dnnl::memory> arguments_;
 };
+
+std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& product, std::size_t workspace_bytes) const {
+  const auto a = desc_of(product.a, product.transpose_a), b = desc_of(product.b, product.transpose_b),
+             c = desc_of(product.c, false);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (product.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attributes.set_post_ops(sum);
+  }
+  dnnl::matmul::desc desc(a, b, c);
+  if (product.bias.data != nullptr) {
+    const dnnl::memory::desc bias({1, product.c.shape[1]}, type_of(product.bias.dtype), dnnl::memory::format_tag::ab);
+    desc = dnnl::matmul::desc(a, b, bias, c);
+  }
+  const dnnl::matmul::primitive_desc chosen(desc, attributes, engine(), true);
+  const bool is_slow_bf16 =
+      chosen && product.a.dtype == DType::bf16 && std::string(chosen.impl_info_str()).starts_with("ref");
+  if (!chosen || is_slow_bf16) return std::make_unique<Plan>(Plan::Way::float32_tiles);
+  if (chosen.scratchpad_desc().get_size() > workspace_bytes) {
+    const Dims dims(product);
+    ensure(std::max(dims.m, dims.n) > 1, "matmul: set_workspace first");
+    return std::make_unique<Plan>(Plan::Way::halves);
+  }
+  return std::make_unique<Plan>(chosen);
+}
 
 MatmulEngine::MatmulEngine(const Kernels& kernels) : kernels_(kernels) {}
 MatmulEngine::~MatmulEngine() = default;
@@ -124,25 +149,47 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
   ensure(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes do not fit");
   if (c.empty()) return;
   const Key key = key_of(product);
-  auto found = primitives_.find(key);
-  if (found == primitives_.end()) {
-    found = primitives_.emplace(key, Primitive::make(product, workspace.size_bytes())).first;
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    found = plans_.emplace(key, make_plan(product, workspace.size_bytes())).first;
   }
-  if (found->second != nullptr) {
-    found->second->run(product, workspace);
-  } else {
-    run_in_float32(product, workspace);
+  switch (found->second->way()) {
+    case Plan::Way::whole:
+      found->second->run(product, workspace);
+      break;
+    case Plan::Way::halves:
+      run_halves(product, workspace);
+      break;
+    case Plan::Way::float32_tiles:
+      run_in_float32(product, workspace);
+      break;
+  }
+}
+
+void MatmulEngine::run_halves(const Matmul& product, Tensor workspace) {
+  const Dims dims(product);
+  const bool split_rows = dims.m >= dims.n;
+  const std::int64_t size = split_rows ? dims.m : dims.n;
+  const std::int64_t half = round_up((size + 1) / 2, 64) < size ? round_up((size + 1) / 2, 64) : size / 2;
+  for (const auto& [begin, count] : {std::pair{std::int64_t{0}, half}, std::pair{half, size - half}}) {
+    Matmul part = product;
+    part.c = piece_of(product.c, split_rows, false, begin, count);
+    if (split_rows) {
+      part.a = piece_of(product.a, true, product.transpose_a, begin, count);
+    } else {
+      part.b = piece_of(product.b, false, product.transpose_b, begin, count);
+      if (product.bias.data != nullptr) part.bias = product.bias.rows(begin, count);
+    }
+    run(part, workspace);
   }
 }
 
 void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  const std::int64_t depth = a.shape[transpose_a ? 0 : 1];
+  const Dims dims(product);
   float* scratch = workspace.as<float>();
   const Tensor rest(scratch + tile_floats, DType::float32,
                     {static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float)) - tile_floats});
-  const auto piece = [](const Tensor& x, std::int64_t row, std::int64_t rows, std::int64_t column,
-                        std::int64_t columns) { return x.rows(row, rows).columns(column, columns); };
   const auto convert = [&](float* to, const Tensor& from) {
     const Tensor converted(to, DType::float32, {from.shape[0], from.shape[1]});
     kernels_.copy(view_of(converted), view_of(from));
@@ -152,11 +199,13 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   float* b_tile = a_tile + tile_rows * tile_depth;
   float* c_tile = b_tile + tile_columns * tile_depth;
   float* bias_tile = c_tile + tile_rows * tile_columns;
-  for (std::int64_t row = 0; row < c.shape[0]; row += tile_rows) {
-    const std::int64_t rows = std::min(tile_rows, c.shape[0] - row);
-    for (std::int64_t column = 0; column < c.shape[1]; column += tile_columns) {
-      const std::int64_t columns = std::min(tile_columns, c.shape[1] - column);
-      const Tensor target = piece(c, row, rows, column, columns);
+  for (std::int64_t row = 0; row < dims.m; row += tile_rows) {
+    const std::int64_t rows = std::min(tile_rows, dims.m - row);
+    const Tensor a_rows = piece_of(a, true, transpose_a, row, rows);
+    for (std::int64_t column = 0; column < dims.n; column += tile_columns) {
+      const std::int64_t columns = std::min(tile_columns, dims.n - column);
+      const Tensor b_columns = piece_of(b, false, transpose_b, column, columns);
+      const Tensor target = c.rows(row, rows).columns(column, columns);
       Matmul tile{.a = {},
                   .b = {},
                   .c = Tensor(c_tile, DType::float32, {rows, columns}),
@@ -165,13 +214,12 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
                   .accumulate = accumulate};
       if (accumulate) convert(c_tile, target);
       if (bias.data != nullptr) {
-        tile.bias = convert(bias_tile, bias.view({1, bias.shape[0]}).columns(column, columns)).view({columns});
+        tile.bias = convert(bias_tile, bias.rows(column, columns).view({1, columns})).view({columns});
       }
-      for (std::int64_t begin = 0; begin < depth; begin += tile_depth) {
-        const std::int64_t size = std::min(tile_depth, depth - begin);
-        tile.a = convert(a_tile, transpose_a ? piece(a, begin, size, row, rows) : piece(a, row, rows, begin, size));
-        tile.b = convert(b_tile,
-                         transpose_b ? piece(b, column, columns, begin, size) : piece(b, begin, size, column, columns));
+      for (std::int64_t begin = 0; begin < dims.k; begin += tile_depth) {
+        const std::int64_t depth = std::min(tile_depth, dims.k - begin);
+        tile.a = convert(a_tile, piece_of(a_rows, false, transpose_a, begin, depth));
+        tile.b = convert(b_tile, piece_of(b_columns, true, transpose_b, begin, depth));
         run(tile, rest);
         tile.accumulate = true;
         tile.bias = {};

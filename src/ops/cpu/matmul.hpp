@@ -14,7 +14,7 @@ namespace sft::ops::cpu {
 /// Scratch bytes that products on `num_threads` threads use at most.
 [[nodiscard]] std::size_t matmul_workspace_bytes(int num_threads);
 
-/// Runs products, keeping the primitives that oneDNN has generated. Not thread-safe.
+/// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
  public:
   explicit MatmulEngine(const Kernels& kernels);
@@ -35,12 +35,15 @@ class MatmulEngine {
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
-  class Primitive;
+  class Plan;
 
   [[nodiscard]] static Key key_of(const Matmul& product);
+  [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, std::size_t workspace_bytes) const;
+  /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
+  void run_halves(const Matmul& product, Tensor workspace);
 
   const Kernels& kernels_;
-  std::unordered_map<Key, std::unique_ptr<Primitive>, KeyHash> primitives_;  ///< null: oneDNN has none
+  std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
 };
 
 }  // namespace sft::ops::cpu

@@ -80,6 +80,20 @@ BOOST_AUTO_TEST_CASE(bf16_products_by_way_of_float32_tiles) {
   check_product({270, 300, 1100, false, true, false, true, DType::float32}, DType::bf16, "many tiles", product);
 }
 
+BOOST_AUTO_TEST_CASE(products_in_halves_where_the_workspace_is_small) {
+  omp_set_num_threads(2);
+  const Owned workspace(DType::float32, {24 * 1024});
+  cpu::MatmulEngine engine(cpu::kernels_of(cpu::best_isa()));
+  const auto product = [&](const Matmul& matmul) { engine.run(matmul, *workspace); };
+  for (int flags = 0; flags < 16; ++flags) {
+    for (const auto& [m, n] : {std::pair{300, 130}, {130, 300}}) {
+      const Case test{
+          m, n, 200, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0, DType::float32};
+      check_product(test, DType::float32, "halves", product);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_empty_product_is_no_work) {
   TestBackend backend(cpu::best_isa());
   const Owned a(DType::float32, {1, 4}), b(DType::float32, {4, 3}), c(DType::float32, {1, 3});
