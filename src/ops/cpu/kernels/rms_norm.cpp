@@ -1,20 +1,10 @@
-// RMSNorm (Zhang & Sennrich 2019), one row at a time: the second pass over a row finds it in the cache.
+// RMSNorm (Zhang & Sennrich 2019).
 
+#include "ops/cpu/kernels/norm_row.hpp"
 #include "ops/cpu/kernels/table.hpp"
-#include "ops/cpu/kernels/types.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
-
-float inverse_root(float sum_of_squares, std::int64_t size, float epsilon) {
-  return 1.0f / __builtin_sqrtf(sum_of_squares / static_cast<float>(size) + epsilon);
-}
-
-template <class T>
-void apply(T* y, const T* x, float rstd, const float* weight, std::int64_t size) {
-#pragma omp simd
-  for (std::int64_t c = 0; c < size; ++c) store(y[c], load(x[c]) * rstd * weight[c]);
-}
 
 void rms_norm_forward(View y, float* rstd, View x, const float* weight, float epsilon) {
   with_type(x, [&](auto type) {
@@ -22,11 +12,8 @@ void rms_norm_forward(View y, float* rstd, View x, const float* weight, float ep
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
     for (std::int64_t t = 0; t < x.rows; ++t) {
       const T* in = row<T>(x, t);
-      float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-      for (std::int64_t c = 0; c < x.columns; ++c) sum += load(in[c]) * load(in[c]);
-      rstd[t] = inverse_root(sum, x.columns, epsilon);
-      apply(row<T>(y, t), in, rstd[t], weight, x.columns);
+      rstd[t] = inverse_norm(in, x.columns, epsilon);
+      normalize(row<T>(y, t), in, rstd[t], weight, x.columns);
     }
   });
 }
@@ -46,7 +33,7 @@ void add_forward(View sum_view, View y, float* rstd, View x, View delta, const f
       sum += value * value;
     }
     rstd[t] = inverse_root(sum, x.columns, epsilon);
-    apply<T>(row<T>(y, t), total, rstd[t], weight, x.columns);
+    normalize<T, T>(row<T>(y, t), total, rstd[t], weight, x.columns);
   }
 }
 
@@ -63,34 +50,8 @@ void rms_norm_apply(View y, View x, const float* rstd, const float* weight) {
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
-    for (std::int64_t t = 0; t < x.rows; ++t) apply(row<T>(y, t), row<T>(x, t), rstd[t], weight, x.columns);
+    for (std::int64_t t = 0; t < x.rows; ++t) normalize(row<T>(y, t), row<T>(x, t), rstd[t], weight, x.columns);
   });
-}
-
-/// With n = x rstd and g = dy weight: dx = rstd (g - n mean(g n)) + dresidual; dweight += dy n.
-template <class T, class Dy>
-void backward_row(T* dx, float* dweight, const Dy* dy, const T* x, float rstd, const float* weight, const T* dresidual,
-                  std::int64_t size) {
-  float dot = 0.0f;
-#pragma omp simd reduction(+ : dot)
-  for (std::int64_t c = 0; c < size; ++c) {
-    const float product = load(dy[c]) * (load(x[c]) * rstd);
-    dweight[c] += product;
-    dot += product * weight[c];
-  }
-  const float mean = dot / static_cast<float>(size);
-  if (dresidual != nullptr) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < size; ++c) {
-      const float gradient = rstd * (load(dy[c]) * weight[c] - load(x[c]) * rstd * mean);
-      store(dx[c], gradient + load(dresidual[c]));
-    }
-  } else {
-#pragma omp simd
-    for (std::int64_t c = 0; c < size; ++c) {
-      store(dx[c], rstd * (load(dy[c]) * weight[c] - load(x[c]) * rstd * mean));
-    }
-  }
 }
 
 template <class T, class Dy>
@@ -104,7 +65,7 @@ void backward(View dx, float* dweight, View dy, View x, const float* rstd, const
     const std::int64_t end = min(x.rows, (block + 1) * blocks.rows);
     for (std::int64_t t = block * blocks.rows; t < end; ++t) {
       const T* residual = dresidual.data == nullptr ? nullptr : row<T>(dresidual, t);
-      backward_row(row<T>(dx, t), partial, row<Dy>(dy, t), row<T>(x, t), rstd[t], weight, residual, x.columns);
+      norm_backward(row<T>(dx, t), partial, row<Dy>(dy, t), row<T>(x, t), rstd[t], weight, residual, x.columns);
     }
   }
   add_rows(dweight, scratch.data, blocks.count, x.columns);

@@ -1,6 +1,7 @@
 // Rotary embedding (Su et al. 2021) in the half-split layout, alone and after RMSNorm of every head (Qwen3).
 
 #include "ops/cpu/kernels/math.hpp"
+#include "ops/cpu/kernels/norm_row.hpp"
 #include "ops/cpu/kernels/table.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
@@ -70,13 +71,9 @@ void norm_rope_forward(View out, float* rstd, View in, const float* weight, cons
       float normed[max_head_dim];
       for (std::int64_t h = 0; h < num_heads; ++h) {
         const T* x = row<T>(in, t) + h * head_dim;
-        float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-        for (std::int64_t c = 0; c < head_dim; ++c) sum += load(x[c]) * load(x[c]);
-        const float scale = 1.0f / __builtin_sqrtf(sum / static_cast<float>(head_dim) + epsilon);
+        const float scale = inverse_norm(x, head_dim, epsilon);
         rstd[t * num_heads + h] = scale;
-#pragma omp simd
-        for (std::int64_t c = 0; c < head_dim; ++c) normed[c] = load(x[c]) * scale * weight[c];
+        normalize(normed, x, scale, weight, head_dim);
         rotate(row<T>(out, t) + h * head_dim, normed, cosine + t * half, sine + t * half, half, 1.0f);
       }
     }
@@ -97,22 +94,9 @@ void norm_rope_backward(View din, float* dweight, View dout, View in, const floa
       const std::int64_t end = min(in.rows, (block + 1) * blocks.rows);
       for (std::int64_t t = block * blocks.rows; t < end; ++t) {
         for (std::int64_t h = 0; h < num_heads; ++h) {
-          const T* x = row<T>(in, t) + h * head_dim;
-          T* dx = row<T>(din, t) + h * head_dim;
-          const float scale = rstd[t * num_heads + h];
           rotate(dy, row<float>(dout, t) + h * head_dim, cosine + t * half, sine + t * half, half, -1.0f);
-          float dot = 0.0f;
-#pragma omp simd reduction(+ : dot)
-          for (std::int64_t c = 0; c < head_dim; ++c) {
-            const float product = dy[c] * (load(x[c]) * scale);
-            partial[c] += product;
-            dot += product * weight[c];
-          }
-          const float mean = dot / static_cast<float>(head_dim);
-#pragma omp simd
-          for (std::int64_t c = 0; c < head_dim; ++c) {
-            store(dx[c], scale * (dy[c] * weight[c] - load(x[c]) * scale * mean));
-          }
+          norm_backward<T>(row<T>(din, t) + h * head_dim, partial, dy, row<T>(in, t) + h * head_dim,
+                           rstd[t * num_heads + h], weight, nullptr, head_dim);
         }
       }
     }
