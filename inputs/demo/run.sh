@@ -13,7 +13,7 @@ readonly input=inputs/demo.ini
 readonly data=data/demo
 readonly output=output/demo
 readonly glosses=/usr/share/wordnet   # Debian: wordnet-base
-readonly stop_after_step=100          # where the demo interrupts itself
+readonly stop_after_step=350          # where the demo interrupts itself
 
 # More ranks than cores share them; Open MPI asks root to confirm twice.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -33,8 +33,8 @@ fail() {
 }
 
 # The last two are kept out of the training set.
-prompts=("What is a lion?" "What is a shark?" "What is a bat?" "What is an owl?" "What is a trout?")
-readonly held_out='What is (an owl|a trout)\?'
+prompts=("What is a puppy?" "What is a dogfish?" "What is a honeybee?" "What is a zebra?" "What is an eaglet?" "What is a python?")
+readonly held_out='What is (an eaglet|a python)\?'
 
 # answers CHECKPOINT FILE: one line for each prompt.
 answers() {
@@ -65,8 +65,9 @@ say "1. Data: WordNet's animals as questions and answers, packed into rows of 25
 [[ -r $glosses/data.noun ]] || fail "$glosses/data.noun is missing: sudo apt-get install wordnet-base"
 rm -rf "$data" "$output"
 mkdir -p "$data" "$output"
-# Synonym sets of WordNet's file 05 (animals), without scientific names.
-awk '$2 == "05" && $5 !~ /[A-Z]/' "$glosses/data.noun" | awk -f inputs/demo/wordnet_to_jsonl.awk >"$data/animals.jsonl"
+# Synonym sets of WordNet's file 05 (animals), without scientific names and long definitions.
+awk '$2 == "05" && $5 !~ /[A-Z]/' "$glosses/data.noun" | awk -f inputs/demo/wordnet_to_jsonl.awk |
+  grep -E '"completion": ".{1,60}"}$' >"$data/animals.jsonl"
 grep -vE "$held_out" "$data/animals.jsonl" >"$data/train.jsonl"
 shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
 show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256
