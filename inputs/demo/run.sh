@@ -13,7 +13,7 @@ readonly input=inputs/demo.ini
 readonly data=data/demo
 readonly output=output/demo
 readonly glosses=/usr/share/wordnet   # Debian: wordnet-base
-readonly stop_after_step=350          # where the demo interrupts itself
+readonly stop_after_step=500          # where the demo interrupts itself
 
 # More ranks than cores share them; Open MPI asks root to confirm twice.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -36,13 +36,12 @@ fail() {
 prompts=("What is a puppy?" "What is a dogfish?" "What is a honeybee?" "What is a zebra?" "What is an eaglet?" "What is a python?")
 readonly held_out='What is (an eaglet|a python)\?'
 
-# answers CHECKPOINT FILE: one line for each prompt.
+# answers CHECKPOINT: one line for each prompt.
 answers() {
-  local prompt
-  for prompt in "${prompts[@]}"; do
-    ./sft-generate "$1" --prompt "$prompt"$'\n' --max_new_tokens 100 | tail -n +2 | tr '\n' ' ' | cut -c -100
-    echo
-  done >"$2"
+  local arguments=() prompt
+  for prompt in "${prompts[@]}"; do arguments+=(--prompt "$prompt"$'\n'); done
+  ./sft-generate "$1" "${arguments[@]}" --max_new_tokens 80 |
+    awk '/^> / { if (n++) print text; text = ""; next } { text = text " " $0 } END { print text }' | cut -c 2-80
 }
 
 # The system's Python, which has Debian's packages, before any other.
@@ -73,8 +72,8 @@ shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
 show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256
 
 say "2. The untrained model"
-show mpirun -np $ranks ./sft $input --train.max_steps 0 --train.output_dir "$output/untrained"
-answers "$output/untrained/checkpoint-000000" "$output/before.txt"
+show mpirun -np $ranks ./sft $input --train.max_steps 0 --train.output_dir "$output/untrained" | sed -n '1p;$p'
+answers "$output/untrained/checkpoint-000000" >"$output/before.txt"
 
 say "3. Training on $ranks ranks, dp_replicate x dp_shard x sp x tp = 2 x 2 x 2 x 2"
 printf '$ mpirun -np %s ./sft %s\n' $ranks $input
@@ -82,7 +81,7 @@ mpirun -np $ranks ./sft $input &
 run=$!
 trap 'kill $run 2>/dev/null || true' EXIT
 while kill -0 $run 2>/dev/null && [[ $(last_step || true) -lt $stop_after_step ]]; do sleep 0.2; done
-say "   ... interrupted: kill -USR1 (mpirun)"
+printf '$ kill -USR1 %s   # of mpirun\n' $run
 kill -USR1 $run
 status=0
 wait $run || status=$?
@@ -95,7 +94,7 @@ show mpirun -np $ranks ./sft $input --checkpoint.resume_from_checkpoint auto
 
 say "5. What it learned"
 trained=$(printf '%s\n' "$output"/checkpoint-?????? | tail -n 1)
-answers "$trained" "$output/after.txt"
+answers "$trained" >"$output/after.txt"
 "$(python_with_matplotlib)" postprocess/plot_loss.py "$output" --output "$output/loss.png"
 for i in "${!prompts[@]}"; do
   printf '\n%s\n' "${prompts[i]}"
