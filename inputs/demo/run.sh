@@ -33,7 +33,8 @@ fail() {
 }
 
 # The last two are kept out of the training set.
-prompts=("What is a puppy?" "What is a dogfish?" "What is a honeybee?" "What is a zebra?" "What is an eaglet?" "What is a python?")
+prompts=("What is a puppy?" "What is a dogfish?" "What is a honeybee?" "What is a zebra?" "What is a lion cub?"
+  "What is an eaglet?" "What is a python?")
 readonly held_out='What is (an eaglet|a python)\?'
 
 # answers CHECKPOINT: one line for each prompt.
@@ -82,7 +83,7 @@ run=$!
 trap 'kill $run 2>/dev/null || true' EXIT
 while kill -0 $run 2>/dev/null && [[ $(last_step || true) -lt $stop_after_step ]]; do sleep 0.2; done
 printf '$ kill -USR1 %s   # of mpirun\n' $run
-kill -USR1 $run
+kill -USR1 $run || true
 status=0
 wait $run || status=$?
 trap - EXIT
