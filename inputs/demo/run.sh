@@ -106,8 +106,8 @@ for i in "${!prompts[@]}"; do
 done
 cat <<END
 
-The model has about a million parameters and has read nothing but these pairs, byte by byte: it has learned to spell and
-what the definition of an animal looks like. It knows little about animals; the last two were not in its data at all.
+The model has about a million parameters and has read nothing but these pairs, byte by byte: it has learned to spell, what
+the definition of an animal looks like, and many of them by heart. The last two were not in its data: it makes them up.
 
   loss curve    $output/loss.png
   metrics       $output/metrics.jsonl
