@@ -166,7 +166,7 @@ ExitStatus Trainer::train() {
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
 
-  for (Notice notice; position_.step < last_step_ && notice.signal == 0;) {
+  while (position_.step < last_step_) {
     const auto start = Clock::now();
     const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
     const StepResult result = run_.engine.step(batch, position_.step + 1, learning_rate);
@@ -178,7 +178,7 @@ ExitStatus Trainer::train() {
 
     const bool is_last = position_.step == last_step_;
     const std::exception_ptr failure = is_last ? nullptr : fetch(loader, batch);
-    notice = exchange({signals_.received(), failure != nullptr}, world);
+    const Notice notice = exchange({signals_.received(), failure != nullptr}, world);
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
