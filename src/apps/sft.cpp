@@ -94,7 +94,9 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 2. Device
   std::unique_ptr<device::Device> device;
   world.agree([&] {
-    device = device::make_device(choose_device(config.device.backend), session.node().rank(), session.node().size());
+    const device::Kind kind = choose_device(config.device.backend);
+    ops::require_built(kind);
+    device = device::make_device(kind, session.node().rank(), session.node().size());
   });
 
   // 3. Mesh

@@ -15,7 +15,7 @@ constexpr std::int64_t min_chunk_tokens = 64;
 void LossHead::lay_out(device::Arena& arena) {
   const Sizes& s = c_.sizes;
   const std::int64_t fitting = logits_budget_bytes / (s.vocab * static_cast<std::int64_t>(sizeof(float)));
-  chunk_tokens_ = std::min(s.tokens, std::max(min_chunk_tokens, fitting));
+  chunk_tokens_ = std::min(s.tokens, std::max(min_chunk_tokens, fitting / min_chunk_tokens * min_chunk_tokens));
   logits_ = take(arena, DType::float32, {chunk_tokens_, s.vocab});
   dlogits_ = s.compute == DType::float32 ? logits_ : take(arena, s.compute, {chunk_tokens_, s.vocab});
   max_ = take(arena, DType::float32, {chunk_tokens_});

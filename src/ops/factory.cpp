@@ -7,11 +7,14 @@ namespace sft::ops {
 
 bool is_built(device::Kind kind) { return kind == device::Kind::cpu; }
 
+void require_built(device::Kind kind) {
+  if (is_built(kind)) return;
+  throw_config_error("[device] backend = cuda cannot compute", "this build has no CUDA kernels",
+                     "set [device] backend = cpu");
+}
+
 std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream) {
-  if (!is_built(device.kind())) {
-    throw_config_error("[device] backend = cuda cannot compute", "this build has no CUDA kernels",
-                       "set [device] backend = cpu");
-  }
+  require_built(device.kind());
   return cpu::make_backend(stream, cpu::best_isa());
 }
 

@@ -28,14 +28,14 @@ void ShardedAdamW::sum_squares(Tensor result) {
 void ShardedAdamW::step(std::int64_t step, double learning_rate, double gradient_scale) {
   const auto update = [&](const std::vector<ShardRange>& ranges, double weight_decay) {
     const auto t = static_cast<double>(step);
-    const ops::AdamW hyper{.learning_rate = static_cast<float>(learning_rate),
-                           .beta1 = static_cast<float>(optimizer_.adam_beta1),
-                           .beta2 = static_cast<float>(optimizer_.adam_beta2),
-                           .epsilon = static_cast<float>(optimizer_.adam_epsilon),
-                           .weight_decay = static_cast<float>(weight_decay),
-                           .bias_correction1 = static_cast<float>(1 - std::pow(optimizer_.adam_beta1, t)),
-                           .bias_correction2 = static_cast<float>(1 - std::pow(optimizer_.adam_beta2, t)),
-                           .gradient_scale = static_cast<float>(gradient_scale)};
+    const ops::AdamW hyper{.learning_rate = learning_rate,
+                           .beta1 = optimizer_.adam_beta1,
+                           .beta2 = optimizer_.adam_beta2,
+                           .epsilon = optimizer_.adam_epsilon,
+                           .weight_decay = weight_decay,
+                           .bias_correction1 = 1 - std::pow(optimizer_.adam_beta1, t),
+                           .bias_correction2 = 1 - std::pow(optimizer_.adam_beta2, t),
+                           .gradient_scale = gradient_scale};
     for (const ShardRange& r : ranges) {
       const Tensor copy = units_.compute_shard();
       backend_.adamw(units_.parameter_shard().rows(r.begin, r.count), units_.gradient_shard().rows(r.begin, r.count),

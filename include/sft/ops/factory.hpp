@@ -9,6 +9,8 @@ namespace sft::ops {
 
 /// Whether this build has kernels for `kind`.
 [[nodiscard]] bool is_built(device::Kind kind);
+/// Throws a configuration error unless it has.
+void require_built(device::Kind kind);
 
 /// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration error when absent.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream);

@@ -1,15 +1,16 @@
 #include "collectives.hpp"
 
+#include <string>
+
 #include "add.hpp"
-#include "device/cuda_check.hpp"
-#include "device/cuda_stream.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 
 namespace sft::comm {
 
-using device::native_stream;
-
 namespace {
+
+cudaStream_t native_stream(const device::Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 ncclDataType_t nccl_type(DType dtype) {
   switch (dtype) {
@@ -67,7 +68,10 @@ void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
     });
   }
   add(local.as<float>(), piece, local.num_elements(), native_stream(stream));
-  device::check_cuda(cudaGetLastError(), "the sum of reduce_scatter_add");
+  if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) {
+    throw Error(ExitStatus::failure, "the sum of reduce_scatter_add failed", cudaGetErrorString(code),
+                "check the GPU of rank " + std::to_string(log_rank()));
+  }
 }
 
 void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,

@@ -77,7 +77,7 @@ refuse 2 'max_steps' good.ini --train.max_steps -5
 refuse 2 'head_dim|num_attention_heads' good.ini --model.num_attention_heads 5 --model.num_key_value_heads 5
 refuse 2 'train_files' good.ini --data.train_files ''
 refuse 2 'vocab' good.ini --model.vocab_size 64
-refuse 2 'CUDA' good.ini --device.backend cuda
+refuse 2 'no CUDA kernels' good.ini --device.backend cuda
 if [[ $ranks -eq 4 ]]; then
   refuse 2 'max_length' good.ini --parallel.sp_size 4 --data.train_files odd/train-00000.h5
 fi
