@@ -7,8 +7,10 @@
 
 namespace sft::device {
 
-void CpuStreams::poll_all() {
-  for (CpuStream* stream : streams_) stream->poll();
+void CpuStreams::poll_others(const CpuStream& waiting) {
+  for (CpuStream* stream : streams_) {
+    if (stream != &waiting) stream->poll();
+  }
 }
 
 void CpuStreams::pause(int num_tests) const {
@@ -47,7 +49,7 @@ void CpuStream::finish(std::uint64_t count) {
       ++num_finished_;
       num_tests = 0;
     } else {
-      streams_.poll_all();
+      streams_.poll_others(*this);
       streams_.pause(++num_tests);
     }
   }
