@@ -4,10 +4,11 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_JOBS ?= 2
 
-# Debian and Ubuntu names of everything that the build, the tests and the demo use.
+# Debian and Ubuntu names of everything that the build, the tests and the demo use. oneDNN's CMake package asks for
+# OpenCL's headers.
 PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
-  libboost-program-options-dev libboost-test-dev libdnnl-dev nlohmann-json3-dev \
+  libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 STYLE_PACKAGES := clang-format clang-tidy libomp-dev
 
