@@ -50,7 +50,8 @@ void Decoder::forward_body(const Inputs& inputs, const parallel::RowDocuments& d
   c_.units.gather(1);
   c_.units.use(embedding_unit);
   embed(inputs);
-  if (reshard_after_forward_) c_.units.release(embedding_unit);
+  // A tied table is used again by the head, and no other unit needs its buffer.
+  if (reshard_after_forward_ && !c_.config.tie_word_embeddings) c_.units.release(embedding_unit);
 
   for (int unit = 1; unit < head_unit(); ++unit) {
     const bool is_last = unit + 1 == head_unit();
