@@ -1,3 +1,4 @@
+#include <iterator>
 #include <map>
 
 #include "folder.hpp"
@@ -60,6 +61,14 @@ void write_tensors(io::Hdf5File& index, const mesh::Mesh& mesh, const parallel::
 }
 
 }  // namespace
+
+std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry& registry) {
+  constexpr std::size_t bytes_of_rectangle = 4096;
+  if (mesh.world.rank() != 0) return 0;
+  std::size_t num_rectangles = 0;
+  for (const auto& [name, parts] : all_pieces(mesh, registry)) num_rectangles += parts.size();
+  return std::size(group_names) * num_rectangles * bytes_of_rectangle;
+}
 
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
           const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,

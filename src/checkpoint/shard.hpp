@@ -18,7 +18,7 @@ class Staging {
   [[nodiscard]] static std::int64_t capacity_elements() { return capacity_bytes / sizeof(float); }
 
  private:
-  static constexpr std::int64_t capacity_bytes = 4 << 20;
+  static constexpr std::int64_t capacity_bytes = 1 << 20;
   device::Device::Block block_;
 };
 

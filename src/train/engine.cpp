@@ -73,7 +73,8 @@ struct Engine::Impl {
              *collectives, *ring_stream),
         decoder({config.model, sizes, device, *ops, units, tp, ring}, config.parallel.reshard_after_forward),
         adamw(config.optimizer, registry, units, *ops) {
-    ledger.add(Label::process, device::resident_bytes());
+    ledger.add(Label::process, device::resident_bytes() + device::later_process_bytes +
+                                   checkpoint::index_memory_bytes(mesh, registry));
     allocate(ledger);
     decoder.initialize();
   }
@@ -144,6 +145,11 @@ struct Engine::Impl {
     return values;
   }
 
+  /// A NaN has no sign.
+  [[nodiscard]] static std::string text_of(double number) {
+    return std::isnan(number) ? "nan" : std::to_string(number);
+  }
+
   /// Which ranks saw what, for the message that ends the run.
   [[noreturn]] void throw_not_finite(std::int64_t step, double loss, double norm,
                                      const std::array<double, num_metrics + 1>& local) const {
@@ -154,8 +160,8 @@ struct Engine::Impl {
       if (flags[r] == "1") ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
     }
     throw comm::SharedError(ExitStatus::numerical,
-                            "loss " + std::to_string(loss) + " and gradient norm " + std::to_string(norm) +
-                                " at step " + std::to_string(step) + " are not finite",
+                            "loss " + text_of(loss) + " and gradient norm " + text_of(norm) + " at step " +
+                                std::to_string(step) + " are not finite",
                             "first seen on rank " + ranks,
                             "the weights before this step are in the last checkpoint; lower learning_rate, or look at "
                             "the rows of this step");

@@ -69,6 +69,16 @@ std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir) {
   return steps;
 }
 
+PeakBytes read_peak_bytes(const std::string& output_dir) {
+  PeakBytes peak;
+  std::ifstream file(output_dir + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto values = nlohmann::json::parse(line);
+    peak = {values["peak_memory_bytes_min"], values["peak_memory_bytes_max"]};
+  }
+  return peak;
+}
+
 std::map<std::string, std::vector<float>> read_checkpoint(const std::string& folder) {
   const io::Hdf5File file = io::Hdf5File::open(folder + "/checkpoint.h5");
   std::map<std::string, std::vector<float>> tensors;

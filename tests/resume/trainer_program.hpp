@@ -37,6 +37,12 @@ struct LoggedStep {
 /// By step; empty when the run has no metrics.jsonl yet.
 [[nodiscard]] std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir);
 
+/// The highest resident sizes so far in the last line of metrics.jsonl: of the ranks, the least and the most.
+struct PeakBytes {
+  double least = 0.0, most = 0.0;
+};
+[[nodiscard]] PeakBytes read_peak_bytes(const std::string& output_dir);
+
 /// Every tensor of a checkpoint: "model/NAME", "exp_avg/NAME", "exp_avg_sq/NAME".
 [[nodiscard]] std::map<std::string, std::vector<float>> read_checkpoint(const std::string& folder);
 

@@ -11,8 +11,10 @@
 #include <fstream>
 #include <iterator>
 #include <ostream>
+#include <regex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "resume/trainer_program.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
@@ -80,6 +82,14 @@ class Workshop {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  /// The line "total" of the memory table: the least and the most of any rank.
+  [[nodiscard]] std::pair<double, double> ledger_total_mib(const std::string& output) const {
+    const std::string log = log_of(output);
+    std::smatch match;
+    BOOST_TEST_REQUIRE(std::regex_search(log, match, std::regex("total +([0-9.]+) MiB +([0-9.]+) MiB")), log);
+    return {std::stod(match[1]), std::stod(match[2])};
+  }
+
  private:
   test::TemporaryFolder folder_;
 };
@@ -138,3 +148,19 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_and_stops_and_the_next_run_goes_on) {
   check_done(resumed, workshop, "stopped");
   check_equal(workshop, "whole", "stopped", max_steps);
 }
+
+// Sanitizers keep shadow memory of their own.
+#ifndef __SANITIZE_ADDRESS__
+BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, boost::unit_test::data::make(run_cases), run) {
+  const Workshop workshop;
+  for (const std::int64_t max_steps : {4, 8}) {  // the second run reads a checkpoint and writes two
+    test::TrainerProgram program = workshop.start(run, "run", max_steps, "auto");
+    check_done(program, workshop, "run");
+    const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
+    const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
+    constexpr double mib = 1 << 20;
+    BOOST_TEST(peak.least / mib >= 0.9 * least_mib);
+    BOOST_TEST(peak.most / mib <= 1.1 * most_mib);
+  }
+}
+#endif
