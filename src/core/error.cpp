@@ -13,12 +13,10 @@ std::string compose(const std::string& problem, const std::string& why, const st
 
 }  // namespace
 
-Error::Error(ExitStatus status, const std::string& problem, const std::string& why,
-             const std::string& what_to_do)
+Error::Error(ExitStatus status, const std::string& problem, const std::string& why, const std::string& what_to_do)
     : std::runtime_error(compose(problem, why, what_to_do)), status_(status) {}
 
-Error::Error(ExitStatus status, const std::string& message)
-    : std::runtime_error(message), status_(status) {}
+Error::Error(ExitStatus status, const std::string& message) : std::runtime_error(message), status_(status) {}
 
 void throw_config_error(const std::string& problem, const std::string& why, const std::string& what_to_do) {
   throw Error(ExitStatus::configuration, problem, why, what_to_do);

@@ -106,8 +106,7 @@ void mlp_forward(const Context& c, int unit, const BlockIndex& index, BlockActiv
   c.tp.sum(scratch.delta);
 }
 
-void mlp_backward(const Context& c, int unit, const BlockIndex& index, BlockActivations& saved,
-                  BlockScratch& scratch) {
+void mlp_backward(const Context& c, int unit, const BlockIndex& index, BlockActivations& saved, BlockScratch& scratch) {
   linear_backward_input(c, scratch.dact, scratch.dx, c.units.parameter(unit, index.down_weight));
   c.ops.swiglu_backward(saved.gate_up, scratch.act, scratch.dact, saved.gate_up);
   linear_backward_weight(c, c.units.gradient(unit, index.down_weight), scratch.dx, scratch.act);
@@ -161,16 +160,14 @@ BlockScratch take_scratch(device::Arena& arena, const Context& context) {
   return b;
 }
 
-void block_forward(const Context& c, int unit, const Tensor& previous, BlockActivations& saved,
-                   BlockScratch& scratch) {
+void block_forward(const Context& c, int unit, const Tensor& previous, BlockActivations& saved, BlockScratch& scratch) {
   const BlockIndex index = block_index(c.config);
   const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
   const Tensor input_norm = c.units.parameter(unit, index.input_norm);
   if (previous.empty()) {
     c.ops.rms_norm_forward(scratch.normed, saved.input_rstd, saved.x, input_norm, epsilon);
   } else {
-    c.ops.add_rms_norm_forward(saved.x, scratch.normed, saved.input_rstd, previous, scratch.delta, input_norm,
-                               epsilon);
+    c.ops.add_rms_norm_forward(saved.x, scratch.normed, saved.input_rstd, previous, scratch.delta, input_norm, epsilon);
   }
   attention_forward(c, unit, index, saved, scratch);
   c.ops.add_rms_norm_forward(saved.middle, scratch.normed, saved.middle_rstd, saved.x, scratch.delta,

@@ -84,8 +84,8 @@ std::vector<LogicalRectangle> Registry::rectangles(const Piece& piece) {
     const bool whole_rows = column == 0 && left >= width;
     const std::int64_t num_rows = whole_rows ? left / width : 1;
     const std::int64_t num_columns = whole_rows ? width : std::min(width - column, left);
-    result.push_back({p.row_begin + row, num_rows, p.column_begin + column, num_columns,
-                      piece.shard_offset + at - piece.begin});
+    result.push_back(
+        {p.row_begin + row, num_rows, p.column_begin + column, num_columns, piece.shard_offset + at - piece.begin});
     at += num_rows * num_columns;
     left -= num_rows * num_columns;
   }

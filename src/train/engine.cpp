@@ -73,8 +73,8 @@ struct Engine::Impl {
              *collectives, *ring_stream),
         decoder({config.model, sizes, device, *ops, units, tp, ring}, config.parallel.reshard_after_forward),
         adamw(config.optimizer, registry, units, *ops) {
-    ledger.add(Label::process, device::resident_bytes() + device::later_process_bytes +
-                                   checkpoint::index_memory_bytes(mesh, registry));
+    ledger.add(Label::process,
+               device::resident_bytes() + device::later_process_bytes + checkpoint::index_memory_bytes(mesh, registry));
     allocate(ledger);
     decoder.initialize();
   }
@@ -108,13 +108,12 @@ struct Engine::Impl {
     inputs.targets = take(arena, DType::int32, {sizes.tokens});
     inputs.weights = take(arena, DType::float32, {sizes.tokens});
     results = take(arena, DType::float64, {num_metrics + 1});
-    workspace =
-        Tensor(arena.take(ops::workspace_bytes(device.kind())), DType::bf16,
-               {static_cast<std::int64_t>(ops::workspace_bytes(device.kind()) / size_of(DType::bf16))});
+    workspace = Tensor(arena.take(ops::workspace_bytes(device.kind())), DType::bf16,
+                       {static_cast<std::int64_t>(ops::workspace_bytes(device.kind()) / size_of(DType::bf16))});
     comm::StagingPlan plan = units.staging();
     if (tp.size() > 1) {
-      plan.max_all_reduce_bytes = std::max(
-          plan.max_all_reduce_bytes, static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float));
+      plan.max_all_reduce_bytes =
+          std::max(plan.max_all_reduce_bytes, static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float));
     }
     collectives->reserve(communication, plan);
   }

@@ -14,7 +14,7 @@ namespace sft::checkpoint {
 
 /// Where a run stands.
 struct Position {
-  std::int64_t step = 0;           ///< optimizer steps done
+  std::int64_t step = 0;  ///< optimizer steps done
   double epoch = 0.0;
   std::int64_t rows_consumed = 0;  ///< position in the row order
   std::int64_t num_tokens = 0;     ///< trained on so far
@@ -32,8 +32,8 @@ struct State {
 /// Folders of complete checkpoints in output_dir, ascending by step. Not collective.
 [[nodiscard]] std::vector<std::string> list(const std::string& output_dir);
 
-/// Writes OUTPUT_DIR/checkpoint-SSSSSS, complete or not at all: shards to .tmp, synced, virtual datasets, renamed, parent
-/// synced. Replica 0 writes; collective over the world. Then keeps the newest `save_total_limit` (0: all).
+/// Writes OUTPUT_DIR/checkpoint-SSSSSS, complete or not at all: shards to .tmp, synced, virtual datasets, renamed,
+/// parent synced. Replica 0 writes; collective over the world. Then keeps the newest `save_total_limit` (0: all).
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
           const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,
           device::Device& device, device::Stream& stream);

@@ -17,7 +17,8 @@ struct CommandLine {
   std::vector<std::string> overrides;  ///< the remaining `--section.key value` words
 };
 
-/// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config]`. Throws configuration errors.
+/// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config]`. Throws configuration
+/// errors.
 [[nodiscard]] CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
 /// Parses .ini text, then the overrides, which win. Unknown keys are refused with the nearest known one. Pure: reads no

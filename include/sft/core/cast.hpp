@@ -13,8 +13,6 @@ template <class To, class From>
 }
 
 /// Smallest multiple of `step` that is >= value; step > 0.
-[[nodiscard]] constexpr auto round_up(auto value, decltype(value) step) {
-  return (value + step - 1) / step * step;
-}
+[[nodiscard]] constexpr auto round_up(auto value, decltype(value) step) { return (value + step - 1) / step * step; }
 
 }  // namespace sft

@@ -10,20 +10,27 @@ enum class DType : std::uint8_t { float32, bf16, float64, int32 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
-    case DType::float64: return 8;
-    case DType::bf16: return 2;
+    case DType::float64:
+      return 8;
+    case DType::bf16:
+      return 2;
     case DType::float32:
-    case DType::int32: return 4;
+    case DType::int32:
+      return 4;
   }
   return 0;
 }
 
 [[nodiscard]] constexpr const char* name_of(DType dtype) noexcept {
   switch (dtype) {
-    case DType::float32: return "float32";
-    case DType::bf16: return "bf16";
-    case DType::float64: return "float64";
-    case DType::int32: return "int32";
+    case DType::float32:
+      return "float32";
+    case DType::bf16:
+      return "bf16";
+    case DType::float64:
+      return "float64";
+    case DType::int32:
+      return "int32";
   }
   return "?";
 }

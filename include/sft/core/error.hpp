@@ -19,8 +19,7 @@ enum class ExitStatus : int {
 /// An error with the grammar `problem (why it is one): what to do`.
 class Error : public std::runtime_error {
  public:
-  Error(ExitStatus status, const std::string& problem, const std::string& why,
-        const std::string& what_to_do);
+  Error(ExitStatus status, const std::string& problem, const std::string& why, const std::string& what_to_do);
   /// Rebuilds an error from a finished message, e.g. one received from another rank.
   Error(ExitStatus status, const std::string& message);
 
@@ -31,10 +30,8 @@ class Error : public std::runtime_error {
 };
 
 /// Shorthands for the two kinds that users meet most.
-[[noreturn]] void throw_config_error(const std::string& problem, const std::string& why,
-                                     const std::string& what_to_do);
-[[noreturn]] void throw_data_error(const std::string& problem, const std::string& why,
-                                   const std::string& what_to_do);
+[[noreturn]] void throw_config_error(const std::string& problem, const std::string& why, const std::string& what_to_do);
+[[noreturn]] void throw_data_error(const std::string& problem, const std::string& why, const std::string& what_to_do);
 
 /// For conditions that only a bug in this program can break: throws std::logic_error naming the place.
 void ensure(bool condition, const char* what);

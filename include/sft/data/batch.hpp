@@ -8,8 +8,8 @@
 
 namespace sft::data {
 
-/// B rows, each cut for sequence parallelism: sp rank r holds chunks r and 2 sp_size - 1 - r of 2 sp_size (zigzag); with
-/// sp_size = 1 the whole row. T = B * max_length / sp_size, row after row.
+/// B rows, each cut for sequence parallelism: sp rank r holds chunks r and 2 sp_size - 1 - r of 2 sp_size (zigzag);
+/// with sp_size = 1 the whole row. T = B * max_length / sp_size, row after row.
 struct MicroBatch {
   std::vector<std::int32_t> tokens;     ///< (T)
   std::vector<std::int32_t> positions;  ///< (T), restart at every document; 0 in padding

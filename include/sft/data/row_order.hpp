@@ -6,8 +6,8 @@
 
 namespace sft::data {
 
-/// The endless sequence of epochs: position p is row permutation_{p / num_rows}[p % num_rows]. Step s of effective batch
-/// B trains on positions [s * B, (s + 1) * B).
+/// The endless sequence of epochs: position p is row permutation_{p / num_rows}[p % num_rows]. Step s of effective
+/// batch B trains on positions [s * B, (s + 1) * B).
 class RowOrder {
  public:
   RowOrder(std::int64_t num_rows, bool shuffle, std::uint64_t seed);

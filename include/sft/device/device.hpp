@@ -14,8 +14,8 @@ namespace sft::device {
 
 enum class Kind { cpu, cuda };
 
-/// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream, which tests only the first of
-/// its queue: work starts at its first test(), when all queued before it is finished.
+/// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream, which tests only the first
+/// of its queue: work starts at its first test(), when all queued before it is finished.
 class Pending {
  public:
   virtual ~Pending() = default;

@@ -20,8 +20,8 @@ struct Rectangle {
 /// One rectangle of a virtual dataset, mapped to a contiguous range of a 1-D dataset in another file.
 struct VirtualPiece {
   Rectangle target;
-  std::string source_file;     ///< relative to the virtual file's folder
-  std::string source_dataset;  ///< 1-D
+  std::string source_file;                         ///< relative to the virtual file's folder
+  std::string source_dataset;                      ///< 1-D
   std::int64_t source_begin = 0, source_size = 0;  ///< range start; total length of the source dataset
 };
 

@@ -15,15 +15,15 @@ class Mesh {
   Layout layout;
   Coordinates coordinates;
   comm::Group world;
-  comm::Group replicate;   ///< same parameter shard, other rows: one gradient all-reduce a step
-  comm::Group shard;       ///< dp_shard
-  comm::Group sp;          ///< the other parts of this rank's rows
-  comm::Group tp;          ///< the other slices of this rank's heads, columns and vocabulary
-  comm::Group data;        ///< replicate x shard: other rows
-  comm::Group fsdp;        ///< shard x sp: holders of one parameter unit's shards
-  comm::Group model;       ///< sp x tp: the ranks that see the same rows
-  comm::Group parameters;  ///< shard x sp x tp: together hold every parameter (replicated ones more than once)
-  comm::Group tokens;      ///< replicate x shard x sp: together hold every token of the batch
+  comm::Group replicate;    ///< same parameter shard, other rows: one gradient all-reduce a step
+  comm::Group shard;        ///< dp_shard
+  comm::Group sp;           ///< the other parts of this rank's rows
+  comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
+  comm::Group data;         ///< replicate x shard: other rows
+  comm::Group fsdp;         ///< shard x sp: holders of one parameter unit's shards
+  comm::Group model;        ///< sp x tp: the ranks that see the same rows
+  comm::Group parameters;   ///< shard x sp x tp: together hold every parameter (replicated ones more than once)
+  comm::Group tokens;       ///< replicate x shard x sp: together hold every token of the batch
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
 
   /// Index of this rank's rows among the data-parallel ranks, and their number.

@@ -11,8 +11,8 @@ namespace sft::model {
 /// Places of a block's parameters in its unit. Matrices that are multiplied as one are neighbours: q, k, v; gate, up.
 struct BlockIndex {
   int q_weight, o_weight, gate_weight, down_weight;
-  int q_bias;            ///< -1 without attention_bias
-  int q_norm, k_norm;    ///< -1 without qk_norm
+  int q_bias;          ///< -1 without attention_bias
+  int q_norm, k_norm;  ///< -1 without qk_norm
   int input_norm, post_attention_norm;
 };
 [[nodiscard]] BlockIndex block_index(const config::Model& model);

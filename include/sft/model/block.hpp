@@ -9,34 +9,34 @@ namespace sft::model {
 
 /// What the forward pass of one block keeps for its backward pass. Shapes as in Sizes.
 struct BlockActivations {
-  Tensor x;            ///< (T, C) the residual stream that enters
-  Tensor input_rstd;   ///< (T)
-  Tensor qkv;          ///< (T, (H + 2K) D) before the head norms; only with qk_norm
+  Tensor x;               ///< (T, C) the residual stream that enters
+  Tensor input_rstd;      ///< (T)
+  Tensor qkv;             ///< (T, (H + 2K) D) before the head norms; only with qk_norm
   Tensor q_rstd, k_rstd;  ///< (T, H), (T, K); only with qk_norm
-  Tensor q;            ///< (T, H, D) rotated
-  Tensor kv;           ///< (2, T, K, D) rotated keys, values
-  Tensor attention;    ///< (T, H, D)
-  Tensor lse;          ///< (T, H)
-  Tensor middle;       ///< (T, C) the residual stream between attention and MLP
-  Tensor middle_rstd;  ///< (T)
-  Tensor gate_up;      ///< (T, 2F); its gradient after the backward pass
+  Tensor q;               ///< (T, H, D) rotated
+  Tensor kv;              ///< (2, T, K, D) rotated keys, values
+  Tensor attention;       ///< (T, H, D)
+  Tensor lse;             ///< (T, H)
+  Tensor middle;          ///< (T, C) the residual stream between attention and MLP
+  Tensor middle_rstd;     ///< (T)
+  Tensor gate_up;         ///< (T, 2F); its gradient after the backward pass
 };
 [[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Context& context);
 
 /// Buffers that all blocks share; nothing in them outlives one block but `delta` and `dx`.
 struct BlockScratch {
-  Tensor normed;        ///< (T, C)
-  Tensor qkv;           ///< (T, (H + 2K) D); with qk_norm only its gradient
-  Tensor attention;     ///< (T, H, D) float32; empty when the compute dtype is float32
-  Tensor act;           ///< (T, F)
-  Tensor delta;         ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
-  Tensor dx;            ///< (T, C) gradient of the residual stream
-  Tensor dnormed;       ///< (T, C) partial dtype
-  Tensor dact;          ///< (T, F)
-  Tensor dattention;    ///< (T, H, D)
+  Tensor normed;           ///< (T, C)
+  Tensor qkv;              ///< (T, (H + 2K) D); with qk_norm only its gradient
+  Tensor attention;        ///< (T, H, D) float32; empty when the compute dtype is float32
+  Tensor act;              ///< (T, F)
+  Tensor delta;            ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
+  Tensor dx;               ///< (T, C) gradient of the residual stream
+  Tensor dnormed;          ///< (T, C) partial dtype
+  Tensor dact;             ///< (T, F)
+  Tensor dattention;       ///< (T, H, D)
   Tensor attention_delta;  ///< (T, H)
-  Tensor dq, dkv;       ///< (T, H, D), (2, T, K, D) float32
-  Tensor cosine, sine;  ///< (T, D/2) of the micro-batch's positions
+  Tensor dq, dkv;          ///< (T, H, D), (2, T, K, D) float32
+  Tensor cosine, sine;     ///< (T, D/2) of the micro-batch's positions
 };
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Context& context);
 

@@ -50,7 +50,7 @@ class Decoder {
   LossHead loss_head_;
   std::vector<BlockActivations> blocks_;
   BlockScratch scratch_;
-  Tensor final_, final_rstd_;  ///< (T, C) residual stream after the last block; (T)
+  Tensor final_, final_rstd_;   ///< (T, C) residual stream after the last block; (T)
   Tensor inverse_frequencies_;  ///< (D/2) float64
 };
 

@@ -16,9 +16,9 @@
 namespace sft::ops {
 
 /// One rectangle of the causal, document-masked score matrix. Query i of the span (row q_begin + i of q) sees key j
-/// (row k_begin + j of k) iff j <= i + diagonal. Spans with the same q range are neighbours in their list and have equal
-/// (q_begin, q_len); different q ranges are disjoint, and so are different k ranges. Spans of one `lane` share no query
-/// and no key rows with another lane's: lanes may run at the same time even in the backward pass.
+/// (row k_begin + j of k) iff j <= i + diagonal. Spans with the same q range are neighbours in their list and have
+/// equal (q_begin, q_len); different q ranges are disjoint, and so are different k ranges. Spans of one `lane` share no
+/// query and no key rows with another lane's: lanes may run at the same time even in the backward pass.
 struct AttentionSpan {
   std::int32_t q_begin, q_len, k_begin, k_len;
   std::int64_t diagonal;
@@ -56,11 +56,11 @@ struct AttentionBackward {
 
 /// Rows [0, T) of one chunk of the vocabulary-parallel cross-entropy; see Backend::cross_entropy_*.
 struct CrossEntropy {
-  Tensor logits;    ///< (T, V) float32; after cross_entropy_partials it holds exp(logit - max)
-  Tensor max;       ///< (T) float32: maximum over the whole vocabulary once reduced over tp
-  Tensor partials;  ///< (3, T) float32: sum exp(x - max); the target's logit or 0; sum exp(x - max) (x - max)
-  Tensor targets;   ///< (T) int32 global token ids; any value where the weight is 0
-  Tensor weights;   ///< (T) float32
+  Tensor logits;             ///< (T, V) float32; after cross_entropy_partials it holds exp(logit - max)
+  Tensor max;                ///< (T) float32: maximum over the whole vocabulary once reduced over tp
+  Tensor partials;           ///< (3, T) float32: sum exp(x - max); the target's logit or 0; sum exp(x - max) (x - max)
+  Tensor targets;            ///< (T) int32 global token ids; any value where the weight is 0
+  Tensor weights;            ///< (T) float32
   std::int64_t vocab_begin;  ///< global id of the first column
 };
 
@@ -80,10 +80,10 @@ class Backend {
   virtual void set_workspace(Tensor workspace) = 0;
 
   // Elementary
-  virtual void fill(Tensor x, float value) = 0;                      ///< float32 or bf16
-  virtual void copy(Tensor destination, Tensor source) = 0;          ///< any dtype pair of float32/bf16; strided both
-  virtual void add(Tensor destination, Tensor source) = 0;           ///< destination += source; float32
-  virtual void sum_squares(Tensor result, Tensor x) = 0;             ///< float64 (1) += sum of float32 x^2
+  virtual void fill(Tensor x, float value) = 0;              ///< float32 or bf16
+  virtual void copy(Tensor destination, Tensor source) = 0;  ///< any dtype pair of float32/bf16; strided both
+  virtual void add(Tensor destination, Tensor source) = 0;   ///< destination += source; float32
+  virtual void sum_squares(Tensor result, Tensor x) = 0;     ///< float64 (1) += sum of float32 x^2
   /// x[i] = mean 0, standard deviation `stddev`, drawn from (seed, first_index + i) alone (Box-Muller on a
   /// counter-based generator): a slice of a tensor gets the same numbers on any mesh. float32, contiguous.
   virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;

@@ -1,8 +1,9 @@
 #pragma once
 // Every parameter of the model: its name, its logical shape, and which piece of it this rank holds. Pure.
 //
-// A rank holds, of every unit (embedding, each block, head), the tp slice of its parameters laid out flat ("unit flat"),
-// and of that the 1/fsdp_size piece `fsdp_rank` ("shard"). All shards of a rank lie one after the other ("rank shard").
+// A rank holds, of every unit (embedding, each block, head), the tp slice of its parameters laid out flat ("unit
+// flat"), and of that the 1/fsdp_size piece `fsdp_rank` ("shard"). All shards of a rank lie one after the other ("rank
+// shard").
 
 #include <cstdint>
 #include <functional>
@@ -23,9 +24,9 @@ enum class Init { normal, ones, zeros };
 
 struct Parameter {
   // Given by the model.
-  std::string name;         ///< Hugging Face name
-  std::int64_t rows = 0;    ///< logical dim 0
-  std::int64_t columns = 0; ///< logical dim 1; 0: the parameter is a vector
+  std::string name;          ///< Hugging Face name
+  std::int64_t rows = 0;     ///< logical dim 0
+  std::int64_t columns = 0;  ///< logical dim 1; 0: the parameter is a vector
   TpSplit split = TpSplit::none;
   Init init = Init::normal;
 
@@ -52,7 +53,7 @@ struct Unit {
 /// A run of elements of one parameter that lies in this rank's shard.
 struct Piece {
   const Parameter* parameter;
-  std::int64_t begin;         ///< first element, counted in the local (tp) slice, row-major
+  std::int64_t begin;  ///< first element, counted in the local (tp) slice, row-major
   std::int64_t count;
   std::int64_t shard_offset;  ///< of that element in the rank shard
 };

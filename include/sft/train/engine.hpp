@@ -20,7 +20,7 @@ struct StepResult {
   double loss = 0.0;       ///< sum w nll / sum w over the global batch; 0 without a target
   double grad_norm = 0.0;  ///< before clipping
   double mean_token_accuracy = 0.0;
-  double entropy = 0.0;    ///< of the predictions, mean over target tokens, nats
+  double entropy = 0.0;  ///< of the predictions, mean over target tokens, nats
   std::int64_t num_tokens = 0;
   std::int64_t num_target_tokens = 0;
   double model_flops = 0.0;  ///< of the step, all ranks; design section 4
@@ -37,8 +37,8 @@ class Engine {
   /// Random initial weights from init_seed, the same on any mesh; zero moments.
   void initialize();
   /// Forward, backward, reduction, clipping and AdamW with `learning_rate`; `step` is 1-based (bias correction).
-  /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights are
-  /// then untouched.
+  /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights
+  /// are then untouched.
   [[nodiscard]] StepResult step(const data::StepBatch& batch, std::int64_t step, double learning_rate);
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
