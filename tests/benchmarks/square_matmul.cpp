@@ -1,16 +1,13 @@
-#include "benchmarks/matmul_rate.hpp"
+#include "benchmarks/square_matmul.hpp"
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <oneapi/dnnl/dnnl.hpp>
 
 namespace sft::bench {
 
-struct MatmulRate::Impl {
+struct SquareMatmul::Impl {
   Impl(int n, DType dtype)
       : size(n),
         descriptor({n, n}, dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32,
@@ -39,24 +36,20 @@ struct MatmulRate::Impl {
   dnnl::memory::desc descriptor;
   dnnl::matmul product;
   dnnl::memory a{descriptor, engine}, b{descriptor, engine}, c{descriptor, engine};
-  double best_s = std::numeric_limits<double>::infinity();
 };
 
-MatmulRate::MatmulRate(int size, DType dtype) : impl_(std::make_unique<Impl>(size, dtype)) {}
-MatmulRate::~MatmulRate() = default;
+SquareMatmul::SquareMatmul(int size, DType dtype) : impl_(std::make_unique<Impl>(size, dtype)) {}
+SquareMatmul::~SquareMatmul() = default;
 
-void MatmulRate::sample() {
-  const auto start = std::chrono::steady_clock::now();
+void SquareMatmul::run() {
   impl_->product.execute(impl_->stream,
                          {{DNNL_ARG_SRC, impl_->a}, {DNNL_ARG_WEIGHTS, impl_->b}, {DNNL_ARG_DST, impl_->c}});
   impl_->stream.wait();
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  impl_->best_s = std::min(impl_->best_s, elapsed.count());
 }
 
-double MatmulRate::flops_per_second() const {
+double SquareMatmul::flops() const {
   const double n = impl_->size;
-  return 2.0 * n * n * n / impl_->best_s;
+  return 2.0 * n * n * n;
 }
 
 }  // namespace sft::bench
