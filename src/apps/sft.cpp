@@ -26,6 +26,7 @@
 #include "sft/mesh/mesh.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/engine.hpp"
+#include "sft/train/signals.hpp"
 #include "sft/train/trainer.hpp"
 
 namespace {
@@ -90,6 +91,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   world.agree([&] { command = config::parse_command_line(arguments); });
   if (answer(command, world)) return static_cast<int>(ExitStatus::done);
   const config::Config config = read_config(command, world);
+  const train::StopSignals signals;  // from here on they end the run after a step, with a checkpoint
 
   // 2. Device
   std::unique_ptr<device::Device> device;
@@ -116,7 +118,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   train::Engine engine(config, dataset->max_length(), mesh, *device, ledger);
 
   // 6. Restore
-  train::Trainer trainer({session, config, *device, mesh, *dataset, ledger, engine});
+  train::Trainer trainer({session, signals, config, *device, mesh, *dataset, ledger, engine});
   trainer.restore();
   trainer.announce();
 

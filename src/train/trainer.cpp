@@ -14,6 +14,7 @@
 #include "sft/train/console.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/run_length.hpp"
+#include "sft/train/signals.hpp"
 #include "sft/train/start_table.hpp"
 
 namespace sft::train {
@@ -178,7 +179,7 @@ ExitStatus Trainer::train() {
 
     const bool is_last = position_.step == last_step_;
     const std::exception_ptr failure = is_last ? nullptr : fetch(loader, batch);
-    const Notice notice = exchange({signals_.received(), failure != nullptr}, world);
+    const Notice notice = exchange({run_.signals.received(), failure != nullptr}, world);
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
@@ -188,6 +189,8 @@ ExitStatus Trainer::train() {
       progress.log(metrics);
     }
     if (notice.failed) {
+      progress.finish();
+      save();
       world.agree([&] {
         if (failure) std::rethrow_exception(failure);
       });

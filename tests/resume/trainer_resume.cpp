@@ -149,6 +149,18 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_and_stops_and_the_next_run_goes_on) {
   check_equal(workshop, "whole", "stopped", max_steps);
 }
 
+BOOST_AUTO_TEST_CASE(rows_found_damaged_on_the_way_end_the_run_with_what_it_learned_saved) {
+  const Workshop workshop;
+  std::vector<data::Row> rows = test::make_awkward_rows(31, 96, 3);
+  rows[30].tokens[0] = test::small_vocab_size;  // found when it is read, in the order of the seed
+  test::write_packed_file(workshop.path("train.h5"), rows, test::small_vocab_size);
+  test::TrainerProgram program = workshop.start(run_cases[1], "run", 8, "none");
+  BOOST_TEST(program.wait() == static_cast<int>(ExitStatus::data), workshop.log_of("run"));
+  const auto steps_done = std::ssize(test::read_metrics(workshop.path("run")));
+  BOOST_TEST(steps_done > 0);
+  BOOST_TEST(fs::exists(checkpoint::path_of(workshop.path("run"), steps_done)));
+}
+
 // Sanitizers keep shadow memory of their own.
 #ifndef __SANITIZE_ADDRESS__
 BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, boost::unit_test::data::make(run_cases), run) {

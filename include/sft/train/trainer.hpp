@@ -9,7 +9,6 @@
 #include "sft/data/loader.hpp"
 #include "sft/train/metrics.hpp"
 #include "sft/train/run.hpp"
-#include "sft/train/signals.hpp"
 
 namespace sft::train {
 
@@ -40,7 +39,6 @@ class Trainer {
   checkpoint::Position position_;
   std::int64_t saved_step_ = -1;  ///< -1: none
   std::string origin_;            ///< of the weights, for people
-  StopSignals signals_;
 };
 
 }  // namespace sft::train
