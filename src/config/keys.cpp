@@ -37,7 +37,7 @@ Key dp_shard_size_key(const char* help) {
 }
 
 /// A key of the design with one value that is true of this version.
-Key only(const char* section, const char* name, std::string value, const char* help) {
+Key only(const char* section, const char* name, const std::string& value, const char* help) {
   return {section, name, help,
           [value](const std::string& text, Config&) {
             if (text == value) return;

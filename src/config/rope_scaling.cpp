@@ -14,7 +14,7 @@ using nlohmann::json;
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
 json parse_object(const std::string& text) {
-  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {
     refuse(R"(a JSON object on one line, such as {"rope_type": "linear", "factor": 4.0}, or nothing)");
   }

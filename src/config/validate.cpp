@@ -13,6 +13,7 @@ namespace {
 /// Bounds that keep every product of sizes within 64 bits and are far above any real model or machine.
 constexpr std::int64_t max_width = 1 << 24;
 constexpr std::int64_t max_depth = 1 << 12;
+constexpr std::int64_t max_head_dim = 256;  // as far as the attention kernels go
 constexpr int max_axis_size = 1 << 15;
 
 std::string text_of(std::int64_t value) { return std::to_string(value); }
@@ -40,7 +41,7 @@ void check_model_sizes(const Config& config) {
   require_size(config, model.num_hidden_layers, "model.num_hidden_layers", max_depth);
   require_size(config, model.num_attention_heads, "model.num_attention_heads", max_depth);
   require_size(config, model.num_key_value_heads, "model.num_key_value_heads", max_depth);
-  require_size(config, model.head_dim, "model.head_dim", max_depth);
+  require_size(config, model.head_dim, "model.head_dim", max_head_dim);
   require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
   require_size(config, model.vocab_size, "model.vocab_size", max_width);
   require(config, model.rope_theta > 0, "model.rope_theta", "above 0");

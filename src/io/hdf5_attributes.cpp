@@ -61,7 +61,7 @@ std::string Hdf5File::read_string(const std::string& name, const std::string& ob
     if (H5Aread(attribute.id(), type.id(), &text) < 0) {
       impl_->fail("cannot read " + describe(name, object), "check that the file is whole");
     }
-    const std::string value = text != nullptr ? text : "";
+    std::string value = text != nullptr ? text : "";
     H5free_memory(text);
     return value;
   }

@@ -149,19 +149,30 @@ struct Engine::Impl {
     return std::isnan(number) ? "nan" : std::to_string(number);
   }
 
-  /// Which ranks saw what, for the message that ends the run.
-  [[noreturn]] void throw_not_finite(std::int64_t step, double loss, double norm,
-                                     const std::array<double, num_metrics + 1>& local) const {
+  /// "2, 5": the ranks where `seen` holds; collective.
+  [[nodiscard]] std::string ranks_where(bool seen) const {
+    const std::vector<std::string> flags = mesh.world.all_gather(seen ? "1" : "0");
     std::string ranks;
-    const std::vector<std::string> flags =
-        mesh.world.all_gather(std::isfinite(local[0]) && std::isfinite(local[num_metrics]) ? "0" : "1");
     for (std::size_t r = 0; r < flags.size(); ++r) {
       if (flags[r] == "1") ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
     }
+    return ranks;
+  }
+
+  /// Ends the run with the ranks whose own tokens have such a loss; where none has, those whose gradient shard, a sum
+  /// over all ranks, has such a norm; where none has either, the global sum alone has. Collective.
+  [[noreturn]] void throw_not_finite(std::int64_t step, double loss, double norm,
+                                     const std::array<double, num_metrics + 1>& local) const {
+    const std::string loss_ranks = ranks_where(!std::isfinite(local[0]));
+    const std::string shard_ranks = ranks_where(!std::isfinite(local[num_metrics]));
+    const std::string where = !loss_ranks.empty() ? "first seen in the loss of rank " + loss_ranks
+                              : !shard_ranks.empty()
+                                  ? "the loss is finite; seen in the gradient shard of rank " + shard_ranks
+                                  : "finite on every rank, but not their sum";
     throw comm::SharedError(ExitStatus::numerical,
                             "loss " + text_of(loss) + " and gradient norm " + text_of(norm) + " at step " +
                                 std::to_string(step) + " are not finite",
-                            "first seen on rank " + ranks,
+                            where,
                             "the weights before this step are in the last checkpoint; lower learning_rate, or look at "
                             "the rows of this step");
   }

@@ -11,7 +11,7 @@ namespace sft::train {
 
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
-  std::int64_t num_token_ids = 0;         ///< only ids below this are produced: those the tokenizer knows
+  std::int64_t num_token_ids = 0;         ///< at least 1; only ids below this are produced: those the tokenizer knows
   std::vector<std::int32_t> stop_tokens;  ///< end the text and are no part of it
 };
 

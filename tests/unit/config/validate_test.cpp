@@ -98,6 +98,7 @@ const Refused refused_configs[] = {
     {"num_attention_heads = 8 is no multiple of num_key_value_heads = 3",
      [](Config& c) { c.model.num_key_value_heads = 3; }},
     {"head_dim = 7 is odd", [](Config& c) { c.model.head_dim = 7; }},
+    {"`model.head_dim = 512` is out of range", [](Config& c) { c.model.head_dim = 512; }},
     // the rest
     {"`data.train_files` is empty", [](Config& c) { c.data.train_files.clear(); }},
     {"`train.per_device_train_batch_size = 0`", [](Config& c) { c.train.per_device_train_batch_size = 0; }},
