@@ -8,7 +8,9 @@
 // Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by SIGTERM or SIGUSR1 after
 // saving, run again to go on; 1 anything else.
 
-#include <cstdio>
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,11 +35,28 @@ namespace {
 
 using namespace sft;
 
+/// The ranks that the mesh must fill: those of the world, except that one rank may print any configuration.
+int num_ranks(const config::CommandLine& command, const config::Config& config, const comm::Group& world) {
+  const bool is_any = world.size() == 1 && command.action == config::CommandLine::Action::print_config;
+  if (!is_any) return world.size();
+  const config::Parallel& sizes = config.parallel;
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  std::int64_t product = 1;
+  for (const int size : {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size}) {
+    product = std::min(product * std::max(1, size), most);
+  }
+  return static_cast<int>(product);
+}
+
 /// Rank 0 reads the file, all ranks parse the same text. Collective.
 config::Config read_config(const config::CommandLine& command, const comm::Group& world) {
   std::string text;
   config::Config config;
   world.agree([&] {
+    if (command.input_file.empty() && command.overrides.empty()) {
+      throw comm::SharedError(ExitStatus::configuration, "no run is described", "there is neither a file nor an option",
+                              "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
+    }
     if (world.rank() == 0 && !command.input_file.empty()) {
       try {
         text = io::read_file(command.input_file);
@@ -49,7 +68,7 @@ config::Config read_config(const config::CommandLine& command, const comm::Group
   world.broadcast(text, 0);
   world.agree([&] {
     config = config::parse(text, command.overrides, command.input_file);
-    config::validate(config, world.size());
+    config::validate(config, num_ranks(command, config, world));
   });
   return config;
 }
@@ -110,15 +129,20 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   std::optional<data::PackedDataset> dataset;
   world.agree([&] {
     dataset.emplace(config.data.train_files);
+    if (dataset->num_target_tokens() == 0) {
+      throw_data_error(dataset->files().front() + " has no token to train on", "every loss_weight in the data set is 0",
+                       "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
+    }
     config::validate_data(config, dataset->max_length(), dataset->vocab_size(), dataset->files().front());
   });
 
   // 5. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
-  train::Engine engine(config, dataset->max_length(), mesh, *device, ledger);
+  std::optional<train::Engine> engine;
+  world.agree([&] { engine.emplace(config, dataset->max_length(), mesh, *device, ledger); });
 
   // 6. Restore
-  train::Trainer trainer({session, signals, config, *device, mesh, *dataset, ledger, engine});
+  train::Trainer trainer({session, signals, config, *device, mesh, *dataset, ledger, *engine});
   trainer.restore();
   trainer.announce();
 

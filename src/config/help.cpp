@@ -12,7 +12,7 @@ std::string help_text() {
       "\n"
       "  mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]\n"
       "\n"
-      "  --help          print this text\n"
+      "  -h, --help      print this text\n"
       "  --version       print the version\n"
       "  --print-config  print the configuration that this command line means, as .ini text\n"
       "\n"

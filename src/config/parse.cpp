@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 
 #include "config/keys.hpp"
 #include "config/nearest.hpp"
@@ -124,7 +125,7 @@ void apply(const po::parsed_options& parsed, const std::string& source, Config& 
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   po::options_description options = key_options();
-  options.add_options()("help", "")("version", "")("print-config", "")("input_file", po::value<std::string>(), "");
+  options.add_options()("help,h", "")("version", "")("print-config", "")("input_file", po::value<std::string>(), "");
   CommandLine command_line;
   for (const po::option& option :
        parse_words(arguments, options, po::positional_options_description().add("input_file", 1)).options) {
@@ -145,8 +146,10 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
 }
 
 Config parse(const std::string& ini_text, const std::vector<std::string>& overrides, const std::string& source) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  const bool is_marked = ini_text.starts_with(byte_order_mark);
   Config config;
-  apply(parse_file_text(ini_text, source), source, config);
+  apply(parse_file_text(is_marked ? ini_text.substr(byte_order_mark.size()) : ini_text, source), source, config);
   apply(parse_words(overrides, key_options(), {}), command_line_source, config);
   return config;
 }

@@ -87,8 +87,9 @@ void check_train(const Config& config) {
   require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_width);
   require_size(config, train.gradient_accumulation_steps, "train.gradient_accumulation_steps", max_width);
   require(config, train.max_steps >= -1, "train.max_steps", "-1 (num_train_epochs decides), 0 or more");
-  require(config, train.max_steps >= 0 || train.num_train_epochs > 0, "train.num_train_epochs",
-          "above 0 when max_steps is -1");
+  constexpr double max_epochs = 1e6;
+  require(config, train.max_steps >= 0 || (train.num_train_epochs > 0 && train.num_train_epochs <= max_epochs),
+          "train.num_train_epochs", "above 0 and at most 1000000 when max_steps is -1");
   require(config, !train.output_dir.empty(), "train.output_dir", "a folder");
   require(config, train.logging_steps >= 1, "train.logging_steps", "1 or more");
   require(config, config.checkpoint.save_steps >= 0, "checkpoint.save_steps", "0 (only at the end) or more");

@@ -6,16 +6,19 @@ namespace sft {
 
 namespace {
 int rank_ = 0;
-}
+bool has_lost_output_ = false;
+}  // namespace
 
 void set_log_rank(int rank) { rank_ = rank; }
 int log_rank() { return rank_; }
 
 void log_info(const std::string& line) {
   if (rank_ != 0) return;
-  std::fputs((line + "\n").c_str(), stdout);
-  std::fflush(stdout);
+  const bool is_written = std::fputs((line + "\n").c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (!is_written) has_lost_output_ = true;
 }
+
+bool has_lost_output() { return has_lost_output_; }
 
 void log_warning(const std::string& line) {
   if (rank_ == 0) std::fputs(("warning: " + line + "\n").c_str(), stderr);

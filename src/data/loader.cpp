@@ -1,5 +1,6 @@
 #include "sft/data/loader.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -14,6 +15,15 @@ namespace sft::data {
 
 namespace {
 constexpr std::size_t max_steps_ahead = 2;
+}
+
+std::size_t read_ahead_bytes(const LoaderPlan& plan, std::int64_t max_length) {
+  constexpr std::size_t bytes_per_token =
+      3 * sizeof(std::int32_t) + sizeof(float);  // tokens, positions, targets; weights
+  const std::int64_t local_tokens = plan.micro_batches * plan.rows_per_micro_batch * max_length / plan.sp_size;
+  // Beside those that are ready, one is being read and one is trained on.
+  const auto num_steps = std::min(static_cast<std::int64_t>(max_steps_ahead) + 2, plan.last_step - plan.first_step);
+  return static_cast<std::size_t>(std::max<std::int64_t>(num_steps, 0) * local_tokens) * bytes_per_token;
 }
 
 struct Loader::Impl {

@@ -1,6 +1,8 @@
 #include "sft/data/packed_dataset.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 #include <utility>
 
 #include "data/shard_file.hpp"
@@ -52,13 +54,20 @@ struct PackedDataset::Impl {
 };
 
 PackedDataset::PackedDataset(const std::vector<std::string>& patterns) : impl_(std::make_unique<Impl>()) {
+  std::set<std::filesystem::path> seen;
   for (const std::string& pattern : patterns) {
     const std::vector<std::string> paths = io::expand_glob(pattern);
     if (paths.empty()) {
       throw_data_error("no packed data at '" + pattern + "'", "no such file, or no file matches the glob",
                        "write some with sft-prepare, or correct the path");
     }
-    for (const std::string& path : paths) impl_->open(path);
+    for (const std::string& path : paths) {
+      if (!seen.insert(std::filesystem::weakly_canonical(path)).second) {
+        throw_data_error(path + " is named twice", "its rows would count double",
+                         "leave it out of one of the patterns");
+      }
+      impl_->open(path);
+    }
   }
   if (impl_->shards.empty())
     throw_data_error("no packed data", "the list of files is empty", "name packed HDF5 shards");

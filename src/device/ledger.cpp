@@ -11,7 +11,7 @@ namespace sft::device {
 
 const char* name_of(Label label) {
   static constexpr std::array<const char*, num_labels> names = {
-      "parameters", "gradients", "optimizer", "unit buffers", "activations", "workspace", "communication", "process"};
+      "parameters", "gradients", "optimizer", "unit buffers", "activations", "workspace", "communication", "batches", "process"};
   return names[static_cast<std::size_t>(label)];
 }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::train {
@@ -57,7 +58,12 @@ std::string keep_steps(const std::string& text, std::int64_t last_step) {
 }
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step) : path_(path) {
-  const bool goes_on = resumed_step > 0 && std::filesystem::exists(path);
+  const bool exists = std::filesystem::exists(path);
+  const bool goes_on = resumed_step > 0 && exists;
+  if (exists && !goes_on && std::filesystem::file_size(path) > 0) {
+    std::filesystem::rename(path, path + ".old");
+    log_warning("the metrics of an earlier run are now in " + path + ".old");
+  }
   io::write_file_atomically(path, goes_on ? keep_steps(io::read_file(path), resumed_step) : "");
   stream_.open(path, std::ios::app);
   if (!stream_) throw_data_error("cannot open " + path, "it cannot be written", "check the folder's permissions");

@@ -82,6 +82,7 @@ Trainer::Trainer(const Run& run)
       last_step_(num_steps(run.config, run.dataset.num_rows())) {
   position_.num_rows = run.dataset.num_rows();
   position_.max_length = run.dataset.max_length();
+  run_.ledger.add(device::Label::batches, data::read_ahead_bytes(loader_plan(), run.dataset.max_length()));
 }
 
 void Trainer::restore() {
@@ -97,20 +98,21 @@ void Trainer::restore() {
                   "may pick it; remove it or set another train.output_dir");
     }
     io::make_folders(config.train.output_dir);
-    io::write_file_atomically(config.train.output_dir + "/resolved.ini", config::to_ini(config));
   });
   run_.mesh.world.broadcast(folder, 0);
 
   if (folder.empty()) {
     run_.engine.initialize();
     origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
-    return;
+  } else {
+    position_ = checkpoint::load(folder, run_.mesh, run_.engine.registry(), run_.engine.state(), run_.device,
+                                 run_.engine.stream());
+    run_.engine.parameters_changed();
+    saved_step_ = position_.step;
+    origin_ = folder + ", step " + std::to_string(position_.step);
   }
-  position_ = checkpoint::load(folder, run_.mesh, run_.engine.registry(), run_.engine.state(), run_.device,
-                               run_.engine.stream());
-  run_.engine.parameters_changed();
-  saved_step_ = position_.step;
-  origin_ = folder + ", step " + std::to_string(position_.step);
+  let_rank_0(run_.mesh.world,
+             [&] { io::write_file_atomically(config.train.output_dir + "/resolved.ini", config::to_ini(config)); });
 }
 
 void Trainer::announce() const { log_info(start_table(run_, last_step_, origin_)); }
@@ -183,7 +185,7 @@ ExitStatus Trainer::train() {
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
-    if (is_due(position_.step, config.train.logging_steps)) {
+    if (is_last || is_due(position_.step, config.train.logging_steps)) {
       const StepMetrics metrics = measure(result, learning_rate, step_time_s);
       if (metrics_file) metrics_file->append(metrics);
       progress.log(metrics);
@@ -202,7 +204,7 @@ ExitStatus Trainer::train() {
     if (notice.signal != 0 && !is_last) {
       progress.finish();
       log_info(signal_name(notice.signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
-               std::to_string(last_step_));
+               std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
       return ExitStatus::stopped;
     }
   }

@@ -11,6 +11,8 @@ void set_log_rank(int rank);
 
 /// One line on standard output, from rank 0 only.
 void log_info(const std::string& line);
+/// Whether a line could not be written to standard output, such as to a full disk.
+[[nodiscard]] bool has_lost_output();
 /// One line on standard error, from rank 0 only, prefixed `warning: `.
 void log_warning(const std::string& line);
 /// One line on standard error, from any rank, prefixed `sft: error: `.

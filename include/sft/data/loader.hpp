@@ -1,6 +1,7 @@
 #pragma once
 // Batches of this rank in order, read ahead by a thread.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -18,6 +19,9 @@ struct LoaderPlan {
   bool shuffle = true;
   std::uint64_t seed = 42;
 };
+
+/// Host memory of the batches that a Loader and its user hold at a time, for rows of `max_length` tokens.
+[[nodiscard]] std::size_t read_ahead_bytes(const LoaderPlan& plan, std::int64_t max_length);
 
 /// Position p = step * B + (micro * data_size + data_rank) * rows_per_micro_batch + i of the row order, B the effective
 /// batch. Not collective. The data set must outlive it.

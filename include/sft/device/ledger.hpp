@@ -9,8 +9,18 @@
 
 namespace sft::device {
 
-enum class Label { parameters, gradients, optimizer, unit_buffers, activations, workspace, communication, process };
-inline constexpr std::size_t num_labels = 8;
+enum class Label {
+  parameters,
+  gradients,
+  optimizer,
+  unit_buffers,
+  activations,
+  workspace,
+  communication,
+  batches,
+  process
+};
+inline constexpr std::size_t num_labels = 9;
 [[nodiscard]] const char* name_of(Label label);
 
 class Ledger {

@@ -20,7 +20,7 @@ struct Run {
   device::Device& device;
   const mesh::Mesh& mesh;
   const data::PackedDataset& dataset;
-  const device::Ledger& ledger;
+  device::Ledger& ledger;
   Engine& engine;
 };
 

@@ -43,14 +43,21 @@ int run_alone(Session& session, const std::function<int(Session&)>& body) {
   }
 }
 
+/// A run that did all it should but whose words were lost is no success.
+int status_with_output(int status) {
+  if (status != static_cast<int>(ExitStatus::done) || !has_lost_output()) return status;
+  log_error("standard output was cut (it cannot be written): free space, or write to another place");
+  return static_cast<int>(ExitStatus::failure);
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv, const std::function<int(Session&)>& body) {
   std::set_terminate(abort_on_uncaught_exception);
   Session session(&argc, &argv);
-  if (session.world().size() == 1) return run_alone(session, body);
+  if (session.world().size() == 1) return status_with_output(run_alone(session, body));
   try {
-    return body(session);
+    return status_with_output(body(session));
   } catch (const SharedError& error) {
     if (session.world().rank() == 0) log_error(error.what());
     return static_cast<int>(error.status());

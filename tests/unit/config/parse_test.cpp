@@ -88,6 +88,10 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   BOOST_TEST(again.train.output_dir == config.train.output_dir);
 }
 
+BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_no_part_of_the_text) {
+  BOOST_TEST(parse_text("\xEF\xBB\xBF[parallel]\ntp_size = 2\n").parallel.tp_size == 2);
+}
+
 BOOST_AUTO_TEST_CASE(rope_scaling_is_the_object_of_config_json) {
   const RopeScaling scaling = parse_text(rope(llama3)).model.rope_scaling;
   BOOST_TEST((scaling.rope_type == RopeType::llama3));
