@@ -68,7 +68,10 @@ void read_state(const io::Hdf5File& index, const parallel::Registry& registry, c
   const Staging staging(device);
   const std::vector<Tensor> tensors = tensors_of(state);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    device.fill_zero(tensors[i].data, tensors[i].size_bytes(), stream);
+    for (const parallel::ShardRange& gap : registry.padding()) {
+      const Tensor zeros = tensors[i].rows(gap.begin, gap.count);
+      device.fill_zero(zeros.data, zeros.size_bytes(), stream);
+    }
     for (const parallel::Piece& piece : registry.pieces()) {
       const std::string dataset = std::string("/") + group_names[i] + "/" + piece.parameter->name;
       for (const parallel::LogicalRectangle& part : parallel::Registry::rectangles(piece)) {

@@ -37,11 +37,13 @@ CudaDevice::CudaDevice(int local_rank, int num_local_ranks) {
 Device::Block CudaDevice::allocate(std::size_t bytes) {
   if (bytes == 0) return {};
   void* memory = nullptr;
-  if (cudaMalloc(&memory, bytes) == cudaErrorMemoryAllocation) {
+  const cudaError_t code = cudaMalloc(&memory, bytes);
+  if (code == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // reported here, and not again by a later check
     throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes) + " on " + description_,
                 "its memory is used up", "use more ranks, shorter rows or a smaller model");
   }
-  check_cuda(cudaGetLastError(), "cudaMalloc");
+  check_cuda(code, "cudaMalloc");
   return {memory, [](void* block) { cudaFree(block); }};
 }
 
@@ -52,14 +54,16 @@ Device::Block CudaDevice::allocate_pinned(std::size_t bytes) {
   return {memory, [](void* block) { cudaFreeHost(block); }};
 }
 
-std::unique_ptr<Stream> CudaDevice::make_stream() { return std::make_unique<CudaStream>(); }
-std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(); }
+std::unique_ptr<Stream> CudaDevice::make_stream() { return std::make_unique<CudaStream>(wait_checks()); }
+std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(wait_checks()); }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream& stream) {
+  if (bytes == 0) return;
   check_cuda(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, native_stream(stream)), "cudaMemcpyAsync");
 }
 
 void CudaDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream) {
+  if (bytes == 0) return;
   check_cuda(cudaMemsetAsync(destination, 0, bytes, native_stream(stream)), "cudaMemsetAsync");
 }
 

@@ -4,19 +4,35 @@
 
 namespace sft::device {
 
-CudaStream::CudaStream() {
+namespace {
+
+/// Whether a query of CUDA's says that the work is finished.
+bool is_finished(cudaError_t code, const char* query) {
+  if (code == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // or the next check of a kernel launch would find it
+    return false;
+  }
+  check_cuda(code, query);
+  return true;
+}
+
+}  // namespace
+
+CudaStream::CudaStream(const WaitChecks& checks) : checks_(checks) {
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
 }
 
 CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
 
-void CudaStream::synchronize() { check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+void CudaStream::synchronize() {
+  checks_.wait_until([this] { return is_finished(cudaStreamQuery(stream_), "cudaStreamQuery"); });
+}
 
 void CudaStream::wait(Event& event) {
   check_cuda(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).native(), 0), "cudaStreamWaitEvent");
 }
 
-CudaEvent::CudaEvent() {
+CudaEvent::CudaEvent(const WaitChecks& checks) : checks_(checks) {
   check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
 
@@ -26,6 +42,8 @@ void CudaEvent::record(Stream& stream) {
   check_cuda(cudaEventRecord(event_, native_stream(stream)), "cudaEventRecord");
 }
 
-void CudaEvent::synchronize() { check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+void CudaEvent::synchronize() {
+  checks_.wait_until([this] { return is_finished(cudaEventQuery(event_), "cudaEventQuery"); });
+}
 
 }  // namespace sft::device

@@ -9,7 +9,8 @@ namespace sft::device {
 
 class CudaStream final : public Stream {
  public:
-  CudaStream();
+  /// Who waits for the stream asks `checks`.
+  explicit CudaStream(const WaitChecks& checks);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -20,12 +21,13 @@ class CudaStream final : public Stream {
   [[nodiscard]] void* native() const override { return stream_; }
 
  private:
+  const WaitChecks& checks_;
   cudaStream_t stream_ = nullptr;
 };
 
 class CudaEvent final : public Event {
  public:
-  CudaEvent();
+  explicit CudaEvent(const WaitChecks& checks);
   ~CudaEvent() override;
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
@@ -35,6 +37,7 @@ class CudaEvent final : public Event {
   [[nodiscard]] cudaEvent_t native() const { return event_; }
 
  private:
+  const WaitChecks& checks_;
   cudaEvent_t event_ = nullptr;
 };
 

@@ -105,6 +105,17 @@ std::vector<ShardRange> Registry::ranges(const std::function<bool(const Paramete
   return result;
 }
 
+std::vector<ShardRange> Registry::padding() const {
+  std::vector<ShardRange> result;
+  std::int64_t end = 0;  // of the parameters so far
+  for (const ShardRange& range : ranges([](const Parameter&) { return true; })) {
+    if (range.begin > end) result.push_back({end, range.begin - end});
+    end = range.begin + range.count;
+  }
+  if (end < rank_shard_elements_) result.push_back({end, rank_shard_elements_ - end});
+  return result;
+}
+
 std::int64_t Registry::num_parameters() const {
   std::int64_t n = 0;
   for (const Unit& unit : units_) {

@@ -158,10 +158,14 @@ Tensor ShardedUnits::accumulated_gradient(int unit, int index, int count) {
 }
 
 void ShardedUnits::zero_untouched(int unit) {
+  const Parameter& last = registry_.units()[static_cast<std::size_t>(unit)].parameters.back();
+  const std::int64_t end = last.unit_offset + last.local_elements();
   const UnitState& state = units_[static_cast<std::size_t>(unit)];
   for (std::size_t i = 0; i < state.touched.size(); ++i) {
     if (!state.touched[i]) (void)accumulated_gradient(unit, static_cast<int>(i));
   }
+  const Tensor padding = state.full_gradient.rows(end, state.full_gradient.num_elements() - end);
+  if (!padding.empty()) device_.fill_zero(padding.data, padding.size_bytes(), backend_.stream());
 }
 
 void ShardedUnits::begin_step() {

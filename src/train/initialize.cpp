@@ -17,6 +17,7 @@ std::uint64_t stream_of(std::uint64_t seed, const std::string& name) {
 
 void initialize_parameters(const parallel::Registry& registry, std::uint64_t seed, double stddev, Tensor parameters,
                            ops::Backend& backend) {
+  for (const parallel::ShardRange& gap : registry.padding()) backend.fill(parameters.rows(gap.begin, gap.count), 0.0F);
   for (const parallel::Piece& piece : registry.pieces()) {
     const parallel::Parameter& p = *piece.parameter;
     if (p.init != parallel::Init::normal) {

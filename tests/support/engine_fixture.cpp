@@ -88,10 +88,11 @@ bool holds_exactly(const parallel::Registry& registry, Tensor shard, const Logic
 }
 
 EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, mesh::Mesh mesh,
-                             const comm::Session& session)
+                             const comm::Session& session, std::unique_ptr<device::Device> device)
     : config_(with_mesh(std::move(config), mesh.layout)),
       mesh_(std::move(mesh)),
-      device_(device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
+      device_(device ? std::move(device)
+                     : device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
       engine_(std::make_unique<train::Engine>(config_, max_length, mesh_, *device_, ledger_)) {}
 
 train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::int64_t step, double learning_rate) {

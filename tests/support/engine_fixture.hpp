@@ -36,8 +36,10 @@ void scatter(const parallel::Registry& registry, const LogicalTensors& tensors, 
 /// An Engine and everything it stands on.
 class EngineFixture {
  public:
-  /// `config`: model, optimizer, precision and micro-batches; the sizes of `mesh` go into it. Collective over the mesh.
-  EngineFixture(config::Config config, std::int64_t max_length, mesh::Mesh mesh, const comm::Session& session);
+  /// `config`: model, optimizer, precision and micro-batches; the sizes of `mesh` go into it. `device`: of the CPU
+  /// kind; none: one of its own. Collective over the mesh.
+  EngineFixture(config::Config config, std::int64_t max_length, mesh::Mesh mesh, const comm::Session& session,
+                std::unique_ptr<device::Device> device = nullptr);
 
   /// One step on the rows of the global batch, dealt to micro-batches and data ranks as the loader does. `step` is
   /// 0-based. Collective over the mesh.

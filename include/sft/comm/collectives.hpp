@@ -2,6 +2,8 @@
 // Collectives on device tensors, stream-ordered. Every call is collective over its group, and all ranks of a group make
 // the same calls in the same order. Buffers belong to the call until the stream has passed it. A group of one rank is
 // legal everywhere and costs a copy at most. Results are bit-identical on all ranks of the group and from run to run.
+// Calls on different streams run side by side or one after the other (they may share staging memory, and a call may
+// block the host for an earlier one): rely on neither, and let no call depend on a later one.
 
 #include <cstddef>
 #include <memory>
@@ -32,7 +34,6 @@ class Collectives {
   /// full (size * n) = every rank's local (n) in rank order; any dtype. local may be its own place in full.
   virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
   /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
-  /// At most one is under way at a time on all streams of a process; a second waits for the first.
   virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
   /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
   virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;

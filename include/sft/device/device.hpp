@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "sft/device/wait_checks.hpp"
+
 namespace sft::device {
 
 enum class Kind { cpu, cuda };
@@ -57,7 +59,7 @@ class Device {
   /// For the start table: "CPU, AVX-512 + AMX, 2 threads" or the GPU's name.
   [[nodiscard]] virtual std::string description() const = 0;
 
-  /// Owning blocks of bytes, 256-byte aligned. Device memory must not be dereferenced by the host.
+  /// Owning blocks of bytes, 256-byte aligned, contents undefined. Device memory must not be dereferenced by the host.
   using Block = std::unique_ptr<void, std::function<void(void*)>>;
   [[nodiscard]] virtual Block allocate(std::size_t bytes) = 0;
   /// Host memory that the device can copy from and to without staging.
@@ -69,6 +71,13 @@ class Device {
   /// Copies between host and device or within the device; regions do not overlap.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream& stream) = 0;
   virtual void fill_zero(void* destination, std::size_t bytes, Stream& stream) = 0;
+
+  /// Asked while the host waits for a stream or an event of a GPU, on which others queue work that may never end. Not
+  /// asked on the CPU, where the work that is waited for throws itself.
+  [[nodiscard]] WaitChecks& wait_checks() { return wait_checks_; }
+
+ private:
+  WaitChecks wait_checks_;
 };
 
 }  // namespace sft::device

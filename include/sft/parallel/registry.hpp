@@ -45,7 +45,7 @@ struct Parameter {
 struct Unit {
   std::string name;
   std::vector<Parameter> parameters;
-  std::int64_t num_elements = 0;    ///< of the unit flat, padded to a multiple of fsdp_size * 64
+  std::int64_t num_elements = 0;    ///< of the unit flat, padded at its end to a multiple of fsdp_size * 64
   std::int64_t shard_elements = 0;  ///< num_elements / fsdp_size
   std::int64_t shard_offset = 0;    ///< of this unit's shard in the rank shard
 };
@@ -84,6 +84,8 @@ class Registry {
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
+  /// The parts of the rank shard that belong to no parameter, ascending.
+  [[nodiscard]] std::vector<ShardRange> padding() const;
   /// Elements of all logical parameters, each counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
 

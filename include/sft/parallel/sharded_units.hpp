@@ -99,6 +99,7 @@ class ShardedUnits {
   [[nodiscard]] bool is_sharded() const { return mesh_.fsdp.size() > 1; }
   void assign_slots();
   [[nodiscard]] Tensor slice(const Tensor& flat, int unit, int index, int count) const;
+  /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
   void zero_untouched(int unit);
 
   const Registry& registry_;

@@ -30,16 +30,10 @@ std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(ten
 
 }  // namespace
 
-NcclCommunicator& NcclCollectives::communicator(const Group& group) {
-  std::unique_ptr<NcclCommunicator>& entry = communicators_[&group.impl()];
-  if (!entry) entry = std::make_unique<NcclCommunicator>(group);  // keeps the group, and so the key, alive
-  return *entry;
-}
-
 void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
   ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
   if (group.size() == 1) return;
-  communicator(group).run("ncclAllReduce", [&](ncclComm_t comm) {
+  communicators_.of(group).run("ncclAllReduce", [&](ncclComm_t comm) {
     return ncclAllReduce(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype),
                          op == ReduceOp::sum ? ncclSum : ncclMax, comm, native_stream(stream));
   });
@@ -52,7 +46,7 @@ void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, 
     if (full.data != local.data) device_.copy(full.data, local.data, local.size_bytes(), stream);
     return;
   }
-  communicator(group).run("ncclAllGather", [&](ncclComm_t comm) {
+  communicators_.of(group).run("ncclAllGather", [&](ncclComm_t comm) {
     return ncclAllGather(local.data, full.data, count_of(local), nccl_type(local.dtype), comm, native_stream(stream));
   });
 }
@@ -63,7 +57,7 @@ void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
   ensure(full.num_elements() == local.num_elements() * group.size(), "reduce_scatter_add from size times the elements");
   float* piece = full.as<float>() + static_cast<std::size_t>(group.rank()) * count_of(local);
   if (group.size() > 1) {
-    communicator(group).run("ncclReduceScatter", [&](ncclComm_t comm) {
+    communicators_.of(group).run("ncclReduceScatter", [&](ncclComm_t comm) {
       return ncclReduceScatter(full.data, piece, count_of(local), ncclFloat32, ncclSum, comm, native_stream(stream));
     });
   }
@@ -81,7 +75,7 @@ void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor r
     if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
     return;
   }
-  communicator(group).run("ncclSend and ncclRecv", [&](ncclComm_t comm) {
+  communicators_.of(group).run("ncclSend and ncclRecv", [&](ncclComm_t comm) {
     ncclGroupStart();
     ncclResult_t sent = ncclSuccess, received = ncclSuccess;
     if (!send.empty()) {
@@ -101,7 +95,7 @@ void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor r
 void NcclCollectives::broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) {
   ensure(inout.is_contiguous(), "broadcast of a contiguous tensor");
   if (group.size() == 1) return;
-  communicator(group).run("ncclBroadcast", [&](ncclComm_t comm) {
+  communicators_.of(group).run("ncclBroadcast", [&](ncclComm_t comm) {
     return ncclBroadcast(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype), root, comm,
                          native_stream(stream));
   });

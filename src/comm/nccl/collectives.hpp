@@ -1,18 +1,14 @@
 #pragma once
 // Collectives on GPU memory through NCCL, each queued on the stream it is given.
 
-#include <map>
-#include <memory>
-
-#include "communicator.hpp"
+#include "communicators.hpp"
 #include "sft/comm/collectives.hpp"
 
 namespace sft::comm {
 
-/// Makes an NCCL communicator for each group of more than one rank at the group's first collective.
 class NcclCollectives final : public Collectives {
  public:
-  explicit NcclCollectives(device::Device& device) : device_(device) {}
+  explicit NcclCollectives(device::Device& device) : device_(device), communicators_(device.wait_checks()) {}
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
@@ -24,10 +20,8 @@ class NcclCollectives final : public Collectives {
   void reserve(device::Arena&, const StagingPlan&) override {}  // NCCL brings its own buffers
 
  private:
-  NcclCommunicator& communicator(const Group& group);
-
   device::Device& device_;
-  std::map<const Group::Impl*, std::unique_ptr<NcclCommunicator>> communicators_;
+  NcclCommunicators communicators_;  ///< of groups of more than one rank
 };
 
 }  // namespace sft::comm

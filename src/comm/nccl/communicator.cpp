@@ -1,7 +1,5 @@
 #include "communicator.hpp"
 
-#include <exception>
-#include <thread>
 #include <utility>
 
 #include "comm/mpi/communicator.hpp"
@@ -13,14 +11,12 @@ namespace {
 
 ncclUniqueId shared_id(const Group& group) {
   ncclUniqueId id{};
-  group.agree([&] {
-    if (group.rank() != 0) return;
-    const ncclResult_t result = ncclGetUniqueId(&id);
-    if (result != ncclSuccess) {
-      throw Error(ExitStatus::failure, "NCCL did not start for group " + group.name(), ncclGetErrorString(result),
-                  "run again with NCCL_DEBUG=INFO");
-    }
-  });
+  const ncclResult_t result = group.rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
+  if (result != ncclSuccess) {
+    throw Error(ExitStatus::failure,
+                "NCCL did not start for group " + group.name() + " on rank " + std::to_string(log_rank()),
+                ncclGetErrorString(result), "run again with NCCL_DEBUG=INFO");
+  }
   const Group::Impl& impl = group.impl();
   impl.check(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, impl.communicator), "MPI_Bcast");
   return id;
@@ -28,49 +24,43 @@ ncclUniqueId shared_id(const Group& group) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(Group group) : group_(std::move(group)) {
+NcclCommunicator::NcclCommunicator(Group group, const device::WaitChecks& checks)
+    : group_(std::move(group)), checks_(checks) {
   const ncclUniqueId id = shared_id(group_);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   settle(ncclCommInitRankConfig(&communicator_, group_.size(), id, group_.rank(), &config));
 }
 
-NcclCommunicator::~NcclCommunicator() {
-  if (communicator_ == nullptr) return;
-  if (std::uncaught_exceptions() > 0) {  // others may not come to a common end
-    ncclCommAbort(communicator_);
-    return;
-  }
-  ncclResult_t state = ncclCommFinalize(communicator_);
-  while (state == ncclInProgress && ncclCommGetAsyncError(communicator_, &state) == ncclSuccess) {
-    std::this_thread::yield();
-  }
-  ncclCommDestroy(communicator_);
+void NcclCommunicator::throw_if_failed() const {
+  const ncclResult_t result = state();
+  if (result != ncclSuccess && result != ncclInProgress) fail("work queued up to " + last_call_, result);
 }
 
-void NcclCommunicator::settle(ncclResult_t result) {
-  while (result == ncclInProgress) {
-    std::this_thread::yield();
-    const ncclResult_t query = ncclCommGetAsyncError(communicator_, &result);
-    if (query != ncclSuccess) abort(query);
-  }
-  if (result != ncclSuccess) abort(result);
+void NcclCommunicator::finalize() {
+  last_call_ = "ncclCommFinalize";
+  finalized_ = ncclCommFinalize(communicator_);
 }
 
-void NcclCommunicator::throw_if_failed() {
+ncclResult_t NcclCommunicator::state() const {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t query = ncclCommGetAsyncError(communicator_, &state);
-  if (query != ncclSuccess) abort(query);
-  if (state != ncclSuccess) abort(state);
+  return query == ncclSuccess ? state : query;
 }
 
-void NcclCommunicator::abort(ncclResult_t result) {
+void NcclCommunicator::settle(ncclResult_t result) const {
+  if (result == ncclInProgress) {
+    checks_.wait_until([&] { return (result = state()) != ncclInProgress; });
+  }
+  if (result != ncclSuccess) fail(last_call_, result);
+}
+
+void NcclCommunicator::fail(const std::string& what, ncclResult_t result) const {
   std::string text = ncclGetErrorString(result);
   const char* details = ncclGetLastError(communicator_);
   if (details != nullptr && details[0] != '\0') text += "; " + std::string(details);
-  ncclCommAbort(std::exchange(communicator_, nullptr));
   throw Error(ExitStatus::failure,
-              last_call_ + " failed in group " + group_.name() + " on rank " + std::to_string(log_rank()), text,
+              what + " failed in group " + group_.name() + " on rank " + std::to_string(log_rank()), text,
               "look for an earlier message of another rank, or run again with NCCL_DEBUG=INFO");
 }
 

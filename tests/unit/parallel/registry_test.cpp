@@ -67,6 +67,14 @@ BOOST_AUTO_TEST_CASE(every_element_has_one_counted_owner) {
           BOOST_TEST(covered == piece.count);
         }
         BOOST_TEST(next <= registry.rank_shard_elements());
+
+        std::vector<int> covers(static_cast<std::size_t>(registry.rank_shard_elements()));
+        const auto cover = [&](std::int64_t begin, std::int64_t count) {
+          for (std::int64_t i = begin; i < begin + count; ++i) ++covers.at(static_cast<std::size_t>(i));
+        };
+        for (const Piece& piece : registry.pieces()) cover(piece.shard_offset, piece.count);
+        for (const ShardRange& gap : registry.padding()) cover(gap.begin, gap.count);
+        BOOST_TEST((covers == std::vector<int>(covers.size(), 1)));
       }
     }
     BOOST_TEST(owners.size() == 8U);

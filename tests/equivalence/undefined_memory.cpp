@@ -1,0 +1,106 @@
+// Memory that holds anything at first: no bit of a run, padding included, depends on it.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE undefined_memory
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sft/device/factory.hpp"
+#include "support/awkward_data.hpp"
+#include "support/engine_fixture.hpp"
+#include "support/mpi_test_main.hpp"
+
+namespace {
+
+using namespace sft;
+using test::session;
+
+constexpr std::int64_t max_length = 48, rows_per_rank = 2;
+
+/// The CPU with memory that is NaN at first.
+class PoisonedDevice final : public device::Device {
+ public:
+  device::Kind kind() const override { return cpu_->kind(); }
+  std::string description() const override { return cpu_->description(); }
+  Block allocate(std::size_t bytes) override { return poisoned(cpu_->allocate(bytes), bytes); }
+  Block allocate_pinned(std::size_t bytes) override { return poisoned(cpu_->allocate_pinned(bytes), bytes); }
+  std::unique_ptr<device::Stream> make_stream() override { return cpu_->make_stream(); }
+  std::unique_ptr<device::Event> make_event() override { return cpu_->make_event(); }
+  void copy(void* destination, const void* source, std::size_t bytes, device::Stream& stream) override {
+    cpu_->copy(destination, source, bytes, stream);
+  }
+  void fill_zero(void* destination, std::size_t bytes, device::Stream& stream) override {
+    cpu_->fill_zero(destination, bytes, stream);
+  }
+
+ private:
+  static Block poisoned(Block block, std::size_t bytes) {
+    if (bytes > 0) std::memset(block.get(), 0xff, bytes);
+    return block;
+  }
+
+  std::unique_ptr<device::Device> cpu_ = device::make_device(device::Kind::cpu, 0, session().node().size());
+};
+
+/// What a run leaves on this rank.
+struct Outcome {
+  std::vector<double> numbers;
+  std::vector<std::vector<float>> shards;  ///< parameters, two moments, gradients
+  bool padding_is_zero = true;
+};
+
+Outcome run(const config::Config& config, const mesh::Mesh& mesh, std::unique_ptr<device::Device> device) {
+  test::EngineFixture fixture(config, max_length, mesh, session(), std::move(device));
+  train::Engine& engine = fixture.engine();
+  engine.initialize();
+  Outcome outcome;
+  const std::vector<data::Row> rows = test::make_awkward_rows(rows_per_rank * mesh.data_size(), max_length, 1);
+  for (std::int64_t step = 0; step < 2; ++step) {
+    const train::StepResult result = fixture.step(rows, step, 1e-3);
+    outcome.numbers.insert(outcome.numbers.end(), {result.loss, result.grad_norm, result.entropy});
+  }
+  engine.stream().synchronize();
+  const checkpoint::State state = engine.state();
+  for (const Tensor& shard : {state.parameters, state.exp_avg, state.exp_avg_sq, engine.gradients()}) {
+    outcome.shards.emplace_back(shard.as<float>(), shard.as<float>() + shard.num_elements());
+    for (const parallel::ShardRange& gap : engine.registry().padding()) {
+      for (std::int64_t i = gap.begin; i < gap.begin + gap.count; ++i) {
+        outcome.padding_is_zero &= shard.as<float>()[i] == 0.0f;
+      }
+    }
+  }
+  return outcome;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
+  const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
+                                          {2, 2, 1, 1}, {2, 1, 1, 2}, {1, 2, 2, 1}, {1, 2, 1, 2}, {1, 1, 2, 2}};
+  config::Config config;
+  config.model = test::small_qwen2();
+  config.train.per_device_train_batch_size = 1;
+  config.train.gradient_accumulation_steps = rows_per_rank;
+  for (const mesh::Layout& layout : layouts) {
+    if (layout.size() != session().world().size()) continue;
+    const mesh::Mesh mesh(session(), layout, static_cast<int>(config.model.num_key_value_heads));
+    for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+      config.train.precision = precision;
+      const Outcome clean = run(config, mesh, nullptr);
+      const Outcome poisoned = run(config, mesh, std::make_unique<PoisonedDevice>());
+      BOOST_TEST_CONTEXT(layout.describe() << (precision == config::Precision::bf16 ? ", bf16" : ", fp32")) {
+        BOOST_TEST(poisoned.numbers == clean.numbers);
+        for (std::size_t i = 0; i < clean.shards.size(); ++i) {
+          BOOST_TEST(same_bits(poisoned.shards[i], clean.shards[i]), "shard " << i);
+        }
+        BOOST_TEST(poisoned.padding_is_zero);
+      }
+    }
+  }
+}
