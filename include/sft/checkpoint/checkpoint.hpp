@@ -42,8 +42,10 @@ void save(const std::string& output_dir, const config::Config& config, const std
 /// about 4 KiB for each rectangle that a dataset is made of. Not collective.
 [[nodiscard]] std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry& registry);
 
-/// Reads a complete checkpoint into `state`, each rank the pieces it holds; checks names and shapes and the checksums
-/// of what it reads whole. Collective over the world. Errors are data Errors that name file and tensor.
+/// Reads a complete checkpoint into `state`, each rank the pieces it holds. Before that rank 0 compares names and shapes
+/// with the model's, and the ranks share the shards out: each compares the sizes and checksums of its part. A rank that
+/// cannot open a shard which it reads from refuses it. Collective over the world. Errors are data Errors that name the
+/// file, and the tensor where one is concerned.
 [[nodiscard]] Position load(const std::string& folder, const mesh::Mesh& mesh, const parallel::Registry& registry,
                             const State& state, device::Device& device, device::Stream& stream);
 
