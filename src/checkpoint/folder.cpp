@@ -1,5 +1,7 @@
 #include "folder.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -21,6 +23,8 @@ namespace {
 
 constexpr const char* prefix = "checkpoint-";
 constexpr const char* temporary_suffix = ".tmp";
+constexpr const char* former_suffix = ".former.tmp";    // complete, waits for the new one
+constexpr const char* retired_suffix = ".retired.tmp";  // being removed
 
 std::string parent_of(const std::string& folder) {
   const fs::path parent = fs::path(folder).parent_path();
@@ -41,8 +45,24 @@ void remove_folder(const std::string& folder) {
 
 /// Out of the list of checkpoints first, so that one removed by half is never taken for whole.
 void retire(const std::string& folder) {
-  rename_folder(folder, folder + ".old" + temporary_suffix);
-  remove_folder(folder + ".old" + temporary_suffix);
+  rename_folder(folder, folder + retired_suffix);
+  remove_folder(folder + retired_suffix);
+}
+
+/// The paths in `parent` that checkpoints in the making or going have, by the end of their names.
+std::vector<std::string> leftovers(const std::string& parent, const char* suffix) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(suffix)) paths.push_back(entry.path().string());
+  }
+  return paths;
+}
+
+/// Whether the two folders have changed names, which not every file system can.
+bool exchange(const std::string& one, const std::string& other) {
+  return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0;
 }
 
 }  // namespace
@@ -88,26 +108,36 @@ std::vector<std::string> list(const std::string& output_dir) {
   return folders;
 }
 
+void recover_folders(const std::string& output_dir) {
+  for (const std::string& former : leftovers(output_dir, former_suffix)) {
+    const std::string folder = former.substr(0, former.size() - std::char_traits<char>::length(former_suffix));
+    if (!fs::exists(folder)) rename_folder(former, folder);
+  }
+}
+
 void begin_folder(const std::string& folder) {
   const std::string parent = parent_of(folder);
   io::make_folders(parent);
-  std::vector<std::string> stale;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(temporary_suffix)) stale.push_back(entry.path().string());
-  }
-  for (const std::string& path : stale) remove_folder(path);
+  recover_folders(parent);
+  for (const std::string& path : leftovers(parent, temporary_suffix)) remove_folder(path);
   io::make_folders(temporary_path(folder));
 }
 
 void commit_folder(const std::string& folder) {
-  io::sync_path(temporary_path(folder));
-  const std::string former = folder + ".old" + temporary_suffix;
-  const bool replaces = fs::exists(folder);
-  if (replaces) rename_folder(folder, former);
-  rename_folder(temporary_path(folder), folder);
+  const std::string temporary = temporary_path(folder);
+  io::sync_path(temporary);
+  std::string former;
+  if (!fs::exists(folder)) {
+    rename_folder(temporary, folder);
+  } else if (exchange(temporary, folder)) {
+    former = temporary;
+  } else {
+    former = folder + former_suffix;
+    rename_folder(folder, former);
+    rename_folder(temporary, folder);
+  }
   io::sync_path(parent_of(folder));
-  if (replaces) remove_folder(former);
+  if (!former.empty()) remove_folder(former);
 }
 
 void prune(const std::string& folder, std::int64_t limit) {
@@ -125,6 +155,7 @@ void prune(const std::string& folder, std::int64_t limit) {
 std::string find_resume(const config::Config& config) {
   const std::string& wanted = config.checkpoint.resume_from_checkpoint;
   if (wanted.empty() || wanted == "none") return "";
+  recover_folders(config.train.output_dir);
   const std::vector<std::string> own = list(config.train.output_dir);
   if (wanted == "auto") return own.empty() ? "" : own.back();
   const std::string what_to_do = "give the folder of a complete checkpoint, or auto, or none";

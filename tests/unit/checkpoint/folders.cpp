@@ -1,7 +1,13 @@
 #define BOOST_TEST_MODULE unit_checkpoint
-#include <boost/test/unit_test.hpp>
-#include <filesystem>
+#include <fcntl.h>
 
+#include <atomic>
+#include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "checkpoint/folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/io/files.hpp"
 #include "support/error_text.hpp"
@@ -59,6 +65,48 @@ BOOST_AUTO_TEST_CASE(resuming_takes_the_newest_or_the_named_one) {
   BOOST_TEST(find(output.path(), "none").empty());
   BOOST_TEST(find(output.path(), "auto") == newer);
   BOOST_TEST(find(output.file("none"), older) == older);
+}
+
+BOOST_AUTO_TEST_CASE(replacing_a_checkpoint_shows_a_complete_one_all_the_time) {
+  const sft::test::TemporaryFolder output;
+  for (const char* name : {"a", "b"}) fs::create_directory(output.file(name));
+  const bool can_exchange =
+      ::renameat2(AT_FDCWD, output.file("a").c_str(), AT_FDCWD, output.file("b").c_str(), RENAME_EXCHANGE) == 0;
+  if (!can_exchange) return;
+  const std::string folder = checkpoint::path_of(output.path(), 5);
+  make_checkpoint(folder);
+  std::atomic<bool> is_done = false;
+  std::int64_t num_absences = 0;
+  std::thread watcher([&] {
+    while (!is_done) num_absences += fs::exists(folder + "/checkpoint.h5") ? 0 : 1;
+  });
+  for (int repeat = 0; repeat < 300; ++repeat) {
+    checkpoint::begin_folder(folder);
+    make_checkpoint(checkpoint::temporary_path(folder));
+    checkpoint::commit_folder(folder);
+  }
+  is_done = true;
+  watcher.join();
+  BOOST_TEST(num_absences == 0);
+  BOOST_TEST(std::distance(fs::directory_iterator(output.path()), fs::directory_iterator()) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_set_aside_comes_back_and_one_half_removed_does_not) {
+  const sft::test::TemporaryFolder output;
+  const std::string folder = checkpoint::path_of(output.path(), 5);
+  const auto set_scene = [&] {  // a crash between the two renames of commit_folder
+    make_checkpoint(folder + ".former.tmp");
+    make_checkpoint(folder + ".tmp");
+    make_checkpoint(checkpoint::path_of(output.path(), 4) + ".retired.tmp");
+    fs::remove_all(folder);
+  };
+  set_scene();
+  BOOST_TEST(find(output.path(), "auto") == folder);
+  set_scene();
+  checkpoint::begin_folder(checkpoint::path_of(output.path(), 10));
+  const std::vector<std::string> expected = {folder};
+  BOOST_TEST(checkpoint::list(output.path()) == expected);
+  BOOST_TEST(std::distance(fs::directory_iterator(output.path()), fs::directory_iterator()) == 2);
 }
 
 BOOST_AUTO_TEST_CASE(resuming_from_what_is_no_checkpoint_is_refused) {
