@@ -43,12 +43,6 @@ void remove_folder(const std::string& folder) {
   if (error) throw_data_error("cannot remove " + folder, error.message(), "check the folder's permissions");
 }
 
-/// Out of the list of checkpoints first, so that one removed by half is never taken for whole.
-void retire(const std::string& folder) {
-  rename_folder(folder, folder + retired_suffix);
-  remove_folder(folder + retired_suffix);
-}
-
 /// The paths in `parent` that checkpoints in the making or going have, by the end of their names.
 std::vector<std::string> leftovers(const std::string& parent, const char* suffix) {
   std::vector<std::string> paths;
@@ -77,6 +71,8 @@ std::string index_path(const std::string& folder) { return (fs::path(folder) / "
 
 std::string temporary_path(const std::string& folder) { return folder + temporary_suffix; }
 
+bool is_temporary(const std::string& folder) { return folder.ends_with(temporary_suffix); }
+
 std::optional<std::int64_t> step_of(const std::string& folder) {
   const std::string name = fs::path(folder).filename().string();
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -94,18 +90,23 @@ std::string path_of(const std::string& output_dir, std::int64_t step) {
   return (fs::path(output_dir) / name.data()).string();
 }
 
-std::vector<std::string> list(const std::string& output_dir) {
+std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step) {
   std::vector<std::pair<std::int64_t, std::string>> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(output_dir, error)) {
     const std::string path = entry.path().string();
     const std::optional<std::int64_t> step = step_of(path);
-    if (step && fs::exists(index_path(path))) found.emplace_back(*step, path);
+    if (step && *step > after_step && fs::exists(index_path(path))) found.emplace_back(*step, path);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> folders;
   for (auto& [step, path] : found) folders.push_back(std::move(path));
   return folders;
+}
+
+void retire_folder(const std::string& folder) {
+  rename_folder(folder, folder + retired_suffix);
+  remove_folder(folder + retired_suffix);
 }
 
 void recover_folders(const std::string& output_dir) {
@@ -138,36 +139,6 @@ void commit_folder(const std::string& folder) {
   }
   io::sync_path(parent_of(folder));
   if (!former.empty()) remove_folder(former);
-}
-
-void prune(const std::string& folder, std::int64_t limit) {
-  if (limit <= 0) return;
-  std::vector<std::string> folders = list(parent_of(folder));
-  auto excess = static_cast<std::int64_t>(folders.size()) - limit;
-  for (const std::string& candidate : folders) {
-    if (excess <= 0) return;
-    if (fs::path(candidate).filename() == fs::path(folder).filename()) continue;
-    retire(candidate);
-    --excess;
-  }
-}
-
-std::string find_resume(const config::Config& config) {
-  const std::string& wanted = config.checkpoint.resume_from_checkpoint;
-  if (wanted.empty() || wanted == "none") return "";
-  recover_folders(config.train.output_dir);
-  const std::vector<std::string> own = list(config.train.output_dir);
-  if (wanted == "auto") return own.empty() ? "" : own.back();
-  const std::string what_to_do = "give the folder of a complete checkpoint, or auto, or none";
-  const std::string problem = "cannot resume from " + wanted;
-  if (!fs::is_directory(wanted)) throw_data_error(problem, "there is no such folder", what_to_do);
-  if (wanted.ends_with(temporary_suffix)) throw_data_error(problem, "it was never finished", what_to_do);
-  if (!fs::exists(index_path(wanted))) {
-    const std::vector<std::string> inside = list(wanted);
-    throw_data_error(problem, "it holds no checkpoint.h5",
-                     inside.empty() ? what_to_do : "did you mean " + inside.back() + "?");
-  }
-  return wanted;
 }
 
 }  // namespace sft::checkpoint

@@ -8,8 +8,9 @@
 #include <thread>
 
 #include "checkpoint/folder.hpp"
+#include "checkpoint/history.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/io/files.hpp"
+#include "sft/io/hdf5.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -20,9 +21,13 @@ using sft::test::mentions;
 
 namespace {
 
-void make_checkpoint(const std::string& folder) {
+void make_checkpoint(const std::string& folder, const std::string& date = "2025-01-01T00:00:00.000000Z") {
   fs::create_directories(folder);
-  sft::io::write_file_atomically(folder + "/checkpoint.h5", "");
+  sft::io::Hdf5File index = sft::io::Hdf5File::create(checkpoint::index_path(folder));
+  index.write_string("format", "sft-checkpoint");
+  index.write_int("format_version", 1);
+  index.write_string("date", date);
+  index.close();
 }
 
 /// What resume_from_checkpoint = `wanted` finds.
@@ -51,6 +56,8 @@ BOOST_AUTO_TEST_CASE(complete_ones_are_listed_by_step) {
                                              checkpoint::path_of(output.path(), 20),
                                              checkpoint::path_of(output.path(), 1000000)};
   BOOST_TEST(checkpoint::list(output.path()) == expected);
+  const std::vector<std::string> later = {expected.back()};
+  BOOST_TEST(checkpoint::list(output.path(), 20) == later);
   BOOST_TEST(checkpoint::list(output.file("none")).empty());
 }
 
@@ -65,6 +72,31 @@ BOOST_AUTO_TEST_CASE(resuming_takes_the_newest_or_the_named_one) {
   BOOST_TEST(find(output.path(), "none").empty());
   BOOST_TEST(find(output.path(), "auto") == newer);
   BOOST_TEST(find(output.file("none"), older) == older);
+}
+
+BOOST_AUTO_TEST_CASE(an_abandoned_branch_is_not_resumed_and_goes_first) {
+  const sft::test::TemporaryFolder output;
+  const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };
+  make_checkpoint(path(50), "2025-01-31T12:00:01.000000Z");
+  make_checkpoint(path(100), "2025-01-31T12:00:02.000000Z");
+  BOOST_TEST(find(output.path(), "auto") == path(100));
+  make_checkpoint(path(75), "2025-01-31T12:00:02.500000Z");  // begun again at 50
+  make_checkpoint(path(80), "2025-01-31T12:00:02.500000Z");
+  BOOST_TEST(find(output.path(), "auto") == path(80));
+  checkpoint::prune(path(80), 0);
+  BOOST_TEST(checkpoint::list(output.path()).size() == 4U);
+  checkpoint::prune(path(80), 2);
+  const std::vector<std::string> kept = {path(75), path(80)};
+  BOOST_TEST(checkpoint::list(output.path()) == kept);
+}
+
+BOOST_AUTO_TEST_CASE(auto_does_not_choose_while_an_index_cannot_be_read) {
+  const sft::test::TemporaryFolder output;
+  const std::string damaged = checkpoint::path_of(output.path(), 9);
+  make_checkpoint(damaged);
+  make_checkpoint(checkpoint::path_of(output.path(), 5));
+  fs::resize_file(checkpoint::index_path(damaged), 100);
+  BOOST_TEST(mentions(data_error_of([&] { (void)find(output.path(), "auto"); }), {damaged, "as HDF5"}));
 }
 
 BOOST_AUTO_TEST_CASE(replacing_a_checkpoint_shows_a_complete_one_all_the_time) {
