@@ -5,7 +5,7 @@
     run = Run("output/demo")
     run.metric("loss")                                   # numpy array, one value a logged step
     run.config["model"]["hidden_size"]                   # text, as in resolved.ini
-    checkpoint = run.checkpoint()                        # the newest
+    checkpoint = run.checkpoint()                        # the one saved last
     checkpoint.step, checkpoint.names()
     checkpoint.tensor("model.norm.weight")               # numpy array, whole
     checkpoint.dataset("model.embed_tokens.weight")[:4]  # h5py dataset: reads the first four rows only
@@ -121,7 +121,7 @@ class Run:
         return read_ini((self.output_dir / "resolved.ini").read_text(encoding="utf-8"))
 
     def checkpoints(self) -> list[Path]:
-        """Folders of the complete checkpoints, oldest first."""
+        """Folders of the complete checkpoints, by step."""
         folders = (
             (int(match[1]), entry)
             for entry in self.output_dir.iterdir()
@@ -130,13 +130,18 @@ class Run:
         return [folder for _, folder in sorted(folders)]
 
     def checkpoint(self, step: int | None = None) -> Checkpoint:
-        """The checkpoint of a step, or the newest."""
+        """The checkpoint of a step, or the one that was saved last."""
         if step is not None:
             return Checkpoint(self.output_dir / f"checkpoint-{step:06d}")
         folders = self.checkpoints()
         if not folders:
             raise FileNotFoundError(f"{self.output_dir} has no complete checkpoint")
-        return Checkpoint(folders[-1])
+        return Checkpoint(max(reversed(folders), key=_date))  # of equal dates the highest step
+
+
+def _date(folder: Path) -> str:
+    with h5py.File(folder / "checkpoint.h5", "r") as file:
+        return str(_plain(file.attrs["date"]))
 
 
 def _plain(value: Any) -> Any:

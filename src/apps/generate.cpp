@@ -22,6 +22,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/version.hpp"
 #include "sft/device/factory.hpp"
+#include "sft/io/files.hpp"
 #include "sft/mesh/mesh.hpp"
 #include "sft/text/chat.hpp"
 #include "sft/text/tokenizer.hpp"
@@ -160,5 +161,6 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  sft::io::raise_open_file_limit();
   return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
 }

@@ -22,6 +22,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/version.hpp"
 #include "sft/device/ledger.hpp"
+#include "sft/io/files.hpp"
 #include "table.hpp"
 
 namespace {
@@ -258,6 +259,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  io::raise_open_file_limit();
   try {
     return run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const Error& error) {

@@ -33,7 +33,9 @@ constexpr const char* usage =
     "everything\n"
     "  {\"prompt\": \"...\", \"completion\": \"...\"}, or both as lists of messages           the completion\n"
     "  {\"text\": \"...\"}                                                                everything\n"
-    "Files appear whole or not at all. A folder that already holds train-*.h5 is refused, never overwritten.\n";
+    "Each file appears whole or not at all, all of them at the end; after an error none is there. A folder that "
+    "already\n"
+    "holds train-*.h5 is refused, never overwritten.\n";
 
 po::options_description describe_options() {
   const auto boolean = [](bool value) {

@@ -1,5 +1,7 @@
 #include "folder.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -21,6 +23,8 @@ namespace {
 
 constexpr const char* prefix = "checkpoint-";
 constexpr const char* temporary_suffix = ".tmp";
+constexpr const char* former_suffix = ".former.tmp";    // complete, waits for the new one
+constexpr const char* retired_suffix = ".retired.tmp";  // being removed
 
 std::string parent_of(const std::string& folder) {
   const fs::path parent = fs::path(folder).parent_path();
@@ -39,10 +43,20 @@ void remove_folder(const std::string& folder) {
   if (error) throw_data_error("cannot remove " + folder, error.message(), "check the folder's permissions");
 }
 
-/// Out of the list of checkpoints first, so that one removed by half is never taken for whole.
-void retire(const std::string& folder) {
-  rename_folder(folder, folder + ".old" + temporary_suffix);
-  remove_folder(folder + ".old" + temporary_suffix);
+/// The paths in `parent` that checkpoints in the making or going have, by the end of their names.
+std::vector<std::string> leftovers(const std::string& parent, const char* suffix) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(suffix)) paths.push_back(entry.path().string());
+  }
+  return paths;
+}
+
+/// Whether the two folders have changed names, which not every file system can.
+bool exchange(const std::string& one, const std::string& other) {
+  return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0;
 }
 
 }  // namespace
@@ -56,6 +70,8 @@ std::string shard_name(int rank) {
 std::string index_path(const std::string& folder) { return (fs::path(folder) / "checkpoint.h5").string(); }
 
 std::string temporary_path(const std::string& folder) { return folder + temporary_suffix; }
+
+bool is_temporary(const std::string& folder) { return folder.ends_with(temporary_suffix); }
 
 std::optional<std::int64_t> step_of(const std::string& folder) {
   const std::string name = fs::path(folder).filename().string();
@@ -74,13 +90,13 @@ std::string path_of(const std::string& output_dir, std::int64_t step) {
   return (fs::path(output_dir) / name.data()).string();
 }
 
-std::vector<std::string> list(const std::string& output_dir) {
+std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step) {
   std::vector<std::pair<std::int64_t, std::string>> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(output_dir, error)) {
     const std::string path = entry.path().string();
     const std::optional<std::int64_t> step = step_of(path);
-    if (step && fs::exists(index_path(path))) found.emplace_back(*step, path);
+    if (step && *step > after_step && fs::exists(index_path(path))) found.emplace_back(*step, path);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> folders;
@@ -88,55 +104,41 @@ std::vector<std::string> list(const std::string& output_dir) {
   return folders;
 }
 
+void retire_folder(const std::string& folder) {
+  rename_folder(folder, folder + retired_suffix);
+  remove_folder(folder + retired_suffix);
+}
+
+void recover_folders(const std::string& output_dir) {
+  for (const std::string& former : leftovers(output_dir, former_suffix)) {
+    const std::string folder = former.substr(0, former.size() - std::char_traits<char>::length(former_suffix));
+    if (!fs::exists(folder)) rename_folder(former, folder);
+  }
+}
+
 void begin_folder(const std::string& folder) {
   const std::string parent = parent_of(folder);
   io::make_folders(parent);
-  std::vector<std::string> stale;
-  for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(temporary_suffix)) stale.push_back(entry.path().string());
-  }
-  for (const std::string& path : stale) remove_folder(path);
+  recover_folders(parent);
+  for (const std::string& path : leftovers(parent, temporary_suffix)) remove_folder(path);
   io::make_folders(temporary_path(folder));
 }
 
 void commit_folder(const std::string& folder) {
-  io::sync_path(temporary_path(folder));
-  const std::string former = folder + ".old" + temporary_suffix;
-  const bool replaces = fs::exists(folder);
-  if (replaces) rename_folder(folder, former);
-  rename_folder(temporary_path(folder), folder);
+  const std::string temporary = temporary_path(folder);
+  io::sync_path(temporary);
+  std::string former;
+  if (!fs::exists(folder)) {
+    rename_folder(temporary, folder);
+  } else if (exchange(temporary, folder)) {
+    former = temporary;
+  } else {
+    former = folder + former_suffix;
+    rename_folder(folder, former);
+    rename_folder(temporary, folder);
+  }
   io::sync_path(parent_of(folder));
-  if (replaces) remove_folder(former);
-}
-
-void prune(const std::string& folder, std::int64_t limit) {
-  if (limit <= 0) return;
-  std::vector<std::string> folders = list(parent_of(folder));
-  auto excess = static_cast<std::int64_t>(folders.size()) - limit;
-  for (const std::string& candidate : folders) {
-    if (excess <= 0) return;
-    if (fs::path(candidate).filename() == fs::path(folder).filename()) continue;
-    retire(candidate);
-    --excess;
-  }
-}
-
-std::string find_resume(const config::Config& config) {
-  const std::string& wanted = config.checkpoint.resume_from_checkpoint;
-  if (wanted.empty() || wanted == "none") return "";
-  const std::vector<std::string> own = list(config.train.output_dir);
-  if (wanted == "auto") return own.empty() ? "" : own.back();
-  const std::string what_to_do = "give the folder of a complete checkpoint, or auto, or none";
-  const std::string problem = "cannot resume from " + wanted;
-  if (!fs::is_directory(wanted)) throw_data_error(problem, "there is no such folder", what_to_do);
-  if (wanted.ends_with(temporary_suffix)) throw_data_error(problem, "it was never finished", what_to_do);
-  if (!fs::exists(index_path(wanted))) {
-    const std::vector<std::string> inside = list(wanted);
-    throw_data_error(problem, "it holds no checkpoint.h5",
-                     inside.empty() ? what_to_do : "did you mean " + inside.back() + "?");
-  }
-  return wanted;
+  if (!former.empty()) remove_folder(former);
 }
 
 }  // namespace sft::checkpoint

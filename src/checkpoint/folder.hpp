@@ -13,14 +13,21 @@ namespace sft::checkpoint {
 [[nodiscard]] std::string index_path(const std::string& folder);
 /// FOLDER.tmp
 [[nodiscard]] std::string temporary_path(const std::string& folder);
+/// Whether the name of the folder says that it is no complete checkpoint.
+[[nodiscard]] bool is_temporary(const std::string& folder);
 /// The step of a complete checkpoint's folder name.
 [[nodiscard]] std::optional<std::int64_t> step_of(const std::string& folder);
 
-/// Makes the empty temporary folder of the checkpoint `folder`, and removes what broken saves left beside it.
+/// Gives a former checkpoint, set aside for a new one that never came, its name back.
+void recover_folders(const std::string& output_dir);
+/// Makes the empty temporary folder of the checkpoint `folder`, after it recovered or removed what broken saves left
+/// beside it.
 void begin_folder(const std::string& folder);
-/// Gives the finished temporary folder its name, in place of a former checkpoint of that name, and syncs the parent.
+/// Gives the finished temporary folder its name and syncs the parent. A former checkpoint of that name goes in the same
+/// instant; where the file system cannot exchange names, it is set aside first, and recover_folders() brings it back
+/// after a crash.
 void commit_folder(const std::string& folder);
-/// Removes the oldest complete checkpoints beyond the newest `limit` (0: none), never `folder` itself.
-void prune(const std::string& folder, std::int64_t limit);
+/// Removes a complete checkpoint: out of the list first, so that one removed by half is never taken for whole.
+void retire_folder(const std::string& folder);
 
 }  // namespace sft::checkpoint

@@ -1,5 +1,6 @@
 #include "header.hpp"
 
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <sstream>
@@ -16,13 +17,16 @@ namespace {
 constexpr const char* format = "sft-checkpoint";
 constexpr std::int64_t format_version = 1;
 
-/// "2025-01-31T12:00:00Z"
+/// "2025-01-31T12:00:00.000000Z": texts of this form sort by time.
 std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
+  std::timespec now{};
+  std::timespec_get(&now, TIME_UTC);
   std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  ::gmtime_r(&now.tv_sec, &parts);
+  char seconds[32];
+  std::strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts);
+  char text[48];
+  std::snprintf(text, sizeof text, "%s.%06luZ", seconds, static_cast<unsigned long>(now.tv_nsec) / 1000 % 1000000);
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include "folder.hpp"
 #include "header.hpp"
+#include "history.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/io/files.hpp"
 #include "shard.hpp"

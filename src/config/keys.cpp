@@ -119,9 +119,9 @@ std::vector<Key> make_keys() {
       key("checkpoint", &C::checkpoint, "save_steps", &Checkpoint::save_steps,
           "steps between checkpoints; 0: only at the end"),
       key("checkpoint", &C::checkpoint, "save_total_limit", &Checkpoint::save_total_limit,
-          "newest checkpoints to keep; 0: all"),
+          "checkpoints to keep, those saved last; 0: all"),
       key("checkpoint", &C::checkpoint, "resume_from_checkpoint", &Checkpoint::resume_from_checkpoint,
-          "none, auto (the newest of output_dir, if any) or the path of a checkpoint"),
+          "none, auto (the one saved last in output_dir, if any) or the path of a checkpoint"),
       only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
 
       key("device", &C::device, "backend", &Device::backend, "auto, cpu or cuda"),

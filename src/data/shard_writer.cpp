@@ -25,12 +25,14 @@ std::string shard_path(const std::string& folder, std::int64_t shard) {
   return (fs::path(folder) / name).string();
 }
 
-/// Names ending in .tmp that vanish unless they were renamed.
+/// Files under names ending in .tmp that vanish, renamed or not, unless they are kept.
 class TemporaryFiles {
  public:
   ~TemporaryFiles() {
     std::error_code ignored;
-    for (const std::string& path : final_paths_) fs::remove(path + ".tmp", ignored);
+    for (std::size_t i = 0; i < final_paths_.size(); ++i) {
+      fs::remove(i < num_renamed_ ? final_paths_[i] : final_paths_[i] + ".tmp", ignored);
+    }
   }
   /// The name to write under.
   std::string add(const std::string& final_path) {
@@ -42,12 +44,14 @@ class TemporaryFiles {
       std::error_code error;
       fs::rename(path + ".tmp", path, error);
       if (error) throw_data_error("cannot write '" + path + "'", error.message(), "check the folder");
+      ++num_renamed_;
     }
-    final_paths_.clear();
   }
+  void keep() { final_paths_.clear(); }
 
  private:
   std::vector<std::string> final_paths_;
+  std::size_t num_renamed_ = 0;
 };
 
 class ShardWriter {
@@ -182,6 +186,7 @@ WrittenShards write_shards(const std::string& folder, const ShardHeader& header,
   }
   temporary.rename_all();
   io::sync_path(folder);
+  temporary.keep();
   return written;
 }
 

@@ -193,7 +193,7 @@ void Hdf5File::write(const std::string& name, Number type, const Rectangle& wher
   select(space.id(), shape.size(), where);
   const Handle memory = memory_space(shape, where);
   if (H5Dwrite(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) < 0 ||
-      impl_->status.first_errno != 0) {
+      impl_->status->first_errno != 0) {
     impl_->fail("cannot write the dataset " + name, "free space on the disk");
   }
 }
@@ -218,8 +218,14 @@ void Hdf5File::read(const std::string& name, Number type, const Rectangle& where
   if (is_empty(where)) return;
   select(space.id(), shape.size(), where);
   const Handle memory = memory_space(shape, where);
+  std::map<std::string, std::string>& bad_sources = impl_->status->bad_sources;
+  bad_sources.clear();
   if (H5Dread(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) < 0) {
     impl_->fail("cannot read the dataset " + name, "the file is damaged: restore it");
+  }
+  if (!bad_sources.empty()) {
+    impl_->fail_because("cannot read the dataset " + name, bad_sources.begin()->second,
+                        "restore the file, check that this machine sees it, or raise `ulimit -n`");
   }
 }
 

@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
-#include <tuple>
+#include <utility>
 
 namespace sft::io {
 
@@ -18,20 +20,29 @@ namespace {
 
 /// What the access properties carry.
 struct DriverInfo {
-  IoStatus* status;
+  std::shared_ptr<IoStatus> status;
+  bool is_source = false;
 };
+
+using Identity = std::pair<dev_t, ino_t>;
+
+/// How often each file is open now.
+std::map<Identity, int>& openings() {
+  static std::map<Identity, int> counts;
+  return counts;
+}
 
 /// An open file. The library wants its own part first.
 struct DriverFile {
   H5FD_t library{};
+  std::string path;
+  DriverInfo info;
   int descriptor = -1;
-  IoStatus* status = nullptr;  // null for files that the library opened on its own
   haddr_t end_of_addresses = 0;
   haddr_t end_of_file = 0;
-  dev_t device = 0;
-  ino_t inode = 0;
+  Identity identity;
 
-  DriverFile() = default;
+  DriverFile(const char* name, DriverInfo properties) : path(name), info(std::move(properties)) {}
   DriverFile(const DriverFile&) = delete;
   DriverFile& operator=(const DriverFile&) = delete;
   ~DriverFile() {
@@ -39,43 +50,77 @@ struct DriverFile {
   }
 
   void note() const {
-    if (status != nullptr) status->note(errno);
+    if (info.status && !info.is_source) info.status->note(errno);
   }
+  [[nodiscard]] std::string name() const { return std::filesystem::path(path).filename(); }
 };
 
 DriverFile* cast(H5FD_t* file) { return reinterpret_cast<DriverFile*>(file); }
 const DriverFile* cast(const H5FD_t* file) { return reinterpret_cast<const DriverFile*>(file); }
 
+/// The library looks for a source in several places: the first reason stays until one of them has it.
+void note_opened(const DriverFile& file) {
+  ++openings()[file.identity];
+  if (!file.info.status) return;
+  if (file.info.is_source) {
+    file.info.status->bad_sources.erase(file.name());
+  } else {
+    file.info.status->first_errno = 0;  // the library first tries a file that it creates for being there
+  }
+}
+
+void note_unopened(const DriverFile& file) {
+  file.note();
+  if (file.info.status && file.info.is_source) {
+    file.info.status->bad_sources.try_emplace(file.name(), "cannot open " + file.path + ": " + std::strerror(errno));
+  }
+}
+
+/// The library keeps a source open with the dataset over it: one that it closes in a read was of no use.
+void note_closing(const DriverFile& file) {
+  const auto count = openings().find(file.identity);
+  if (--count->second > 0) return;
+  openings().erase(count);
+  if (file.info.status && file.info.is_source) {
+    file.info.status->bad_sources.try_emplace(file.name(), file.path + " is not what was written there");
+  }
+}
+
 H5FD_t* open_file(const char* name, unsigned flags, hid_t access_properties, haddr_t) {
-  auto file = std::make_unique<DriverFile>();
   const auto* info = static_cast<const DriverInfo*>(H5Pget_driver_info(access_properties));
-  if (info != nullptr) file->status = info->status;
+  auto file = std::make_unique<DriverFile>(name, info != nullptr ? *info : DriverInfo{});
   const int mode = ((flags & H5F_ACC_RDWR) != 0U ? O_RDWR : O_RDONLY) | ((flags & H5F_ACC_CREAT) != 0U ? O_CREAT : 0) |
                    ((flags & H5F_ACC_TRUNC) != 0U ? O_TRUNC : 0) | ((flags & H5F_ACC_EXCL) != 0U ? O_EXCL : 0);
   file->descriptor = ::open(name, mode | O_CLOEXEC, 0666);
   struct stat facts {};
   if (file->descriptor < 0 || ::fstat(file->descriptor, &facts) != 0) {
-    file->note();
+    note_unopened(*file);
     return nullptr;
   }
   file->end_of_file = static_cast<haddr_t>(facts.st_size);
-  file->device = facts.st_dev;
-  file->inode = facts.st_ino;
-  // The library first tries a file that it creates for being there; that failure is none.
-  if (file->status != nullptr) file->status->first_errno = 0;
+  file->identity = {facts.st_dev, facts.st_ino};
+  note_opened(*file);
   return &file.release()->library;
 }
 
 herr_t close_file(H5FD_t* file) {
+  note_closing(*cast(file));
   delete cast(file);
+  return 0;
+}
+
+/// What the access properties of the file's sources carry.
+void* get_source_info(H5FD_t* file) { return new DriverInfo{cast(file)->info.status, true}; }
+void* copy_info(const void* info) { return new DriverInfo(*static_cast<const DriverInfo*>(info)); }
+herr_t free_info(void* info) {
+  delete static_cast<DriverInfo*>(info);
   return 0;
 }
 
 /// Orders files; 0 for two openings of the same one.
 int compare(const H5FD_t* left, const H5FD_t* right) {
-  const auto identity = [](const H5FD_t* file) { return std::tuple(cast(file)->device, cast(file)->inode); };
-  if (identity(left) == identity(right)) return 0;
-  return identity(left) < identity(right) ? -1 : 1;
+  if (cast(left)->identity == cast(right)->identity) return 0;
+  return cast(left)->identity < cast(right)->identity ? -1 : 1;
 }
 
 herr_t query(const H5FD_t*, unsigned long* flags) {
@@ -145,6 +190,9 @@ H5FD_class_t make_driver_class() {
   driver.maxaddr = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
   driver.fc_degree = H5F_CLOSE_WEAK;
   driver.fapl_size = sizeof(DriverInfo);
+  driver.fapl_get = get_source_info;
+  driver.fapl_copy = copy_info;
+  driver.fapl_free = free_info;
   driver.open = open_file;
   driver.close = close_file;
   driver.cmp = compare;
@@ -162,12 +210,12 @@ H5FD_class_t make_driver_class() {
 
 }  // namespace
 
-void set_noting_driver(hid_t access_properties, IoStatus& status) {
+void set_noting_driver(hid_t access_properties, const std::shared_ptr<IoStatus>& status) {
   static const H5FD_class_t driver_class = make_driver_class();
   static hid_t driver = H5I_INVALID_HID;
   // The library forgets its drivers when it ends, which it does together with MPI.
   if (H5Iget_type(driver) != H5I_VFL) driver = H5FDregister(&driver_class);
-  const DriverInfo info = {&status};
+  const DriverInfo info = {status};
   H5Pset_driver(access_properties, driver, &info);
 }
 

@@ -1,23 +1,28 @@
 #pragma once
 // A file driver for the HDF5 library that never lets it meet a failed write. The library's own POSIX driver passes an
 // ENOSPC on, and the library then crashes when it ends (use of a freed file in H5F__close_cb). This one notes the first
-// failure for us and tells the library that all is well; we ask after every write and after the close.
+// failure for us and tells the library that all is well; we ask after every write and after the close. It also notes
+// the sources of virtual datasets that the library could not use: the library reads their part as the fill value.
 
 #include <hdf5.h>
 
+#include <map>
+#include <memory>
+#include <string>
+
 namespace sft::io {
 
-/// What the system said first; 0 while nothing failed. Outlives the files opened with it.
+/// What went wrong with a file and its sources.
 struct IoStatus {
-  int first_errno = 0;
+  int first_errno = 0;                             ///< what the system said first of the file; 0 while nothing failed
+  std::map<std::string, std::string> bad_sources;  ///< file name -> why it could not be used
 
   void note(int value) {
     if (first_errno == 0) first_errno = value;
   }
 };
 
-/// Makes the files opened with `access_properties` use the driver. Files that the library opens on its own (sources of
-/// virtual datasets) use it too, for reading, without a status.
-void set_noting_driver(hid_t access_properties, IoStatus& status);
+/// Makes the file opened with `access_properties` use the driver, and the sources that the library opens for it.
+void set_noting_driver(hid_t access_properties, const std::shared_ptr<IoStatus>& status);
 
 }  // namespace sft::io

@@ -20,7 +20,7 @@ std::mutex& library_mutex() {
 
 /// Access properties of every file: our driver, a chunk cache that holds a few chunks, and for new
 /// objects the formats of HDF5 1.8 on, which carry checksums.
-Handle access_properties(IoStatus& status) {
+Handle access_properties(const std::shared_ptr<IoStatus>& status) {
   Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);
   set_noting_driver(properties.id(), status);
@@ -41,7 +41,7 @@ Hdf5Lock::Hdf5Lock() : guard_(library_mutex()) {
 }
 
 std::string Hdf5File::Impl::reason() const {
-  if (status.first_errno != 0) return std::strerror(status.first_errno);
+  if (status->first_errno != 0) return std::strerror(status->first_errno);
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
   return text.empty() ? "no reason known" : text;
@@ -71,8 +71,13 @@ Hdf5File::~Hdf5File() {
 }
 
 Hdf5File Hdf5File::open(const std::string& path) {
-  if (!std::filesystem::exists(path)) throw_data_error("cannot open " + path, "no such file", "check the path");
-  if (!std::filesystem::is_regular_file(path)) throw_data_error("cannot open " + path, "it is no file", "name a file");
+  std::error_code error;
+  const std::filesystem::file_status facts = std::filesystem::status(path, error);
+  if (facts.type() == std::filesystem::file_type::not_found) {
+    throw_data_error("cannot open " + path, "no such file", "check the path");
+  }
+  if (error) throw_data_error("cannot open " + path, error.message(), "check the path and its permissions");
+  if (!std::filesystem::is_regular_file(facts)) throw_data_error("cannot open " + path, "it is no file", "name a file");
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
@@ -102,7 +107,7 @@ void Hdf5File::close() {
   const Hdf5Lock lock;
   const std::unique_ptr<Impl> impl = std::move(impl_);
   impl->open_datasets.clear();
-  if (impl->file.close_now() < 0 || impl->status.first_errno != 0) {
+  if (impl->file.close_now() < 0 || impl->status->first_errno != 0) {
     throw_data_error("cannot finish " + impl->path, impl->reason(), "free space on the disk");
   }
 }

@@ -52,7 +52,7 @@ class Handle {
 /// All members are called under the lock.
 struct Hdf5File::Impl {
   std::string path;
-  IoStatus status;
+  std::shared_ptr<IoStatus> status = std::make_shared<IoStatus>();
   Handle file;
   /// Datasets left open, so that neighbouring reads share one chunk cache. Emptied when it grows.
   mutable std::map<std::string, Handle> open_datasets;

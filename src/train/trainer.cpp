@@ -5,6 +5,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
@@ -50,6 +52,18 @@ void let_rank_0(const comm::Group& world, const std::function<void()>& work) {
   });
 }
 
+/// Names the checkpoints that a run from `step` (-1: one that starts anew) leaves behind.
+void warn_of_later(const std::string& output_dir, std::int64_t step) {
+  const std::vector<std::string> later = checkpoint::list(output_dir, step);
+  if (later.empty()) return;
+  const std::string others = later.size() == 1 ? "" : " and " + std::to_string(later.size() - 1) + " before it";
+  const std::string start = step < 0 ? "starts anew" : "goes on from step " + std::to_string(step);
+  log_warning(
+      later.back() + others + " will not be of this run (it " + start +
+      " in the same folder): until its first checkpoint, auto may resume from there; remove what you do not need "
+      "or set another train.output_dir");
+}
+
 /// The next batch, and the exception that kept this rank from it.
 std::exception_ptr fetch(data::Loader& loader, data::StepBatch& batch) {
   try {
@@ -91,11 +105,11 @@ void Trainer::restore() {
   let_rank_0(run_.mesh.world, [&] {
     folder = checkpoint::find_resume(config);
     if (!folder.empty()) {
-      check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, checkpoint::read_header(folder));
-    } else if (const auto others = checkpoint::list(config.train.output_dir); !others.empty()) {
-      log_warning(others.back() +
-                  " is of an earlier run (this one starts anew in the same folder): a later resume "
-                  "may pick it; remove it or set another train.output_dir");
+      const checkpoint::Header saved = checkpoint::read_header(folder);
+      check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, saved);
+      warn_of_later(config.train.output_dir, saved.position.step);
+    } else {
+      warn_of_later(config.train.output_dir, -1);
     }
     io::make_folders(config.train.output_dir);
   });

@@ -149,6 +149,21 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_and_stops_and_the_next_run_goes_on) {
   check_equal(workshop, "whole", "stopped", max_steps);
 }
 
+BOOST_AUTO_TEST_CASE(a_run_that_begins_again_earlier_leaves_a_branch_that_auto_does_not_take) {
+  const Workshop workshop;
+  const std::string output_dir = workshop.path("run");
+  test::TrainerProgram first = workshop.start(run_cases[0], "run", 8, "none");  // saves steps 4 and 8
+  check_done(first, workshop, "run");
+  BOOST_TEST(workshop.log_of("run").find("warning") == std::string::npos);
+  test::TrainerProgram again = workshop.start(run_cases[0], "run", 6, checkpoint::path_of(output_dir, 4));  // 3 and 6
+  check_done(again, workshop, "run");
+  BOOST_TEST(workshop.log_of("run").find("checkpoint-000008 will not be of this run") != std::string::npos);
+  config::Config config;
+  config.train.output_dir = output_dir;
+  config.checkpoint.resume_from_checkpoint = "auto";
+  BOOST_TEST(checkpoint::find_resume(config) == checkpoint::path_of(output_dir, 6));
+}
+
 BOOST_AUTO_TEST_CASE(rows_found_damaged_on_the_way_end_the_run_with_what_it_learned_saved) {
   const Workshop workshop;
   std::vector<data::Row> rows = test::make_awkward_rows(31, 96, 3);

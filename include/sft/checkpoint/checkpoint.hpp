@@ -29,11 +29,12 @@ struct State {
 
 /// "OUTPUT_DIR/checkpoint-000100"
 [[nodiscard]] std::string path_of(const std::string& output_dir, std::int64_t step);
-/// Folders of complete checkpoints in output_dir, ascending by step. Not collective.
-[[nodiscard]] std::vector<std::string> list(const std::string& output_dir);
+/// Folders of complete checkpoints in output_dir of steps after `after_step`, ascending by step. Not collective.
+[[nodiscard]] std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step = -1);
 
 /// Writes OUTPUT_DIR/checkpoint-SSSSSS, complete or not at all: shards to .tmp, synced, virtual datasets, renamed,
-/// parent synced. Replica 0 writes; collective over the world. Then keeps the newest `save_total_limit` (0: all).
+/// parent synced. Replica 0 writes; collective over the world. Then keeps the `save_total_limit` that were saved last
+/// (0: all).
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
           const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,
           device::Device& device, device::Stream& stream);
@@ -42,8 +43,10 @@ void save(const std::string& output_dir, const config::Config& config, const std
 /// about 4 KiB for each rectangle that a dataset is made of. Not collective.
 [[nodiscard]] std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry& registry);
 
-/// Reads a complete checkpoint into `state`, each rank the pieces it holds; checks names and shapes and the checksums
-/// of what it reads whole. Collective over the world. Errors are data Errors that name file and tensor.
+/// Reads a complete checkpoint into `state`, each rank the pieces it holds. Before that rank 0 compares names and
+/// shapes with the model's, and the ranks share the shards out: each compares the sizes and checksums of its part. A
+/// rank that cannot open a shard which it reads from refuses it. Collective over the world. Errors are data Errors that
+/// name the file, and the tensor where one is concerned.
 [[nodiscard]] Position load(const std::string& folder, const mesh::Mesh& mesh, const parallel::Registry& registry,
                             const State& state, device::Device& device, device::Stream& stream);
 
@@ -54,11 +57,14 @@ struct Header {
   std::string mesh;
   Position position;
   std::string sft_version;
-  std::string date;  ///< of the save, UTC, ISO 8601
+  std::string date;  ///< of the save, UTC, ISO 8601 with microseconds
 };
 [[nodiscard]] Header read_header(const std::string& folder);
 
-/// What resume_from_checkpoint = auto | none | PATH means now: a folder, or empty to start anew. Not collective.
+/// What resume_from_checkpoint = auto | none | PATH means now: a folder, or empty to start anew. `auto` takes the
+/// complete checkpoint in output_dir with the latest date, of equal ones that of the highest step: when a run began
+/// again at an earlier step, what it saved goes before later steps of the branch that it left. Refuses to choose while
+/// a checkpoint.h5 there cannot be read. Gives a checkpoint that a crash left set aside its name back. Not collective.
 [[nodiscard]] std::string find_resume(const config::Config& config);
 
 /// Loads one whole logical tensor ("model/<name>") to host memory. Not collective; used by tools.

@@ -1,7 +1,7 @@
 #pragma once
 // HDF5 files without the HDF5 headers. The library is not thread-safe in Debian's build: every call below holds one
 // process-wide lock, so a prefetch thread may read while the main thread writes. Errors are data Errors that name the
-// file and the object; the library's own error stack is never printed.
+// file, and the attribute, group or dataset in it that was asked for; the library's own error stack is never printed.
 
 #include <cstdint>
 #include <memory>
@@ -59,9 +59,11 @@ class Hdf5File {
   void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                       std::int64_t chunk_rows = 0);
   void write(const std::string& name, Number type, const Rectangle& where, const void* values);
-  /// Reads with conversion to `type`.
+  /// Reads with conversion to `type`. Of a virtual dataset it refuses a source that cannot be opened or used, where the
+  /// library would give the fill value.
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
-  /// A float32 dataset of `shape` assembled from pieces of other files.
+  /// A float32 dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what
+  /// a missing file should hold, is NaN.
   void create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,
                               const std::vector<VirtualPiece>& pieces);
 

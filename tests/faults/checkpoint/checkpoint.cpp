@@ -13,6 +13,7 @@
 #include "support/checkpoint_fixture.hpp"
 #include "support/error_text.hpp"
 #include "support/file_size_limit.hpp"
+#include "support/open_file_limit.hpp"
 
 namespace fs = std::filesystem;
 using namespace sft;
@@ -78,6 +79,13 @@ BOOST_AUTO_TEST_CASE(a_missing_shard_is_named) {
   BOOST_TEST(mentions(data_error_of([&] { (void)checkpoint::read_tensor(saved.folder(), "model/model.norm.weight"); }),
                       {"shard-00003.h5", "cannot find"}));
   BOOST_TEST(mentions(data_error_of([&] { (void)checkpoint::list_tensors(saved.folder()); }), {"shard-00003.h5"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_shard_that_one_rank_cannot_open_is_named) {
+  const Saved saved;
+  std::optional<test::OpenFileLimit> limit;
+  if (saved.mesh().world.rank() == 5) limit.emplace(2);  // checkpoint.h5 and one shard
+  BOOST_TEST(mentions(saved.load_error(), {"shard-0000", "Too many open files", "rank 5"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_cut_shard_is_named) {

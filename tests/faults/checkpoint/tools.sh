@@ -67,6 +67,10 @@ expect 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" 
 "$sft_inspect" "$checkpoint" | grep -o 'layers\.[0-9]*\.mlp\.up_proj' >order
 expect 0 same bash -c 'cmp order <(sort -V order) && echo same'
 
+# Too few files may be open for all shards: the soft limit is raised, the hard one is an error and no NaN.
+expect 0 'model/model\.norm\.weight +32 +32 .* 0$' bash -c 'ulimit -Sn 6; "$@"' _ "$sft_inspect" "$checkpoint"
+expect 3 'shard-0000.\.h5: Too many open files.*ulimit -n' bash -c 'ulimit -n 6; "$@"' _ "$sft_inspect" "$checkpoint"
+
 # In Python: the first one that has what the readers need
 python=
 for candidate in python3 /usr/bin/python3; do

@@ -61,6 +61,22 @@ BOOST_AUTO_TEST_CASE(a_folder_with_shards_is_not_overwritten) {
   BOOST_TEST((sft::io::read_file(output + "/train-00000.h5") == former));
 }
 
+BOOST_AUTO_TEST_CASE(a_shard_that_cannot_get_its_name_takes_the_others_along) {
+  sft::io::write_file_atomically(input, "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
+  const sft::data::PrepareOptions options = {.inputs = {input},
+                                             .output = output,
+                                             .max_length = 8,
+                                             .packing_strategy = sft::data::PackingStrategy::none,
+                                             .num_shards = 3};
+  const std::string in_the_way = output + "/train-00001.h5";
+  const auto stand_in_the_way = [&](const char* stage, std::int64_t, std::int64_t) {
+    if (std::string(stage) == "writing") std::filesystem::create_directories(in_the_way);
+  };
+  BOOST_TEST(mentions(data_error_of([&] { (void)sft::data::prepare(options, stand_in_the_way); }), {in_the_way}));
+  std::filesystem::remove(in_the_way);
+  BOOST_TEST(std::filesystem::is_empty(output));
+}
+
 BOOST_AUTO_TEST_CASE(an_output_that_cannot_be_made) {
   sft::io::write_file_atomically(output, "a file is in the way");
   BOOST_TEST(mentions(run_on("{\"text\": \"good\"}\n"), {output}));

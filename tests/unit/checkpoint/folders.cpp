@@ -1,9 +1,16 @@
 #define BOOST_TEST_MODULE unit_checkpoint
-#include <boost/test/unit_test.hpp>
-#include <filesystem>
+#include <fcntl.h>
 
+#include <atomic>
+#include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "checkpoint/folder.hpp"
+#include "checkpoint/history.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/io/files.hpp"
+#include "sft/io/hdf5.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -14,9 +21,13 @@ using sft::test::mentions;
 
 namespace {
 
-void make_checkpoint(const std::string& folder) {
+void make_checkpoint(const std::string& folder, const std::string& date = "2025-01-01T00:00:00.000000Z") {
   fs::create_directories(folder);
-  sft::io::write_file_atomically(folder + "/checkpoint.h5", "");
+  sft::io::Hdf5File index = sft::io::Hdf5File::create(checkpoint::index_path(folder));
+  index.write_string("format", "sft-checkpoint");
+  index.write_int("format_version", 1);
+  index.write_string("date", date);
+  index.close();
 }
 
 /// What resume_from_checkpoint = `wanted` finds.
@@ -45,6 +56,8 @@ BOOST_AUTO_TEST_CASE(complete_ones_are_listed_by_step) {
                                              checkpoint::path_of(output.path(), 20),
                                              checkpoint::path_of(output.path(), 1000000)};
   BOOST_TEST(checkpoint::list(output.path()) == expected);
+  const std::vector<std::string> later = {expected.back()};
+  BOOST_TEST(checkpoint::list(output.path(), 20) == later);
   BOOST_TEST(checkpoint::list(output.file("none")).empty());
 }
 
@@ -59,6 +72,73 @@ BOOST_AUTO_TEST_CASE(resuming_takes_the_newest_or_the_named_one) {
   BOOST_TEST(find(output.path(), "none").empty());
   BOOST_TEST(find(output.path(), "auto") == newer);
   BOOST_TEST(find(output.file("none"), older) == older);
+}
+
+BOOST_AUTO_TEST_CASE(an_abandoned_branch_is_not_resumed_and_goes_first) {
+  const sft::test::TemporaryFolder output;
+  const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };
+  make_checkpoint(path(50), "2025-01-31T12:00:01.000000Z");
+  make_checkpoint(path(100), "2025-01-31T12:00:02.000000Z");
+  BOOST_TEST(find(output.path(), "auto") == path(100));
+  make_checkpoint(path(75), "2025-01-31T12:00:02.500000Z");  // begun again at 50
+  make_checkpoint(path(80), "2025-01-31T12:00:02.500000Z");
+  BOOST_TEST(find(output.path(), "auto") == path(80));
+  checkpoint::prune(path(80), 0);
+  BOOST_TEST(checkpoint::list(output.path()).size() == 4U);
+  checkpoint::prune(path(80), 2);
+  const std::vector<std::string> kept = {path(75), path(80)};
+  BOOST_TEST(checkpoint::list(output.path()) == kept);
+}
+
+BOOST_AUTO_TEST_CASE(auto_does_not_choose_while_an_index_cannot_be_read) {
+  const sft::test::TemporaryFolder output;
+  const std::string damaged = checkpoint::path_of(output.path(), 9);
+  make_checkpoint(damaged);
+  make_checkpoint(checkpoint::path_of(output.path(), 5));
+  fs::resize_file(checkpoint::index_path(damaged), 100);
+  BOOST_TEST(mentions(data_error_of([&] { (void)find(output.path(), "auto"); }), {damaged, "as HDF5"}));
+}
+
+BOOST_AUTO_TEST_CASE(replacing_a_checkpoint_shows_a_complete_one_all_the_time) {
+  const sft::test::TemporaryFolder output;
+  for (const char* name : {"a", "b"}) fs::create_directory(output.file(name));
+  const bool can_exchange =
+      ::renameat2(AT_FDCWD, output.file("a").c_str(), AT_FDCWD, output.file("b").c_str(), RENAME_EXCHANGE) == 0;
+  if (!can_exchange) return;
+  const std::string folder = checkpoint::path_of(output.path(), 5);
+  make_checkpoint(folder);
+  std::atomic<bool> is_done = false;
+  std::int64_t num_absences = 0;
+  std::thread watcher([&] {
+    while (!is_done) num_absences += fs::exists(folder + "/checkpoint.h5") ? 0 : 1;
+  });
+  for (int repeat = 0; repeat < 300; ++repeat) {
+    checkpoint::begin_folder(folder);
+    make_checkpoint(checkpoint::temporary_path(folder));
+    checkpoint::commit_folder(folder);
+  }
+  is_done = true;
+  watcher.join();
+  BOOST_TEST(num_absences == 0);
+  BOOST_TEST(std::distance(fs::directory_iterator(output.path()), fs::directory_iterator()) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_set_aside_comes_back_and_one_half_removed_does_not) {
+  const sft::test::TemporaryFolder output;
+  const std::string folder = checkpoint::path_of(output.path(), 5);
+  const auto set_scene = [&] {  // a crash between the two renames of commit_folder
+    make_checkpoint(folder + ".former.tmp");
+    make_checkpoint(folder + ".tmp");
+    make_checkpoint(checkpoint::path_of(output.path(), 4) + ".retired.tmp");
+    fs::remove_all(folder);
+  };
+  set_scene();
+  BOOST_TEST(find(output.path(), "auto") == folder);
+  set_scene();
+  checkpoint::begin_folder(checkpoint::path_of(output.path(), 10));
+  const std::vector<std::string> expected = {folder};
+  BOOST_TEST(checkpoint::list(output.path()) == expected);
+  BOOST_TEST(std::distance(fs::directory_iterator(output.path()), fs::directory_iterator()) == 2);
 }
 
 BOOST_AUTO_TEST_CASE(resuming_from_what_is_no_checkpoint_is_refused) {

@@ -1,16 +1,20 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <numeric>
 
 #include "sft/io/hdf5.hpp"
 #include "support/error_text.hpp"
+#include "support/open_file_limit.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fs = std::filesystem;
 using sft::io::Hdf5File;
 using sft::io::Number;
 using sft::io::VirtualPiece;
+using sft::test::data_error_of;
+using sft::test::mentions;
 
 namespace {
 
@@ -65,14 +69,59 @@ BOOST_AUTO_TEST_CASE(pieces_of_other_files_are_one_matrix_also_after_a_move) {
   BOOST_TEST(std::equal(vector.begin(), vector.end(), expected.begin() + 6));
 }
 
-BOOST_AUTO_TEST_CASE(a_missing_source_reads_as_nan) {
+BOOST_AUTO_TEST_CASE(a_source_that_cannot_be_used_is_named_and_filled_with_nan) {
+  const sft::test::TemporaryFolder folder;
+  const std::string source = folder.file("b.h5");
+  const auto check = [&](const std::string& reason) {
+    const Hdf5File whole = Hdf5File::open(folder.file("whole.h5"));
+    std::vector<float> values(12);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const std::string error = data_error_of([&] {
+        whole.read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
+      });
+      BOOST_TEST(mentions(error, {"whole.h5", "/model/matrix", "b.h5", reason}), error);
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) BOOST_TEST(std::isnan(values[i]) == (i >= 6));
+    whole.read("/model/matrix", Number::float32, {0, 1, 0, 4}, values.data());
+    BOOST_TEST(values[3] == 3.0F);
+  };
+  write_matrix(folder.path());
+  fs::resize_file(source, fs::file_size(source) - 1);
+  check("not what was written there");
+  Hdf5File::create(source).close();  // without /flat
+  check("not what was written there");
+  fs::remove(source);
+  check("No such file");
+  write_matrix(folder.path());
+  BOOST_TEST(read_matrix(folder.path()).back() == 11.0F);
+}
+
+BOOST_AUTO_TEST_CASE(sources_beyond_the_limit_of_open_files_are_an_error) {
   const sft::test::TemporaryFolder folder;
   write_matrix(folder.path());
-  fs::remove(folder.file("b.h5"));
-  const std::vector<float> values = read_matrix(folder.path());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    BOOST_TEST(std::isnan(values[i]) == (i >= 6));
+  {
+    const Hdf5File whole = Hdf5File::open(folder.file("whole.h5"));
+    const sft::test::OpenFileLimit limit(1);
+    std::vector<float> values(12);
+    const std::string error = data_error_of([&] {
+      whole.read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
+    });
+    BOOST_TEST(mentions(error, {"whole.h5", "/model/matrix", ".h5: Too many open files", "ulimit -n"}), error);
   }
+  BOOST_TEST(read_matrix(folder.path()).back() == 11.0F);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_sources_may_be_open_twice_and_outlive_the_first) {
+  const sft::test::TemporaryFolder folder;
+  write_matrix(folder.path());
+  std::vector<float> values(12);
+  auto first = std::make_unique<Hdf5File>(Hdf5File::open(folder.file("whole.h5")));
+  const Hdf5File second = Hdf5File::open(folder.file("whole.h5"));
+  first->read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
+  second.read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
+  first.reset();
+  second.read("/model/vector", Number::float32, {.num_rows = 6}, values.data());
+  BOOST_TEST(values[5] == 11.0F);
 }
 
 BOOST_AUTO_TEST_CASE(a_piece_outside_the_shape_is_refused) {
@@ -80,10 +129,10 @@ BOOST_AUTO_TEST_CASE(a_piece_outside_the_shape_is_refused) {
   Hdf5File file = Hdf5File::create(folder.file("whole.h5"));
   const VirtualPiece piece = {
       .target = {2, 2, 0, 4}, .source_file = "a.h5", .source_dataset = "/flat", .source_begin = 0, .source_size = 8};
-  BOOST_TEST(sft::test::mentions(sft::test::data_error_of([&] {
-                                   file.create_virtual_dataset("/m", {3, 4}, {piece});
-                                 }),
-                                 {"/m", "whole.h5", "(3, 4)"}));
+  BOOST_TEST(mentions(data_error_of([&] {
+                        file.create_virtual_dataset("/m", {3, 4}, {piece});
+                      }),
+                      {"/m", "whole.h5", "(3, 4)"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

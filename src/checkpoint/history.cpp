@@ -1,0 +1,78 @@
+#include "history.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <tuple>
+#include <vector>
+
+#include "folder.hpp"
+#include "header.hpp"
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Saved {
+  std::string folder;
+  std::string date;
+
+  /// Saved before `other`; of one moment, the earlier step.
+  bool operator<(const Saved& other) const {
+    return std::tuple(date, step_of(folder)) < std::tuple(other.date, step_of(other.folder));
+  }
+};
+
+std::string date_of(const std::string& folder) { return open_index(folder).read_string("date"); }
+
+std::string date_if_readable(const std::string& folder) {
+  try {
+    return date_of(folder);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// The complete checkpoint in `output_dir` that was saved last; empty when there is none.
+std::string saved_last(const std::string& output_dir) {
+  Saved last;
+  for (const std::string& folder : list(output_dir)) last = std::max(last, {folder, date_of(folder)});
+  return last.folder;
+}
+
+}  // namespace
+
+void prune(const std::string& folder, std::int64_t limit) {
+  if (limit <= 0) return;
+  const fs::path parent = fs::path(folder).parent_path();
+  std::vector<Saved> others;
+  for (const std::string& candidate : list(parent.empty() ? "." : parent.string())) {
+    if (fs::path(candidate).filename() == fs::path(folder).filename()) continue;
+    others.push_back({candidate, date_if_readable(candidate)});
+  }
+  std::sort(others.begin(), others.end());
+  const auto excess = static_cast<std::int64_t>(others.size()) + 1 - limit;
+  for (std::int64_t i = 0; i < excess; ++i) retire_folder(others[static_cast<std::size_t>(i)].folder);
+}
+
+std::string find_resume(const config::Config& config) {
+  const std::string& wanted = config.checkpoint.resume_from_checkpoint;
+  if (wanted.empty() || wanted == "none") return "";
+  recover_folders(config.train.output_dir);
+  if (wanted == "auto") return saved_last(config.train.output_dir);
+  const std::string what_to_do = "give the folder of a complete checkpoint, or auto, or none";
+  const std::string problem = "cannot resume from " + wanted;
+  if (!fs::is_directory(wanted)) throw_data_error(problem, "there is no such folder", what_to_do);
+  if (is_temporary(wanted)) throw_data_error(problem, "it was never finished", what_to_do);
+  if (!fs::exists(index_path(wanted))) {
+    const std::vector<std::string> inside = list(wanted);
+    throw_data_error(problem, "it holds no checkpoint.h5",
+                     inside.empty() ? what_to_do : "did you mean " + inside.back() + "?");
+  }
+  return wanted;
+}
+
+}  // namespace sft::checkpoint
