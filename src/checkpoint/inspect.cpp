@@ -128,7 +128,12 @@ std::vector<ShardInfo> list_shards(const std::string& folder) {
 }
 
 void verify(const std::string& folder) {
-  for (const Shard& shard : read_shards(open_index(folder))) check_contents(folder, shard);
+  const io::Hdf5File index = open_with_shards(folder);
+  for (const Shard& shard : read_shards(index)) check_contents(folder, shard);
+  std::vector<float> values;
+  for (const TensorInfo& tensor : list_tensors(folder)) {
+    for (const io::Rectangle& block : blocks_of(tensor)) read_block(index, tensor, block, values);
+  }
 }
 
 std::vector<float> read_tensor(const std::string& folder, const std::string& dataset) {

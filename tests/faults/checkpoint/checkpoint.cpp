@@ -103,6 +103,18 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_is_found) {
   BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"shard-00007.h5", "checksum"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_lost_block_of_the_index_is_found) {
+  const Saved saved;
+  const auto middle = static_cast<std::streamoff>(fs::file_size(saved.file("checkpoint.h5")) / 2);
+  saved.mesh().world.barrier();
+  saved.damage([&] {
+    std::fstream file(saved.file("checkpoint.h5"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(middle);
+    file << std::string(4096, '\0');
+  });
+  BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"checkpoint.h5"}));
+}
+
 BOOST_AUTO_TEST_CASE(a_cut_or_missing_index_is_named) {
   const Saved saved;
   saved.damage([&] { fs::resize_file(saved.file("checkpoint.h5"), 2000); });
