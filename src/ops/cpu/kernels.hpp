@@ -72,6 +72,19 @@ struct AdamWArguments {
   float inverse_sqrt_bias_correction2, epsilon, step_size, gradient_scale;
 };
 
+/// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c]: float32 in and out, float64 in between.
+struct SmallMatmul {
+  const float *a, *b;
+  std::int64_t a_row_stride, a_column_stride, b_row_stride, b_column_stride;
+  const float* bias;  ///< may be null
+  float* c;
+  std::int64_t c_stride;
+  std::int64_t m, n, k;
+  bool accumulate;
+};
+/// Columns of b that are worked on at a time; small_matmul takes scratch for k x this many doubles.
+inline constexpr std::int64_t small_matmul_panel = 16;
+
 /// The ops of ops::Backend of the same names, with the shapes stated there. Row weights are float32.
 struct Kernels {
   void (*fill)(View x, float value);
@@ -109,6 +122,8 @@ struct Kernels {
   void (*cross_entropy_max)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_gradient)(const CrossEntropyArguments& chunk, View dlogits, float gradient_scale);
+
+  void (*small_matmul)(const SmallMatmul& product, double* panel);
 
   void (*adamw)(const AdamWArguments& step);
 };

@@ -148,6 +148,10 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
          "matmul: shapes do not fit");
   ensure(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes do not fit");
   if (c.empty()) return;
+  if (is_small(product, workspace.size_bytes())) {
+    run_small(product, workspace);
+    return;
+  }
   const Key key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {
@@ -164,6 +168,35 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
       run_in_float32(product, workspace);
       break;
   }
+}
+
+bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
+  constexpr std::int64_t max_multiplications = std::int64_t{1} << 21;
+  const Dims dims(product);
+  const bool is_float32 = product.a.dtype == DType::float32 && product.c.dtype == DType::float32 &&
+                          (product.bias.data == nullptr || product.bias.dtype == DType::float32);
+  return is_float32 && dims.m * dims.n * dims.k < max_multiplications &&
+         static_cast<std::size_t>(dims.k * small_matmul_panel) * sizeof(double) <= workspace_bytes;
+}
+
+void MatmulEngine::run_small(const Matmul& product, Tensor workspace) const {
+  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
+  const Dims dims(product);
+  const auto row_stride = [](const Tensor& x) { return std::max(x.stride0, x.shape[1]); };
+  kernels_.small_matmul({.a = a.as<float>(),
+                         .b = b.as<float>(),
+                         .a_row_stride = transpose_a ? 1 : row_stride(a),
+                         .a_column_stride = transpose_a ? row_stride(a) : 1,
+                         .b_row_stride = transpose_b ? 1 : row_stride(b),
+                         .b_column_stride = transpose_b ? row_stride(b) : 1,
+                         .bias = bias.data != nullptr ? bias.as<float>() : nullptr,
+                         .c = c.as<float>(),
+                         .c_stride = row_stride(c),
+                         .m = dims.m,
+                         .n = dims.n,
+                         .k = dims.k,
+                         .accumulate = accumulate},
+                        static_cast<double*>(workspace.data));
 }
 
 void MatmulEngine::run_halves(const Matmul& product, Tensor workspace) {

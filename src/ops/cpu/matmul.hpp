@@ -1,5 +1,5 @@
 #pragma once
-// Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself.
+// Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself; small ones in float32 with float64 sums.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +39,9 @@ class MatmulEngine {
 
   [[nodiscard]] static Key key_of(const Matmul& product);
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, std::size_t workspace_bytes) const;
+  /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits.
+  [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
+  void run_small(const Matmul& product, Tensor workspace) const;
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
 

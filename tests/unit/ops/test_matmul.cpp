@@ -70,6 +70,23 @@ BOOST_AUTO_TEST_CASE(every_transposition_bias_and_accumulation_of_strided_operan
   }
 }
 
+BOOST_AUTO_TEST_CASE(small_float32_products_are_rounded_once) {
+  constexpr std::int64_t m = 37, n = 29, k = 1500;  // float32 sums of so many terms are off by many times a rounding
+  constexpr double half_unit = 0x1p-24;
+  on_every_backend([](TestBackend& backend) {
+    const Owned a = Owned(DType::float32, {m, k}).normal(1), b = Owned(DType::float32, {k, n}).normal(2);
+    const Owned c(DType::float32, {m, n});
+    backend->matmul({*a, *b, *c});
+    const std::vector<double> exact = naive::matmul(read(*a), read(*b), m, n, k, false, false);
+    const std::vector<double> found = read(*c);
+    double worst = 0.0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      worst = std::max(worst, std::abs(found[i] - exact[i]) / (std::abs(exact[i]) + 1e-6));
+    }
+    BOOST_TEST(worst <= 1.001 * half_unit, cpu::name_of(backend.isa()) << ": " << worst);
+  });
+}
+
 BOOST_AUTO_TEST_CASE(bf16_products_by_way_of_float32_tiles) {
   omp_set_num_threads(2);
   const Owned workspace(DType::float32, {static_cast<std::int64_t>(cpu::workspace_bytes() / sizeof(float))});

@@ -12,6 +12,7 @@ void fill_table(Kernels& table) {
   enter_rope(table);
   enter_attention_forward(table);
   enter_attention_backward(table);
+  enter_small_matmul(table);
   enter_swiglu(table);
   enter_cross_entropy(table);
   enter_adamw(table);

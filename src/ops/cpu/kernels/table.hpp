@@ -12,6 +12,7 @@ void enter_rms_norm(Kernels& table);
 void enter_rope(Kernels& table);
 void enter_attention_forward(Kernels& table);
 void enter_attention_backward(Kernels& table);
+void enter_small_matmul(Kernels& table);
 void enter_swiglu(Kernels& table);
 void enter_cross_entropy(Kernels& table);
 void enter_adamw(Kernels& table);
