@@ -67,6 +67,16 @@ expect 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" 
 "$sft_inspect" "$checkpoint" | grep -o 'layers\.[0-9]*\.mlp\.up_proj' >order
 expect 0 same bash -c 'cmp order <(sort -V order) && echo same'
 
+# Checkpoints of different models, either way round
+"$mpiexec" -np 1 "$sft" run.ini --model.num_hidden_layers 10 --parallel.dp_shard_size 1 --parallel.tp_size 1 \
+  --train.max_steps 0 --train.output_dir shallow >/dev/null
+shallow=shallow/checkpoint-000000
+expect 0 ': 1 shard, .*as they were written' "$sft_inspect" "$shallow" --verify
+expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
+  "$sft_inspect" "$checkpoint" --compare "$shallow"
+expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
+  "$sft_inspect" "$shallow" --compare "$checkpoint"
+
 # In Python: the first one that has what the readers need
 python=
 for candidate in python3 /usr/bin/python3; do
@@ -100,5 +110,7 @@ expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoin
 expect 3 'no complete checkpoint' "$sft_inspect" output
 expect 2 'no checkpoint' "$sft_inspect"
 expect 2 'bad command line' "$sft_inspect" "$checkpoint" --unknown
+expect 2 '^sft: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
+expect 2 '^sft: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
 
 exit $((failures > 0))
