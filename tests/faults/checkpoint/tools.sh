@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What sft-inspect and the Python readers say of a checkpoint of two steps on 4 ranks, whole and damaged.
+# What sft-inspect, sft-generate and the Python readers say of a checkpoint of two steps on 4 ranks, whole and damaged, and
+# how the tools refuse a command line.
 #
-#   tools.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT POSTPROCESS_FOLDER
+#   tools.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT SFT_GENERATE POSTPROCESS_FOLDER
 set -euo pipefail
 
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 postprocess=$5
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_generate=$5 postprocess=$6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -77,6 +78,13 @@ expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
 expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
   "$sft_inspect" "$shallow" --compare "$checkpoint"
 
+# Text
+expect 0 '^warning: .* 50 tokens \(rows had 48' "$sft_generate" "$checkpoint" --prompt ab --max_new_tokens 48
+expect 2 "unrecognised option '--prom'" "$sft_generate" "$checkpoint" --prom ab
+expect 2 '^1$' bash -c '"$@" 2>&1 | grep -c error: ; exit "${PIPESTATUS[0]}"' - \
+  "$mpiexec" -np 3 "$sft_generate" "$checkpoint" --prompt ab
+expect 2 'seed = -1' "$sft_prepare" --input pairs.jsonl --output other --seed -1
+
 # In Python: the first one that has what the readers need
 python=
 for candidate in python3 /usr/bin/python3; do
@@ -99,6 +107,19 @@ with run.checkpoint() as checkpoint:
 PYTHON
 expect 0 'read \(272, 32\)' "$python" read.py "$postprocess"
 expect 0 'wrote loss.png' "$python" "$postprocess/plot_loss.py" output -o loss.png
+mkdir -p twin/output broken
+cp output/metrics.jsonl twin/output
+expect 0 '^twin/output ' "$python" "$postprocess/plot_loss.py" output twin/output -o twin.png
+{ head -n 1 output/metrics.jsonl; echo '[1]'; } >broken/metrics.jsonl
+expect 1 '^plot_loss.py: error: broken/metrics\.jsonl:2 is no JSON object' "$python" "$postprocess/plot_loss.py" broken
+echo '{"step": 1}' >broken/metrics.jsonl
+expect 1 '^plot_loss.py: error: broken/metrics\.jsonl:1 has no' "$python" "$postprocess/plot_loss.py" broken
+expect 1 'apt install python3-matplotlib' "$python" -c 'import runpy, sys
+sys.modules["matplotlib"] = None
+runpy.run_path(sys.argv[1])' "$postprocess/plot_loss.py"
+expect 1 'apt install python3-h5py' "$python" -c 'import runpy, sys
+sys.modules["h5py"] = None
+runpy.run_path(sys.argv[1])' "$postprocess/sft_run.py"
 
 # Damaged
 rm output/checkpoint-000002/shard-00001.h5
