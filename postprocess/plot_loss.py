@@ -15,12 +15,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
+try:
+    import matplotlib
 
-matplotlib.use("Agg")  # draws to files, needs no display
-import matplotlib.pyplot as plt  # noqa: E402
+    matplotlib.use("Agg")  # draws to files, needs no display
+    import matplotlib.pyplot as plt
 
-from sft_run import read_metrics  # noqa: E402
+    from sft_run import read_metrics
+except ImportError as error:
+    sys.exit(f"plot_loss.py: error: {error}: apt install python3-matplotlib python3-h5py")
 
 
 @dataclass
@@ -47,12 +50,29 @@ def smoothed(values: list[float], weight: float) -> list[float]:
 def read_curve(path: Path, metric: str) -> Curve:
     """Reads metrics.jsonl, or the one in a folder."""
     file = path / "metrics.jsonl" if path.is_dir() else path
-    records = [record for record in read_metrics(file) if metric in record]
-    if not records:
-        raise ValueError(f"{file} has no step with {metric}")
-    values = [math.nan if record[metric] is None else float(record[metric]) for record in records]
+    steps: list[int] = []
+    values: list[float] = []
+    for number, record in enumerate(read_metrics(file), 1):
+        if metric not in record:
+            continue
+        try:
+            value = record[metric]
+            values.append(math.nan if value is None else float(value))
+            steps.append(int(record["step"]))
+        except (KeyError, TypeError, ValueError):
+            raise ValueError(f"{file}:{number} has no number for step and {metric}") from None
+    if not steps:
+        raise ValueError(f"{file} has no line with {metric}")
     name = file.resolve().parent.name if file.name == "metrics.jsonl" else file.stem
-    return Curve(name, [int(record["step"]) for record in records], values)
+    return Curve(name, steps, values)
+
+
+def distinguish(curves: list[Curve], paths: list[Path]) -> None:
+    """Runs of one name are called by their paths."""
+    names = [curve.name for curve in curves]
+    for curve, path in zip(curves, paths):
+        if names.count(curve.name) > 1:
+            curve.name = str(path)
 
 
 def print_table(curves: list[Curve], metric: str) -> None:
@@ -100,6 +120,7 @@ def main() -> int:
     arguments = parse_arguments()
     try:
         curves = [read_curve(path, arguments.metric) for path in arguments.runs]
+        distinguish(curves, arguments.runs)
         print_table(curves, arguments.metric)
         draw(curves, arguments.metric, arguments.smooth, arguments.log, arguments.output)
     except (OSError, ValueError) as error:

@@ -22,8 +22,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
+try:
+    import h5py
+    import numpy as np
+except ImportError as error:
+    raise ImportError(f"{error} (checkpoints are HDF5; Debian: python3-h5py)") from error
 
 GROUPS = ("model", "exp_avg", "exp_avg_sq")
 
@@ -32,9 +35,16 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl, also of a run that is still writing its last one."""
     records = []
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                records.append(json.loads(line))
+        for number, line in enumerate(file, 1):
+            if not line.endswith("\n"):
+                break
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict):
+                raise ValueError(f"{path}:{number} is no JSON object")
+            records.append(record)
     return records
 
 

@@ -61,8 +61,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
   po::positional_options_description positional;
   positional.add("checkpoint", 1);
   try {
+    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
     po::variables_map values;
-    po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), values);
+    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
     throw_config_error("bad command line", error.what(), "see sft-generate --help");
@@ -105,7 +106,8 @@ std::vector<text::TokenId> encode_prompt(const std::string& prompt, bool chat, c
 
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. What is asked
-  Options options = parse_options(arguments);
+  Options options;
+  session.world().agree([&] { options = parse_options(arguments); });
   if (options.help) {
     std::ostringstream text;
     text << visible_options(options);
@@ -116,10 +118,11 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     log_info(std::string("sft-generate ") + version());
     return 0;
   }
-  if (session.world().size() != 1) {
+  session.world().agree([&] {
+    if (session.world().size() == 1) return;
     throw_config_error("sft-generate was started on " + std::to_string(session.world().size()) + " ranks",
                        "it runs on one", "start it without mpirun");
-  }
+  });
 
   // 2. Model and tokenizer of the checkpoint
   const checkpoint::Header header = checkpoint::read_header(options.checkpoint);
@@ -139,6 +142,10 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const mesh::Mesh mesh(session, mesh::Layout{}, static_cast<int>(config.model.num_key_value_heads));
   device::Ledger ledger;
   const std::int64_t max_length = static_cast<std::int64_t>(longest) + options.max_new_tokens;
+  if (const std::int64_t trained = header.position.max_length; trained > 0 && max_length > trained) {
+    log_warning("prompt and max_new_tokens come to " + std::to_string(max_length) + " tokens (rows had " +
+                std::to_string(trained) + " in training): text beyond that is guesswork");
+  }
   train::Engine engine(config, max_length, mesh, *device, ledger);
 
   // 5. Weights

@@ -5,8 +5,9 @@
 //   ./sft-inspect output/demo/checkpoint-000300 --compare output/other/checkpoint-000300    how far two are apart
 //   ./sft-inspect output/demo/checkpoint-000300 --json     the same for programs
 //
-// Exit status: 0 done; 2 command line; 3 no checkpoint, or a damaged one.
+// Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, or two that hold different tensors.
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cmath>
 #include <cstdio>
@@ -82,21 +83,25 @@ Options parse_options(const std::vector<std::string>& arguments) {
     throw_config_error("no checkpoint", "sft-inspect needs a folder such as output/demo/checkpoint-000300",
                        "see sft-inspect --help");
   }
+  if (options.verify && (options.optimizer || !options.other.empty())) {
+    throw_config_error(std::string("--verify with ") + (options.optimizer ? "--optimizer" : "--compare"),
+                       "it compares checksums of whole shards and nothing else", "give one of the two");
+  }
   return options;
 }
 
-/// The tensors that the options ask for.
-std::vector<checkpoint::TensorInfo> chosen_tensors(const Options& options) {
-  std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(options.checkpoint);
+/// The tensors of a checkpoint that are asked for.
+std::vector<checkpoint::TensorInfo> chosen_tensors(const std::string& folder, bool optimizer) {
+  std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(folder);
   std::erase_if(tensors, [&](const checkpoint::TensorInfo& tensor) {
-    return !options.optimizer && !tensor.dataset.starts_with("model/");
+    return !optimizer && !tensor.dataset.starts_with("model/");
   });
   return tensors;
 }
 
 Contents read_contents(const Options& options) {
   Contents contents{checkpoint::read_header(options.checkpoint), checkpoint::list_shards(options.checkpoint), {}};
-  for (const checkpoint::TensorInfo& tensor : chosen_tensors(options)) {
+  for (const checkpoint::TensorInfo& tensor : chosen_tensors(options.checkpoint, options.optimizer)) {
     contents.rows.push_back({tensor, checkpoint::measure(options.checkpoint, tensor)});
   }
   return contents;
@@ -106,6 +111,11 @@ std::int64_t total_bytes(const std::vector<checkpoint::ShardInfo>& shards) {
   std::int64_t bytes = 0;
   for (const checkpoint::ShardInfo& shard : shards) bytes += shard.size_bytes;
   return bytes;
+}
+
+std::string format_shards(const std::vector<checkpoint::ShardInfo>& shards) {
+  return std::to_string(shards.size()) + (shards.size() == 1 ? " shard, " : " shards, ") +
+         device::format_bytes(static_cast<std::size_t>(total_bytes(shards)));
 }
 
 std::string format_number(double value) {
@@ -215,17 +225,32 @@ void print_verified(const Options& options) {
     log_info(json.dump(2));
     return;
   }
-  log_info(options.checkpoint + ": " + std::to_string(shards.size()) + " shards, " +
-           device::format_bytes(static_cast<std::size_t>(total_bytes(shards))) + ", all as they were written");
+  log_info(options.checkpoint + ": " + format_shards(shards) + ", all as they were written");
+}
+
+/// Refuses `folder` if it lacks one of `tensors`, which are those of `other`.
+void require_tensors(const std::string& folder, const std::vector<checkpoint::TensorInfo>& held,
+                     const std::string& other, const std::vector<checkpoint::TensorInfo>& tensors) {
+  for (const checkpoint::TensorInfo& tensor : tensors) {
+    if (std::ranges::find(held, tensor.dataset, &checkpoint::TensorInfo::dataset) == held.end()) {
+      throw_data_error("cannot compare " + tensor.dataset, other + " has it, " + folder + " has not",
+                       "compare checkpoints of one model");
+    }
+  }
 }
 
 void print_comparison(const Options& options) {
+  const auto tensors = chosen_tensors(options.checkpoint, options.optimizer);
+  const auto others = chosen_tensors(options.other, options.optimizer);
+  require_tensors(options.checkpoint, tensors, options.other, others);
+  require_tensors(options.other, others, options.checkpoint, tensors);
+
   using apps::Align;
   apps::Table table({Align::left, Align::right, Align::right});
   table.add({"tensor", "largest difference", "relative norm"});
   table.add_rule();
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const checkpoint::TensorInfo& tensor : chosen_tensors(options)) {
+  for (const checkpoint::TensorInfo& tensor : tensors) {
     const checkpoint::Difference difference = checkpoint::compare(options.checkpoint, options.other, tensor);
     table.add({tensor.dataset, format_number(difference.max_abs), format_number(difference.relative)});
     json.push_back({{"name", tensor.dataset}, {"max_abs", difference.max_abs}, {"relative", difference.relative}});

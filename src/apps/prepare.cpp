@@ -50,7 +50,7 @@ po::options_description describe_options() {
      "byte: one token a byte, vocabulary of 272 with ChatML markup")
     ("model_name_or_path", po::value<std::string>()->value_name("FOLDER"),
      "take the tokenizer of a hub-format folder; comes with a later release")
-    ("max_length", po::value<std::int64_t>()->default_value(1024)->value_name("N"), "tokens in a row")
+    ("max_length", po::value<std::int64_t>()->default_value(1024)->value_name("N"), "tokens of documents in a row, at most")
     ("packing", boolean(true)->value_name("BOOL"),
      "put several documents into a row; false: every document is a row of its own, padded to max_length")
     ("packing_strategy", po::value<std::string>()->default_value("bfd")->value_name("NAME"),
@@ -60,11 +60,11 @@ po::options_description describe_options() {
     ("assistant_only_loss", boolean(false)->value_name("BOOL"),
      "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
     ("pad_to_multiple_of", po::value<std::int64_t>()->default_value(1)->value_name("N"),
-     "refuse a max_length that N does not divide; sequence parallelism needs 2 * sp_size")
+     "pad rows to the next multiple of N at or above max_length; sequence parallelism needs 2 * sp_size")
     ("num_shards", po::value<std::int64_t>()->default_value(0)->value_name("N"),
      "number of files; 0: as few as hold at most 1 GiB each before compression")
     ("shuffle_dataset", boolean(false)->value_name("BOOL"), "put documents in random order before packing")
-    ("seed", po::value<std::uint64_t>()->default_value(42)->value_name("N"), "of that order")
+    ("seed", po::value<std::int64_t>()->default_value(42)->value_name("N"), "of that order")
     ("help", "print this and end")
     ("version", "print the version and end");
   // clang-format on
@@ -105,7 +105,12 @@ PrepareOptions to_prepare_options(const po::variables_map& values) {
   options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();
   options.num_shards = values["num_shards"].as<std::int64_t>();
   options.shuffle_dataset = values["shuffle_dataset"].as<bool>();
-  options.seed = values["seed"].as<std::uint64_t>();
+  const auto seed = values["seed"].as<std::int64_t>();
+  if (seed < 0) {
+    sft::throw_config_error("seed = " + std::to_string(seed) + " is impossible", "it is a number from 0 on",
+                            "give 0 or more, e.g. 42");
+  }
+  options.seed = static_cast<std::uint64_t>(seed);
   return options;
 }
 
@@ -173,7 +178,7 @@ void print_summary(const PrepareSummary& summary, const PrepareOptions& options)
   line("documents", std::to_string(summary.num_documents));
   line("tokens", std::to_string(summary.num_tokens));
   line("target tokens", std::to_string(summary.num_target_tokens));
-  line("rows", std::to_string(summary.num_rows) + " of " + std::to_string(options.max_length) + " tokens");
+  line("rows", std::to_string(summary.num_rows) + " of " + std::to_string(summary.row_length) + " tokens");
   line("padding", std::to_string(summary.num_padding_tokens) + " tokens");
   line("packing strategy", sft::data::name_of(options.packing_strategy));
   line("packing efficiency", efficiency);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <stdexcept>
 
 #include "sft/core/error.hpp"
@@ -13,6 +14,7 @@ namespace sft::data {
 
 std::vector<std::string> find_inputs(const std::vector<std::string>& patterns) {
   std::vector<std::string> inputs;
+  std::set<std::filesystem::path> seen;
   for (const std::string& pattern : patterns) {
     const std::vector<std::string> paths = io::expand_glob(pattern);
     if (paths.empty()) {
@@ -23,6 +25,9 @@ std::vector<std::string> find_inputs(const std::vector<std::string>& patterns) {
       if (!std::filesystem::is_regular_file(path)) {
         throw_data_error("cannot read '" + path + "'", "it is not a regular file",
                          "name JSON-lines files, for a folder '" + path + "/*.jsonl'");
+      }
+      if (!seen.insert(std::filesystem::canonical(path)).second) {
+        throw_data_error("'" + path + "' is named twice", "its records would count double", "name every file once");
       }
       inputs.push_back(path);
     }

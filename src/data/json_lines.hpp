@@ -8,7 +8,8 @@
 
 namespace sft::data {
 
-/// Files that the paths and globs name, in the order given, globs sorted; a data Error names what matches nothing.
+/// Files that the paths and globs name, in the order given, globs sorted; a data Error names what matches nothing or is
+/// named twice.
 [[nodiscard]] std::vector<std::string> find_inputs(const std::vector<std::string>& patterns);
 
 /// Calls take(line) for every line that is not blank. What it throws as std::invalid_argument becomes a data Error that

@@ -18,18 +18,26 @@ namespace {
 constexpr std::int64_t max_shard_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t bytes_per_position = sizeof(std::int32_t) + sizeof(float);
 
+/// max_length, padded.
+std::int64_t row_length_of(const PrepareOptions& options) {
+  const std::int64_t step = options.pad_to_multiple_of;
+  return (options.max_length + step - 1) / step * step;
+}
+
 void check_options(const PrepareOptions& options) {
   constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
   if (options.max_length < 2 || options.max_length > limit) {
     throw_config_error("max_length = " + std::to_string(options.max_length) + " is impossible",
-                       "a row needs a token to predict from and one to predict", "give 2 or more, e.g. 1024");
+                       "a row needs a token to predict from and one to predict, and is counted in 32 bits",
+                       "give 2 to " + std::to_string(limit) + ", e.g. 1024");
   }
-  if (options.pad_to_multiple_of < 1 || options.max_length % options.pad_to_multiple_of != 0) {
-    const std::int64_t step = std::max<std::int64_t>(options.pad_to_multiple_of, 1);
-    throw_config_error("max_length = " + std::to_string(options.max_length) +
-                           " is no multiple of pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of),
-                       "every row is padded to max_length",
-                       "use max_length = " + std::to_string((options.max_length + step - 1) / step * step));
+  if (options.pad_to_multiple_of < 1) {
+    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
+                       "rows are padded to a multiple of it", "give 1 or more");
+  }
+  if (options.pad_to_multiple_of > limit || row_length_of(options) > limit) {
+    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
+                       "rows would have more than " + std::to_string(limit) + " tokens", "give less");
   }
   if (options.num_shards < 0) {
     throw_config_error("num_shards = " + std::to_string(options.num_shards) + " is impossible", "it counts files",
@@ -50,6 +58,22 @@ void check_output(const std::string& folder) {
 bool has_target(const Document& document, std::int64_t length) {
   return std::any_of(document.loss_weight.begin() + std::min<std::int64_t>(1, length),
                      document.loss_weight.begin() + length, [](float weight) { return weight > 0.0f; });
+}
+
+/// Whether a row has something to predict: the first token of a document, under `wrapped` of a row, is no target.
+bool has_target(const PackedRow& row, PackingStrategy strategy, const DocumentStore& documents) {
+  std::vector<std::int32_t> tokens;
+  std::vector<float> weights;
+  bool is_first = true;
+  for (const Piece& piece : row) {
+    tokens.resize(static_cast<std::size_t>(piece.length));
+    weights.resize(tokens.size());
+    documents.read(piece.document, piece.begin, tokens, weights);
+    if (is_first || strategy != PackingStrategy::wrapped) weights.front() = 0.0f;
+    if (std::ranges::any_of(weights, [](float weight) { return weight > 0.0f; })) return true;
+    is_first = false;
+  }
+  return false;
 }
 
 DocumentStore read_documents(const PrepareOptions& options, const text::Tokenizer& tokenizer,
@@ -96,7 +120,7 @@ std::vector<PackedRow> pack_documents(const PrepareOptions& options, const Docum
 std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_rows) {
   if (options.num_shards == 0) {
     const std::int64_t rows_per_shard =
-        std::max<std::int64_t>(1, max_shard_bytes / (options.max_length * bytes_per_position));
+        std::max<std::int64_t>(1, max_shard_bytes / (row_length_of(options) * bytes_per_position));
     return (num_rows + rows_per_shard - 1) / rows_per_shard;
   }
   if (options.num_shards > num_rows) {
@@ -130,14 +154,16 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   const DocumentStore documents = read_documents(options, *tokenizer, inputs, summary, progress);
   const std::vector<PackedRow> rows = pack_documents(options, documents);
   summary.num_rows = static_cast<std::int64_t>(rows.size());
-  if (rows.empty()) {
-    throw_data_error("nothing to write from " + join(options.inputs),
-                     std::to_string(summary.num_records) + " records, " + std::to_string(summary.num_dropped) +
-                         " of them without a target within max_length = " + std::to_string(options.max_length),
+  summary.row_length = row_length_of(options);
+  if (std::ranges::none_of(
+          rows, [&](const PackedRow& row) { return has_target(row, options.packing_strategy, documents); })) {
+    throw_data_error("nothing to train on in " + join(options.inputs),
+                     "none of its " + std::to_string(summary.num_records) +
+                         " records has a target within max_length = " + std::to_string(options.max_length),
                      "check the input, or give a larger max_length");
   }
 
-  const ShardHeader header = {.max_length = options.max_length,
+  const ShardHeader header = {.max_length = summary.row_length,
                               .vocab_size = tokenizer->vocab_size(),
                               .pad_token_id = tokenizer->specials().pad,
                               .eos_token_id = tokenizer->specials().eos,
@@ -155,7 +181,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   summary.num_documents = written.num_documents;
   summary.num_tokens = written.num_tokens;
   summary.num_target_tokens = written.num_target_tokens;
-  summary.num_padding_tokens = summary.num_rows * options.max_length - written.num_tokens;
+  summary.num_padding_tokens = summary.num_rows * summary.row_length - written.num_tokens;
   summary.files = written.files;
   return summary;
 }

@@ -18,7 +18,7 @@ struct PrepareOptions {
   std::int64_t max_length = 1024;
   PackingStrategy packing_strategy = PackingStrategy::bfd;
   ExampleOptions example = {};
-  std::int64_t pad_to_multiple_of = 1;  ///< must divide max_length
+  std::int64_t pad_to_multiple_of = 1;  ///< rows are padded to its next multiple at or above max_length
   std::int64_t num_shards = 0;          ///< 0: as few as hold at most 1 GiB each before compression
   bool shuffle_dataset = false;         ///< documents in random order before they are packed
   std::uint64_t seed = 42;
@@ -32,6 +32,7 @@ struct PrepareSummary {
   std::int64_t num_tokens = 0;         ///< written, padding excluded
   std::int64_t num_target_tokens = 0;  ///< of these, trained on
   std::int64_t num_rows = 0;
+  std::int64_t row_length = 0;  ///< padding included: the max_length of the files
   std::int64_t num_padding_tokens = 0;
   std::vector<std::string> files;
 
@@ -44,8 +45,8 @@ using PrepareProgress = std::function<void(const char* stage, std::int64_t done,
 
 /// Reads, tokenizes, packs and writes OUTPUT/train-00000.h5 ... Records without a target are dropped where the strategy
 /// cuts documents; `bfd_split` and `wrapped` keep every token. Refuses impossible options (configuration Error), and,
-/// as data Errors, bad records by file and line, inputs that leave no row, and a folder that holds train-*.h5 already.
-/// Tokens are held in memory, text is not.
+/// as data Errors, bad records by file and line, a file named twice, inputs without a target, and a folder that holds
+/// train-*.h5 already. Tokens are held in memory, text is not.
 PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress);
 
 }  // namespace sft::data

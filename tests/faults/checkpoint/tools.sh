@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What sft-inspect and the Python readers say of a checkpoint of two steps on 4 ranks, whole and damaged.
+# What sft-inspect, sft-generate and the Python readers say of a checkpoint of two steps on 4 ranks, whole and damaged, and
+# how the tools refuse a command line.
 #
-#   tools.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT POSTPROCESS_FOLDER
+#   tools.sh MPIEXEC SFT SFT_PREPARE SFT_INSPECT SFT_GENERATE POSTPROCESS_FOLDER
 set -euo pipefail
 
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 postprocess=$5
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_generate=$5 postprocess=$6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -71,6 +72,23 @@ expect 0 same bash -c 'cmp order <(sort -V order) && echo same'
 expect 0 'model/model\.norm\.weight +32 +32 .* 0$' bash -c 'ulimit -Sn 6; "$@"' _ "$sft_inspect" "$checkpoint"
 expect 3 'shard-0000.\.h5: Too many open files.*ulimit -n' bash -c 'ulimit -n 6; "$@"' _ "$sft_inspect" "$checkpoint"
 
+# Checkpoints of different models, either way round
+"$mpiexec" -np 1 "$sft" run.ini --model.num_hidden_layers 10 --parallel.dp_shard_size 1 --parallel.tp_size 1 \
+  --train.max_steps 0 --train.output_dir shallow >/dev/null
+shallow=shallow/checkpoint-000000
+expect 0 ': 1 shard, .*as they were written' "$sft_inspect" "$shallow" --verify
+expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
+  "$sft_inspect" "$checkpoint" --compare "$shallow"
+expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
+  "$sft_inspect" "$shallow" --compare "$checkpoint"
+
+# Text
+expect 0 '^warning: .* 50 tokens \(rows had 48' "$sft_generate" "$checkpoint" --prompt ab --max_new_tokens 48
+expect 2 "unrecognised option '--prom'" "$sft_generate" "$checkpoint" --prom ab
+expect 2 '^1$' bash -c '"$@" 2>&1 | grep -c error: ; exit "${PIPESTATUS[0]}"' - \
+  "$mpiexec" -np 3 "$sft_generate" "$checkpoint" --prompt ab
+expect 2 'seed = -1' "$sft_prepare" --input pairs.jsonl --output other --seed -1
+
 # In Python: the first one that has what the readers need
 python=
 for candidate in python3 /usr/bin/python3; do
@@ -93,6 +111,19 @@ with run.checkpoint() as checkpoint:
 PYTHON
 expect 0 'read \(272, 32\)' "$python" read.py "$postprocess"
 expect 0 'wrote loss.png' "$python" "$postprocess/plot_loss.py" output -o loss.png
+mkdir -p twin/output broken
+cp output/metrics.jsonl twin/output
+expect 0 '^twin/output ' "$python" "$postprocess/plot_loss.py" output twin/output -o twin.png
+{ head -n 1 output/metrics.jsonl; echo '[1]'; } >broken/metrics.jsonl
+expect 1 '^plot_loss.py: error: broken/metrics\.jsonl:2 is no JSON object' "$python" "$postprocess/plot_loss.py" broken
+echo '{"step": 1}' >broken/metrics.jsonl
+expect 1 '^plot_loss.py: error: broken/metrics\.jsonl has no line with loss' "$python" "$postprocess/plot_loss.py" broken
+expect 1 'python3-matplotlib' "$python" -c 'import runpy, sys
+sys.modules["matplotlib"] = None
+runpy.run_path(sys.argv[1])' "$postprocess/plot_loss.py"
+expect 1 'Debian: python3-h5py' "$python" -c 'import runpy, sys
+sys.modules["h5py"] = None
+runpy.run_path(sys.argv[1])' "$postprocess/sft_run.py"
 
 # Damaged
 rm output/checkpoint-000002/shard-00001.h5
@@ -104,5 +135,7 @@ expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoin
 expect 3 'no complete checkpoint' "$sft_inspect" output
 expect 2 'no checkpoint' "$sft_inspect"
 expect 2 'bad command line' "$sft_inspect" "$checkpoint" --unknown
+expect 2 '^sft: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
+expect 2 '^sft: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
 
 exit $((failures > 0))

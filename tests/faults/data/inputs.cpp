@@ -8,6 +8,7 @@
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 
+using sft::data::PackingStrategy;
 using sft::test::data_error_of;
 using sft::test::mentions;
 
@@ -18,13 +19,14 @@ struct Fixture {
   const std::string input = folder.file("in.jsonl");
   const std::string output = folder.file("out");
 
-  std::string run(const std::string& pattern) const {
-    const sft::data::PrepareOptions options = {.inputs = {pattern}, .output = output, .max_length = 16};
+  std::string run(const std::vector<std::string>& patterns, PackingStrategy strategy = PackingStrategy::bfd) const {
+    const sft::data::PrepareOptions options = {
+        .inputs = patterns, .output = output, .max_length = 16, .packing_strategy = strategy};
     return data_error_of([&] { (void)sft::data::prepare(options, [](const char*, std::int64_t, std::int64_t) {}); });
   }
-  std::string run_on(const std::string& text) const {
+  std::string run_on(const std::string& text, PackingStrategy strategy = PackingStrategy::bfd) const {
     sft::io::write_file_atomically(input, text);
-    return run(input);
+    return run({input}, strategy);
   }
 };
 
@@ -41,17 +43,26 @@ BOOST_AUTO_TEST_CASE(bad_records_are_named_by_file_and_line) {
 }
 
 BOOST_AUTO_TEST_CASE(input_that_leaves_nothing) {
-  BOOST_TEST(mentions(run_on(""), {input, "0 records"}));
+  BOOST_TEST(mentions(run_on(""), {input, "none of its 0 records"}));
   BOOST_TEST(mentions(run_on("\n \n\r\n"), {input, "0 records"}));
-  BOOST_TEST(
-      mentions(run_on("{\"prompt\": \"longer than sixteen\", \"completion\": \"x\"}"), {input, "1 records, 1 of"}));
+  BOOST_TEST(mentions(run_on("{\"prompt\": \"longer than sixteen\", \"completion\": \"x\"}"),
+                      {input, "none of its 1 records", "max_length = 16"}));
+  for (const PackingStrategy strategy : {PackingStrategy::none, PackingStrategy::bfd_split, PackingStrategy::wrapped}) {
+    BOOST_TEST(mentions(run_on("{\"text\": \"\"}\n", strategy), {input, "none of its 1 records"}));
+  }
   BOOST_TEST(!std::filesystem::exists(output));
 }
 
 BOOST_AUTO_TEST_CASE(missing_inputs) {
-  BOOST_TEST(mentions(run(folder.file("no.jsonl")), {folder.file("no.jsonl")}));
-  BOOST_TEST(mentions(run(folder.file("*.jsonl")), {folder.file("*.jsonl")}));
-  BOOST_TEST(mentions(run(folder.path()), {folder.path(), "not a regular file"}));
+  BOOST_TEST(mentions(run({folder.file("no.jsonl")}), {folder.file("no.jsonl")}));
+  BOOST_TEST(mentions(run({folder.file("*.jsonl")}), {folder.file("*.jsonl")}));
+  BOOST_TEST(mentions(run({folder.path()}), {folder.path(), "not a regular file"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_named_twice) {
+  sft::io::write_file_atomically(input, "{\"text\": \"good\"}\n");
+  BOOST_TEST(mentions(run({input, folder.file("*.jsonl")}), {input, "twice"}));
+  BOOST_TEST(mentions(run({input, folder.path() + "/./in.jsonl"}), {folder.path() + "/./in.jsonl", "twice"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_with_shards_is_not_overwritten) {

@@ -155,6 +155,19 @@ BOOST_AUTO_TEST_CASE(without_packing_every_document_is_a_row_in_order) {
   BOOST_TEST(dataset.read_row(2).tokens[0] == 'e');
 }
 
+BOOST_AUTO_TEST_CASE(rows_are_padded_to_a_multiple_and_documents_cut_at_max_length) {
+  write("a.jsonl", "{\"text\": \"0123456789abcdefghij\"}\n");
+  options.max_length = 10;
+  options.pad_to_multiple_of = 8;
+  const PrepareSummary summary = run();
+  BOOST_TEST(summary.row_length == 16);
+  BOOST_TEST(summary.num_padding_tokens == 6);
+  const PackedDataset dataset = open();
+  BOOST_TEST(dataset.max_length() == 16);
+  BOOST_TEST(dataset.read_row(0).tokens.size() == 16u);
+  BOOST_TEST((documents_of(dataset) == std::multiset<std::string>{"0123456789"}));
+}
+
 BOOST_AUTO_TEST_CASE(shuffling_depends_on_the_seed_alone) {
   std::string text;
   for (char c = 'a'; c <= 'z'; ++c) text += std::string("{\"text\": \"") + c + c + "\"}\n";
@@ -207,8 +220,9 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {
   };
   refused([](PrepareOptions& changed) { changed.max_length = 1; });
   refused([](PrepareOptions& changed) { changed.max_length = std::int64_t{1} << 40; });
-  refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = 3; });
   refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = 0; });
+  refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = -8; });
+  refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = std::int64_t{1} << 62; });
   refused([](PrepareOptions& changed) { changed.num_shards = -1; });
   refused([](PrepareOptions& changed) { changed.num_shards = 2; });  // of one row
   refused([](PrepareOptions& changed) { changed.tokenizer = "bpe"; });
