@@ -57,9 +57,10 @@ class Workshop {
 
   /// Starts `run` with its output in path(output).
   [[nodiscard]] test::TrainerProgram start(const RunCase& run, const std::string& output, std::int64_t max_steps,
-                                           const std::string& resume) const {
+                                           const std::string& resume,
+                                           const config::Model& model = test::small_qwen2()) const {
     config::Config config;
-    config.model = test::small_qwen2();
+    config.model = model;
     config.data.train_files = {path("train.h5")};
     config.parallel = run.parallel;
     config.train.per_device_train_batch_size = 1;
@@ -180,8 +181,12 @@ BOOST_AUTO_TEST_CASE(rows_found_damaged_on_the_way_end_the_run_with_what_it_lear
 #ifndef __SANITIZE_ADDRESS__
 BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, boost::unit_test::data::make(run_cases), run) {
   const Workshop workshop;
+  config::Model model = test::small_qwen2();
+  model.hidden_size = 192;  // large enough to use all scratch memory, as any model worth training
+  model.intermediate_size = 768;
+  model.num_hidden_layers = 4;
   for (const std::int64_t max_steps : {4, 8}) {  // the second run reads a checkpoint and writes two
-    test::TrainerProgram program = workshop.start(run, "run", max_steps, "auto");
+    test::TrainerProgram program = workshop.start(run, "run", max_steps, "auto", model);
     check_done(program, workshop, "run");
     const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
     const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
