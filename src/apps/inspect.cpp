@@ -11,7 +11,6 @@
 #include <boost/program_options.hpp>
 #include <cmath>
 #include <cstdio>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -21,6 +20,7 @@
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/program.hpp"
 #include "sft/core/version.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/io/files.hpp"
@@ -73,8 +73,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
   po::positional_options_description positional;
   positional.add("checkpoint", 1);
   try {
+    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
     po::variables_map values;
-    po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), values);
+    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values);
     po::notify(values);
   } catch (const po::error& error) {
     throw_config_error("bad command line", error.what(), "see sft-inspect --help");
@@ -285,13 +286,5 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   io::raise_open_file_limit();
-  try {
-    return run(std::vector<std::string>(argv + 1, argv + argc));
-  } catch (const Error& error) {
-    log_error(error.what());
-    return static_cast<int>(error.status());
-  } catch (const std::exception& error) {
-    log_error(error.what());
-    return static_cast<int>(ExitStatus::failure);
-  }
+  return run_alone([&] { return run(std::vector<std::string>(argv + 1, argv + argc)); });
 }

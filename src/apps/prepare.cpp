@@ -8,13 +8,13 @@
 
 #include <boost/program_options.hpp>
 #include <cstdio>
-#include <exception>
-#include <iostream>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/program.hpp"
 #include "sft/core/version.hpp"
 #include "sft/data/prepare.hpp"
 
@@ -33,9 +33,8 @@ constexpr const char* usage =
     "everything\n"
     "  {\"prompt\": \"...\", \"completion\": \"...\"}, or both as lists of messages           the completion\n"
     "  {\"text\": \"...\"}                                                                everything\n"
-    "Each file appears whole or not at all, all of them at the end; after an error none is there. A folder that "
-    "already\n"
-    "holds train-*.h5 is refused, never overwritten.\n";
+    "Each file appears whole or not at all, all of them at the end; after an error none is there. A folder that holds\n"
+    "train-*.h5 already is refused, never overwritten.\n";
 
 po::options_description describe_options() {
   const auto boolean = [](bool value) {
@@ -50,7 +49,8 @@ po::options_description describe_options() {
      "byte: one token a byte, vocabulary of 272 with ChatML markup")
     ("model_name_or_path", po::value<std::string>()->value_name("FOLDER"),
      "take the tokenizer of a hub-format folder; comes with a later release")
-    ("max_length", po::value<std::int64_t>()->default_value(1024)->value_name("N"), "tokens of documents in a row, at most")
+    ("max_length", po::value<std::int64_t>()->default_value(1024)->value_name("N"),
+     "tokens of documents in a row, at most")
     ("packing", boolean(true)->value_name("BOOL"),
      "put several documents into a row; false: every document is a row of its own, padded to max_length")
     ("packing_strategy", po::value<std::string>()->default_value("bfd")->value_name("NAME"),
@@ -128,11 +128,13 @@ std::optional<PrepareOptions> parse_command_line(int argc, char** argv) {
     sft::throw_config_error(error.what(), "the command line cannot be read", "see sft-prepare --help");
   }
   if (values.count("help") != 0) {
-    std::cout << usage << '\n' << options;
+    std::ostringstream text;
+    text << usage << '\n' << options;
+    sft::log_info(text.str());
     return std::nullopt;
   }
   if (values.count("version") != 0) {
-    std::cout << "sft-prepare " << sft::version() << '\n';
+    sft::log_info(std::string("sft-prepare ") + sft::version());
     return std::nullopt;
   }
   return to_prepare_options(values);
@@ -167,11 +169,13 @@ class ProgressBar {
 
 void print_summary(const PrepareSummary& summary, const PrepareOptions& options) {
   const auto line = [](const char* name, const std::string& value) {
-    std::printf("  %-20s %s\n", name, value.c_str());
+    char text[32];
+    std::snprintf(text, sizeof(text), "  %-20s ", name);
+    sft::log_info(text + value);
   };
   char efficiency[32];
   std::snprintf(efficiency, sizeof(efficiency), "%.2f %%", 100.0 * summary.packing_efficiency());
-  std::printf("prepared %s\n", options.output.c_str());
+  sft::log_info("prepared " + options.output);
   line("records", std::to_string(summary.num_records));
   line("dropped", std::to_string(summary.num_dropped) + " (no target within max_length)");
   line("truncated", std::to_string(summary.num_truncated) + " (cut at max_length)");
@@ -187,24 +191,20 @@ void print_summary(const PrepareSummary& summary, const PrepareOptions& options)
                     (summary.files.size() > 1 ? " ... " + last : ""));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  try {
-    const std::optional<PrepareOptions> options = parse_command_line(argc, argv);
-    if (!options) return static_cast<int>(sft::ExitStatus::done);
-
+int run(int argc, char** argv) {
+  const std::optional<PrepareOptions> options = parse_command_line(argc, argv);
+  if (options) {
     ProgressBar bar;
     const PrepareSummary summary = sft::data::prepare(
         *options, [&bar](const char* stage, std::int64_t done, std::int64_t total) { bar.draw(stage, done, total); });
     bar.clear();
     print_summary(summary, *options);
-    return static_cast<int>(sft::ExitStatus::done);
-  } catch (const sft::Error& error) {
-    sft::log_error(error.what());
-    return static_cast<int>(error.status());
-  } catch (const std::exception& error) {
-    sft::log_error(error.what());
-    return static_cast<int>(sft::ExitStatus::failure);
   }
+  return static_cast<int>(sft::ExitStatus::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sft::run_alone([&] { return run(argc, argv); });
 }

@@ -45,8 +45,8 @@ struct ShardInfo {
 };
 [[nodiscard]] std::vector<ShardInfo> list_shards(const std::string& folder);
 
-/// Reads every shard and compares its size and checksum, then every tensor through the index; what is damaged first is a
-/// data Error that names it.
+/// Reads every shard and compares its size and checksum, then every tensor through the index; what is damaged first is
+/// a data Error that names it.
 void verify(const std::string& folder);
 
 }  // namespace sft::checkpoint

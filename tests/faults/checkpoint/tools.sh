@@ -89,6 +89,11 @@ expect 2 '^1$' bash -c '"$@" 2>&1 | grep -c error: ; exit "${PIPESTATUS[0]}"' - 
   "$mpiexec" -np 3 "$sft_generate" "$checkpoint" --prompt ab
 expect 2 'seed = -1' "$sft_prepare" --input pairs.jsonl --output other --seed -1
 
+# What cannot be printed is an error, not a success
+expect 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_inspect" "$checkpoint"
+expect 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_generate" "$checkpoint" --prompt ab
+expect 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_prepare" --input pairs.jsonl --output again
+
 # In Python: the first one that has what the readers need
 python=
 for candidate in python3 /usr/bin/python3; do
@@ -135,6 +140,7 @@ expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoin
 expect 3 'no complete checkpoint' "$sft_inspect" output
 expect 2 'no checkpoint' "$sft_inspect"
 expect 2 'bad command line' "$sft_inspect" "$checkpoint" --unknown
+expect 2 "unrecognised option '--veri'" "$sft_inspect" "$checkpoint" --veri
 expect 2 '^sft: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
 expect 2 '^sft: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
 
