@@ -7,6 +7,10 @@ find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json 3.11 REQUIRED)
 
 find_package(dnnl REQUIRED CONFIG)  # DNNL::dnnl
+if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 3)
+  message(FATAL_ERROR "oneDNN ${dnnl_VERSION} has another interface than 2.6 to 2.7: install one of those (Debian 12: "
+                      "libdnnl-dev) or point CMAKE_PREFIX_PATH at it")
+endif()
 
 # The HDF5 built against Open MPI; its serial API is what we call.
 set(HDF5_PREFER_PARALLEL ON)

@@ -77,9 +77,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
   if (options.prompts.empty() || has_empty) {
     throw_config_error("no prompt", "there is nothing to continue", "give --prompt TEXT");
   }
-  if (options.max_new_tokens < 1) {
-    throw_config_error("max_new_tokens is " + std::to_string(options.max_new_tokens), "it must be at least 1",
-                       "leave it out for 128");
+  constexpr std::int64_t limit = 1 << 20;
+  if (options.max_new_tokens < 1 || options.max_new_tokens > limit) {
+    throw_config_error("max_new_tokens is " + std::to_string(options.max_new_tokens),
+                       "it must be from 1 to " + std::to_string(limit), "leave it out for 128");
   }
   return options;
 }

@@ -13,10 +13,11 @@
 
 namespace sft::checkpoint {
 
-std::string checksum_of_file(const std::string& path) {
+std::string checksum_of_file(const std::string& path, std::int64_t begin) {
   constexpr std::size_t buffer_bytes = 1U << 20U;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw_data_error("cannot read " + path, std::strerror(errno), "check the path");
+  file.seekg(begin);
   std::vector<char> buffer(buffer_bytes);
   uLong crc = ::crc32(0, nullptr, 0);
   while (file.read(buffer.data(), buffer_bytes) || file.gcount() > 0) {

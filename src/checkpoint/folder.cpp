@@ -124,6 +124,11 @@ void begin_folder(const std::string& folder) {
   io::make_folders(temporary_path(folder));
 }
 
+void discard_folder(const std::string& folder) {
+  std::error_code ignored;
+  fs::remove_all(temporary_path(folder), ignored);
+}
+
 void commit_folder(const std::string& folder) {
   const std::string temporary = temporary_path(folder);
   io::sync_path(temporary);

@@ -23,6 +23,8 @@ void recover_folders(const std::string& output_dir);
 /// Makes the empty temporary folder of the checkpoint `folder`, after it recovered or removed what broken saves left
 /// beside it.
 void begin_folder(const std::string& folder);
+/// Removes the temporary folder of the checkpoint `folder`, as far as that goes.
+void discard_folder(const std::string& folder);
 /// Gives the finished temporary folder its name and syncs the parent. A former checkpoint of that name goes in the same
 /// instant; where the file system cannot exchange names, it is set aside first, and recover_folders() brings it back
 /// after a crash.

@@ -1,10 +1,13 @@
-#include <iterator>
+#include <algorithm>
+#include <functional>
 #include <map>
 
 #include "folder.hpp"
 #include "header.hpp"
 #include "history.hpp"
+#include "seal.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/comm/session.hpp"
 #include "sft/io/files.hpp"
 #include "shard.hpp"
 
@@ -48,15 +51,18 @@ std::map<std::string, std::vector<io::VirtualPiece>> all_pieces(const mesh::Mesh
   return pieces;
 }
 
-void write_tensors(io::Hdf5File& index, const mesh::Mesh& mesh, const parallel::Registry& registry) {
+/// Adds the virtual datasets, a unit at a time: HDF5 keeps memory for those it made until the file is closed.
+void write_tensors(const std::string& index_file, const mesh::Mesh& mesh, const parallel::Registry& registry) {
   std::map<std::string, std::vector<io::VirtualPiece>> pieces = all_pieces(mesh, registry);
   for (const char* group : group_names) {
     for (const parallel::Unit& unit : registry.units()) {
+      io::Hdf5File index = io::Hdf5File::extend(index_file);
       for (const parallel::Parameter& parameter : unit.parameters) {
         std::vector<io::VirtualPiece>& parts = pieces[parameter.name];
         for (io::VirtualPiece& part : parts) part.source_dataset = std::string("/") + group;
         index.create_virtual_dataset(std::string("/") + group + "/" + parameter.name, shape_of(parameter), parts);
       }
+      index.close();
     }
   }
 }
@@ -64,11 +70,14 @@ void write_tensors(io::Hdf5File& index, const mesh::Mesh& mesh, const parallel::
 }  // namespace
 
 std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry& registry) {
-  constexpr std::size_t bytes_of_rectangle = 4096;
+  constexpr std::size_t bytes_of_mapping = 27U << 10U;  // while the library makes a virtual dataset; measured
   if (mesh.world.rank() != 0) return 0;
-  std::size_t num_rectangles = 0;
-  for (const auto& [name, parts] : all_pieces(mesh, registry)) num_rectangles += parts.size();
-  return std::size(group_names) * num_rectangles * bytes_of_rectangle;
+  std::size_t most_mappings = 0, capacity = 0;
+  for (const auto& [name, parts] : all_pieces(mesh, registry)) {
+    most_mappings = std::max(most_mappings, parts.size());
+    capacity += parts.capacity();
+  }
+  return most_mappings * bytes_of_mapping + capacity * sizeof(io::VirtualPiece);
 }
 
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
@@ -79,6 +88,16 @@ void save(const std::string& output_dir, const config::Config& config, const std
   const bool is_writer = mesh.replicate.rank() == 0;
   const bool is_first = mesh.world.rank() == 0;
 
+  // What a failed save leaves takes room that the next try may need.
+  const auto agree = [&](const std::function<void()>& work) {
+    try {
+      mesh.world.agree(work);
+    } catch (const comm::SharedError&) {
+      if (is_first) discard_folder(folder);
+      throw;
+    }
+  };
+
   // 1. An empty folder.
   mesh.world.agree([&] {
     if (is_first) begin_folder(folder);
@@ -86,7 +105,7 @@ void save(const std::string& output_dir, const config::Config& config, const std
 
   // 2. Shards, by the ranks that together hold every parameter.
   Shard shard;
-  mesh.world.agree([&] {
+  agree([&] {
     if (is_writer) shard = write_shard(temporary, shard_name(mesh.parameters.rank()), state, device, stream);
   });
   std::vector<Shard> shards;
@@ -97,13 +116,14 @@ void save(const std::string& output_dir, const config::Config& config, const std
   }
 
   // 3. The whole tensors over the shards, and the name that says complete.
-  mesh.world.agree([&] {
+  agree([&] {
     if (!is_first) return;
     const std::string index_file = index_path(temporary);
-    io::Hdf5File index = io::Hdf5File::create(index_file);
+    io::Hdf5File index = io::Hdf5File::create(index_file, seal_bytes);
     write_attributes(index, config, tokenizer, mesh.layout.describe(), position, shards);
-    write_tensors(index, mesh, registry);
     index.close();
+    write_tensors(index_file, mesh, registry);
+    seal(index_file);
     io::sync_path(index_file);
     commit_folder(folder);
   });

@@ -25,9 +25,10 @@ Key dp_shard_size_key(const char* help) {
                 config.parallel.dp_shard_size = 0;
               } else {
                 read(text, config.parallel.dp_shard_size);
+                if (config.parallel.dp_shard_size == 0) throw std::invalid_argument("zero ranks");
               }
             } catch (const std::invalid_argument&) {
-              throw std::invalid_argument("a whole number or auto");
+              throw std::invalid_argument("a whole number from 1 or auto");
             }
           },
           [](const Config& config) {

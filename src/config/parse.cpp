@@ -71,7 +71,8 @@ po::parsed_options parse_words(const std::vector<std::string>& words, const po::
     return po::command_line_parser(words)
         .options(options)
         .positional(positional)
-        .style(allow_long | long_allow_adjacent | long_allow_next)
+        .style(allow_long | long_allow_adjacent | long_allow_next | allow_short | allow_dash_for_short |
+               short_allow_next)
         .run();
   } catch (const po::unknown_option& error) {
     std::string name = error.get_option_name();

@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "config/keys.hpp"
@@ -10,11 +11,15 @@ namespace sft::config {
 
 namespace {
 
-/// Bounds that keep every product of sizes within 64 bits and are far above any real model or machine.
-constexpr std::int64_t max_width = 1 << 24;
+/// Bounds far above any real model, run or machine, under which parameters, the elements of a layer's activations and
+/// the rows of a run are counted in 64 bits.
+constexpr std::int64_t max_width = 1 << 18;
+constexpr std::int64_t max_vocab_size = 1 << 24;
 constexpr std::int64_t max_depth = 1 << 12;
 constexpr std::int64_t max_head_dim = 256;  // as far as the attention kernels go
 constexpr int max_axis_size = 1 << 15;
+constexpr std::int64_t max_batch = 1 << 20;
+constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 
 std::string text_of(std::int64_t value) { return std::to_string(value); }
 
@@ -43,7 +48,7 @@ void check_model_sizes(const Config& config) {
   require_size(config, model.num_key_value_heads, "model.num_key_value_heads", max_depth);
   require_size(config, model.head_dim, "model.head_dim", max_head_dim);
   require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
-  require_size(config, model.vocab_size, "model.vocab_size", max_width);
+  require_size(config, model.vocab_size, "model.vocab_size", max_vocab_size);
   require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
   require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
   require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
@@ -63,6 +68,12 @@ void derive_model_sizes(Model& model) {
 }
 
 void check_heads(const Model& model) {
+  if (const std::int64_t width = model.num_attention_heads * model.head_dim; width > max_width) {
+    throw_config_error("the query heads are too wide together",
+                       "num_attention_heads x head_dim = " + text_of(model.num_attention_heads) + " x " +
+                           text_of(model.head_dim) + " = " + text_of(width) + ", above " + text_of(max_width),
+                       "set fewer or smaller heads");
+  }
   if (model.num_attention_heads % model.num_key_value_heads != 0) {
     throw_config_error("query heads cannot share key/value heads evenly",
                        "num_attention_heads = " + text_of(model.num_attention_heads) +
@@ -84,9 +95,10 @@ void check_data(const Config& config) {
 
 void check_train(const Config& config) {
   const Train& train = config.train;
-  require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_width);
-  require_size(config, train.gradient_accumulation_steps, "train.gradient_accumulation_steps", max_width);
-  require(config, train.max_steps >= -1, "train.max_steps", "-1 (num_train_epochs decides), 0 or more");
+  require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_batch);
+  require_size(config, train.gradient_accumulation_steps, "train.gradient_accumulation_steps", max_batch);
+  require(config, train.max_steps >= -1 && train.max_steps <= max_steps, "train.max_steps",
+          "-1 (num_train_epochs decides), or from 0 to " + text_of(max_steps));
   constexpr double max_epochs = 1e6;
   require(config, train.max_steps >= 0 || (train.num_train_epochs > 0 && train.num_train_epochs <= max_epochs),
           "train.num_train_epochs", "above 0 and at most 1000000 when max_steps is -1");
@@ -102,7 +114,8 @@ void check_train(const Config& config) {
 void check_optimizer(const Config& config) {
   const Optimizer& optimizer = config.optimizer;
   require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");
-  require(config, optimizer.warmup_steps >= 0, "optimizer.warmup_steps", "0 or more");
+  require(config, optimizer.warmup_steps >= 0 && optimizer.warmup_steps <= max_steps, "optimizer.warmup_steps",
+          "from 0 to " + text_of(max_steps));
   require(config, optimizer.weight_decay >= 0, "optimizer.weight_decay", "0 or more");
   require(config, optimizer.adam_beta1 >= 0 && optimizer.adam_beta1 < 1, "optimizer.adam_beta1", "at least 0, below 1");
   require(config, optimizer.adam_beta2 >= 0 && optimizer.adam_beta2 < 1, "optimizer.adam_beta2", "at least 0, below 1");
@@ -223,6 +236,15 @@ void validate_data(const Config& config, std::int64_t max_length, std::int64_t v
         "max_length / (2 x sp_size) = " + text_of(max_length) + " / " + text_of(num_chunks) + " is no whole number",
         "prepare the data with --max_length " + text_of(round_up(max_length, num_chunks)) +
             " or --pad_to_multiple_of " + text_of(num_chunks) + ", or change sp_size");
+  }
+  const std::int64_t batch = config.train.per_device_train_batch_size, sp_size = config.parallel.sp_size;
+  constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
+  if (batch * max_length / sp_size > max_tokens) {
+    throw_config_error("a micro-batch has too many tokens on a rank",
+                       "per_device_train_batch_size x max_length / sp_size = " + text_of(batch) + " x " +
+                           text_of(max_length) + " / " + text_of(sp_size) + " = " +
+                           text_of(batch * max_length / sp_size) + ", above " + text_of(max_tokens),
+                       "set a smaller per_device_train_batch_size, and gradient_accumulation_steps instead");
   }
   if (vocab_size > config.model.vocab_size) {
     throw_config_error("the model cannot read " + source,

@@ -1,20 +1,34 @@
 #include "sft/core/program.hpp"
 
+#include <unistd.h>
+
+#include <ctime>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <sstream>
+#include <string>
 
 #include "sft/core/log.hpp"
 
 namespace sft {
 
-std::pair<ExitStatus, std::string> describe_current_exception() {
+Error current_error() {
   try {
     throw;
   } catch (const Error& error) {
-    return {error.status(), error.what()};
+    return error;
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {ExitStatus::data, "cannot use " + error.path1().string(), error.code().message(),
+            "check the path and your permissions along it"};
+  } catch (const std::bad_alloc&) {
+    return {ExitStatus::failure, "out of memory", "the system gave no more", "use a smaller batch or more ranks"};
   } catch (const std::exception& error) {
-    return {ExitStatus::failure, error.what()};
+    return {ExitStatus::failure, error.what(), "this is a bug", "report it with the command line"};
   } catch (...) {
-    return {ExitStatus::failure, "unknown exception"};
+    return {ExitStatus::failure, "an unknown exception", "this is a bug", "report it with the command line"};
   }
 }
 
@@ -28,10 +42,26 @@ int run_alone(const std::function<int()>& body) {
   try {
     return status_with_output(body());
   } catch (...) {
-    const auto [status, message] = describe_current_exception();
-    log_error(message);
-    return static_cast<int>(status);
+    const Error error = current_error();
+    log_error(error.what());
+    return static_cast<int>(error.status());
   }
+}
+
+double process_start_time_s() {
+  // Field 22 of /proc/self/stat counts clock ticks since boot; btime of /proc/stat is the time of boot.
+  std::ifstream stat("/proc/self/stat");
+  std::string text((std::istreambuf_iterator<char>(stat)), {});
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;
+  const double since_boot_s = std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  std::ifstream uptime("/proc/uptime");
+  double uptime_s = 0;
+  uptime >> uptime_s;
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - uptime_s + since_boot_s;
 }
 
 }  // namespace sft

@@ -34,6 +34,13 @@ struct LabelledRow {
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank) {
   ensure(sp_size >= 1 && sp_rank >= 0 && sp_rank < sp_size, "an sp rank lies in its group");
   MicroBatch batch;
+  std::size_t num_tokens = 0;
+  for (const Row& row : rows) num_tokens += row.tokens.size() / static_cast<std::size_t>(sp_size);
+  batch.tokens.reserve(num_tokens);
+  batch.positions.reserve(num_tokens);
+  batch.targets.reserve(num_tokens);
+  batch.weights.reserve(num_tokens);
+  batch.document_lengths.reserve(rows.size());
   for (const Row& row : rows) {
     const auto length = static_cast<std::int64_t>(row.tokens.size());
     ensure(sp_size == 1 || length % (2 * sp_size) == 0, "max_length divides by 2 sp_size");

@@ -17,13 +17,20 @@ namespace {
 constexpr std::size_t max_steps_ahead = 2;
 }
 
-std::size_t read_ahead_bytes(const LoaderPlan& plan, std::int64_t max_length) {
-  constexpr std::size_t bytes_per_token =
-      3 * sizeof(std::int32_t) + sizeof(float);  // tokens, positions, targets; weights
-  const std::int64_t local_tokens = plan.micro_batches * plan.rows_per_micro_batch * max_length / plan.sp_size;
-  // Beside those that are ready, one is being read and one is trained on.
+std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
+  // Beside those that are ready, one step is being read and one is trained on.
   const auto num_steps = std::min(static_cast<std::int64_t>(max_steps_ahead) + 2, plan.last_step - plan.first_step);
-  return static_cast<std::size_t>(std::max<std::int64_t>(num_steps, 0) * local_tokens) * bytes_per_token;
+  if (num_steps <= 0) return 0;
+  const std::int64_t max_length = dataset.max_length();
+  const std::int64_t num_cut_rows = num_steps * plan.micro_batches * plan.rows_per_micro_batch;
+  constexpr std::int64_t cut_bytes_per_token = 3 * sizeof(std::int32_t) + sizeof(float);  // as in MicroBatch
+  constexpr std::int64_t whole_bytes_per_token = sizeof(std::int32_t) + sizeof(float);    // as in Row
+  const std::int64_t lengths_of_row = sizeof(std::vector<std::int32_t>) + 2 * sizeof(std::int64_t) +
+                                      dataset.num_documents() * sizeof(std::int32_t) / dataset.num_rows();
+  const std::int64_t cut = num_cut_rows * (max_length / plan.sp_size * cut_bytes_per_token + lengths_of_row);
+  const std::int64_t whole = plan.rows_per_micro_batch * max_length * whole_bytes_per_token;
+  const std::int64_t order = plan.shuffle ? dataset.num_rows() * std::int64_t{sizeof(std::int64_t)} : 0;
+  return static_cast<std::size_t>(cut + whole + order);
 }
 
 struct Loader::Impl {
@@ -69,7 +76,6 @@ struct Loader::Impl {
     const std::int64_t rows_per_micro_step = plan_.rows_per_micro_batch * plan_.data_size;
     const std::int64_t effective_batch = rows_per_micro_step * plan_.micro_batches;
     StepBatch batch;
-    batch.step = step;
     for (std::int64_t micro = 0; micro < plan_.micro_batches; ++micro) {
       const std::int64_t first =
           step * effective_batch + micro * rows_per_micro_step + plan_.data_rank * plan_.rows_per_micro_batch;

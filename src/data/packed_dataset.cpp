@@ -35,6 +35,7 @@ struct PackedDataset::Impl {
   std::vector<ShardFile> shards;
   std::vector<std::string> files;
   std::vector<std::int64_t> row_offsets = {0};  // (num_shards + 1)
+  std::size_t last_shard = 0;                   // read from; the only one that holds memory for reading
 
   void open(const std::string& path) {
     shards.emplace_back(path);
@@ -90,8 +91,11 @@ const std::vector<std::string>& PackedDataset::files() const { return impl_->fil
 Row PackedDataset::read_row(std::int64_t index) const {
   ensure(index >= 0 && index < num_rows(), "a row lies in its data set");
   const auto& offsets = impl_->row_offsets;
-  const auto shard = std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1;
-  return impl_->shards[static_cast<std::size_t>(shard)].read_row(index - offsets[static_cast<std::size_t>(shard)]);
+  const auto shard =
+      static_cast<std::size_t>(std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1);
+  if (shard != impl_->last_shard) impl_->shards[impl_->last_shard].release();
+  impl_->last_shard = shard;
+  return impl_->shards[shard].read_row(index - offsets[shard]);
 }
 
 }  // namespace sft::data

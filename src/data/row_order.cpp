@@ -16,6 +16,7 @@ std::int64_t RowOrder::row_at(std::int64_t position) {
   const std::int64_t index = position % num_rows_;
   if (!shuffle_) return index;
   if (epoch != epoch_) {
+    permutation_ = {};  // never two of them in memory
     permutation_ = random_permutation(num_rows_, seed_, static_cast<std::uint64_t>(epoch));
     epoch_ = epoch;
   }

@@ -23,6 +23,7 @@ ShardFile::ShardFile(const std::string& path) : file_(io::Hdf5File::open(path)) 
   read_attributes();
   check_shapes();
   read_document_table();
+  release();
 }
 
 void ShardFile::refuse(const std::string& why) const {

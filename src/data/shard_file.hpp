@@ -33,6 +33,8 @@ class ShardFile {
 
   /// Row `index` of this file, by hyperslab; refuses impossible ids and weights by file and row.
   [[nodiscard]] Row read_row(std::int64_t index) const;
+  /// Gives back the memory that reading rows keeps for the next one.
+  void release() const { file_.release(); }
 
  private:
   void read_attributes();

@@ -1,12 +1,12 @@
 #include "cpu_cores.hpp"
 
-#include <cpuid.h>
 #include <omp.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 
 #include "sft/core/log.hpp"
 
@@ -20,13 +20,6 @@ int num_allowed_cores(pid_t pid) {
   CPU_ZERO(&cores);
   if (sched_getaffinity(pid, sizeof cores, &cores) != 0) return 0;
   return CPU_COUNT(&cores);
-}
-
-bool has_amx() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned amx_bf16 = 1U << 22, amx_tile = 1U << 24;
-  return (d & amx_bf16) != 0 && (d & amx_tile) != 0;
 }
 
 }  // namespace
@@ -44,11 +37,6 @@ void set_num_threads(int num_local_ranks) {
                 " are wanted (the launcher bound it to them): start with mpirun --bind-to none");
   }
   omp_set_num_threads(user_decides ? wanted : std::min(wanted, allowed_cores));
-}
-
-std::string instruction_sets() {
-  if (__builtin_cpu_supports("avx512f")) return has_amx() ? "AVX-512 + AMX" : "AVX-512";
-  return __builtin_cpu_supports("avx2") ? "AVX2" : "x86-64";
 }
 
 }  // namespace sft::device

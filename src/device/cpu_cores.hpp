@@ -1,7 +1,5 @@
 #pragma once
-// The processor cores of this process, and what they can do.
-
-#include <string>
+// The processor cores of this process.
 
 namespace sft::device {
 
@@ -11,8 +9,5 @@ void set_num_threads(int num_local_ranks);
 
 /// Whether the node has more ranks than cores.
 [[nodiscard]] bool ranks_share_cores(int num_local_ranks);
-
-/// "AVX-512 + AMX", "AVX-512", "AVX2" or "x86-64"
-[[nodiscard]] std::string instruction_sets();
 
 }  // namespace sft::device

@@ -33,8 +33,7 @@ void for_each_piece(std::size_t bytes, const Work& work) {
 
 std::string CpuDevice::description() const {
   const int num_threads = omp_get_max_threads();
-  return "CPU, " + instruction_sets() + ", " + std::to_string(num_threads) +
-         (num_threads == 1 ? " thread" : " threads");
+  return "CPU, " + std::to_string(num_threads) + (num_threads == 1 ? " thread" : " threads");
 }
 
 Device::Block CpuDevice::allocate(std::size_t bytes) {

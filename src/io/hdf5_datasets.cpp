@@ -11,7 +11,7 @@ namespace sft::io {
 
 namespace {
 
-constexpr std::size_t max_open_datasets = 8;
+constexpr std::size_t max_open_datasets = 2;  // tokens and weights of packed data are read in turn
 constexpr unsigned deflate_level = 3;  // of packed tokens nearly as small as 4 in half the time
 
 std::vector<hsize_t> dims_of(const std::vector<std::int64_t>& shape) { return {shape.begin(), shape.end()}; }
@@ -227,6 +227,11 @@ void Hdf5File::read(const std::string& name, Number type, const Rectangle& where
     impl_->fail_because("cannot read the dataset " + name, bad_sources.begin()->second,
                         "restore the file, check that this machine sees it, or raise `ulimit -n`");
   }
+}
+
+void Hdf5File::release() const {
+  const Hdf5Lock lock;
+  impl_->open_datasets.clear();
 }
 
 void Hdf5File::create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,

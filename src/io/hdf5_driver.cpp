@@ -40,6 +40,7 @@ struct DriverFile {
   int descriptor = -1;
   haddr_t end_of_addresses = 0;
   haddr_t end_of_file = 0;
+  haddr_t known_bytes = 0;  ///< of a file that is only read: its size when it was opened
   Identity identity;
 
   DriverFile(const char* name, DriverInfo properties) : path(name), info(std::move(properties)) {}
@@ -98,6 +99,7 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t access_properties, had
     return nullptr;
   }
   file->end_of_file = static_cast<haddr_t>(facts.st_size);
+  if ((flags & H5F_ACC_RDWR) == 0U) file->known_bytes = file->end_of_file;
   file->identity = {facts.st_dev, facts.st_ino};
   note_opened(*file);
   return &file.release()->library;
@@ -136,7 +138,17 @@ herr_t set_end_of_addresses(H5FD_t* file, H5FD_mem_t, haddr_t address) {
   return 0;
 }
 
-/// Bytes beyond the end of the file are zeros.
+/// The file ends before bytes that it had when it was opened.
+void note_shortened(const DriverFile& file) {
+  if (!file.info.status) return;
+  if (file.info.is_source) {
+    file.info.status->bad_sources.try_emplace(file.name(), file.path + " has become shorter");
+  } else {
+    file.info.status->has_shortened = true;
+  }
+}
+
+/// Bytes beyond the end are zeros, but not in a file that is only read and had them.
 herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* buffer) {
   auto* bytes = static_cast<char*>(buffer);
   while (size > 0) {
@@ -147,6 +159,10 @@ herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t 
       return -1;
     }
     if (count == 0) {
+      if (address < cast(file)->known_bytes) {
+        note_shortened(*cast(file));
+        return -1;
+      }
       std::memset(bytes, 0, size);
       return 0;
     }

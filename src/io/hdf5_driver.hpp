@@ -15,6 +15,7 @@ namespace sft::io {
 /// What went wrong with a file and its sources.
 struct IoStatus {
   int first_errno = 0;                             ///< what the system said first of the file; 0 while nothing failed
+  bool has_shortened = false;                      ///< bytes are gone that were there when it was opened
   std::map<std::string, std::string> bad_sources;  ///< file name -> why it could not be used
 
   void note(int value) {

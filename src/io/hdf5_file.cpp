@@ -9,17 +9,33 @@ namespace sft::io {
 
 namespace {
 
-constexpr std::size_t chunk_cache_bytes = 4U << 20U;  // of each open dataset; the library's default is 1 MiB
-constexpr std::size_t chunk_cache_slots = 1009;       // a prime, as the library asks
-constexpr double chunk_cache_preemption = 0.75;       // the library's default
+constexpr std::size_t chunk_cache_bytes = 256U << 10U;  // of each open dataset: a few chunks of packed data
+constexpr std::size_t metadata_cache_bytes = 4U << 10U;
+constexpr std::size_t chunk_cache_slots = 101;          // a prime, as the library asks
+constexpr double chunk_cache_preemption = 0.75;         // the library's default
 
 std::mutex& library_mutex() {
   static std::mutex mutex;
   return mutex;
 }
 
-/// Access properties of every file: our driver, a chunk cache that holds a few chunks, and for new
-/// objects the formats of HDF5 1.8 on, which carry checksums.
+/// For reading: keeps few objects' metadata. The library counts the bytes that they have in the file; the mappings of a
+/// virtual dataset, which lie elsewhere in the file, are 7 KiB each in memory.
+void limit_metadata_cache(hid_t properties) {
+  H5AC_cache_config_t config{};
+  config.version = H5AC__CURR_CACHE_CONFIG_VERSION;
+  H5Pget_mdc_config(properties, &config);
+  config.set_initial_size = 1;
+  config.initial_size = config.max_size = metadata_cache_bytes;
+  config.min_size = metadata_cache_bytes / 4;
+  config.incr_mode = H5C_incr__off;
+  config.flash_incr_mode = H5C_flash_incr__off;
+  config.decr_mode = H5C_decr__off;
+  H5Pset_mdc_config(properties, &config);
+}
+
+/// Access properties of every file: our driver, small chunk caches, and for new objects the formats of HDF5 1.8 on, which
+/// carry checksums.
 Handle access_properties(const std::shared_ptr<IoStatus>& status) {
   Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);
@@ -42,6 +58,7 @@ Hdf5Lock::Hdf5Lock() : guard_(library_mutex()) {
 
 std::string Hdf5File::Impl::reason() const {
   if (status->first_errno != 0) return std::strerror(status->first_errno);
+  if (status->has_shortened) return "the file has become shorter since it was opened";
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
   return text.empty() ? "no reason known" : text;
@@ -82,6 +99,7 @@ Hdf5File Hdf5File::open(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   const Handle properties = access_properties(impl->status);
+  limit_metadata_cache(properties.id());
   impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
     throw_data_error("cannot open " + path + " as HDF5", impl->reason(), "check that it is a whole HDF5 file");
@@ -89,14 +107,28 @@ Hdf5File Hdf5File::open(const std::string& path) {
   return Hdf5File(std::move(impl));
 }
 
-Hdf5File Hdf5File::create(const std::string& path) {
+Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block_bytes) {
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   const Handle properties = access_properties(impl->status);
-  impl->file = Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.id()), H5Fclose);
+  const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  H5Pset_userblock(creation.id(), user_block_bytes);
+  impl->file = Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
     throw_data_error("cannot create " + path, impl->reason(), "check that its folder exists and is writable");
+  }
+  return Hdf5File(std::move(impl));
+}
+
+Hdf5File Hdf5File::extend(const std::string& path) {
+  const Hdf5Lock lock;
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  const Handle properties = access_properties(impl->status);
+  impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDWR, properties.id()), H5Fclose);
+  if (!impl->file.is_valid()) {
+    throw_data_error("cannot go on writing " + path, impl->reason(), "check the disk and its free space");
   }
   return Hdf5File(std::move(impl));
 }

@@ -54,7 +54,7 @@ struct Hdf5File::Impl {
   std::string path;
   std::shared_ptr<IoStatus> status = std::make_shared<IoStatus>();
   Handle file;
-  /// Datasets left open, so that neighbouring reads share one chunk cache. Emptied when it grows.
+  /// Datasets left open, so that neighbouring reads share one chunk cache: max_open_datasets at most.
   mutable std::map<std::string, Handle> open_datasets;
 
   /// Why the call that failed last did: what the system said, else the library.

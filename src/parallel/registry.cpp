@@ -19,7 +19,6 @@ void slice(Parameter& p, int tp_size, int tp_rank, int kv_replicas) {
   switch (p.split) {
     case TpSplit::none:
     case TpSplit::partial:
-      p.tp_replicas = tp_size;
       p.counts = tp_rank == 0;
       break;
     case TpSplit::rows:
@@ -37,7 +36,6 @@ void slice(Parameter& p, int tp_size, int tp_rank, int kv_replicas) {
       ensure(p.rows % num_slices == 0, "key/value rows divide over tp");
       p.local_rows = p.rows / num_slices;
       p.row_begin = tp_rank / kv_replicas * p.local_rows;
-      p.tp_replicas = kv_replicas;
       p.counts = tp_rank % kv_replicas == 0;
       break;
     }

@@ -57,7 +57,7 @@ std::string format_ledger(const device::Ledger& ledger, const comm::Group& world
 }
 
 std::string format_count(double count) {
-  constexpr std::array<const char*, 4> suffixes{"", " k", " M", " G"};
+  constexpr std::array<const char*, 5> suffixes{"", " k", " M", " G", " T"};
   std::size_t i = 0;
   for (; i + 1 < suffixes.size() && count >= 999.5; ++i) count /= 1000;
   return format(i == 0 ? "%.0f%s" : "%.3g%s", count, suffixes[i]);

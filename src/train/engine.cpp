@@ -93,8 +93,9 @@ struct Engine::Impl {
     real(Label::workspace, model_arenas.workspace);
     real(Label::communication, communication);
     lay_out();
-    const std::size_t staging_bytes = 4 * static_cast<std::size_t>(sizes.tokens) * sizeof(std::int32_t);
-    staging = device.allocate_pinned(staging_bytes + sizeof(double) * (num_metrics + 1));
+    const std::size_t staging_bytes =
+        4 * static_cast<std::size_t>(sizes.tokens) * sizeof(std::int32_t) + sizeof(double) * (num_metrics + 1);
+    staging = device.allocate_pinned(staging_bytes);
     ledger.add(Label::workspace, staging_bytes);
     ops->set_workspace(workspace);
   }
@@ -159,13 +160,38 @@ struct Engine::Impl {
     return ranks;
   }
 
-  /// Ends the run with the ranks whose own tokens have such a loss; where none has, those whose gradient shard, a sum
-  /// over all ranks, has such a norm; where none has either, the global sum alone has. Collective.
+  /// "3, 7 and 12", the first eight at most.
+  [[nodiscard]] static std::string list_of(const std::vector<std::int64_t>& rows) {
+    constexpr std::size_t limit = 8;
+    const std::size_t count = std::min(rows.size(), limit);
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool is_end = i + 1 == rows.size();
+      text += (i == 0 ? "" : is_end ? " and " : ", ") + std::to_string(rows[i]);
+    }
+    return rows.size() > limit ? text + " and " + std::to_string(rows.size() - limit) + " more" : text;
+  }
+
+  /// What the lowest rank where `seen` holds says; collective.
+  [[nodiscard]] std::string first_where(bool seen, const std::string& text) const {
+    for (const std::string& said : mesh.world.all_gather(seen ? text : "")) {
+      if (!said.empty()) return said;
+    }
+    return "";
+  }
+
+  /// Ends the run with the ranks whose own tokens have such a loss, and the first one's rows; where none has, those
+  /// whose gradient shard, a sum over all ranks, has such a norm; where none has either, the global sum alone has.
+  /// Collective.
   [[noreturn]] void throw_not_finite(std::int64_t step, double loss, double norm,
-                                     const std::array<double, num_metrics + 1>& local) const {
-    const std::string loss_ranks = ranks_where(!std::isfinite(local[0]));
+                                     const std::array<double, num_metrics + 1>& local,
+                                     const std::vector<std::int64_t>& rows) const {
+    const bool is_loss = !std::isfinite(local[0]);
+    const std::string loss_ranks = ranks_where(is_loss);
+    const std::string loss_rows = first_where(is_loss, "rank " + std::to_string(mesh.world.rank()) + " read row " +
+                                                           list_of(rows) + " of the data in this step");
     const std::string shard_ranks = ranks_where(!std::isfinite(local[num_metrics]));
-    const std::string where = !loss_ranks.empty() ? "first seen in the loss of rank " + loss_ranks
+    const std::string where = !loss_ranks.empty() ? "first seen in the loss of rank " + loss_ranks + "; " + loss_rows
                               : !shard_ranks.empty()
                                   ? "the loss is finite; seen in the gradient shard of rank " + shard_ranks
                                   : "finite on every rank, but not their sum";
@@ -173,9 +199,7 @@ struct Engine::Impl {
         ExitStatus::numerical,
         "loss " + text_of(loss) + " and gradient norm " + text_of(norm) + " at step " + std::to_string(step) +
             " are not finite",
-        where,
-        "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at the "
-        "rows of this step");
+        where, "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at those rows");
   }
 
   const config::Config config;
@@ -248,7 +272,9 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   if (e.mesh.replicate.rank() != 0) sums[num_metrics] = 0.0;
   e.mesh.world.sum(std::span<double>(sums));
   const double norm = std::sqrt(sums[num_metrics]);
-  if (!std::isfinite(sums[0]) || !std::isfinite(norm)) e.throw_not_finite(step, sums[0] * scale, norm, local);
+  if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
+    e.throw_not_finite(step, sums[0] * scale, norm, local, batch.rows);
+  }
 
   e.adamw.step(step, learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
 

@@ -57,12 +57,24 @@ std::string keep_steps(const std::string& text, std::int64_t last_step) {
   return kept;
 }
 
+namespace {
+
+/// Where the file of an earlier run goes: PATH.old, PATH.old-2, ...; none is overwritten.
+std::string free_name(const std::string& path) {
+  std::string name = path + ".old";
+  for (int i = 2; std::filesystem::exists(name); ++i) name = path + ".old-" + std::to_string(i);
+  return name;
+}
+
+}  // namespace
+
 MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step) : path_(path) {
   const bool exists = std::filesystem::exists(path);
   const bool goes_on = resumed_step > 0 && exists;
   if (exists && !goes_on && std::filesystem::file_size(path) > 0) {
-    std::filesystem::rename(path, path + ".old");
-    log_warning("the metrics of an earlier run are now in " + path + ".old");
+    const std::string old = free_name(path);
+    std::filesystem::rename(path, old);
+    log_warning("the metrics of an earlier run are now in " + old);
   }
   io::write_file_atomically(path, goes_on ? keep_steps(io::read_file(path), resumed_step) : "");
   stream_.open(path, std::ios::app);

@@ -14,7 +14,7 @@ std::int64_t num_steps(const config::Config& config, std::int64_t num_rows) {
 }
 
 double epochs_after(std::int64_t steps, std::int64_t batch_rows, std::int64_t num_rows) {
-  return static_cast<double>(steps * batch_rows) / static_cast<double>(num_rows);
+  return static_cast<double>(steps) * static_cast<double>(batch_rows) / static_cast<double>(num_rows);
 }
 
 bool is_due(std::int64_t step, std::int64_t interval) { return interval > 0 && step % interval == 0; }

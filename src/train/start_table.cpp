@@ -3,6 +3,7 @@
 #include <array>
 #include <sstream>
 
+#include "sft/ops/factory.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/run_length.hpp"
 
@@ -67,12 +68,17 @@ std::string describe_data(const Run& run) {
   return text.str();
 }
 
+std::string describe_device(const device::Device& device) {
+  const bool is_cpu = device.kind() == device::Kind::cpu;
+  return device.description() + (is_cpu ? std::string(", ") + ops::cpu_instruction_set() : "");
+}
+
 }  // namespace
 
 std::string start_table(const Run& run, std::int64_t num_steps, const std::string& origin) {
   const Table table{
       {"mesh", run.mesh.layout.describe() + ", " + describe_ranks(run)},
-      {"device", run.device.description()},
+      {"device", describe_device(run.device)},
       {"model", describe_model(run)},
       {"precision", describe_precision(run)},
       {"weights", origin},

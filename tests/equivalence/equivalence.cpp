@@ -4,6 +4,7 @@
 #define BOOST_TEST_MODULE equivalence
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "equivalence/trajectory.hpp"
@@ -19,13 +20,16 @@ const test::Baselines& baselines() {
   return all;
 }
 
-/// Largest deviation from the baseline over the steps, relative; a step of exact zeros must be met exactly.
+/// Largest deviation from the baseline over the steps, relative; a step of exact zeros must be met exactly, and NaN is
+/// infinitely far.
 struct Deviation {
   double loss = 0.0, grad_norm = 0.0;
 };
 
 double relative(double value, double baseline) {
-  return value == baseline ? 0.0 : std::abs(value - baseline) / std::abs(baseline);
+  if (value == baseline) return 0.0;
+  const double distance = std::abs(value - baseline) / std::abs(baseline);
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
 Deviation deviation(const test::Trajectory& trajectory, const test::Trajectory& baseline) {

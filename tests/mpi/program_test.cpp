@@ -65,8 +65,8 @@ BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_all_and_names_it) {
 }
 
 BOOST_AUTO_TEST_CASE(any_exception_ends_all_ranks) {
-  check_ending(1, "exception", 1, {"sft: error: broken"});
-  check_ending(4, "exception", 1, {"sft: error: rank 3: broken"});
+  check_ending(1, "exception", 1, {"sft: error: broken (this is a bug): report it with the command line"});
+  check_ending(4, "exception", 1, {"sft: error: rank 3: broken (this is a bug): report it with the command line"});
 }
 
 BOOST_AUTO_TEST_CASE(an_exception_of_another_thread_ends_all_ranks) {

@@ -29,7 +29,7 @@ TrainerProgram::TrainerProgram(int num_ranks, const std::vector<std::string>& ar
   process_ = fork();
   BOOST_TEST_REQUIRE(process_ >= 0);
   if (process_ > 0) return;
-  const int log = open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  const int log = open(log_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   execvp(argv[0], argv.data());

@@ -99,7 +99,6 @@ train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::i
   ensure(std::ssize(rows) == config_.effective_batch_rows(), "a step's rows are one effective batch");
   const std::int64_t rows_per_micro_batch = config_.train.per_device_train_batch_size;
   data::StepBatch batch;
-  batch.step = step;
   std::vector<data::Row> own_rows;
   for (std::int64_t micro = 0; micro < config_.train.gradient_accumulation_steps; ++micro) {
     const std::int64_t first = (micro * mesh_.data_size() + mesh_.data_rank()) * rows_per_micro_batch;

@@ -39,8 +39,8 @@ void save(const std::string& output_dir, const config::Config& config, const std
           const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,
           device::Device& device, device::Stream& stream);
 
-/// What HDF5 takes on this rank while save() makes the virtual datasets: nothing but on rank 0 of the world. Measured,
-/// about 4 KiB for each rectangle that a dataset is made of. Not collective.
+/// What save() takes on this rank to make the virtual datasets: nothing but on rank 0 of the world. HDF5 needs about
+/// 27 KiB (measured) for each rectangle of the dataset that has most of them. Not collective.
 [[nodiscard]] std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry& registry);
 
 /// Reads a complete checkpoint into `state`, each rank the pieces it holds. Before that rank 0 compares names and

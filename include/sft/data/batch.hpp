@@ -28,7 +28,6 @@ struct BatchCounts {
 
 /// All micro-batches of one optimizer step.
 struct StepBatch {
-  std::int64_t step = 0;  ///< 0-based
   std::vector<MicroBatch> micro_batches;
   BatchCounts counts;
   std::vector<std::int64_t> rows;  ///< file-order rows of this data rank, for error messages

@@ -20,8 +20,8 @@ struct LoaderPlan {
   std::uint64_t seed = 42;
 };
 
-/// Host memory of the batches that a Loader and its user hold at a time, for rows of `max_length` tokens.
-[[nodiscard]] std::size_t read_ahead_bytes(const LoaderPlan& plan, std::int64_t max_length);
+/// Host memory of a Loader: the batches that it and its user hold at a time, the rows that it cuts, and their order.
+[[nodiscard]] std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan);
 
 /// Position p = step * B + (micro * data_size + data_rank) * rows_per_micro_batch + i of the row order, B the effective
 /// batch. Not collective. The data set must outlive it.

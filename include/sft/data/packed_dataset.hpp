@@ -36,7 +36,7 @@ class PackedDataset {
   [[nodiscard]] const std::vector<std::string>& files() const;
 
   /// Row `index` in file order. Checks token ids, lengths and weights (finite, >= 0) and refuses by file and row. A
-  /// padding id outside the vocabulary (-1, say) becomes 0.
+  /// padding id outside the vocabulary (-1, say) becomes 0. One thread at a time.
   [[nodiscard]] Row read_row(std::int64_t index) const;
 
  private:

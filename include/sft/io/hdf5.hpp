@@ -3,6 +3,7 @@
 // process-wide lock, so a prefetch thread may read while the main thread writes. Errors are data Errors that name the
 // file, and the attribute, group or dataset in it that was asked for; the library's own error stack is never printed.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -31,8 +32,11 @@ class Hdf5File {
  public:
   /// Opens for reading; refuses what is missing or not HDF5.
   [[nodiscard]] static Hdf5File open(const std::string& path);
-  /// Creates (truncates).
-  [[nodiscard]] static Hdf5File create(const std::string& path);
+  /// Creates (truncates), behind a user block of 0 or a power of two from 512 bytes on, which other code may fill.
+  [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t user_block_bytes = 0);
+  /// Opens what create() made and close() closed, to write more into it. Only closing gives back the memory that the
+  /// library needs for each virtual dataset.
+  [[nodiscard]] static Hdf5File extend(const std::string& path);
   ~Hdf5File();
   Hdf5File(Hdf5File&&) noexcept;
   Hdf5File& operator=(Hdf5File&&) noexcept;
@@ -62,6 +66,8 @@ class Hdf5File {
   /// Reads with conversion to `type`. Of a virtual dataset it refuses a source that cannot be opened or used, where the
   /// library would give the fill value.
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
+  /// Gives back what earlier calls keep for the next one: up to two open datasets with a few chunks each.
+  void release() const;
   /// A float32 dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what
   /// a missing file should hold, is NaN.
   void create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,

@@ -34,7 +34,6 @@ struct Parameter {
   std::int64_t local_rows = 0, local_columns = 0;  ///< tp slice; local_columns = 1 for a vector
   std::int64_t row_begin = 0, column_begin = 0;    ///< where the slice starts in the logical tensor
   std::int64_t unit_offset = 0;                    ///< first element in the unit flat
-  int tp_replicas = 1;                             ///< tp ranks that hold the same slice
   bool counts = true;  ///< this rank is the first of those: it counts in norms and writes checkpoints
 
   [[nodiscard]] bool is_vector() const { return columns == 0; }

@@ -1,12 +1,12 @@
 #include "sft/comm/group.hpp"
 
 #include <array>
-#include <exception>
 
 #include "communicator.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/program.hpp"
 
 namespace sft::comm {
 
@@ -33,10 +33,9 @@ Outcome run(const std::function<void()>& work) {
     return {};
   } catch (const SharedError& error) {
     return {true, error.status(), error.what(), true};
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = current_error();
     return {true, error.status(), error.what()};
-  } catch (const std::exception& error) {
-    return {true, ExitStatus::failure, error.what()};
   }
 }
 

@@ -17,8 +17,8 @@ namespace {
 /// rank that waits for this one, nor take memory away that another rank is reading.
 [[noreturn]] void abort_on_uncaught_exception() {
   if (!std::current_exception()) abort_all(ExitStatus::failure, "terminated");
-  const auto [status, message] = describe_current_exception();
-  abort_all(status, message);
+  const Error error = current_error();
+  abort_all(error.status(), error.what());
 }
 
 }  // namespace

@@ -29,6 +29,10 @@ Group start_mpi(int* argc, char*** argv) {
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     throw Error(ExitStatus::failure, "MPI did not start", "MPI_Init_thread failed", "start with mpirun");
   }
+  if (provided < MPI_THREAD_FUNNELED) {
+    throw Error(ExitStatus::failure, "MPI cannot be used beside threads", "it offers MPI_THREAD_SINGLE only",
+                "use an MPI library built with support of threads");
+  }
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm world = MPI_COMM_NULL;

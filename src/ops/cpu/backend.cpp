@@ -125,6 +125,8 @@ class CpuBackend final : public Backend {
 
   void bias_backward(Tensor dbias, Tensor dy) override {
     stream_.synchronize();
+    ensure(std::max(column_sum_floats, dy.shape[1]) <= scratch().num_floats,
+           "ops: the workspace is too small for a row");
     kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
   }
 
@@ -241,7 +243,8 @@ class CpuBackend final : public Backend {
   [[nodiscard]] Scratch scratch_after(const Tensor& weight) const {
     const std::int64_t size = weight.num_elements();
     const Scratch all = scratch();
-    ensure(2 * size <= all.num_floats, "ops: the workspace is too small for the weight");
+    ensure(size + std::max(column_sum_floats, size) <= all.num_floats,
+           "ops: the workspace is too small for the weight");
     return {all.data + size, all.num_floats - size};
   }
 

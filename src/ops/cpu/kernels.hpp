@@ -54,6 +54,9 @@ inline constexpr std::int64_t max_head_dim = 256;
 /// Scratch of one thread of the attention at most: ten tiles of operands and three of scores.
 inline constexpr std::int64_t attention_scratch_floats = attention_tile * (10 * max_head_dim + 3 * attention_tile);
 
+/// Scratch of an op that sums up columns, unless one row of them is larger.
+inline constexpr std::int64_t column_sum_floats = std::int64_t{1} << 18;
+
 struct CrossEntropyArguments {
   float* logits;  ///< (rows, columns)
   float *max, *sum_exp, *target_logit, *sum_exp_logit;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "crafted_shard.hpp"
 #include "sft/data/packed_dataset.hpp"
@@ -92,6 +93,26 @@ BOOST_AUTO_TEST_CASE(other_files) {
   sft::io::write_file_atomically(path, "");
   BOOST_TEST(mentions(data_error_of([this] { (void)PackedDataset({path}); }), {path}));
   BOOST_TEST(mentions(data_error_of([this] { (void)PackedDataset({folder.path()}); }), {folder.path()}));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_cut_while_it_is_open) {
+  CraftedShard shard;
+  constexpr std::int64_t num_rows = 2000;  // tokens lie beyond what is read when the file is opened
+  shard.shape = {num_rows, 4};
+  shard.tokens.assign(4 * num_rows, 1);
+  shard.loss_weight.assign(4 * num_rows, 1.0F);
+  shard.document_lengths.assign(num_rows, 4);
+  shard.document_offsets.resize(num_rows + 1);
+  std::iota(shard.document_offsets.begin(), shard.document_offsets.end(), 0);
+  shard.integers["num_rows"] = shard.integers["num_documents"] = num_rows;
+  shard.integers["num_tokens"] = 4 * num_rows;
+  shard.write(path);
+  const PackedDataset dataset({path});
+  std::filesystem::resize_file(path, 10000);
+  BOOST_TEST(mentions(data_error_of([&] {
+                        for (std::int64_t row = 0; row < num_rows; ++row) (void)dataset.read_row(row);
+                      }),
+                      {path, "has become shorter since it was opened"}));
 }
 
 BOOST_AUTO_TEST_CASE(truncated_files) {

@@ -15,6 +15,7 @@ for i in $(seq 60); do
 done >pairs.jsonl
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output odd --max_length 50 >/dev/null
+"$sft_prepare" --input pairs.jsonl --output long --max_length 4096 >/dev/null
 
 cat >good.ini <<INI
 [model]
@@ -77,6 +78,9 @@ refuse 2 'max_steps' good.ini --train.max_steps -5
 refuse 2 'head_dim|num_attention_heads' good.ini --model.num_attention_heads 5 --model.num_key_value_heads 5
 refuse 2 'train_files' good.ini --data.train_files ''
 refuse 2 'vocab' good.ini --model.vocab_size 64
+refuse 2 'unknown key `x`' good.ini -x
+refuse 2 'x max_length / sp_size = 1000000 x' good.ini --train.per_device_train_batch_size 1000000 \
+  --data.train_files long/train-00000.h5
 refuse 2 'no CUDA kernels' good.ini --device.backend cuda
 if [[ $ranks -eq 4 ]]; then
   refuse 2 'max_length' good.ini --parallel.sp_size 4 --data.train_files odd/train-00000.h5
@@ -84,6 +88,9 @@ fi
 
 # Data
 refuse 3 'missing' good.ini --data.train_files 'missing/train-*.h5'
+name=$(printf 'n%.0s' $(seq 300))
+refuse 3 'cannot use n+ \(File name too long\)' good.ini --data.train_files "$name"
+refuse 3 'cannot use n+ \(File name too long\)' good.ini --checkpoint.resume_from_checkpoint "$name"
 mkdir damaged
 head -c 700 data/train-00000.h5 >damaged/train-00000.h5
 refuse 3 'damaged/train-00000\.h5' good.ini --data.train_files damaged/train-00000.h5

@@ -46,7 +46,8 @@ BOOST_AUTO_TEST_CASE(the_rank_that_saw_it_first_is_named) {
     const std::string text = error.what();
     return error.status() == ExitStatus::numerical && text.find("loss nan") != std::string::npos &&
            text.find("at step 5 ") != std::string::npos &&
-           text.find("in the loss of rank " + std::to_string(bad_rank) + ")") != std::string::npos;
+           text.find("in the loss of rank " + std::to_string(bad_rank) + "; rank " + std::to_string(bad_rank) +
+                     " read row " + std::to_string(bad_rank) + " of the data") != std::string::npos;
   };
   BOOST_CHECK_EXCEPTION((void)fixture.step(rows, 4, 1e-3), Error, names_it);
 }

@@ -127,7 +127,8 @@ const Refused refused_texts[] = {
     {"[parallel]\ntp_size = 2.0\n", "expected a whole number"},
     {"[parallel]\ntp_size = 99999999999\n", "expected a whole number"},
     {"[parallel]\ntp_size =\n", "expected a whole number"},
-    {"[parallel]\ndp_shard_size = all\n", "expected a whole number or auto"},
+    {"[parallel]\ndp_shard_size = all\n", "expected a whole number from 1 or auto"},
+    {"[parallel]\ndp_shard_size = 0\n", "expected a whole number from 1 or auto"},
     {"[data]\nshuffle = yes\n", "expected one of true | false"},
     {"[data]\nseed = -1\n", "expected a whole number of 0 or more"},
     {"[train]\nprecision = fp16\n", "expected one of fp32 | bf16"},
@@ -185,6 +186,7 @@ BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
   BOOST_TEST(parse_command_line({"--parallel.tp_size", "2", "late.ini"}).input_file == "late.ini");
   BOOST_TEST(parse_command_line({}).input_file == "");
   BOOST_TEST((parse_command_line({"--help"}).action == CommandLine::Action::help));
+  BOOST_TEST((parse_command_line({"-h"}).action == CommandLine::Action::help));
   BOOST_TEST((parse_command_line({"--version"}).action == CommandLine::Action::version));
   BOOST_TEST((parse_command_line({"a.ini", "--print-config"}).action == CommandLine::Action::print_config));
   check_says(refusal([] { (void)parse_command_line({"a.ini", "b.ini"}); }), "more than one word");

@@ -1,7 +1,9 @@
 #define BOOST_TEST_MODULE config_validate
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <ostream>
 
 #include "sft/config/parse.hpp"
@@ -97,6 +99,8 @@ const Refused refused_configs[] = {
     {"hidden_size / num_attention_heads = 60 / 8 is no whole number", [](Config& c) { c.model.hidden_size = 60; }},
     {"num_attention_heads = 8 is no multiple of num_key_value_heads = 3",
      [](Config& c) { c.model.num_key_value_heads = 3; }},
+    {"num_attention_heads x head_dim = 4096 x 128 = 524288, above 262144",
+     [](Config& c) { c.model.num_attention_heads = 4096, c.model.num_key_value_heads = 8, c.model.head_dim = 128; }},
     {"head_dim = 7 is odd", [](Config& c) { c.model.head_dim = 7; }},
     {"`model.head_dim = 512` is out of range", [](Config& c) { c.model.head_dim = 512; }},
     // the rest
@@ -104,11 +108,15 @@ const Refused refused_configs[] = {
     {"`train.per_device_train_batch_size = 0`", [](Config& c) { c.train.per_device_train_batch_size = 0; }},
     {"`train.gradient_accumulation_steps = 0`", [](Config& c) { c.train.gradient_accumulation_steps = 0; }},
     {"`train.max_steps = -2`", [](Config& c) { c.train.max_steps = -2; }},
+    {"`train.max_steps = 9223372036854775807` is out of range (it must be -1 (num_train_epochs decides), or from 0 to",
+     [](Config& c) { c.train.max_steps = std::numeric_limits<std::int64_t>::max(); }},
     {"`train.num_train_epochs = 0`", [](Config& c) { c.train.num_train_epochs = 0; }},
     {"`train.output_dir = `", [](Config& c) { c.train.output_dir = ""; }},
     {"`train.logging_steps = 0`", [](Config& c) { c.train.logging_steps = 0; }},
     {"`optimizer.learning_rate = -1`", [](Config& c) { c.optimizer.learning_rate = -1; }},
     {"`optimizer.warmup_steps = -1`", [](Config& c) { c.optimizer.warmup_steps = -1; }},
+    {"`optimizer.warmup_steps = 9223372036854775807`",
+     [](Config& c) { c.optimizer.warmup_steps = std::numeric_limits<std::int64_t>::max(); }},
     {"`optimizer.weight_decay = -0.1`", [](Config& c) { c.optimizer.weight_decay = -0.1; }},
     {"`optimizer.adam_beta1 = 1`", [](Config& c) { c.optimizer.adam_beta1 = 1; }},
     {"`optimizer.adam_beta2 = -1`", [](Config& c) { c.optimizer.adam_beta2 = -1; }},

@@ -7,6 +7,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/program.hpp"
 #include "sft/core/version.hpp"
 
 using namespace sft;

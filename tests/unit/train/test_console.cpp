@@ -9,7 +9,7 @@ BOOST_AUTO_TEST_CASE(counts) {
   BOOST_TEST(train::format_count(40100) == "40.1 k");
   BOOST_TEST(train::format_count(999999) == "1 M");
   BOOST_TEST(train::format_count(1.25e6) == "1.25 M");
-  BOOST_TEST(train::format_count(7e12) == "7e+03 G");
+  BOOST_TEST(train::format_count(7e12) == "7 T");
 }
 
 BOOST_AUTO_TEST_CASE(durations) {

@@ -91,8 +91,11 @@ BOOST_AUTO_TEST_CASE(a_resumed_file_equals_an_uninterrupted_one) {
 }
 
 BOOST_AUTO_TEST_CASE(a_new_run_starts_an_empty_file) {
-  const ScratchFile scratch("unit_train_anew.jsonl");
+  const ScratchFile scratch("unit_train_anew.jsonl"), first(scratch.path + ".old"), second(scratch.path + ".old-2");
   { train::MetricsFile(scratch.path, 0).append(example(1)); }
   { train::MetricsFile(scratch.path, 0).append(example(2)); }
-  BOOST_TEST(read(scratch.path) == train::to_json(example(2)) + "\n");
+  { train::MetricsFile(scratch.path, 0).append(example(3)); }
+  BOOST_TEST(read(scratch.path) == train::to_json(example(3)) + "\n");
+  BOOST_TEST(read(first.path) == train::to_json(example(1)) + "\n");
+  BOOST_TEST(read(second.path) == train::to_json(example(2)) + "\n");
 }

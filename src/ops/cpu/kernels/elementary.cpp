@@ -74,7 +74,7 @@ double sum_squares(const float* x, std::int64_t size) {
 }
 
 void column_sums(float* sums, View x, Scratch scratch) {
-  const RowBlocks blocks(x.rows, x.columns, scratch);
+  const RowBlocks blocks(x.rows, x.columns);
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)

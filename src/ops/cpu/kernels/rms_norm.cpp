@@ -57,7 +57,7 @@ void rms_norm_apply(View y, View x, const float* rstd, const float* weight) {
 template <class T, class Dy>
 void backward(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight, View dresidual,
               Scratch scratch) {
-  const RowBlocks blocks(x.rows, x.columns, scratch);
+  const RowBlocks blocks(x.rows, x.columns);
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
   for (std::int64_t block = 0; block < blocks.count; ++block) {
     float* partial = scratch.data + block * x.columns;

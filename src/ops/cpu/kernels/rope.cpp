@@ -83,7 +83,7 @@ void norm_rope_forward(View out, float* rstd, View in, const float* weight, cons
 void norm_rope_backward(View din, float* dweight, View dout, View in, const float* rstd, const float* weight,
                         const float* cosine, const float* sine, std::int64_t head_dim, Scratch scratch) {
   const std::int64_t half = head_dim / 2, num_heads = in.columns / head_dim;
-  const RowBlocks blocks(in.rows, head_dim, scratch);
+  const RowBlocks blocks(in.rows, head_dim);
   with_type(in, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)

@@ -55,11 +55,12 @@ inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 
 inline std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
 
 /// Column sums over rows are formed in blocks of rows that depend on the shape alone, so that results do not depend on
-/// the number of threads: block b covers rows [b * rows, (b + 1) * rows) and sums into its own row of the scratch.
+/// the number of threads: block b covers rows [b * rows, (b + 1) * rows) and sums into its own row of the scratch, of
+/// max(column_sum_floats, num_columns) floats at most.
 struct RowBlocks {
   std::int64_t count, rows;
-  RowBlocks(std::int64_t num_rows, std::int64_t num_columns, Scratch scratch) {
-    const std::int64_t limit = min(64, scratch.num_floats / max(num_columns, 1));
+  RowBlocks(std::int64_t num_rows, std::int64_t num_columns) {
+    const std::int64_t limit = min(64, column_sum_floats / max(num_columns, 1));
     rows = max(divide_up(num_rows, max(limit, 1)), 8);
     count = divide_up(num_rows, rows);
   }
