@@ -1,7 +1,7 @@
 // Continues prompts with a trained model, on one rank, the likeliest token at a time.
 //
-//   ./sft-generate output/demo/checkpoint-000300 --prompt "What is a harbor?"
-//   ./sft-generate output/chat/checkpoint-000300 --chat --prompt "Hello" --max_new_tokens 64
+//   ./sft-generate output/demo/checkpoint-001400 --prompt $'What is a puppy?\n'
+//   ./sft-generate output/chat/checkpoint-001400 --chat --prompt "Hello" --max_new_tokens 64
 //
 // A prompt is tokenized as sft-prepare tokenizes the prompt of prompt/completion records; --chat makes it the message
 // of a user. Text ends at <|eos|> or <|im_end|>.
@@ -70,7 +70,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   }
   if (options.help || options.version) return options;
   if (options.checkpoint.empty()) {
-    throw_config_error("no checkpoint", "sft-generate needs a folder such as output/demo/checkpoint-000300",
+    throw_config_error("no checkpoint", "sft-generate needs a folder such as output/demo/checkpoint-001400",
                        "see sft-generate --help");
   }
   const bool has_empty = std::ranges::any_of(options.prompts, [](const std::string& text) { return text.empty(); });

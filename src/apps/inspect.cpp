@@ -1,9 +1,9 @@
 // Shows what a checkpoint holds, on one rank.
 //
-//   ./sft-inspect output/demo/checkpoint-000300            tensors, their statistics, and the run that wrote them
-//   ./sft-inspect output/demo/checkpoint-000300 --verify   reads every shard and compares checksums, nothing else
-//   ./sft-inspect output/demo/checkpoint-000300 --compare output/other/checkpoint-000300    how far two are apart
-//   ./sft-inspect output/demo/checkpoint-000300 --json     the same for programs
+//   ./sft-inspect output/demo/checkpoint-001400            tensors, their statistics, and the run that wrote them
+//   ./sft-inspect output/demo/checkpoint-001400 --verify   reads every shard and compares checksums, nothing else
+//   ./sft-inspect output/demo/checkpoint-001400 --compare output/other/checkpoint-001400    how far two are apart
+//   ./sft-inspect output/demo/checkpoint-001400 --json     the same for programs
 //
 // Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, or two that hold different tensors.
 
@@ -81,7 +81,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     throw_config_error("bad command line", error.what(), "see sft-inspect --help");
   }
   if (options.checkpoint.empty() && !options.help && !options.version) {
-    throw_config_error("no checkpoint", "sft-inspect needs a folder such as output/demo/checkpoint-000300",
+    throw_config_error("no checkpoint", "sft-inspect needs a folder such as output/demo/checkpoint-001400",
                        "see sft-inspect --help");
   }
   if (options.verify && (options.optimizer || !options.other.empty())) {

@@ -4,6 +4,12 @@
 // legal everywhere and costs a copy at most. Results are bit-identical on all ranks of the group and from run to run.
 // Calls on different streams run side by side or one after the other (they may share staging memory, and a call may
 // block the host for an earlier one): rely on neither, and let no call depend on a later one.
+//
+// Misuse that a rank can see alone, a strided tensor or sizes that do not fit, is a std::logic_error of the call. What
+// MPI or NCCL reports is an Error (ExitStatus::failure) that names the group, the call and the rank, on the ranks that
+// see it. It surfaces late: with MPI in a collective call, or a poll, wait or synchronize of any stream or event,
+// whichever tests the messages; with NCCL in the next call over the same group, or while the host waits for any stream
+// or event of the device (device::WaitChecks). Buffers of a failed call are undefined.
 
 #include <cstddef>
 #include <memory>
@@ -31,21 +37,24 @@ class Collectives {
 
   /// inout = reduction over the group. float32 or float64 (sum, max); contiguous.
   virtual void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) = 0;
-  /// full (size * n) = every rank's local (n) in rank order; any dtype. local may be its own place in full.
+  /// full (size * n) = every rank's local (n) in rank order; any dtype, the same in both. local may be its own place in
+  /// full.
   virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
   /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
   virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
   /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
+  /// Any dtype, contiguous; what is received is as long as what its sender sends.
   virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;
-  /// Every rank ends with root's tensor.
+  /// Every rank ends with the tensor of `root`, a rank of the group; any dtype, contiguous, as long on every rank.
   virtual void broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) = 0;
 
-  /// Lays out the staging memory; call once, with the same plan for the sizing and the real arena.
+  /// Lays out the staging memory, before the first reduction; call once, with the same plan for the sizing and the real
+  /// arena.
   virtual void reserve(device::Arena& arena, const StagingPlan& plan) = 0;
 };
 
-/// Collectives for tensors of `device`: MPI for host memory, NCCL for GPUs. Throws a configuration error when the
-/// build lacks what the device needs.
+/// Collectives for tensors of `device`, which outlives them: MPI for host memory, NCCL for GPUs. Throws a configuration
+/// Error when the build lacks what the device needs.
 [[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device);
 
 }  // namespace sft::comm

@@ -12,11 +12,14 @@
 
 namespace sft::comm {
 
-/// An MPI communicator. Cheap to copy (shared). All host collectives below are collective over the group and blocking;
-/// an MPI error is thrown as an Error that names the group, the call and the rank.
+/// An MPI communicator. Cheap to copy (shared); freed with its last copy, collectively. All host collectives below are
+/// collective over the group and blocking: all ranks make the same calls in the same order, with equally long spans and
+/// equal roots. An MPI error is thrown as an Error (ExitStatus::failure) that names the group, the call and the rank,
+/// on the ranks that see it; more values or characters than an int counts are a std::overflow_error.
 class Group {
  public:
   struct Impl;
+  /// No group: may be assigned to, compared and destroyed, and nothing else.
   Group() = default;
   explicit Group(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -28,19 +31,24 @@ class Group {
   [[nodiscard]] bool operator==(const Group& other) const { return impl_ == other.impl_; }
 
   void barrier() const;
+  /// Element by element over the ranks, in place, on every rank.
   void sum(std::span<double> values) const;
   void sum(std::span<std::int64_t> values) const;
   void max(std::span<double> values) const;
   void min(std::span<double> values) const;
   void max(std::span<std::int64_t> values) const;
+  /// Every rank ends with the values of `root`, a rank of this group.
   void broadcast(std::span<std::int64_t> values, int root) const;
-  /// Every rank ends with the text of `root`.
+  /// Every rank ends with the text of `root`; lengths may differ before.
   void broadcast(std::string& text, int root) const;
   /// All ranks' texts in rank order, on every rank.
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& text) const;
 
-  /// Runs `work` on every rank, then agrees: if any rank threw, every rank throws the same Error, the one of the lowest
-  /// failing rank; when several ranks could differ the message names it. Use it around work that can fail on one rank.
+  /// Runs `work` on every rank, then agrees: if any rank threw, every rank throws the same SharedError (session.hpp),
+  /// with status and message of the lowest failing rank; unless all ranks threw that message, or it was a SharedError
+  /// already, the message names the rank, as one of the world. Use it around work that can fail on one rank. `work`
+  /// makes no collective call: a rank that throws would leave the others waiting in it. run_program takes a SharedError
+  /// as held by the whole world, so one that agree throws over a smaller group has to be caught before.
   void agree(const std::function<void()>& work) const;
 
   /// A group of the ranks that gave the same color, ordered by (key, rank). Collective.

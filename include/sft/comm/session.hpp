@@ -9,10 +9,14 @@
 
 namespace sft::comm {
 
-/// MPI from construction to destruction. One per process. MPI errors return and become exceptions.
+/// MPI from construction to destruction. One per process. MPI errors return and become exceptions. Only the
+/// thread that made the Session calls MPI (MPI_THREAD_FUNNELED).
 class Session {
  public:
+  /// Collective over all ranks that mpirun started. Sets the rank of messages (core/log.hpp). Throws an Error
+  /// (ExitStatus::failure) when MPI does not start.
   Session(int* argc, char*** argv);
+  /// Collective: ends MPI. No Group is used afterwards.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -21,7 +25,8 @@ class Session {
   /// The ranks of `world` that share this node's memory.
   [[nodiscard]] const Group& node() const { return node_; }
   /// The groups of a Cartesian grid: MPI_Cart_create over `sizes` (slowest first, rank order kept), then one
-  /// MPI_Cart_sub a call of cartesian_group.
+  /// MPI_Cart_sub a call of cartesian_group. Collective over the world, with equal sizes whose product is its size; an
+  /// MPI error is thrown as in Group.
   [[nodiscard]] Group make_cartesian(std::array<int, 4> sizes) const;
 
  private:
@@ -29,18 +34,21 @@ class Session {
   Group node_;
 };
 
-/// MPI_Cart_sub: the ranks that differ from this one only along the kept dims.
+/// MPI_Cart_sub: the ranks that differ from this one only along the kept dims. Collective over `grid`, which is of
+/// make_cartesian; an MPI error is thrown as in Group.
 [[nodiscard]] Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name);
 
-/// Runs a program: makes the Session, calls `body`, returns the exit status. An Error that every rank holds (see
-/// Group::agree) is printed once by rank 0 and returned by all. Any other exception prints one line that names this
-/// rank and aborts all ranks with the status it maps to.
+/// Runs a program: makes the Session, calls `body`, returns the exit status. A SharedError is taken to be held by every
+/// rank of the world: rank 0 prints it and all return its status. Any other exception prints one line that names this
+/// rank and aborts all ranks with the status it maps to. On one rank every exception is printed and its status
+/// returned. Collective over all ranks that mpirun started.
 [[nodiscard]] int run_program(int argc, char** argv, const std::function<int(Session&)>& body);
 
 /// Ends all ranks at once: prints `message` with this rank's number, then MPI_Abort with `status`.
 [[noreturn]] void abort_all(ExitStatus status, const std::string& message);
 
-/// The Error that Group::agree throws: held by every rank of the group.
+/// The Error that Group::agree throws: held by every rank of the group. One that leaves the body of run_program must be
+/// held by every rank of the world; one of a smaller group would leave the other ranks waiting.
 class SharedError : public Error {
  public:
   using Error::Error;

@@ -17,20 +17,22 @@ struct CommandLine {
   std::vector<std::string> overrides;  ///< the remaining `--section.key value` words
 };
 
-/// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config]`. Throws configuration
-/// errors.
+/// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config]`. Throws a configuration
+/// Error on words that are no such thing.
 [[nodiscard]] CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
-/// Parses .ini text, then the overrides, which win. Unknown keys are refused with the nearest known one. Pure: reads no
-/// file. `source` names the text in messages.
+/// Parses .ini text, then the overrides, which win. Throws a configuration Error on what it cannot read; unknown keys
+/// are refused with the nearest known one. Pure: reads no file. `source` names the text in messages.
 [[nodiscard]] Config parse(const std::string& ini_text, const std::vector<std::string>& overrides,
                            const std::string& source);
 
-/// Fills derived values (head_dim, dp_shard_size ...) and refuses what cannot run on `world_size` ranks, with the
-/// arithmetic and a way out in the message. Pure. Row length is checked later, by validate_data.
+/// Fills derived values (head_dim, dp_shard_size ...) and refuses what cannot run on `world_size` >= 1 ranks: throws a
+/// configuration Error with the arithmetic and a way out in the message. Pure. Row length is checked later, by
+/// validate_data.
 void validate(Config& config, int world_size);
 
-/// Refuses rows that the mesh cannot cut or the model cannot read. `source` names the data in messages. Pure.
+/// Refuses rows that the mesh cannot cut (max_length, tokens) or the model cannot read (vocab_size): throws a
+/// configuration Error. `config` is validated; `source` names the data in messages. Pure.
 void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source);
 
 /// The configuration as .ini text that parse() reads back to the same struct: `resolved.ini`, `--print-config`.

@@ -8,6 +8,7 @@ namespace sft {
 
 enum class DType : std::uint8_t { float32, bf16, float64, int32 };
 
+/// Bytes of one element.
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::float64:
@@ -21,6 +22,7 @@ enum class DType : std::uint8_t { float32, bf16, float64, int32 };
   return 0;
 }
 
+/// "float32", "bf16" ...: for messages.
 [[nodiscard]] constexpr const char* name_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::float32:

@@ -29,7 +29,8 @@ class Loader {
  public:
   Loader(const PackedDataset& dataset, const LoaderPlan& plan);
   ~Loader();
-  /// The next step's batch; blocks while the thread reads it. Rethrows the thread's errors.
+  /// The next step's batch; blocks while the thread reads it. An error of the thread, such as a data Error, is rethrown
+  /// where its step would come, and on every call after that. Throws std::logic_error past the last step.
   [[nodiscard]] StepBatch next();
 
  private:

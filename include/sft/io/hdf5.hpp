@@ -13,12 +13,12 @@
 
 namespace sft::io {
 
-/// A rectangle of a 1-D or 2-D dataset (1-D: columns = 1, column_begin = 0).
+/// A rectangle of a 1-D or 2-D dataset (1-D: columns = 1, column_begin = 0). One without elements is legal.
 struct Rectangle {
   std::int64_t row_begin = 0, num_rows = 0, column_begin = 0, num_columns = 1;
 };
 
-/// One rectangle of a virtual dataset, mapped to a contiguous range of a 1-D dataset in another file.
+/// One rectangle of a virtual dataset, mapped row by row to a contiguous range of a 1-D dataset in another file.
 struct VirtualPiece {
   Rectangle target;
   std::string source_file;                         ///< relative to the virtual file's folder
@@ -62,14 +62,18 @@ class Hdf5File {
   /// chunk_rows = 0: contiguous; else chunked by rows with shuffle + deflate.
   void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                       std::int64_t chunk_rows = 0);
+  /// Writes values (num_rows, num_columns), row-major and contiguous, into an existing dataset, with conversion from
+  /// `type`. Here and in read a rectangle that is not within the dataset, or a dataset that has not one or two dims, is
+  /// a data Error.
   void write(const std::string& name, Number type, const Rectangle& where, const void* values);
-  /// Reads with conversion to `type`. Of a virtual dataset it refuses a source that cannot be opened or used, where the
-  /// library would give the fill value.
+  /// Reads into values (num_rows, num_columns), row-major and contiguous, with conversion to `type`; floats are not
+  /// read as integers. Of a virtual dataset it refuses a source that cannot be opened or used, where the library would
+  /// give the fill value.
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
   /// Gives back what earlier calls keep for the next one: up to two open datasets with a few chunks each.
   void release() const;
   /// A float32 dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what
-  /// a missing file should hold, is NaN.
+  /// a missing file should hold, is NaN. A piece whose target is not within `shape` is a data Error.
   void create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,
                               const std::vector<VirtualPiece>& pieces);
 

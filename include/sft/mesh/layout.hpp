@@ -18,6 +18,7 @@ struct Layout {
 
   [[nodiscard]] int size() const { return dp_replicate * dp_shard * sp * tp; }
   [[nodiscard]] std::array<int, 4> sizes() const { return {dp_replicate, dp_shard, sp, tp}; }
+  /// `rank` in [0, size()), coordinates within sizes(): not checked.
   [[nodiscard]] Coordinates coordinates(int rank) const;
   [[nodiscard]] int rank(const Coordinates& coordinates) const;
   /// World ranks that differ from `rank` only along the kept axes, in group-rank order.
@@ -34,6 +35,8 @@ struct HeadSplit {
   int kv_begin;     ///< global index of the first
   int kv_replicas;  ///< ranks that hold each key/value head
 };
+/// The heads of rank `tp_rank`. Throws std::logic_error unless tp_size divides num_heads, and of num_kv_heads and
+/// tp_size one divides the other.
 [[nodiscard]] HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank);
 
 }  // namespace sft::mesh

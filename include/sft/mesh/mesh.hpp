@@ -7,15 +7,18 @@
 
 namespace sft::mesh {
 
-/// All groups are made once, collectively, by the constructor. layout.size() must be the world size.
+/// All groups are made once, by the constructor.
 class Mesh {
  public:
+  /// Collective over the world. `num_kv_heads` >= 1 are the key/value heads of the whole model: when fewer than the tp
+  /// ranks, they divide these (split_heads checks that), and kv_replicas are the ranks that share one. Throws a
+  /// configuration Error, the same on every rank, unless layout.size() is the world size. The session outlives it.
   Mesh(const comm::Session& session, const Layout& layout, int num_kv_heads);
 
   Layout layout;
   Coordinates coordinates;
   comm::Group world;
-  comm::Group replicate;    ///< same parameter shard, other rows: one gradient all-reduce a step
+  comm::Group replicate;    ///< same parameter shard, other rows: their gradients are summed once a step
   comm::Group shard;        ///< dp_shard
   comm::Group sp;           ///< the other parts of this rank's rows
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary

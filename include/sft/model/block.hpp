@@ -1,5 +1,6 @@
 #pragma once
-// One decoder block: x + attention(norm(x)), then + mlp(norm(.)). Forward and backward written out, no autograd.
+// One decoder block of Llama (Touvron et al. 2023), Qwen2 or Qwen3: x + attention(norm(x)), then + mlp(norm(.)).
+// Forward and backward written out, no autograd.
 
 #include "sft/device/arena.hpp"
 #include "sft/model/architecture.hpp"
@@ -7,23 +8,25 @@
 
 namespace sft::model {
 
-/// What the forward pass of one block keeps for its backward pass. Shapes as in Sizes.
+/// What the forward pass of one block keeps for its backward pass. Shapes as in Sizes; compute dtype unless stated.
 struct BlockActivations {
   Tensor x;               ///< (T, C) the residual stream that enters
-  Tensor input_rstd;      ///< (T)
+  Tensor input_rstd;      ///< (T) float32
   Tensor qkv;             ///< (T, (H + 2K) D) before the head norms; only with qk_norm
-  Tensor q_rstd, k_rstd;  ///< (T, H), (T, K); only with qk_norm
+  Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32; only with qk_norm
   Tensor q;               ///< (T, H, D) rotated
   Tensor kv;              ///< (2, T, K, D) rotated keys, values
   Tensor attention;       ///< (T, H, D)
-  Tensor lse;             ///< (T, H)
+  Tensor lse;             ///< (T, H) float32
   Tensor middle;          ///< (T, C) the residual stream between attention and MLP
-  Tensor middle_rstd;     ///< (T)
+  Tensor middle_rstd;     ///< (T) float32
   Tensor gate_up;         ///< (T, 2F); its gradient after the backward pass
 };
+/// Memory of `arena`, contents undefined; so take_scratch.
 [[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Context& context);
 
-/// Buffers that all blocks share; nothing in them outlives one block but `delta` and `dx`.
+/// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx`, `cosine` and `sine`. Compute
+/// dtype unless stated; "partial dtype" is that of TensorParallel::partial_dtype.
 struct BlockScratch {
   Tensor normed;           ///< (T, C)
   Tensor qkv;              ///< (T, (H + 2K) D); with qk_norm only its gradient
@@ -34,19 +37,21 @@ struct BlockScratch {
   Tensor dnormed;          ///< (T, C) partial dtype
   Tensor dact;             ///< (T, F)
   Tensor dattention;       ///< (T, H, D)
-  Tensor attention_delta;  ///< (T, H)
+  Tensor attention_delta;  ///< (T, H) float32
   Tensor dq, dkv;          ///< (T, H, D), (2, T, K, D) float32
-  Tensor cosine, sine;     ///< (T, D/2) of the micro-batch's positions
+  Tensor cosine, sine;     ///< (T, D/2) float32, of the micro-batch's positions
 };
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Context& context);
 
-/// Runs unit `unit` (in use) over saved.x. The residual stream enters as saved.x, or, when `previous` is not empty, as
-/// previous + scratch.delta, which is written to saved.x first. Leaves saved.middle and scratch.delta, whose sum is the
-/// residual stream after the block.
+/// Runs unit `unit` (in use) over saved.x; scratch.cosine and sine and the attention's plan are set. The residual
+/// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is written to saved.x
+/// first. Leaves saved.middle and scratch.delta, whose sum is the residual stream after the block. Collective over the
+/// sp and tp groups.
 void block_forward(const Context& context, int unit, const Tensor& previous, BlockActivations& saved,
                    BlockScratch& scratch);
 
-/// scratch.dx: in, the gradient of the residual stream after the block; out, before it. Writes the unit's gradients.
+/// scratch.dx: in, the gradient of the residual stream after the block; out, before it. Writes the unit's gradients,
+/// which the caller reduces; the unit is in use. Collective over the sp and tp groups.
 void block_backward(const Context& context, int unit, BlockActivations& saved, BlockScratch& scratch);
 
 }  // namespace sft::model

@@ -1,10 +1,17 @@
 #pragma once
 // The local math of one device. Nothing here communicates; every op is queued on the stream the backend was made for.
 //
-// Legend: T tokens of this rank, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns,
-// V vocabulary rows of this rank, N any size. "compute dtype" is float32 or bf16; sums run in float32 in both.
-// "+=" adds to what the output holds; outputs are otherwise overwritten. Views may have a stride between rows where a
-// comment says "strided"; all others are contiguous. Gradients of parameters are always float32 and always "+=".
+// Legend: T tokens of this rank, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns, V
+// vocabulary rows of this rank, N any size. "compute dtype" is float32 or bf16, the same in all tensors of a call that
+// have it; sums run in float32 or float64 in both. "+=" adds to what the output holds; outputs are otherwise
+// overwritten. Views may have a stride between rows where a comment says "strided"; all others are contiguous.
+// Gradients of parameters are always float32 and always "+=". Tensors belong to the caller. Memory that an op reads or
+// writes stays valid until the stream has passed it.
+//
+// Misuse is a std::logic_error where it is found. The CPU backend finds: float64 and int32 where float32 or bf16 is
+// due; a tensor that is not float32 or not contiguous where it has to be; sizes that do not fit in copy and matmul, and
+// dtypes in matmul; a head dim that is odd or above 256 in attention_forward, attention_backward and norm_rope_*; a
+// workspace that is too small when it is set. The rest of what is stated here, equal sizes above all, is not checked.
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +33,8 @@ struct AttentionSpan {
 };
 
 /// c = op(a) op(b) [+ bias] [+ c]. op transposes where asked. a, b, c are 2-D and may be strided; a and b have the same
-/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry a column of c, or is empty.
+/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry a column of c, or is empty. c shares no
+/// memory with the others.
 struct Matmul {
   Tensor a, b, c;
   bool transpose_a = false, transpose_b = false;
@@ -34,6 +42,7 @@ struct Matmul {
   Tensor bias{};
 };
 
+/// H is a multiple of K. `spans` is read before the call returns; so it is in AttentionBackward.
 struct AttentionForward {
   Tensor q;    ///< (T, H, D) compute dtype, strided
   Tensor k;    ///< (Tk, K, D) compute dtype, strided
@@ -54,7 +63,8 @@ struct AttentionBackward {
   const std::vector<AttentionSpan>& spans;
 };
 
-/// Rows [0, T) of one chunk of the vocabulary-parallel cross-entropy; see Backend::cross_entropy_*.
+/// A chunk of T tokens of the vocabulary-parallel cross-entropy (Shoeybi et al. 2019); see Backend::cross_entropy_* for
+/// which of it each step reads and writes.
 struct CrossEntropy {
   Tensor logits;             ///< (T, V) float32; after cross_entropy_partials it holds exp(logit - max)
   Tensor max;                ///< (T) float32: maximum over the whole vocabulary once reduced over tp
@@ -76,7 +86,8 @@ class Backend {
   virtual ~Backend() = default;
   [[nodiscard]] virtual device::Stream& stream() = 0;
 
-  /// Scratch memory the ops of this backend may use, of at least workspace_bytes(); must outlive the backend's use.
+  /// Scratch memory the ops of this backend may use, of any dtype and at least workspace_bytes() (see factory.hpp),
+  /// else std::logic_error. Set it before the first op; it stays the caller's and must outlive the backend's use.
   virtual void set_workspace(Tensor workspace) = 0;
 
   // Elementary
@@ -89,13 +100,15 @@ class Backend {
   virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;
 
   // Embedding, vocabulary-parallel: `table` (V, C) holds ids [vocab_begin, vocab_begin + V); others give zero rows.
-  // out (T, C) has the table's dtype or is float32; dout (T, C) has the compute dtype.
+  // tokens (T) int32. out (T, C) has the table's dtype or is float32; dout (T, C) has the compute dtype;
+  // dtable (V, C) is float32.
   virtual void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) = 0;
   virtual void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) = 0;
 
-  // RMSNorm (Zhang & Sennrich 2019): y = x * rstd * weight. x, y (T, C); rstd (T) float32; weight (C).
+  // RMSNorm (Zhang & Sennrich 2019): y = x * rstd * weight. x, y, sum, dx (T, C) compute dtype; rstd (T) float32;
+  // weight (C) compute dtype or float32; dweight (C) float32.
   virtual void rms_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor weight, float epsilon) = 0;
-  /// sum = x + delta, then as above of sum. sum may be x; delta (T, C) compute dtype or float32.
+  /// sum = x + delta, rounded to its dtype, then as above of sum. sum may be x; delta (T, C) compute dtype or float32.
   virtual void add_rms_norm_forward(Tensor sum, Tensor y, Tensor rstd, Tensor x, Tensor delta, Tensor weight,
                                     float epsilon) = 0;
   /// y = x * rstd * weight with a known rstd.
@@ -112,14 +125,16 @@ class Backend {
   virtual void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) = 0;
   /// din (T, n, D) compute dtype, strided; dout (T, n, D) float32.
   virtual void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) = 0;
-  /// The same after RMSNorm of every head (Qwen3): weight (D), rstd (T, n) float32.
+  /// The same after RMSNorm of every head (Qwen3): weight (D) compute dtype or float32; rstd (T, n) float32.
   virtual void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
                                  float epsilon) = 0;
-  /// in: the forward pass's input, strided.
+  /// in: the forward pass's input, strided. dweight (D) float32.
   virtual void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight,
                                   Tensor cosine, Tensor sine) = 0;
 
   // Linear algebra
+  /// The product that `product` describes; nothing when c is empty. Throws std::logic_error when dims or dtypes do not
+  /// fit.
   virtual void matmul(const Matmul& product) = 0;
   /// dbias (N) += column sums of dy (T, N), strided.
   virtual void bias_backward(Tensor dbias, Tensor dy) = 0;
@@ -128,25 +143,33 @@ class Backend {
   /// Merges the softmax attention over `spans` into (out, lse), which hold the result over the keys seen before:
   /// out = 0 and lse = -inf where none was. Rows without a span are left alone.
   virtual void attention_forward(const AttentionForward& attention) = 0;
-  /// delta (T, H) = sum over D of out * dout; out, dout (T, H, D) compute dtype.
+  /// delta (T, H) float32 = sum over D of out * dout; out, dout (T, H, D) compute dtype.
   virtual void attention_delta(Tensor delta, Tensor out, Tensor dout) = 0;
+  /// Adds the gradients of the attention over `spans` to dq, dk and dv; probabilities are formed again from the final
+  /// lse, over all spans of a query. Rows without a span are left alone.
   virtual void attention_backward(const AttentionBackward& attention) = 0;
 
-  // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up (T, 2F) holds gate, then up. act (T, F).
+  // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up, dgate_up (T, 2F) hold gate, then up, in every row. act, dact
+  // (T, F). All have the compute dtype.
   virtual void swiglu_forward(Tensor act, Tensor gate_up) = 0;
   /// dgate_up may be gate_up. act is recomputed on the way; it may be dact.
   virtual void swiglu_backward(Tensor dgate_up, Tensor act, Tensor dact, Tensor gate_up) = 0;
 
-  // Cross-entropy in three steps; the caller reduces max, then partials, over tp between them.
+  // Cross-entropy in three steps; the caller reduces max (by maximum), then partials (by sum), over tp between them.
+  /// Reads logits; writes max: of this rank's columns.
   virtual void cross_entropy_max(const CrossEntropy& chunk) = 0;
+  /// Reads logits, max (reduced), targets and vocab_begin; writes partials, of this rank's columns, and overwrites
+  /// logits with exp(logit - max).
   virtual void cross_entropy_partials(const CrossEntropy& chunk) = 0;
   /// dlogits (T, V), compute dtype = gradient_scale * weight * (softmax - onehot); empty: not wanted. dlogits may share
   /// memory with logits when float32. metrics, float64 (4), += sum w nll; sum over w > 0 of 1, of (the target has the
-  /// largest logit), of the entropy of the prediction. Only tokens with w > 0 count.
+  /// largest logit), of the entropy of the prediction, in nats. Only tokens with w > 0 count. Reads all of chunk, with
+  /// max and partials reduced; writes none of it but what dlogits shares.
   virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, float gradient_scale,
                                     Tensor metrics) = 0;
 
-  /// One step over float32 vectors (N); `copy`, bf16 (N) or empty, receives the new parameters.
+  /// One step over float32 vectors (N): updates parameters, exp_avg and exp_avg_sq, reads gradients; `copy`, bf16 (N)
+  /// or empty, receives the new parameters.
   virtual void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
                      const AdamW& step) = 0;
 };

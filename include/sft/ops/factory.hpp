@@ -9,16 +9,18 @@ namespace sft::ops {
 
 /// Whether this build has kernels for `kind`.
 [[nodiscard]] bool is_built(device::Kind kind);
-/// Throws a configuration error unless it has.
+/// Throws a configuration Error unless it has.
 void require_built(device::Kind kind);
 
-/// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration error when absent.
+/// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration Error when absent.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream);
 
-/// Scratch bytes that every op needs at most on this device (the matrix library's and the attention tiles').
+/// Scratch bytes that every op needs at most on this device (the matrix library's and the attention tiles'). On the CPU
+/// they grow with the number of OpenMP threads; 0 where the build has no kernels.
 [[nodiscard]] std::size_t workspace_bytes(device::Kind kind);
 
-/// "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with (for tables and benchmarks).
+/// "AVX-512 + AMX", "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with (for tables and
+/// benchmarks).
 [[nodiscard]] const char* cpu_instruction_set();
 
 }  // namespace sft::ops

@@ -5,6 +5,10 @@
 // The verbs of a unit in one micro-batch: gather (start, ahead of time), use (wait), release; then, for its gradient,
 // gradient/accumulated_gradient while the backward pass writes, and reduce once it is whole. With one rank in the fsdp
 // group the views lead straight into the shards and nothing moves.
+//
+// Order is the caller's duty and not checked. Every other block uses the same buffers, and so do embedding and head
+// unless tied: of units that do, one is released before the next is gathered (with reshard_after_forward; without, each
+// has its own parameters), and its gradient is reduced before the next one's is written.
 
 #include <cstdint>
 #include <memory>
@@ -37,7 +41,7 @@ class ShardedUnits {
     device::Arena parameters, gradients, optimizer, unit_buffers;
   };
 
-  /// Unit 0 is the embedding, the last one the head, the others the blocks. All references outlive it.
+  /// Unit 0 is the embedding, the last one the head, the others the blocks. All references outlive it. Local.
   ShardedUnits(const Registry& registry, const mesh::Mesh& mesh, const Options& options, device::Device& device,
                ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream);
 
@@ -56,26 +60,34 @@ class ShardedUnits {
   /// Refreshes the bf16 copy from the float32 parameters, where the writer did not keep both.
   void refresh_compute_shard();
 
-  // Collective over the fsdp group, in the same order on all its ranks.
+  // gather, use and reduce are collective over the fsdp group, in the same order on all its ranks. Errors of the
+  // communication surface as comm/collectives.hpp says.
+  /// Starts gathering the unit's parameters; nothing when they are there or on their way.
   void gather(int unit);
+  /// Makes later ops of the backend wait for the parameters, which it gathers first where gather was not called.
   void use(int unit);
+  /// Local: the ops queued so far are the last that read the parameters; their buffer is free for another unit behind
+  /// them. Nothing when the unit is not gathered.
   void release(int unit);
-  /// Starts the reduction of the unit's gradient into the gradient shard.
+  /// Starts adding the sum of the unit's gradient over the group to the gradient shard; parameters whose gradient was
+  /// not written since begin_step or the last reduce count as zero. Once a micro-batch.
   void reduce(int unit);
-  /// Lets communication under way progress.
+  /// Lets communication under way progress. Local.
   void poll() { comm_stream_.poll(); }
 
   /// Local (tp) slice of parameters [index, index + count) of a unit in use, as one matrix (sum of rows, columns) or
-  /// vector; several must have equal columns. compute dtype.
+  /// vector; several must have equal columns, else std::logic_error. compute dtype. Undefined contents when the unit is
+  /// not in use.
   [[nodiscard]] Tensor parameter(int unit, int index, int count = 1) const;
-  /// Where to write their gradient.
+  /// Where to write their gradient. Throws std::logic_error when some of them hold a part already and others do not.
   [[nodiscard]] GradientTarget gradient(int unit, int index, int count = 1);
   /// The same for ops that always add: zeroed at the first touch.
   [[nodiscard]] Tensor accumulated_gradient(int unit, int index, int count = 1);
 
   /// Forgets the last step's gradients.
   void begin_step();
-  /// Once a step, after all reduces: sums parts over tp and key/value replicas, then replicas of the model.
+  /// Once a step, after all reduces of all micro-batches: sums parts over tp and key/value replicas, then replicas of
+  /// the model, with one all-reduce a unit. Collective over the tp, kv_replicas and replicate groups.
   void finish_gradients();
 
   /// What the collectives need for these units.

@@ -23,7 +23,7 @@ struct StepResult {
   double entropy = 0.0;  ///< of the predictions, mean over target tokens, nats
   std::int64_t num_tokens = 0;
   std::int64_t num_target_tokens = 0;
-  double model_flops = 0.0;  ///< of the step, all ranks; design section 4
+  double model_flops = 0.0;  ///< of the step, all ranks; see docs/formats.md
 };
 
 /// All calls are collective over the world.
