@@ -23,7 +23,8 @@ try:
 
     from sft_run import read_metrics
 except ImportError as error:
-    sys.exit(f"plot_loss.py: error: {error}: apt install python3-matplotlib python3-h5py")
+    sys.exit(f"plot_loss.py: error: {error}: apt install python3-matplotlib python3-h5py "
+             "(of another python3 than Debian's: start it as /usr/bin/python3 postprocess/plot_loss.py)")
 
 
 @dataclass

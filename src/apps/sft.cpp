@@ -35,11 +35,13 @@ namespace {
 
 using namespace sft;
 
-/// The ranks that the mesh must fill: those of the world, except that one rank may print any configuration.
-int num_ranks(const config::CommandLine& command, const config::Config& config, const comm::Group& world) {
-  const bool is_any = world.size() == 1 && command.action == config::CommandLine::Action::print_config;
-  if (!is_any) return world.size();
-  const config::Parallel& sizes = config.parallel;
+/// Whether the mesh need not fill the world: one rank may print any configuration.
+bool fits_any(const config::CommandLine& command, const comm::Group& world) {
+  return world.size() == 1 && command.action == config::CommandLine::Action::print_config;
+}
+
+/// The ranks of the mesh, the least where dp_shard_size is auto.
+int num_ranks_of(const config::Parallel& sizes) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   std::int64_t product = 1;
   for (const int size : {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size}) {
@@ -68,7 +70,10 @@ config::Config read_config(const config::CommandLine& command, const comm::Group
   world.broadcast(text, 0);
   world.agree([&] {
     config = config::parse(text, command.overrides, command.input_file);
-    config::validate(config, num_ranks(command, config, world));
+    const int shard_size = config.parallel.dp_shard_size;
+    const bool fits_any_world = fits_any(command, world);
+    config::validate(config, fits_any_world ? num_ranks_of(config.parallel) : world.size());
+    if (fits_any_world) config.parallel.dp_shard_size = shard_size;  // auto stays auto
   });
   return config;
 }
@@ -103,14 +108,13 @@ device::Kind choose_device(config::BackendChoice choice) {
   return ops::is_built(device::Kind::cuda) ? device::Kind::cuda : device::Kind::cpu;
 }
 
-int run(comm::Session& session, const std::vector<std::string>& arguments) {
+int run(comm::Session& session, const train::StopSignals& signals, const std::vector<std::string>& arguments) {
   // 1. Configuration
   const comm::Group& world = session.world();
   config::CommandLine command;
   world.agree([&] { command = config::parse_command_line(arguments); });
   if (answer(command, world)) return static_cast<int>(ExitStatus::done);
   const config::Config config = read_config(command, world);
-  const train::StopSignals signals;  // from here on they end the run after a step, with a checkpoint
 
   // 2. Device
   std::unique_ptr<device::Device> device;
@@ -158,6 +162,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const sft::train::StopSignals signals;  // they end the run after a step, with a checkpoint, however early they come
   sft::io::raise_open_file_limit();
-  return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
+  return sft::comm::run_program(argc, argv,
+                                [&](sft::comm::Session& session) { return run(session, signals, arguments); });
 }

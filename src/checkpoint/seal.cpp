@@ -41,10 +41,10 @@ void check_seal(const std::string& path) {
   if (std::equal(signature.begin(), signature.end(), found.begin())) return;
   const std::string checksum = checksum_of_file(path, seal_bytes);
   if (found == block_of(checksum)) return;
-  throw_data_error(path + " is damaged",
-                   "its checksum is " + checksum + ", which is not the one in its first " +
-                       std::to_string(seal_bytes) + " bytes",
-                   "restore the file, or use another checkpoint");
+  throw_data_error(
+      path + " is damaged",
+      "its checksum is " + checksum + ", which is not the one in its first " + std::to_string(seal_bytes) + " bytes",
+      "restore the file, or use another checkpoint");
 }
 
 }  // namespace sft::checkpoint

@@ -23,9 +23,14 @@ constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 
 std::string text_of(std::int64_t value) { return std::to_string(value); }
 
-/// Refuses a value that stands alone: `name` is the full name of its key.
+/// Refuses a value that stands alone: `name` is the full name of its key. A default that cannot be used means that the
+/// key has none.
 void require(const Config& config, bool holds, const char* name, const std::string& rule) {
   if (holds) return;
+  if (find_key(name)->get(config) == find_key(name)->get(Config{})) {
+    throw_config_error("`" + std::string(name) + "` is not set", "it has no default and must be " + rule,
+                       "set it in the .ini file or as --" + std::string(name));
+  }
   throw_config_error("`" + std::string(name) + " = " + find_key(name)->get(config) + "` is out of range",
                      "it must be " + rule, "correct it");
 }

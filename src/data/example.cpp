@@ -32,6 +32,12 @@ const std::string& string_of(const Json& record, const char* key, const std::str
   return value.get_ref<const std::string&>();
 }
 
+/// What the chat markup cannot show must not vanish: a turn that only calls a tool would teach an empty answer.
+void refuse_tools(const Json& object, const char* key, const std::string& where) {
+  if (!object.contains(key) || object[key].is_null() || object[key].empty()) return;
+  refuse(where + " has '" + key + "', and the byte tokenizer's chat markup has no form for tools");
+}
+
 std::vector<text::Message> messages_of(const Json& list, const std::string& key) {
   if (!list.is_array()) refuse("'" + key + "' is " + list.type_name() + ", not a list of messages");
   if (list.empty()) refuse("'" + key + "' is an empty list");
@@ -39,6 +45,7 @@ std::vector<text::Message> messages_of(const Json& list, const std::string& key)
   for (const Json& entry : list) {
     const std::string where = "message " + std::to_string(messages.size() + 1) + " of '" + key + "'";
     if (!entry.is_object()) refuse(where + " is " + entry.type_name() + ", not an object");
+    refuse_tools(entry, "tool_calls", where);
     messages.push_back({.role = string_of(entry, "role", where), .content = string_of(entry, "content", where)});
   }
   return messages;
@@ -104,6 +111,7 @@ Document make_document(const std::string& record, const text::Tokenizer& tokeniz
     return from_strings(string_of(json, "prompt", "the record"), string_of(json, "completion", "the record"), tokenizer,
                         options);
   }
+  refuse_tools(json, "tools", "the record");
   if (json.contains("messages")) return from_chat(messages_of(json["messages"], "messages"), 0, tokenizer, options);
   if (json.contains("text")) {
     refuse_assistant_only(options, "'text' has none");

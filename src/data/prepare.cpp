@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <memory>
 
 #include "data/json_lines.hpp"
@@ -25,7 +24,7 @@ std::int64_t row_length_of(const PrepareOptions& options) {
 }
 
 void check_options(const PrepareOptions& options) {
-  constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t limit = (std::int64_t{1} << 30) - 1;  // HDF5 holds chunks, of a row at least, below 4 GiB
   if (options.max_length < 2 || options.max_length > limit) {
     throw_config_error("max_length = " + std::to_string(options.max_length) + " is impossible",
                        "a row needs a token to predict from and one to predict, and is counted in 32 bits",

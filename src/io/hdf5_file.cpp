@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t chunk_cache_bytes = 256U << 10U;  // of each open dataset: a few chunks of packed data
 constexpr std::size_t metadata_cache_bytes = 4U << 10U;
-constexpr std::size_t chunk_cache_slots = 101;          // a prime, as the library asks
-constexpr double chunk_cache_preemption = 0.75;         // the library's default
+constexpr std::size_t chunk_cache_slots = 101;   // a prime, as the library asks
+constexpr double chunk_cache_preemption = 0.75;  // the library's default
 
 std::mutex& library_mutex() {
   static std::mutex mutex;
@@ -34,8 +34,8 @@ void limit_metadata_cache(hid_t properties) {
   H5Pset_mdc_config(properties, &config);
 }
 
-/// Access properties of every file: our driver, small chunk caches, and for new objects the formats of HDF5 1.8 on, which
-/// carry checksums.
+/// Access properties of every file: our driver, small chunk caches, and for new objects the formats of HDF5 1.8 on,
+/// which carry checksums.
 Handle access_properties(const std::shared_ptr<IoStatus>& status) {
   Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);

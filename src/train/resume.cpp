@@ -1,7 +1,9 @@
 #include "sft/train/resume.hpp"
 
-#include <map>
+#include <algorithm>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
@@ -10,7 +12,7 @@ namespace sft::train {
 
 namespace {
 
-using Entries = std::map<std::string, std::string>;
+using Entries = std::vector<std::pair<std::string, std::string>>;
 
 std::string trim(const std::string& text) {
   const auto begin = text.find_first_not_of(" \t\r");
@@ -18,7 +20,7 @@ std::string trim(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-/// "section.key" -> value, of the text that to_ini writes.
+/// "section.key" and value, in the order of the text that to_ini writes: what was given before what is derived from it.
 Entries entries_of(const config::Config& config) {
   std::istringstream lines(config::to_ini(config));
   Entries entries;
@@ -29,7 +31,7 @@ Entries entries_of(const config::Config& config) {
     if (line[0] == '[') {
       section = line.substr(1, line.find(']') - 1);
     } else if (const auto equals = line.find('='); equals != std::string::npos) {
-      entries[section + "." + trim(line.substr(0, equals))] = trim(line.substr(equals + 1));
+      entries.emplace_back(section + "." + trim(line.substr(0, equals)), trim(line.substr(equals + 1)));
     }
   }
   return entries;
@@ -55,7 +57,7 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
   const config::Config then = config::parse(saved.config_ini, {}, folder);
   const Entries old_entries = entries_of(then);
   for (const auto& [key, value] : entries_of(config)) {
-    const auto old = old_entries.find(key);
+    const auto old = std::ranges::find(old_entries, key, &Entries::value_type::first);
     if (old == old_entries.end() || old->second == value || !must_stay(key)) continue;
     refuse(key, value, old->second, folder, "set " + key + " = " + old->second);
   }

@@ -42,7 +42,7 @@ std::string describe_batch(const Run& run) {
   const config::Train& train = run.config.train;
   std::ostringstream text;
   text << run.config.effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " a rank x "
-       << run.mesh.data_size() << " data ranks x " << train.gradient_accumulation_steps << " accumulated; "
+       << plural(run.mesh.data_size(), "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
        << run.config.effective_batch_rows() * run.dataset.max_length() << " tokens a step";
   return text.str();
 }

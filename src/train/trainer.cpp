@@ -167,7 +167,9 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
 
 ExitStatus Trainer::train() {
   if (position_.step >= last_step_) {
-    if (saved_step_ >= 0) log_info("nothing left to train: " + std::to_string(last_step_) + " steps are done");
+    if (saved_step_ >= 0)
+      log_info("nothing left to train: " + std::to_string(position_.step) + " of " + std::to_string(last_step_) +
+               " steps are done");
     return ExitStatus::done;
   }
   const config::Config& config = run_.config;

@@ -124,6 +124,12 @@ BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
   BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant"}]})"),
                       "message 2 of 'messages' has no 'content'"));
   BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "assistant", "content": null}]})"), "is null"));
+  BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant", "content": "",
+                                  "tool_calls": [{"function": {"name": "f"}}]}]})"),
+                      "message 2 of 'messages' has 'tool_calls'"));
+  BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}], "tools": [{"name": "f"}]})"),
+                      "the record has 'tools'"));
+  BOOST_TEST(refusal(R"({"messages": [{"role": "user", "content": "U", "tool_calls": null}], "tools": []})") == "");
 }
 
 BOOST_AUTO_TEST_CASE(assistant_only_loss_refuses_records_without_roles) {
