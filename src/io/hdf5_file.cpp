@@ -9,7 +9,6 @@ namespace sft::io {
 
 namespace {
 
-constexpr std::size_t chunk_cache_bytes = 256U << 10U;  // of each open dataset: a few chunks of packed data
 constexpr std::size_t metadata_cache_bytes = 4U << 10U;
 constexpr std::size_t chunk_cache_slots = 101;   // a prime, as the library asks
 constexpr double chunk_cache_preemption = 0.75;  // the library's default

@@ -20,7 +20,8 @@ struct LoaderPlan {
   std::uint64_t seed = 42;
 };
 
-/// Host memory of a Loader: the batches that it and its user hold at a time, the rows that it cuts, and their order.
+/// Host memory of a Loader: the batches that it and its user hold at a time, the rows that it cuts, what
+/// HDF5 keeps of their files, and their order.
 [[nodiscard]] std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan);
 
 /// Position p = step * B + (micro * data_size + data_rank) * rows_per_micro_batch + i of the row order, B the effective

@@ -28,6 +28,9 @@ struct VirtualPiece {
 
 enum class Number : std::uint8_t { int32, int64, float32, float64 };
 
+/// Chunks that each open dataset keeps in memory, unpacked, at most.
+inline constexpr std::size_t chunk_cache_bytes = std::size_t{1} << 20;
+
 class Hdf5File {
  public:
   /// Opens for reading; refuses what is missing or not HDF5.
@@ -70,7 +73,7 @@ class Hdf5File {
   /// read as integers. Of a virtual dataset it refuses a source that cannot be opened or used, where the library would
   /// give the fill value.
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
-  /// Gives back what earlier calls keep for the next one: up to two open datasets with a few chunks each.
+  /// Gives back what earlier calls keep for the next one: up to two open datasets with chunk_cache_bytes each.
   void release() const;
   /// A float32 dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what
   /// a missing file should hold, is NaN. A piece whose target is not within `shape` is a data Error.
