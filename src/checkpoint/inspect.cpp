@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "folder.hpp"
 #include "header.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
@@ -24,6 +25,9 @@ io::Hdf5File open_with_shards(const std::string& folder) {
   for (const Shard& shard : read_shards(index)) check_presence(folder, shard);
   return index;
 }
+
+/// checkpoint.h5 of a folder that list_tensors() has checked: its checksum is not formed again for every tensor.
+io::Hdf5File open_checked(const std::string& folder) { return io::Hdf5File::open(index_path(folder)); }
 
 std::int64_t product(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -73,7 +77,7 @@ std::vector<TensorInfo> list_tensors(const std::string& folder) {
 }
 
 Statistics measure(const std::string& folder, const TensorInfo& tensor) {
-  const io::Hdf5File index = open_index(folder);
+  const io::Hdf5File index = open_checked(folder);
   std::vector<float> values;
   Statistics statistics{.min = std::numeric_limits<double>::infinity(),
                         .max = -std::numeric_limits<double>::infinity()};
@@ -96,8 +100,8 @@ Statistics measure(const std::string& folder, const TensorInfo& tensor) {
 }
 
 Difference compare(const std::string& folder, const std::string& other, const TensorInfo& tensor) {
-  const io::Hdf5File left = open_index(folder);
-  const io::Hdf5File right = open_with_shards(other);
+  const io::Hdf5File left = open_checked(folder);
+  const io::Hdf5File right = open_checked(other);
   if (right.dataset_shape("/" + tensor.dataset) != tensor.shape) {
     throw_data_error("cannot compare " + tensor.dataset + " of " + folder + " and " + other, "its shapes differ",
                      "compare checkpoints of one model");

@@ -195,11 +195,12 @@ struct Engine::Impl {
                               : !shard_ranks.empty()
                                   ? "the loss is finite; seen in the gradient shard of rank " + shard_ranks
                                   : "finite on every rank, but not their sum";
-    throw comm::SharedError(
-        ExitStatus::numerical,
-        "loss " + text_of(loss) + " and gradient norm " + text_of(norm) + " at step " + std::to_string(step) +
-            " are not finite",
-        where, "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at those rows");
+    throw comm::SharedError(ExitStatus::numerical,
+                            "loss " + text_of(loss) + " and gradient norm " + text_of(norm) + " at step " +
+                                std::to_string(step) + " are not finite",
+                            where,
+                            "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at "
+                            "the rows of this step");
   }
 
   const config::Config config;

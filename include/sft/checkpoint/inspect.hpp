@@ -15,9 +15,8 @@ struct TensorInfo {
   [[nodiscard]] std::int64_t num_elements() const;
 };
 
-/// Every tensor of the checkpoint: model first, then exp_avg and exp_avg_sq, each sorted by name, numbers in
-/// names by value. Refuses a checkpoint
-/// with a shard missing or cut.
+/// Every tensor of the checkpoint: model first, then exp_avg and exp_avg_sq, each sorted by name, numbers in names by
+/// value. Refuses a damaged checkpoint.h5, and a shard that is missing or cut; the functions below rely on that.
 [[nodiscard]] std::vector<TensorInfo> list_tensors(const std::string& folder);
 
 struct Statistics {
@@ -35,8 +34,8 @@ struct Difference {
   double relative = 0.0;  ///< norm of a - b over the norm of a; 0 when they are equal
 };
 
-/// Compares a tensor of list_tensors(folder) with its namesake in `other`; refuses one that is missing or has another
-/// shape there.
+/// Compares a tensor of list_tensors(folder) with its namesake in `other`, listed before too; refuses one that is
+/// missing or has another shape there.
 [[nodiscard]] Difference compare(const std::string& folder, const std::string& other, const TensorInfo& tensor);
 
 struct ShardInfo {
