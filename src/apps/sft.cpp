@@ -35,9 +35,10 @@ namespace {
 
 using namespace sft;
 
-/// Whether the mesh need not fill the world: one rank may print any configuration.
+/// Whether the mesh need not fill the world: one rank may print any configuration and plan any run.
 bool fits_any(const config::CommandLine& command, const comm::Group& world) {
-  return world.size() == 1 && command.action == config::CommandLine::Action::print_config;
+  using Action = config::CommandLine::Action;
+  return command.action == Action::dry_run || (command.action == Action::print_config && world.size() == 1);
 }
 
 /// The ranks of the mesh, the least where dp_shard_size is auto.
@@ -71,14 +72,22 @@ config::Config read_config(const config::CommandLine& command, const comm::Group
   world.agree([&] {
     config = config::parse(text, command.overrides, command.input_file);
     const int shard_size = config.parallel.dp_shard_size;
-    const bool fits_any_world = fits_any(command, world);
-    config::validate(config, fits_any_world ? num_ranks_of(config.parallel) : world.size());
-    if (fits_any_world) config.parallel.dp_shard_size = shard_size;  // auto stays auto
+    const int num_ranks = fits_any(command, world) ? num_ranks_of(config.parallel) : world.size();
+    config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);
+    const bool is_printed = command.action == config::CommandLine::Action::print_config;
+    if (is_printed && fits_any(command, world)) config.parallel.dp_shard_size = shard_size;  // auto stays auto
   });
   return config;
 }
 
-/// Answers --help, --version and --print-config; false: there is a run to do.
+void require_one_rank(const comm::Group& world) {
+  if (world.size() == 1) return;
+  throw comm::SharedError(ExitStatus::configuration,
+                          "--dry-run was started on " + std::to_string(world.size()) + " ranks",
+                          "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
+}
+
+/// Answers --help, --version, --print-config and --dry-run; false: there is a run to do.
 bool answer(const config::CommandLine& command, const comm::Group& world) {
   switch (command.action) {
     case config::CommandLine::Action::run:
@@ -90,6 +99,10 @@ bool answer(const config::CommandLine& command, const comm::Group& world) {
       log_info(std::string("sft ") + version());
       break;
     case config::CommandLine::Action::print_config:
+      log_info(config::to_ini(read_config(command, world)));
+      break;
+    case config::CommandLine::Action::dry_run:
+      require_one_rank(world);
       log_info(config::to_ini(read_config(command, world)));
       break;
   }

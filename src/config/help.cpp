@@ -15,6 +15,9 @@ std::string help_text() {
       "  -h, --help      print this text\n"
       "  --version       print the version\n"
       "  --print-config  print the configuration that this command line means, as .ini text\n"
+      "  --dry-run       on one rank, print what the run would be and the memory of all its ranks, and end\n"
+      "  --json          with --dry-run: as JSON\n"
+      "  --num_ranks N   with --dry-run: for N ranks; without it, for as many as the mesh needs\n"
       "\n"
       "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. Defaults are in brackets.\n";
   std::size_t width = 0;

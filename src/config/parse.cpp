@@ -9,6 +9,7 @@
 
 #include "config/keys.hpp"
 #include "config/nearest.hpp"
+#include "config/values.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {
@@ -122,26 +123,75 @@ void apply(const po::parsed_options& parsed, const std::string& source, Config& 
   }
 }
 
+int read_num_ranks(const std::string& text) {
+  int num_ranks = 0;
+  try {
+    read(text, num_ranks);
+  } catch (const std::invalid_argument&) {
+    num_ranks = 0;
+  }
+  if (num_ranks < 1) {
+    throw_config_error("`--num_ranks " + text + "` is no number of ranks", "it is a whole number from 1",
+                       "give the number that mpirun will start, e.g. --num_ranks 16");
+  }
+  return num_ranks;
+}
+
+/// The one thing to do: --help, then --version, come before all else.
+CommandLine::Action choose_action(const std::set<CommandLine::Action>& asked) {
+  using Action = CommandLine::Action;
+  for (const Action action : {Action::help, Action::version}) {
+    if (asked.contains(action)) return action;
+  }
+  if (asked.size() > 1) {
+    throw_config_error("--print-config and --dry-run are both given", "each prints something else and ends",
+                       "give one of the two");
+  }
+  return asked.empty() ? Action::run : *asked.begin();
+}
+
+void refuse_without_dry_run(const CommandLine& command_line) {
+  const auto refuse = [](const std::string& option) {
+    throw_config_error(option + " without --dry-run", "it says how a dry run is planned and printed",
+                       "add --dry-run, or leave " + option + " out");
+  };
+  if (command_line.json) refuse("--json");
+  if (command_line.num_ranks > 0) refuse("--num_ranks");
+}
+
 }  // namespace
 
 CommandLine parse_command_line(const std::vector<std::string>& arguments) {
+  using Action = CommandLine::Action;
   po::options_description options = key_options();
-  options.add_options()("help,h", "")("version", "")("print-config", "")("input_file", po::value<std::string>(), "");
+  options.add_options()("help,h", "")("version", "")("print-config", "")("dry-run", "")("json", "");
+  options.add_options()("num_ranks", po::value<std::string>(), "")("input_file", po::value<std::string>(), "");
   CommandLine command_line;
+  std::set<Action> asked;
   for (const po::option& option :
        parse_words(arguments, options, po::positional_options_description().add("input_file", 1)).options) {
     if (option.string_key == "help") {
-      command_line.action = CommandLine::Action::help;
+      asked.insert(Action::help);
     } else if (option.string_key == "version") {
-      command_line.action = CommandLine::Action::version;
+      asked.insert(Action::version);
     } else if (option.string_key == "print-config") {
-      command_line.action = CommandLine::Action::print_config;
+      asked.insert(Action::print_config);
+    } else if (option.string_key == "dry-run") {
+      asked.insert(Action::dry_run);
+    } else if (option.string_key == "json") {
+      command_line.json = true;
+    } else if (option.string_key == "num_ranks") {
+      command_line.num_ranks = read_num_ranks(option.value.front());
     } else if (option.string_key == "input_file") {
       command_line.input_file = option.value.front();
     } else {
       command_line.overrides.push_back("--" + option.string_key);
       command_line.overrides.push_back(option.value.front());
     }
+  }
+  command_line.action = choose_action(asked);
+  if (command_line.action == Action::run || command_line.action == Action::print_config) {
+    refuse_without_dry_run(command_line);
   }
   return command_line;
 }

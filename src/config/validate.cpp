@@ -176,7 +176,7 @@ void fit_mesh(Parallel& parallel, int world_size) {
   if (product == world_size) return;
   throw_config_error("the mesh does not fit the world",
                      equation(text_of(parallel.dp_shard_size)) + " = " + text_of(product) + " ranks" + legend +
-                         ", but mpirun started " + text_of(world_size),
+                         ", but there are " + text_of(world_size),
                      "start `mpirun -np " + text_of(product) + "`, or " +
                          (others_divide ? "set dp_shard_size = " + text_of(world_size / others)
                                         : "choose sizes whose product is " + text_of(world_size)));

@@ -11,14 +11,17 @@ namespace sft::config {
 
 /// What a command line asks for.
 struct CommandLine {
-  enum class Action { run, help, version, print_config };
+  enum class Action { run, help, version, print_config, dry_run };
   Action action = Action::run;
+  bool json = false;                   ///< with dry_run: print JSON
+  int num_ranks = 0;                   ///< with dry_run: ranks of the planned mesh; 0: as many as its axes need
   std::string input_file;              ///< empty: none given
   std::vector<std::string> overrides;  ///< the remaining `--section.key value` words
 };
 
-/// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config]`. Throws a configuration
-/// Error on words that are no such thing.
+/// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config] [--dry-run [--json]
+/// [--num_ranks N]]`. Throws a configuration Error on words that are no such thing, and on options that exclude or need
+/// one another; --help and --version come before all else.
 [[nodiscard]] CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
 /// Parses .ini text, then the overrides, which win. Throws a configuration Error on what it cannot read; unknown keys

@@ -194,6 +194,32 @@ BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
   check_says(refusal([] { (void)parse_command_line({"--halp"}); }), "unknown key `halp`");
 }
 
+BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
+  const CommandLine plain = parse_command_line({"a.ini", "--dry-run"});
+  BOOST_TEST((plain.action == CommandLine::Action::dry_run));
+  BOOST_TEST(!plain.json);
+  BOOST_TEST(plain.num_ranks == 0);
+  const CommandLine full = parse_command_line({"--num_ranks", "1024", "--json", "a.ini", "--dry-run"});
+  BOOST_TEST((full.action == CommandLine::Action::dry_run));
+  BOOST_TEST(full.json);
+  BOOST_TEST(full.num_ranks == 1024);
+  BOOST_TEST(full.input_file == "a.ini");
+  BOOST_TEST(parse_command_line({"a.ini", "--dry-run", "--num_ranks=4"}).num_ranks == 4);
+  BOOST_TEST((parse_command_line({"--dry-run", "--help"}).action == CommandLine::Action::help));
+  BOOST_TEST((parse_command_line({"--json", "--version"}).action == CommandLine::Action::version));
+
+  const auto says = [](const std::vector<std::string>& words, const std::string& part) {
+    check_says(refusal([&] { (void)parse_command_line(words); }), part);
+  };
+  says({"a.ini", "--json"}, "--json without --dry-run");
+  says({"a.ini", "--num_ranks", "4"}, "--num_ranks without --dry-run");
+  says({"a.ini", "--print-config", "--num_ranks", "4"}, "--num_ranks without --dry-run");
+  says({"a.ini", "--print-config", "--dry-run"}, "--print-config and --dry-run are both given");
+  for (const char* wrong : {"0", "-4", "many", "4x", "99999999999"}) {
+    says({"a.ini", "--dry-run", "--num_ranks", wrong}, "is no number of ranks");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(help_lists_every_key_of_the_ini_text) {
   const std::string help = help_text();
   std::istringstream lines(to_ini(Config{}));

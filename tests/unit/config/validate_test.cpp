@@ -60,7 +60,7 @@ std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out
 
 const Refused refused_configs[] = {
     // mesh
-    {"2 x 3 x 2 x 2 = 24 ranks (dp_replicate x dp_shard x sp x tp), but mpirun started 16",
+    {"2 x 3 x 2 x 2 = 24 ranks (dp_replicate x dp_shard x sp x tp), but there are 16",
      [](Config& c) { set_mesh(c, 2, 3, 2, 2); }, 16},
     {"start `mpirun -np 24`, or set dp_shard_size = 2", [](Config& c) { set_mesh(c, 2, 3, 2, 2); }, 16},
     {"or choose sizes whose product is 15", [](Config& c) { set_mesh(c, 2, 2, 2, 2); }, 15},
