@@ -1,27 +1,44 @@
 #include "sft/data/document.hpp"
 
-#include <algorithm>
-
+#include "data/unnamed_file.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::data {
+
+namespace {
+
+/// Tokens of one weight, up to `end`.
+struct WeightRun {
+  std::int32_t end;  ///< position in the document past the run
+  float weight;
+};
+
+std::vector<WeightRun> runs_of(std::span<const float> weights) {
+  std::vector<WeightRun> runs;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (i == 0 || weights[i] != runs.back().weight) runs.push_back({0, weights[i]});
+    runs.back().end = static_cast<std::int32_t>(i + 1);
+  }
+  return runs;
+}
+
+}  // namespace
+
+DocumentStore::DocumentStore(const std::string& folder) : file_(std::make_unique<UnnamedFile>(folder)) {}
+DocumentStore::~DocumentStore() = default;
+DocumentStore::DocumentStore(DocumentStore&&) noexcept = default;
 
 void DocumentStore::append(const Document& document, std::int64_t length) {
   ensure(document.tokens.size() == document.loss_weight.size() && length >= 0 &&
              length <= static_cast<std::int64_t>(document.tokens.size()),
          "every token of a document has a weight");
-  lengths_.push_back(length);
-  token_begins_.push_back(static_cast<std::int64_t>(tokens_.size()));
-  run_begins_.push_back(runs_.size());
-  tokens_.insert(tokens_.end(), document.tokens.begin(), document.tokens.begin() + length);
-  for (std::int64_t i = 0; i < length; ++i) {
-    const float weight = document.loss_weight[static_cast<std::size_t>(i)];
-    if (i == 0 || weight != runs_.back().weight) {
-      runs_.push_back({i + 1, weight});
-    } else {
-      runs_.back().end = i + 1;
-    }
-  }
+  lengths_.push_back(checked_cast<std::int32_t>(length));
+  const auto size = static_cast<std::size_t>(length);
+  file_->append(std::as_bytes(std::span(document.tokens).first(size)));
+  const std::vector<WeightRun> runs = runs_of(std::span(document.loss_weight).first(size));
+  file_->append(std::as_bytes(std::span(runs)));
+  begin_bytes_.push_back(file_->size_bytes());
 }
 
 void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<std::int32_t> tokens,
@@ -29,11 +46,16 @@ void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<st
   const auto d = static_cast<std::size_t>(document);
   const auto end = begin + static_cast<std::int64_t>(tokens.size());
   ensure(begin >= 0 && end <= lengths_.at(d) && loss_weight.size() == tokens.size(), "a piece lies in its document");
-  std::copy_n(tokens_.begin() + token_begins_[d] + begin, tokens.size(), tokens.begin());
-  std::size_t run = run_begins_[d];
+  constexpr std::int64_t token_bytes = sizeof(std::int32_t);
+  file_->read(begin_bytes_[d] + begin * token_bytes, std::as_writable_bytes(tokens));
+
+  const std::int64_t runs_begin_byte = begin_bytes_[d] + lengths_[d] * token_bytes;
+  std::vector<WeightRun> runs(static_cast<std::size_t>(begin_bytes_[d + 1] - runs_begin_byte) / sizeof(WeightRun));
+  file_->read(runs_begin_byte, std::as_writable_bytes(std::span(runs)));
+  std::size_t run = 0;
   for (std::int64_t i = begin; i < end; ++i) {
-    while (runs_[run].end <= i) ++run;
-    loss_weight[static_cast<std::size_t>(i - begin)] = runs_[run].weight;
+    while (runs[run].end <= i) ++run;
+    loss_weight[static_cast<std::size_t>(i - begin)] = runs[run].weight;
   }
 }
 

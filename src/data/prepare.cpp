@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
+#include <utility>
 
 #include "data/json_lines.hpp"
 #include "data/permutation.hpp"
@@ -46,11 +48,15 @@ void check_options(const PrepareOptions& options) {
 
 void check_output(const std::string& folder) {
   const std::vector<std::string> old_shards = find_shards(folder);
-  if (!old_shards.empty()) {
-    throw_data_error("'" + folder + "' already holds packed data",
-                     old_shards.front() + (old_shards.size() > 1 ? " and more" : ""),
-                     "remove its train-*.h5 or choose another folder");
+  if (old_shards.empty()) return;
+  const std::string names = old_shards.front() + (old_shards.size() > 1 ? " and more" : "");
+  if (!old_shards.front().ends_with("train-00000.h5")) {
+    throw_data_error("'" + folder + "' holds a part of packed data",
+                     names + ", but not train-00000.h5: an sft-prepare was killed while it named its files",
+                     "remove its train-*.h5 and train-*.h5.tmp");
   }
+  throw_data_error("'" + folder + "' already holds packed data", names,
+                   "remove its train-*.h5 or choose another folder");
 }
 
 /// Whether anything in the first `length` tokens is trained on; nothing predicts the first.
@@ -60,7 +66,7 @@ bool has_target(const Document& document, std::int64_t length) {
 }
 
 /// Whether a row has something to predict: the first token of a document, under `wrapped` of a row, is no target.
-bool has_target(const PackedRow& row, PackingStrategy strategy, const DocumentStore& documents) {
+bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& documents) {
   std::vector<std::int32_t> tokens;
   std::vector<float> weights;
   bool is_first = true;
@@ -75,17 +81,25 @@ bool has_target(const PackedRow& row, PackingStrategy strategy, const DocumentSt
   return false;
 }
 
+/// The folder that is or will hold `folder`, as far as it is there.
+std::string existing_part_of(const std::string& folder) {
+  std::filesystem::path path = std::filesystem::absolute(folder);
+  while (!std::filesystem::is_directory(path) && path.has_relative_path()) path = path.parent_path();
+  return path.string();
+}
+
 DocumentStore read_documents(const PrepareOptions& options, const text::Tokenizer& tokenizer,
                              const std::vector<std::string>& inputs, PrepareSummary& summary,
                              const PrepareProgress& progress) {
   std::int64_t total_bytes = 0, done_bytes = 0;
   for (const std::string& input : inputs) total_bytes += static_cast<std::int64_t>(std::filesystem::file_size(input));
   const bool cuts = truncates(options.packing_strategy);
-  DocumentStore documents;
+  DocumentStore documents(existing_part_of(options.output));
   const auto take = [&](const std::string& line) {
     const Document document = make_document(line, tokenizer, options.example);
     const auto length = static_cast<std::int64_t>(document.tokens.size());
     const std::int64_t kept = cuts ? std::min(length, options.max_length) : length;
+    if (!std::in_range<std::int32_t>(kept)) throw std::invalid_argument("it has more than 2147483647 tokens");
     ++summary.num_records;
     if (cuts && !has_target(document, kept)) {
       ++summary.num_dropped;
@@ -102,18 +116,17 @@ DocumentStore read_documents(const PrepareOptions& options, const text::Tokenize
   return documents;
 }
 
-std::vector<PackedRow> pack_documents(const PrepareOptions& options, const DocumentStore& documents) {
+Packing pack_documents(const PrepareOptions& options, const DocumentStore& documents) {
   if (!options.shuffle_dataset) return pack(documents.lengths(), options.max_length, options.packing_strategy);
   const std::vector<std::int64_t> order = random_permutation(documents.size(), options.seed, 0);
-  std::vector<std::int64_t> lengths;
+  std::vector<std::int32_t> lengths;
+  lengths.reserve(order.size());
   for (const std::int64_t document : order) {
     lengths.push_back(documents.lengths()[static_cast<std::size_t>(document)]);
   }
-  std::vector<PackedRow> rows = pack(lengths, options.max_length, options.packing_strategy);
-  for (PackedRow& row : rows) {
-    for (Piece& piece : row) piece.document = order[static_cast<std::size_t>(piece.document)];
-  }
-  return rows;
+  Packing packing = pack(lengths, options.max_length, options.packing_strategy);
+  for (Piece& piece : packing.pieces) piece.document = order[static_cast<std::size_t>(piece.document)];
+  return packing;
 }
 
 std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_rows) {
@@ -151,11 +164,11 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
 
   PrepareSummary summary;
   const DocumentStore documents = read_documents(options, *tokenizer, inputs, summary, progress);
-  const std::vector<PackedRow> rows = pack_documents(options, documents);
+  const Packing packing = pack_documents(options, documents);
+  const std::vector<PackedRow>& rows = packing.rows;
   summary.num_rows = static_cast<std::int64_t>(rows.size());
   summary.row_length = row_length_of(options);
-  if (std::ranges::none_of(
-          rows, [&](const PackedRow& row) { return has_target(row, options.packing_strategy, documents); })) {
+  if (std::ranges::none_of(rows, [&](PackedRow row) { return has_target(row, options.packing_strategy, documents); })) {
     throw_data_error("nothing to train on in " + join(options.inputs),
                      "none of its " + std::to_string(summary.num_records) +
                          " records has a target within max_length = " + std::to_string(options.max_length),

@@ -31,27 +31,32 @@ class TemporaryFiles {
   ~TemporaryFiles() {
     std::error_code ignored;
     for (std::size_t i = 0; i < final_paths_.size(); ++i) {
-      fs::remove(i < num_renamed_ ? final_paths_[i] : final_paths_[i] + ".tmp", ignored);
+      fs::remove(i < num_waiting_ ? final_paths_[i] + ".tmp" : final_paths_[i], ignored);
     }
   }
   /// The name to write under.
   std::string add(const std::string& final_path) {
     final_paths_.push_back(final_path);
+    ++num_waiting_;
     return final_path + ".tmp";
   }
-  void rename_all() {
-    for (const std::string& path : final_paths_) {
+  /// The first comes last, when the names of all others are on disk: where it is, all are.
+  void rename_all(const std::string& folder) {
+    while (num_waiting_ > 0) {
+      if (num_waiting_ == 1) io::sync_path(folder);
+      const std::string& path = final_paths_[num_waiting_ - 1];
       std::error_code error;
       fs::rename(path + ".tmp", path, error);
       if (error) throw_data_error("cannot write '" + path + "'", error.message(), "check the folder");
-      ++num_renamed_;
+      --num_waiting_;
     }
+    io::sync_path(folder);
   }
   void keep() { final_paths_.clear(); }
 
  private:
   std::vector<std::string> final_paths_;
-  std::size_t num_renamed_ = 0;
+  std::size_t num_waiting_ = 0;  ///< the first so many are not renamed yet
 };
 
 class ShardWriter {
@@ -184,8 +189,7 @@ WrittenShards write_shards(const std::string& folder, const ShardHeader& header,
     ShardWriter(path, header, documents, std::span(rows).subspan(begin, end - begin)).write(written, advance);
     io::sync_path(path);
   }
-  temporary.rename_all();
-  io::sync_path(folder);
+  temporary.rename_all(folder);
   temporary.keep();
   return written;
 }

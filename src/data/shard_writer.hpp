@@ -33,9 +33,9 @@ struct WrittenShards {
 [[nodiscard]] std::vector<std::string> find_shards(const std::string& folder);
 
 /// Writes `rows` to FOLDER/train-00000.h5 ..., split by row count into num_shards files whose sizes differ by one row
-/// at most. All are written under names ending in .tmp and synced first, and only then renamed, one after the other; an
-/// error on the way leaves none. The weight of the first token of a document is written as 0. advance(num_rows) reports
-/// what was written.
+/// at most. All are written under names ending in .tmp and synced first, and only then renamed, train-00000.h5 last:
+/// where it is, all are. An error on the way leaves none. The weight of the first token of a document is written as 0.
+/// advance(num_rows) reports what was written.
 WrittenShards write_shards(const std::string& folder, const ShardHeader& header, const DocumentStore& documents,
                            const std::vector<PackedRow>& rows, std::int64_t num_shards,
                            const std::function<void(std::int64_t num_rows)>& advance);

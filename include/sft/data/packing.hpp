@@ -25,21 +25,32 @@ enum class PackingStrategy : std::uint8_t {
 /// Tokens [begin, begin + length) of one document; length >= 1.
 struct Piece {
   std::int64_t document = 0;
-  std::int64_t begin = 0;
-  std::int64_t length = 0;
+  std::int32_t begin = 0;
+  std::int32_t length = 0;
 
   bool operator==(const Piece&) const = default;
 };
 
-using PackedRow = std::vector<Piece>;
+/// The pieces of one row, in order; they belong to a Packing.
+using PackedRow = std::span<const Piece>;
+
+/// All rows, and the pieces that they point into.
+struct Packing {
+  Packing() = default;
+  Packing(Packing&&) = default;
+  Packing& operator=(Packing&&) = default;
+
+  std::vector<Piece> pieces;
+  std::vector<PackedRow> rows;
+};
 
 /// Rows of at most max_length tokens. Documents of length 0 get no piece. Best fit decreasing as TRL does it: longest
 /// first (ties in order), into the fullest row that has room, among equally full ones the one that became so first,
 /// else into a new row; O(n log n). Rows come in the order in which they were opened.
-[[nodiscard]] std::vector<PackedRow> pack(std::span<const std::int64_t> document_lengths, std::int64_t max_length,
-                                          PackingStrategy strategy);
+[[nodiscard]] Packing pack(std::span<const std::int32_t> document_lengths, std::int64_t max_length,
+                           PackingStrategy strategy);
 
 /// Lengths of the documents of a packed row as training sees them: its pieces, or under `wrapped` the whole row.
-[[nodiscard]] std::vector<std::int32_t> document_lengths_of(const PackedRow& row, PackingStrategy strategy);
+[[nodiscard]] std::vector<std::int32_t> document_lengths_of(PackedRow row, PackingStrategy strategy);
 
 }  // namespace sft::data

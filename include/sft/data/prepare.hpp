@@ -46,7 +46,8 @@ using PrepareProgress = std::function<void(const char* stage, std::int64_t done,
 /// Reads, tokenizes, packs and writes OUTPUT/train-00000.h5 ... Records without a target are dropped where the strategy
 /// cuts documents; `bfd_split` and `wrapped` keep every token. Refuses impossible options (configuration Error), and,
 /// as data Errors, bad records by file and line, a file named twice, inputs without a target, and a folder that holds
-/// train-*.h5 already. Tokens are held in memory, text is not.
+/// train-*.h5 already. Tokens wait in a temporary file on the disk of OUTPUT, 4 bytes per token, which no way out
+/// leaves behind; memory holds lengths and places, about 80 bytes per document, and a few MiB.
 PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress);
 
 }  // namespace sft::data

@@ -72,6 +72,12 @@ BOOST_AUTO_TEST_CASE(a_folder_with_shards_is_not_overwritten) {
   BOOST_TEST((sft::io::read_file(output + "/train-00000.h5") == former));
 }
 
+BOOST_AUTO_TEST_CASE(what_a_killed_run_named_is_not_taken_for_packed_data) {
+  BOOST_TEST(run_on("{\"text\": \"good\"}\n") == "");
+  std::filesystem::rename(output + "/train-00000.h5", output + "/train-00003.h5");
+  BOOST_TEST(mentions(run_on("{\"text\": \"good\"}\n"), {output, "a part of", "train-00003.h5", "killed"}));
+}
+
 BOOST_AUTO_TEST_CASE(a_shard_that_cannot_get_its_name_takes_the_others_along) {
   sft::io::write_file_atomically(input, "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
   const sft::data::PrepareOptions options = {.inputs = {input},

@@ -1,8 +1,14 @@
 #include "sft/data/prepare.hpp"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <map>
+#include <random>
 #include <set>
 
 #include "sft/core/error.hpp"
@@ -48,6 +54,47 @@ struct Fixture {
   sft::test::TemporaryFolder folder;
   PrepareOptions options;
 };
+
+/// Records of all shapes and lengths, the same on every machine.
+std::string random_corpus(std::uint32_t seed, int num_records) {
+  std::mt19937 generator(seed);
+  const auto below = [&generator](std::uint32_t bound) { return static_cast<std::uint32_t>(generator() % bound); };
+  const auto letters = [&](std::uint32_t max_size) {
+    std::string text(below(max_size + 1), ' ');
+    for (char& c : text) c = static_cast<char>('a' + below(26));
+    return text;
+  };
+  std::string corpus;
+  for (int i = 0; i < num_records; ++i) {
+    const std::uint32_t shape = below(3);
+    const std::uint32_t max_size = below(8) == 0 ? 400 : 60;
+    const std::string first = letters(max_size);
+    const std::string second = letters(max_size);
+    if (shape == 0) {
+      corpus += "{\"text\": \"" + first + second + "\"}\n";
+    } else if (shape == 1) {
+      corpus += "{\"prompt\": \"" + first + "\", \"completion\": \"" + second + "\"}\n";
+    } else {
+      corpus += "{\"messages\": [{\"role\": \"user\", \"content\": \"" + first +
+                "\"}, {\"role\": \"assistant\", \"content\": \"" + second + "\"}]}\n";
+    }
+  }
+  return corpus;
+}
+
+/// FNV-1a over the tokens, weights and document lengths of all rows in order.
+std::uint64_t digest_of(const PackedDataset& dataset) {
+  std::uint64_t digest = 0xcbf29ce484222325u;
+  const auto take = [&digest](std::uint32_t value) { digest = (digest ^ value) * 0x100000001b3u; };
+  for (std::int64_t r = 0; r < dataset.num_rows(); ++r) {
+    const Row row = dataset.read_row(r);
+    for (const std::int32_t token : row.tokens) take(static_cast<std::uint32_t>(token));
+    for (const float weight : row.loss_weight) take(std::bit_cast<std::uint32_t>(weight));
+    take(static_cast<std::uint32_t>(row.document_lengths.size()));
+    for (const std::int32_t length : row.document_lengths) take(static_cast<std::uint32_t>(length));
+  }
+  return digest;
+}
 
 bool is_configuration_error(const sft::Error& error) { return error.status() == sft::ExitStatus::configuration; }
 
@@ -202,6 +249,26 @@ BOOST_AUTO_TEST_CASE(progress_rises_to_the_whole_of_each_stage) {
   BOOST_TEST(last.size() == 2u);
 }
 
+BOOST_AUTO_TEST_CASE(the_first_shard_gets_its_name_last_so_that_where_it_is_all_are) {
+  write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
+  options.packing_strategy = PackingStrategy::none;
+  options.num_shards = 3;
+  std::filesystem::create_directory(options.output);
+  const int watch = ::inotify_init1(IN_NONBLOCK);
+  BOOST_REQUIRE(::inotify_add_watch(watch, options.output.c_str(), IN_MOVED_TO) >= 0);
+  (void)run();
+  alignas(inotify_event) std::array<char, 4096> events;
+  const ssize_t size = ::read(watch, events.data(), events.size());
+  ::close(watch);
+  std::vector<std::string> names;
+  for (ssize_t at = 0; at < size;) {
+    const auto* event = reinterpret_cast<const inotify_event*>(events.data() + at);
+    names.emplace_back(event->name);
+    at += static_cast<ssize_t>(sizeof(inotify_event)) + event->len;
+  }
+  BOOST_TEST((names == std::vector<std::string>{"train-00002.h5", "train-00001.h5", "train-00000.h5"}));
+}
+
 BOOST_AUTO_TEST_CASE(nothing_but_the_shards_is_left_behind) {
   write("a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"0123456789012345\"}\n");
   options.num_shards = 2;
@@ -209,6 +276,29 @@ BOOST_AUTO_TEST_CASE(nothing_but_the_shards_is_left_behind) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(options.output)) names.insert(entry.path().filename());
   BOOST_TEST((names == std::set<std::string>{"train-00000.h5", "train-00001.h5"}));
+}
+
+BOOST_AUTO_TEST_CASE(the_rows_of_a_random_corpus_are_fixed) {
+  write("a.jsonl", random_corpus(1, 700));
+  write("b.jsonl", random_corpus(2, 300));
+  options.max_length = 96;
+  options.pad_to_multiple_of = 8;
+  options.num_shards = 3;
+  const auto digest_with = [this](PackingStrategy strategy, bool shuffle) {
+    options.packing_strategy = strategy;
+    options.shuffle_dataset = shuffle;
+    options.output = folder.file(std::string(name_of(strategy)) + (shuffle ? "-shuffled" : ""));
+    (void)run();
+    return digest_of(open());
+  };
+  BOOST_TEST(digest_with(PackingStrategy::none, false) == 12174417231535688681u);
+  BOOST_TEST(digest_with(PackingStrategy::none, true) == 5362199558428549633u);
+  BOOST_TEST(digest_with(PackingStrategy::bfd, false) == 17107825842116778299u);
+  BOOST_TEST(digest_with(PackingStrategy::bfd, true) == 2619885667547572963u);
+  BOOST_TEST(digest_with(PackingStrategy::bfd_split, false) == 17034379200007271693u);
+  BOOST_TEST(digest_with(PackingStrategy::bfd_split, true) == 14583393671852673047u);
+  BOOST_TEST(digest_with(PackingStrategy::wrapped, false) == 12968595994398887481u);
+  BOOST_TEST(digest_with(PackingStrategy::wrapped, true) == 11780762179478116361u);
 }
 
 BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {
