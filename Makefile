@@ -8,7 +8,7 @@ TEST_JOBS ?= 2
 # OpenCL's headers.
 PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
-  libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev \
+  libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 STYLE_PACKAGES := clang-format clang-tidy libomp-dev
 

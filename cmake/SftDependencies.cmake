@@ -20,4 +20,15 @@ add_library(sft_hdf5 INTERFACE)
 target_include_directories(sft_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(sft_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_CXX)
 
+# Content hashes. The library brings no CMake package in Debian 12.
+find_path(XXHASH_INCLUDE_DIR xxhash.h)
+find_library(XXHASH_LIBRARY xxhash)
+if(NOT XXHASH_INCLUDE_DIR OR NOT XXHASH_LIBRARY)
+  message(FATAL_ERROR "xxHash is missing: install it (Debian 12: libxxhash-dev) or set XXHASH_INCLUDE_DIR and "
+                      "XXHASH_LIBRARY")
+endif()
+add_library(sft_xxhash INTERFACE)
+target_include_directories(sft_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
+target_link_libraries(sft_xxhash INTERFACE ${XXHASH_LIBRARY})
+
 include(SftCuda)

@@ -30,11 +30,15 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
                                       dataset.num_documents() * sizeof(std::int32_t) / dataset.num_rows();
   const std::int64_t cut = num_cut_rows * (max_length / plan.sp_size * cut_bytes_per_token + lengths_of_row);
   const std::int64_t whole = plan.rows_per_micro_batch * max_length * whole_bytes_per_token;
-  // Of tokens and weights; in random order over several shards hardly any chunk stays.
+  // Of tokens, weights and the document table; in random order over several shards hardly any chunk stays.
   const bool keeps_chunks = !plan.shuffle || dataset.files().size() == 1;
+  const auto kept = [](std::int64_t num_bytes) {
+    return std::min(num_bytes, static_cast<std::int64_t>(io::chunk_cache_bytes));
+  };
   const std::int64_t column_bytes = dataset.num_rows() * max_length * std::int64_t{sizeof(float)};
-  const std::int64_t chunks =
-      keeps_chunks ? 2 * std::min(column_bytes, static_cast<std::int64_t>(io::chunk_cache_bytes)) : 0;
+  const std::int64_t table_bytes = kept(dataset.num_documents() * std::int64_t{sizeof(std::int32_t)}) +
+                                   kept((dataset.num_rows() + 1) * std::int64_t{sizeof(std::int64_t)});
+  const std::int64_t chunks = keeps_chunks ? 2 * kept(column_bytes) + table_bytes : 0;
   const std::int64_t order = plan.shuffle ? dataset.num_rows() * std::int64_t{sizeof(std::int64_t)} : 0;
   return static_cast<std::size_t>(cut + whole + chunks + order);
 }

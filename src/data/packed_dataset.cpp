@@ -8,6 +8,7 @@
 #include "data/shard_file.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
+#include "sft/io/hash.hpp"
 
 namespace sft::data {
 
@@ -72,6 +73,9 @@ PackedDataset::PackedDataset(const std::vector<std::string>& patterns) : impl_(s
   }
   if (impl_->shards.empty())
     throw_data_error("no packed data", "the list of files is empty", "name packed HDF5 shards");
+  std::vector<PlacedShard> placed;
+  for (const ShardFile& shard : impl_->shards) placed.push_back({shard.path(), shard.place()});
+  check_sets(placed);
 }
 
 PackedDataset::~PackedDataset() = default;
@@ -87,6 +91,22 @@ std::int64_t PackedDataset::num_documents() const { return impl_->sum(&ShardFile
 std::int64_t PackedDataset::num_tokens() const { return impl_->sum(&ShardFile::num_tokens); }
 std::int64_t PackedDataset::num_target_tokens() const { return impl_->sum(&ShardFile::num_target_tokens); }
 const std::vector<std::string>& PackedDataset::files() const { return impl_->files; }
+
+std::string PackedDataset::fingerprint() const {
+  io::ContentHash hash;
+  bool is_sampled = false;
+  for (const ShardFile& shard : impl_->shards) {
+    const std::string text = shard.fingerprint();
+    is_sampled = is_sampled || text.starts_with("sampled-");
+    hash.add(shard.num_rows());
+    hash.add(text);
+  }
+  return (is_sampled ? "sampled-" : "") + hash.text();
+}
+
+void PackedDataset::verify() const {
+  for (const ShardFile& shard : impl_->shards) shard.verify();
+}
 
 Row PackedDataset::read_row(std::int64_t index) const {
   ensure(index >= 0 && index < num_rows(), "a row lies in its data set");

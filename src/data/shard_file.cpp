@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
+#include "data/row_hash.hpp"
 #include "sft/core/error.hpp"
+#include "sft/data/batch.hpp"
+#include "sft/io/hash.hpp"
 
 namespace sft::data {
 
@@ -22,7 +24,8 @@ std::string to_text(const std::vector<std::int64_t>& shape) {
 ShardFile::ShardFile(const std::string& path) : file_(io::Hdf5File::open(path)) {
   read_attributes();
   check_shapes();
-  read_document_table();
+  check_table_ends();
+  check_whole_table();
   release();
 }
 
@@ -46,6 +49,7 @@ void ShardFile::read_attributes() {
              .eos_token_id = file_.read_int("eos_token_id"),
              .tokenizer = file_.read_string("tokenizer")};
   num_rows_ = file_.read_int("num_rows");
+  num_documents_ = file_.read_int("num_documents");
   num_tokens_ = file_.read_int("num_tokens");
   num_target_tokens_ = file_.read_int("num_target_tokens");
   constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
@@ -56,6 +60,26 @@ void ShardFile::read_attributes() {
     refuse("its vocab_size is " + std::to_string(traits_.vocab_size));
   }
   if (num_rows_ < 1) refuse("it holds no rows");
+  if (num_tokens_ < 0 || num_tokens_ / traits_.max_length > num_rows_) {
+    refuse("its num_tokens is " + std::to_string(num_tokens_) + ", which its rows have no room for");
+  }
+  if (num_target_tokens_ < 0 || num_target_tokens_ > num_tokens_) {
+    refuse("its num_target_tokens is " + std::to_string(num_target_tokens_) + " of " + std::to_string(num_tokens_) +
+           " tokens");
+  }
+  if (file_.has_attribute("fingerprint")) fingerprint_ = file_.read_string("fingerprint");
+  read_place();
+}
+
+void ShardFile::read_place() {
+  if (!file_.has_attribute("shard_set")) return;
+  place_ = {.shard_set = file_.read_string("shard_set"),
+            .index = file_.read_int("shard_index"),
+            .num_shards = file_.read_int("num_shards")};
+  if (place_->index < 0 || place_->index >= place_->num_shards) {
+    refuse("its shard_index is " + std::to_string(place_->index) +
+           " of num_shards = " + std::to_string(place_->num_shards));
+  }
 }
 
 void ShardFile::check_shapes() const {
@@ -66,37 +90,67 @@ void ShardFile::check_shapes() const {
   };
   check("/tokens", {num_rows_, traits_.max_length});
   check("/loss_weight", {num_rows_, traits_.max_length});
-  check("/document_lengths", {file_.read_int("num_documents")});
+  check("/document_lengths", {num_documents_});
   check("/document_offsets", {num_rows_ + 1});
 }
 
-void ShardFile::read_document_table() {
-  document_lengths_.resize(static_cast<std::size_t>(file_.read_int("num_documents")));
-  document_offsets_.resize(static_cast<std::size_t>(num_rows_ + 1));
-  if (!document_lengths_.empty()) {
-    file_.read("/document_lengths", io::Number::int32, {.num_rows = num_documents()}, document_lengths_.data());
+std::vector<std::int64_t> ShardFile::read_offsets(std::int64_t first, std::int64_t count) const {
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(count + 1));
+  file_.read("/document_offsets", io::Number::int64, {.row_begin = first, .num_rows = count + 1}, offsets.data());
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+    if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || offsets[i + 1] > num_documents_) {
+      refuse("document_offsets fall or leave the table at row " + std::to_string(first + static_cast<std::int64_t>(i)));
+    }
   }
-  file_.read("/document_offsets", io::Number::int64, {.num_rows = num_rows_ + 1}, document_offsets_.data());
-  if (document_offsets_.front() != 0 || document_offsets_.back() != num_documents()) {
-    refuse("document_offsets run from " + std::to_string(document_offsets_.front()) + " to " +
-           std::to_string(document_offsets_.back()) + " where 0 to " + std::to_string(num_documents()) + " belongs");
+  return offsets;
+}
+
+std::vector<std::int32_t> ShardFile::read_lengths(std::int64_t begin, std::int64_t end) const {
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(end - begin));
+  if (lengths.empty()) return lengths;
+  file_.read("/document_lengths", io::Number::int32, {.row_begin = begin, .num_rows = end - begin}, lengths.data());
+  return lengths;
+}
+
+std::int64_t ShardFile::count_tokens(std::int64_t row, std::int64_t first_document,
+                                     std::span<const std::int32_t> lengths) const {
+  std::int64_t num_tokens = 0;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 1) {
+      refuse("document " + std::to_string(first_document + static_cast<std::int64_t>(i)) + " has length " +
+             std::to_string(lengths[i]));
+    }
+    num_tokens += lengths[i];
   }
+  if (num_tokens > traits_.max_length) {
+    refuse("the documents of row " + std::to_string(row) + " have " + std::to_string(num_tokens) +
+           " tokens, more than max_length = " + std::to_string(traits_.max_length));
+  }
+  return num_tokens;
+}
+
+void ShardFile::check_table_ends() const {
+  std::int64_t first = 0, last = 0;
+  file_.read("/document_offsets", io::Number::int64, {.row_begin = 0, .num_rows = 1}, &first);
+  file_.read("/document_offsets", io::Number::int64, {.row_begin = num_rows_, .num_rows = 1}, &last);
+  if (first != 0 || last != num_documents_) {
+    refuse("document_offsets run from " + std::to_string(first) + " to " + std::to_string(last) + " where 0 to " +
+           std::to_string(num_documents_) + " belongs");
+  }
+}
+
+void ShardFile::check_whole_table() const {
+  constexpr std::int64_t rows_at_once = 4096;
   std::int64_t sum_of_lengths = 0;
-  for (std::size_t row = 0; row + 1 < document_offsets_.size(); ++row) {
-    if (document_offsets_[row + 1] < document_offsets_[row] || document_offsets_[row + 1] > num_documents()) {
-      refuse("document_offsets fall or leave the table at row " + std::to_string(row));
+  for (std::int64_t first = 0; first < num_rows_; first += rows_at_once) {
+    const std::vector<std::int64_t> offsets = read_offsets(first, std::min(rows_at_once, num_rows_ - first));
+    const std::vector<std::int32_t> lengths = read_lengths(offsets.front(), offsets.back());
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+      const auto begin = static_cast<std::size_t>(offsets[i] - offsets.front());
+      const auto count = static_cast<std::size_t>(offsets[i + 1] - offsets[i]);
+      sum_of_lengths +=
+          count_tokens(first + static_cast<std::int64_t>(i), offsets[i], std::span(lengths).subspan(begin, count));
     }
-    std::int64_t row_length = 0;
-    for (auto d = document_offsets_[row]; d < document_offsets_[row + 1]; ++d) {
-      const std::int32_t length = document_lengths_[static_cast<std::size_t>(d)];
-      if (length < 1) refuse("document " + std::to_string(d) + " has length " + std::to_string(length));
-      row_length += length;
-    }
-    if (row_length > traits_.max_length) {
-      refuse("the documents of row " + std::to_string(row) + " have " + std::to_string(row_length) +
-             " tokens, more than max_length = " + std::to_string(traits_.max_length));
-    }
-    sum_of_lengths += row_length;
   }
   if (sum_of_lengths != num_tokens_) {
     refuse("its documents have " + std::to_string(sum_of_lengths) + " tokens, its attribute num_tokens says " +
@@ -104,20 +158,66 @@ void ShardFile::read_document_table() {
   }
 }
 
+std::string ShardFile::fingerprint() const {
+  if (!fingerprint_.empty()) return fingerprint_;
+  const std::int64_t num_samples = std::min<std::int64_t>(num_rows_, 8);
+  io::ContentHash hash;
+  for (const std::int64_t value :
+       {traits_.max_length, traits_.vocab_size, num_rows_, num_documents_, num_tokens_, num_target_tokens_}) {
+    hash.add(value);
+  }
+  RowHash rows;
+  for (std::int64_t i = 0; i < num_samples; ++i) {
+    const Row row = read_row(i * num_rows_ / num_samples);
+    rows.add(row.document_lengths, row.tokens, row.loss_weight);
+  }
+  release();
+  hash.add(rows.text());
+  return "sampled-" + hash.text();
+}
+
+void ShardFile::verify() const {
+  RowHash hash;
+  BatchCounts counts;
+  std::vector<Row> rows(1);
+  for (std::int64_t index = 0; index < num_rows_; ++index) {
+    rows.front() = read_row(index);
+    hash.add(rows.front().document_lengths, rows.front().tokens, rows.front().loss_weight);
+    const BatchCounts of_row = count_rows(rows);
+    counts.num_tokens += of_row.num_tokens;
+    counts.num_target_tokens += of_row.num_target_tokens;
+  }
+  release();
+  const auto check = [this](const char* name, std::int64_t counted, std::int64_t stored) {
+    if (counted == stored) return;
+    refuse("its rows hold a " + std::string(name) + " of " + std::to_string(counted) + ", its attribute says " +
+           std::to_string(stored));
+  };
+  check("num_tokens", counts.num_tokens, num_tokens_);
+  if (fingerprint_.empty()) return;  // other tools may count a document's first token as a target
+  check("num_target_tokens", counts.num_target_tokens, num_target_tokens_);
+  if (hash.text() != fingerprint_) {
+    refuse("the hash of its rows is " + hash.text() + ", its attribute fingerprint says " + fingerprint_);
+  }
+}
+
 Row ShardFile::read_row(std::int64_t index) const {
   ensure(index >= 0 && index < num_rows_, "a row lies in its shard");
-  const auto row_number = static_cast<std::size_t>(index);
+  const std::vector<std::int64_t> offsets = read_offsets(index, 1);
+  if (offsets[1] - offsets[0] > traits_.max_length) {
+    refuse("row " + std::to_string(index) + " has " + std::to_string(offsets[1] - offsets[0]) +
+           " documents, more than max_length = " + std::to_string(traits_.max_length) + " tokens can be");
+  }
   const auto max_length = static_cast<std::size_t>(traits_.max_length);
   Row row;
   row.tokens.resize(max_length);
   row.loss_weight.resize(max_length);
-  row.document_lengths.assign(document_lengths_.begin() + document_offsets_[row_number],
-                              document_lengths_.begin() + document_offsets_[row_number + 1]);
+  row.document_lengths = read_lengths(offsets[0], offsets[1]);
   const io::Rectangle where = {.row_begin = index, .num_rows = 1, .column_begin = 0, .num_columns = traits_.max_length};
   file_.read("/tokens", io::Number::int32, where, row.tokens.data());
   file_.read("/loss_weight", io::Number::float32, where, row.loss_weight.data());
   const auto in_vocabulary = [this](std::int32_t token) { return token >= 0 && token < traits_.vocab_size; };
-  const auto num_tokens = std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::size_t{0});
+  const auto num_tokens = static_cast<std::size_t>(count_tokens(index, offsets[0], row.document_lengths));
   for (std::size_t i = 0; i < num_tokens; ++i) {
     const auto here = [&] { return " at row " + std::to_string(index) + ", position " + std::to_string(i); };
     if (!in_vocabulary(row.tokens[i])) {

@@ -2,9 +2,12 @@
 // One packed shard, opened and checked: the attributes and datasets of the format "sft-packed", version 1.
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "data/shard_set.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/io/hdf5.hpp"
 
@@ -21,32 +24,49 @@ struct ShardTraits {
 
 class ShardFile {
  public:
-  /// Opens and checks everything but the rows themselves. The document table stays in memory.
+  /// Opens and checks the file, its attributes, the shapes, and the ends of the document table, which is then read row
+  /// by row. What a file holds is never in memory as a whole.
   explicit ShardFile(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] const ShardTraits& traits() const { return traits_; }
   [[nodiscard]] std::int64_t num_rows() const { return num_rows_; }
-  [[nodiscard]] std::int64_t num_documents() const { return static_cast<std::int64_t>(document_lengths_.size()); }
+  [[nodiscard]] std::int64_t num_documents() const { return num_documents_; }
   [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
   [[nodiscard]] std::int64_t num_target_tokens() const { return num_target_tokens_; }
 
-  /// Row `index` of this file, by hyperslab; refuses impossible ids and weights by file and row.
+  /// Which shard of which set it is, if it says so.
+  [[nodiscard]] const std::optional<ShardPlace>& place() const { return place_; }
+  /// The content hash of its rows, as the file says it. For a file that does not, "sampled-" and a hash of its counts
+  /// and of a few of its rows, which reads them.
+  [[nodiscard]] std::string fingerprint() const;
+
+  /// Row `index` of this file, by hyperslab; refuses impossible document tables, ids and weights by file and row.
   [[nodiscard]] Row read_row(std::int64_t index) const;
+  /// Reads every row; refuses a file whose rows do not have the counts and the content hash that it says.
+  void verify() const;
   /// Gives back the memory that reading rows keeps for the next one.
   void release() const { file_.release(); }
 
  private:
   void read_attributes();
+  void read_place();
   void check_shapes() const;
-  void read_document_table();
+  void check_table_ends() const;
+  void check_whole_table() const;
+  /// Document offsets [offsets[row], offsets[row + 1]] of rows [first, first + count), checked.
+  [[nodiscard]] std::vector<std::int64_t> read_offsets(std::int64_t first, std::int64_t count) const;
+  /// Lengths of the documents [begin, end).
+  [[nodiscard]] std::vector<std::int32_t> read_lengths(std::int64_t begin, std::int64_t end) const;
+  /// The number of tokens of a row whose documents, from number `first_document` on, have these lengths; checked.
+  std::int64_t count_tokens(std::int64_t row, std::int64_t first_document, std::span<const std::int32_t> lengths) const;
   [[noreturn]] void refuse(const std::string& why) const;
 
   io::Hdf5File file_;
   ShardTraits traits_;
-  std::int64_t num_rows_ = 0, num_tokens_ = 0, num_target_tokens_ = 0;
-  std::vector<std::int32_t> document_lengths_;
-  std::vector<std::int64_t> document_offsets_;
+  std::optional<ShardPlace> place_;
+  std::string fingerprint_;  // "" when the file has none
+  std::int64_t num_rows_ = 0, num_documents_ = 0, num_tokens_ = 0, num_target_tokens_ = 0;
 };
 
 }  // namespace sft::data

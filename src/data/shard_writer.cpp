@@ -1,13 +1,16 @@
 #include "data/shard_writer.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <span>
 #include <system_error>
+#include <utility>
 
+#include "data/row_hash.hpp"
+#include "data/shard_set.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
+#include "sft/io/hash.hpp"
 #include "sft/io/hdf5.hpp"
 
 namespace sft::data {
@@ -16,14 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t chunk_tokens = 16384;         // a random row costs one chunk: 64 KiB of tokens
-constexpr std::int64_t buffer_tokens = 1024 * 1024;  // written at once
-
-std::string shard_path(const std::string& folder, std::int64_t shard) {
-  char name[32];
-  std::snprintf(name, sizeof(name), "train-%05lld.h5", static_cast<long long>(shard));
-  return (fs::path(folder) / name).string();
-}
+constexpr std::int64_t chunk_tokens = 16384;                 // a random row costs one chunk: 64 KiB of tokens
+constexpr std::int64_t buffer_tokens = 1024 * 1024;          // written at once
+constexpr std::int64_t chunk_entries = 2048;                 // of the document table, which a row costs a chunk of too
+constexpr std::int64_t buffer_entries = 32 * chunk_entries;  // written at once
 
 /// Files under names ending in .tmp that vanish, renamed or not, unless they are kept.
 class TemporaryFiles {
@@ -59,11 +58,56 @@ class TemporaryFiles {
   std::size_t num_waiting_ = 0;  ///< the first so many are not renamed yet
 };
 
+/// A text that the shards of one run share and those of other data hardly ever do. It is known before any is written.
+std::string make_set_name(const ShardHeader& header, const std::vector<PackedRow>& rows, std::int64_t num_shards) {
+  io::ContentHash hash;
+  hash.add(header.max_length);
+  hash.add(header.tokenizer);
+  hash.add(header.source);
+  hash.add(num_shards);
+  for (const PackedRow& row : rows) {
+    const std::vector<std::int32_t> lengths = document_lengths_of(row, header.packing_strategy);
+    hash.add(static_cast<std::int64_t>(lengths.size()));
+    hash.add(std::span(std::as_const(lengths)));
+  }
+  return hash.text();
+}
+
+/// A 1-D dataset that is written from its begin to its end, whole chunks at a time.
+template <class T>
+class ColumnWriter {
+ public:
+  ColumnWriter(io::Hdf5File& file, std::string name, io::Number type, std::int64_t size)
+      : file_(file), name_(std::move(name)), type_(type) {
+    file_.create_dataset(name_, type_, {size}, std::min(size, chunk_entries));
+  }
+  void append(T value) {
+    values_.push_back(value);
+    if (std::ssize(values_) == buffer_entries) flush();
+  }
+  void flush() {
+    file_.write(name_, type_, {.row_begin = num_written_, .num_rows = std::ssize(values_)}, values_.data());
+    num_written_ += std::ssize(values_);
+    values_.clear();
+  }
+
+ private:
+  io::Hdf5File& file_;
+  std::string name_;
+  io::Number type_;
+  std::int64_t num_written_ = 0;
+  std::vector<T> values_;
+};
+
 class ShardWriter {
  public:
-  ShardWriter(const std::string& path, const ShardHeader& header, const DocumentStore& documents,
+  ShardWriter(const std::string& path, const ShardHeader& header, ShardPlace place, const DocumentStore& documents,
               std::span<const PackedRow> rows)
-      : file_(io::Hdf5File::create(path)), header_(header), documents_(documents), rows_(rows) {}
+      : file_(io::Hdf5File::create(path)),
+        header_(header),
+        place_(std::move(place)),
+        documents_(documents),
+        rows_(rows) {}
 
   /// Adds what it wrote to `total`.
   void write(WrittenShards& total, const std::function<void(std::int64_t)>& advance) {
@@ -78,20 +122,18 @@ class ShardWriter {
 
  private:
   void write_document_table() {
-    std::vector<std::int32_t> lengths;
-    std::vector<std::int64_t> offsets = {0};
+    for (const PackedRow& row : rows_) num_documents_ += std::ssize(document_lengths_of(row, header_.packing_strategy));
+    ColumnWriter<std::int32_t> lengths(file_, "/document_lengths", io::Number::int32, num_documents_);
+    ColumnWriter<std::int64_t> offsets(file_, "/document_offsets", io::Number::int64, num_rows() + 1);
+    std::int64_t offset = 0;
+    offsets.append(offset);
     for (const PackedRow& row : rows_) {
       const std::vector<std::int32_t> row_lengths = document_lengths_of(row, header_.packing_strategy);
-      lengths.insert(lengths.end(), row_lengths.begin(), row_lengths.end());
-      offsets.push_back(static_cast<std::int64_t>(lengths.size()));
+      for (const std::int32_t length : row_lengths) lengths.append(length);
+      offsets.append(offset += std::ssize(row_lengths));
     }
-    num_documents_ = offsets.back();
-    const auto write_column = [this](const char* name, io::Number type, std::int64_t size, const void* values) {
-      file_.create_dataset(name, type, {size}, std::min<std::int64_t>(size, chunk_tokens));
-      file_.write(name, type, {.num_rows = size}, values);
-    };
-    write_column("/document_lengths", io::Number::int32, num_documents_, lengths.data());
-    write_column("/document_offsets", io::Number::int64, num_rows() + 1, offsets.data());
+    lengths.flush();
+    offsets.flush();
   }
 
   void write_rows(const std::function<void(std::int64_t)>& advance) {
@@ -127,10 +169,12 @@ class ShardWriter {
       begin += length;
     }
     std::size_t first = 0;
-    for (const std::int32_t length : document_lengths_of(row, header_.packing_strategy)) {
+    const std::vector<std::int32_t> lengths = document_lengths_of(row, header_.packing_strategy);
+    for (const std::int32_t length : lengths) {
       weights[first] = 0.0f;  // nothing predicts it
       first += static_cast<std::size_t>(length);
     }
+    hash_.add(lengths, tokens, weights);
     num_tokens_ += static_cast<std::int64_t>(begin);
     num_target_tokens_ += std::count_if(weights.begin(), weights.begin() + static_cast<std::ptrdiff_t>(begin),
                                         [](float weight) { return weight > 0.0f; });
@@ -148,6 +192,10 @@ class ShardWriter {
     file_.write_int("num_documents", num_documents_);
     file_.write_int("num_tokens", num_tokens_);
     file_.write_int("num_target_tokens", num_target_tokens_);
+    file_.write_string("fingerprint", hash_.text());
+    file_.write_string("shard_set", place_.shard_set);
+    file_.write_int("shard_index", place_.index);
+    file_.write_int("num_shards", place_.num_shards);
     file_.write_string("packing_strategy", name_of(header_.packing_strategy));
     file_.write_string("source", header_.source);
   }
@@ -156,9 +204,11 @@ class ShardWriter {
 
   io::Hdf5File file_;
   const ShardHeader& header_;
+  const ShardPlace place_;
   const DocumentStore& documents_;
   std::span<const PackedRow> rows_;
   std::int64_t num_documents_ = 0, num_tokens_ = 0, num_target_tokens_ = 0;
+  RowHash hash_;
 };
 
 }  // namespace
@@ -180,13 +230,15 @@ WrittenShards write_shards(const std::string& folder, const ShardHeader& header,
   const auto num_rows = static_cast<std::int64_t>(rows.size());
   ensure(num_shards >= 1 && num_shards <= num_rows, "every shard holds a row");
   WrittenShards written;
+  const std::string shard_set = make_set_name(header, rows, num_shards);
   TemporaryFiles temporary;
   for (std::int64_t shard = 0; shard < num_shards; ++shard) {
     const auto begin = static_cast<std::size_t>(shard * num_rows / num_shards);
     const auto end = static_cast<std::size_t>((shard + 1) * num_rows / num_shards);
-    written.files.push_back(shard_path(folder, shard));
+    written.files.push_back((fs::path(folder) / shard_name(shard)).string());
     const std::string path = temporary.add(written.files.back());
-    ShardWriter(path, header, documents, std::span(rows).subspan(begin, end - begin)).write(written, advance);
+    const ShardPlace place = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
+    ShardWriter(path, header, place, documents, std::span(rows).subspan(begin, end - begin)).write(written, advance);
     io::sync_path(path);
   }
   temporary.rename_all(folder);

@@ -11,7 +11,7 @@ namespace sft::io {
 
 namespace {
 
-constexpr std::size_t max_open_datasets = 2;  // tokens and weights of packed data are read in turn
+constexpr std::size_t max_open_datasets = 4;  // those of packed data are read in turn
 constexpr unsigned deflate_level = 3;         // of packed tokens nearly as small as 4 in half the time
 
 std::vector<hsize_t> dims_of(const std::vector<std::int64_t>& shape) { return {shape.begin(), shape.end()}; }

@@ -18,7 +18,7 @@ struct Row {
 class PackedDataset {
  public:
   /// Opens every file that the paths and globs name, in the order given, globs sorted. Refuses by name: no match,
-  /// damaged, truncated, other formats or versions, disagreeing shards, impossible document tables, no rows.
+  /// damaged, truncated, other formats or versions, disagreeing shards, a missing shard of a set, no rows.
   explicit PackedDataset(const std::vector<std::string>& patterns);
   ~PackedDataset();
   PackedDataset(PackedDataset&&) noexcept;
@@ -35,9 +35,17 @@ class PackedDataset {
   /// The files, in order.
   [[nodiscard]] const std::vector<std::string>& files() const;
 
-  /// Row `index` in file order. Checks token ids, lengths and weights (finite, >= 0) and refuses by file and row. A
-  /// padding id outside the vocabulary (-1, say) becomes 0. One thread at a time.
+  /// What tells this data set from others: a hash of the content of its shards, in order. "xxh128:..." or, when a shard
+  /// does not carry its own hash, "sampled-xxh128:...": then a few rows of that shard stand for the rest, and are read.
+  [[nodiscard]] std::string fingerprint() const;
+
+  /// Row `index` in file order. Checks document lengths, token ids and weights (finite, >= 0) and refuses by file and
+  /// row. A padding id outside the vocabulary (-1, say) becomes 0. One thread at a time.
   [[nodiscard]] Row read_row(std::int64_t index) const;
+
+  /// Reads everything and refuses what opening cannot see: rows that read_row refuses, and rows that do not have the
+  /// counts and the content hash that their file says. One thread at a time.
+  void verify() const;
 
  private:
   struct Impl;

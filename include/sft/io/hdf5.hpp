@@ -73,7 +73,7 @@ class Hdf5File {
   /// read as integers. Of a virtual dataset it refuses a source that cannot be opened or used, where the library would
   /// give the fill value.
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
-  /// Gives back what earlier calls keep for the next one: up to two open datasets with chunk_cache_bytes each.
+  /// Gives back what earlier calls keep for the next one: up to four open datasets with chunk_cache_bytes each.
   void release() const;
   /// A float32 dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what
   /// a missing file should hold, is NaN. A piece whose target is not within `shape` is a data Error.

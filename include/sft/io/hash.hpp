@@ -1,0 +1,39 @@
+#pragma once
+// A short text that stands for many bytes: two streams with the same text hold the same bytes. It tells data apart and
+// finds damage; it is no protection against somebody who wants to deceive.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+
+namespace sft::io {
+
+/// XXH3-128 (Collet, 2019) of a stream of bytes. Numbers are hashed as they lie in memory, little-endian.
+class ContentHash {
+ public:
+  ContentHash();
+  ~ContentHash();
+  ContentHash(ContentHash&&) noexcept;
+
+  void add(const void* bytes, std::size_t num_bytes);
+  template <class T>
+  void add(std::span<const T> values) {
+    static_assert(std::is_arithmetic_v<T>);
+    add(values.data(), values.size_bytes());
+  }
+  void add(std::int64_t value) { add(&value, sizeof value); }
+  /// The length of the text, then the text.
+  void add(const std::string& text);
+
+  /// "xxh128:" and 32 hexadecimal digits: the hash of all that was added so far.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sft::io

@@ -1,0 +1,24 @@
+#pragma once
+// The content hash of packed rows: what makes two data sets the same.
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "sft/io/hash.hpp"
+
+namespace sft::data {
+
+/// Rows in order, each by its document lengths and by the tokens and weights of its documents. Padding does not count.
+class RowHash {
+ public:
+  /// `tokens` and `loss_weight` begin with those of the documents and may go on with padding.
+  void add(std::span<const std::int32_t> document_lengths, std::span<const std::int32_t> tokens,
+           std::span<const float> loss_weight);
+  [[nodiscard]] std::string text() const { return hash_.text(); }
+
+ private:
+  io::ContentHash hash_;
+};
+
+}  // namespace sft::data

@@ -1,0 +1,59 @@
+#include "data/shard_set.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "sft/core/error.hpp"
+
+namespace sft::data {
+
+namespace {
+
+/// What is there of one set.
+struct SetCount {
+  std::string first_path;
+  std::int64_t num_shards = 0;
+  std::int64_t num_files = 0;
+  std::map<std::int64_t, int> times;  ///< by index: how often it is there
+};
+
+void check(const SetCount& set) {
+  int most = 0;
+  for (const auto& [index, times] : set.times) most = std::max(most, times);
+  for (std::int64_t index = 0; index < set.num_shards; ++index) {
+    const auto found = set.times.find(index);
+    if (found != set.times.end() && found->second == most) continue;
+    const std::string expected = (std::filesystem::path(set.first_path).parent_path() / shard_name(index)).string();
+    throw_data_error(
+        "shard " + std::to_string(index) + " of " + std::to_string(set.num_shards) + " is missing from the data set",
+        set.first_path + " is one of a set of " + std::to_string(set.num_shards) + ", of which " +
+            std::to_string(set.num_files) + " files are given; sft-prepare called the missing one " + expected,
+        "name all shards in data.train_files; to train on a part, prepare that part with sft-prepare");
+  }
+}
+
+}  // namespace
+
+std::string shard_name(std::int64_t index) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "train-%05lld.h5", static_cast<long long>(index));
+  return name;
+}
+
+void check_sets(const std::vector<PlacedShard>& shards) {
+  std::map<std::string, SetCount> sets;
+  for (const PlacedShard& shard : shards) {
+    if (!shard.place) continue;
+    SetCount& set = sets[shard.place->shard_set + "/" + std::to_string(shard.place->num_shards)];
+    if (set.num_files++ == 0) {
+      set.first_path = shard.path;
+      set.num_shards = shard.place->num_shards;
+    }
+    ++set.times[shard.place->index];
+  }
+  for (const auto& [name, set] : sets) check(set);
+}
+
+}  // namespace sft::data

@@ -1,0 +1,30 @@
+#pragma once
+// The shards of one sft-prepare run: their names, and whether all of them are there.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sft::data {
+
+/// Which shard of which set a file is.
+struct ShardPlace {
+  std::string shard_set;  ///< a text that the shards of one run share
+  std::int64_t index = 0;
+  std::int64_t num_shards = 1;
+};
+
+/// A file of a data set; without a place when it does not say one.
+struct PlacedShard {
+  std::string path;
+  std::optional<ShardPlace> place;
+};
+
+/// "train-00003.h5"
+[[nodiscard]] std::string shard_name(std::int64_t index);
+
+/// Refuses a list in which a shard of a set is missing, or is there less often than the others, and names it.
+void check_sets(const std::vector<PlacedShard>& shards);
+
+}  // namespace sft::data

@@ -1,0 +1,112 @@
+// What a list of shards says of itself: its fingerprint, and that all shards of a set are there.
+
+#include "sft/data/packed_dataset.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+
+#include "sft/data/prepare.hpp"
+#include "sft/io/files.hpp"
+#include "sft/io/hdf5.hpp"
+#include "support/error_text.hpp"
+#include "support/packed_file.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace fs = std::filesystem;
+using namespace sft::data;
+using sft::test::data_error_of;
+using sft::test::mentions;
+
+namespace {
+
+struct Fixture {
+  sft::test::TemporaryFolder folder;
+
+  /// Shards FOLDER/NAME/train-*.h5 of ten documents, of which one holds `word`.
+  std::string prepare_set(const std::string& name, std::int64_t num_shards, const std::string& word = "word") const {
+    std::string text;
+    for (int i = 0; i < 10; ++i) text += "{\"text\": \"" + (i == 4 ? word : "text" + std::to_string(i)) + "\"}\n";
+    const std::string input = folder.file("in.jsonl");
+    sft::io::write_file_atomically(input, text);
+    (void)prepare({.inputs = {input},
+                   .output = folder.file(name),
+                   .max_length = 16,
+                   .packing_strategy = PackingStrategy::none,
+                   .num_shards = num_shards},
+                  [](const char*, std::int64_t, std::int64_t) {});
+    return folder.file(name);
+  }
+  static std::string fingerprint_of(const std::vector<std::string>& patterns) {
+    return PackedDataset(patterns).fingerprint();
+  }
+  static std::string refusal(const std::vector<std::string>& patterns) {
+    return data_error_of([&] { (void)PackedDataset(patterns); });
+  }
+};
+
+std::vector<Row> make_rows() {
+  std::vector<Row> rows;
+  for (std::int32_t i = 0; i < 40; ++i) {
+    rows.push_back({.tokens = {i, 1, 2, 3}, .loss_weight = {0, 1, 1, 0}, .document_lengths = {3}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(packed_dataset, Fixture)
+
+BOOST_AUTO_TEST_CASE(the_fingerprint_is_one_of_content_and_order) {
+  const std::string one = prepare_set("one", 2), same = prepare_set("same", 2),
+                    other = prepare_set("other", 2, "sword");
+  const std::string fingerprint = fingerprint_of({one + "/*.h5"});
+  BOOST_TEST(fingerprint.starts_with("xxh128:"));
+  BOOST_TEST(fingerprint == fingerprint_of({same + "/*.h5"}));
+  BOOST_TEST(fingerprint != fingerprint_of({other + "/*.h5"}));
+  BOOST_TEST(fingerprint != fingerprint_of({one + "/train-00001.h5", one + "/train-00000.h5"}));
+  BOOST_TEST(fingerprint != fingerprint_of({one + "/*.h5", same + "/*.h5"}));
+}
+
+BOOST_AUTO_TEST_CASE(files_of_other_tools_get_one_from_some_of_their_rows) {
+  std::vector<Row> rows = make_rows();
+  const std::string path = folder.file("train.h5");
+  sft::test::write_packed_file(path, rows, 64);
+  const std::string fingerprint = fingerprint_of({path});
+  BOOST_TEST(fingerprint.starts_with("sampled-xxh128:"));
+  BOOST_TEST(fingerprint == fingerprint_of({path}));
+  rows[0].tokens[1] = 7;
+  sft::test::write_packed_file(path, rows, 64);
+  BOOST_TEST(fingerprint != fingerprint_of({path}));
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_shard_is_named) {
+  const std::string set = prepare_set("set", 3), twin = prepare_set("twin", 3), single = prepare_set("single", 1);
+  BOOST_TEST(refusal({set + "/*.h5"}) == "");
+  BOOST_TEST(refusal({set + "/*.h5", twin + "/*.h5", single + "/*.h5"}) == "");
+  BOOST_TEST(mentions(refusal({set + "/train-00000.h5", set + "/train-00002.h5"}),
+                      {"shard 1 of 3", set + "/train-00000.h5", "train-00001.h5", "2 files", "sft-prepare"}));
+  BOOST_TEST(mentions(refusal({set + "/*.h5", twin + "/train-00000.h5"}), {"shard 1 of 3"}));
+  fs::remove(set + "/train-00002.h5");
+  BOOST_TEST(mentions(refusal({set + "/*.h5"}), {"shard 2 of 3", set + "/train-00002.h5"}));
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_counted_and_hashed_when_asked) {
+  const std::string path = prepare_set("set", 1) + "/train-00000.h5";
+  const auto verify = [&] { return data_error_of([&] { PackedDataset({path}).verify(); }); };
+  BOOST_TEST(verify() == "");
+  const auto with_int = [&](const char* name, std::int64_t change) {
+    sft::io::Hdf5File file = sft::io::Hdf5File::extend(path);
+    file.write_int(name, file.read_int(name) + change);
+    file.close();
+  };
+  with_int("num_target_tokens", -1);
+  BOOST_TEST(mentions(verify(), {path, "num_target_tokens"}));
+  with_int("num_target_tokens", 1);
+  sft::io::Hdf5File file = sft::io::Hdf5File::extend(path);
+  const std::int32_t token = 'x';
+  file.write("/tokens", sft::io::Number::int32, {.row_begin = 3, .num_rows = 1, .num_columns = 1}, &token);
+  file.close();
+  BOOST_TEST(mentions(verify(), {path, "fingerprint"}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
