@@ -5,8 +5,8 @@
 //   mpirun -np 16 ./sft inputs/demo.ini --checkpoint.resume_from_checkpoint auto
 //   ./sft --help
 //
-// Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by SIGTERM or SIGUSR1 after
-// saving, run again to go on; 1 anything else.
+// Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by a signal after saving, run
+// again to go on; 1 anything else.
 
 #include <algorithm>
 #include <cstdint>
@@ -28,7 +28,6 @@
 #include "sft/mesh/mesh.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/engine.hpp"
-#include "sft/train/signals.hpp"
 #include "sft/train/trainer.hpp"
 
 namespace {
@@ -121,7 +120,7 @@ device::Kind choose_device(config::BackendChoice choice) {
   return ops::is_built(device::Kind::cuda) ? device::Kind::cuda : device::Kind::cpu;
 }
 
-int run(comm::Session& session, const train::StopSignals& signals, const std::vector<std::string>& arguments) {
+int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. Configuration
   const comm::Group& world = session.world();
   config::CommandLine command;
@@ -159,7 +158,7 @@ int run(comm::Session& session, const train::StopSignals& signals, const std::ve
   world.agree([&] { engine.emplace(config, dataset->max_length(), mesh, *device, ledger); });
 
   // 6. Restore
-  train::Trainer trainer({session, signals, config, *device, mesh, *dataset, ledger, *engine});
+  train::Trainer trainer({session, config, *device, mesh, *dataset, ledger, *engine});
   trainer.restore();
   trainer.announce();
 
@@ -175,8 +174,6 @@ int run(comm::Session& session, const train::StopSignals& signals, const std::ve
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const sft::train::StopSignals signals;  // they end the run after a step, with a checkpoint, however early they come
   sft::io::raise_open_file_limit();
-  return sft::comm::run_program(argc, argv,
-                                [&](sft::comm::Session& session) { return run(session, signals, arguments); });
+  return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
 }

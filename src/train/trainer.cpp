@@ -2,12 +2,15 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
@@ -32,6 +35,14 @@ struct Notice {
   int signal = 0;       ///< received, 0: none
   bool failed = false;  ///< the next batch could not be read
 };
+
+/// The signal that asks this rank to stop, or 0. An output that nobody reads is one too: mpirun would end all ranks at
+/// the next line, before they have saved, so nothing is printed any more.
+int stop_signal(const StopSignals& signals) {
+  if (signals.received() != 0) return signals.received();
+  if (log_rank() != 0 || !comm::is_launcher_output_closed()) return 0;
+  return std::freopen("/dev/null", "w", stdout) == nullptr ? 0 : SIGPIPE;
+}
 
 /// The notices of all ranks in one: one small reduction a step.
 Notice exchange(const Notice& mine, const comm::Group& world) {
@@ -183,6 +194,7 @@ ExitStatus Trainer::train() {
   });
   world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
+  signals_.emplace();
   announce_first_forward_pass();
 
   while (position_.step < last_step_) {
@@ -197,7 +209,7 @@ ExitStatus Trainer::train() {
 
     const bool is_last = position_.step == last_step_;
     const std::exception_ptr failure = is_last ? nullptr : fetch(loader, batch);
-    const Notice notice = exchange({run_.signals.received(), failure != nullptr}, world);
+    const Notice notice = exchange({stop_signal(*signals_), failure != nullptr}, world);
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);

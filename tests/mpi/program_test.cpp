@@ -16,9 +16,9 @@ struct Ending {
   std::vector<std::string> errors;  ///< the lines that our program printed on standard error
 };
 
-Ending ending_of(int num_ranks, const std::string& how) {
-  const std::string command =
-      std::string(MPIEXEC) + " -np " + std::to_string(num_ranks) + " " + HELPER + " " + how + " 2>&1";
+/// `launch` is what stands before the program in a shell's line.
+Ending ending_of(const std::string& launch, const std::string& how) {
+  const std::string command = launch + " " + HELPER + " " + how + " 2>&1";
   FILE* output = popen(command.c_str(), "r");
   BOOST_REQUIRE(output != nullptr);
   std::string text;
@@ -38,7 +38,7 @@ Ending ending_of(int num_ranks, const std::string& how) {
 
 void check_ending(int num_ranks, const std::string& how, int status, const std::vector<std::string>& errors) {
   BOOST_TEST_CONTEXT(how << " on " << num_ranks << " ranks") {
-    const Ending ending = ending_of(num_ranks, how);
+    const Ending ending = ending_of(std::string(MPIEXEC) + " -np " + std::to_string(num_ranks), how);
     BOOST_TEST(ending.status == status);
     BOOST_TEST(ending.errors == errors, boost::test_tools::per_element());
   }
@@ -71,4 +71,22 @@ BOOST_AUTO_TEST_CASE(any_exception_ends_all_ranks) {
 
 BOOST_AUTO_TEST_CASE(an_exception_of_another_thread_ends_all_ranks) {
   check_ending(4, "thread", 3, {"sft: error: rank 3: cannot read"});
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_do_not_find_each_other_end_before_they_work) {
+  const auto launched = [](const std::string& environment) { return ending_of("env " + environment, "good"); };
+  for (const std::string rank : {"0", "15"}) {
+    for (const std::string& environment :
+         {"SLURM_STEP_NUM_TASKS=16 SLURM_PROCID=" + rank, "PMI_SIZE=16 PMI_RANK=" + rank}) {
+      const Ending ending = launched(environment);
+      BOOST_TEST(ending.status == 2, environment);
+      BOOST_TEST_REQUIRE(std::ssize(ending.errors) == (rank == "0" ? 1 : 0), environment);
+      if (rank == "0")
+        BOOST_TEST(ending.errors[0].find("16 ranks were started, but each is alone") != std::string::npos);
+    }
+  }
+  // One rank is alone rightly; a job's script has SLURM_NTASKS although srun did not start what runs in it.
+  for (const char* environment : {"SLURM_STEP_NUM_TASKS=1", "PMI_SIZE=1", "SLURM_NTASKS=16 SLURM_PROCID=0"}) {
+    BOOST_TEST(launched(environment).status == 0, environment);
+  }
 }

@@ -8,14 +8,12 @@
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/mesh.hpp"
 #include "sft/train/engine.hpp"
-#include "sft/train/signals.hpp"
 
 namespace sft::train {
 
 /// References only: everything outlives the Trainer that works with it.
 struct Run {
   const comm::Session& session;
-  const StopSignals& signals;
   const config::Config& config;  ///< validated
   device::Device& device;
   const mesh::Mesh& mesh;

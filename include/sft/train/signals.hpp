@@ -1,5 +1,5 @@
 #pragma once
-// SIGTERM and SIGUSR1 mean: finish this step, save, stop.
+// Signals that mean: finish this step, save, stop.
 
 #include <array>
 #include <csignal>
@@ -7,8 +7,12 @@
 
 namespace sft::train {
 
-/// While it lives, SIGTERM and SIGUSR1 set a flag instead of ending the process; the former handlers come back with its
-/// end. One at a time in a process.
+/// While it lives, the first SIGTERM, SIGUSR1, SIGINT, SIGHUP or SIGPIPE sets a flag and the process goes on, so that
+/// the run can save. A later one ends the process, as it would have without this class: a run that is stuck can be
+/// ended. Later means a second or more after the first, because some senders (timeout, SLURM) send twice at once.
+/// SIGPIPE, which every line to an output that nobody reads brings, only ever sets the flag. SIGINT, SIGHUP and SIGPIPE
+/// stay ignored where the process was started with them ignored (nohup, a script's background job). The former handlers
+/// come back with its end. One at a time in a process.
 class StopSignals {
  public:
   StopSignals();
@@ -16,11 +20,11 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The number of a signal that this process received, or 0.
+  /// The number of the first signal that this process received, or 0.
   [[nodiscard]] int received() const;
 
  private:
-  static constexpr std::array<int, 2> signals{SIGTERM, SIGUSR1};
+  static constexpr std::array<int, 5> signals{SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGPIPE};
   std::array<struct sigaction, signals.size()> former_{};
 };
 

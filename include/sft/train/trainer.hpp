@@ -2,6 +2,7 @@
 // The loop of one run: restore, train, save. All calls are collective over the world.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "sft/checkpoint/checkpoint.hpp"
@@ -9,12 +10,12 @@
 #include "sft/data/loader.hpp"
 #include "sft/train/metrics.hpp"
 #include "sft/train/run.hpp"
+#include "sft/train/signals.hpp"
 
 namespace sft::train {
 
 class Trainer {
  public:
-  /// From here on SIGTERM and SIGUSR1 are heeded.
   explicit Trainer(const Run& run);
 
   /// Leaves resolved.ini in output_dir and gives the engine random weights, or those of the checkpoint that
@@ -23,7 +24,8 @@ class Trainer {
   /// Prints what is about to run.
   void announce() const;
   /// Steps until the last one or a signal; logs and saves as configured. Returns done, or stopped when a signal ended
-  /// it. A numerical Error ends it without saving.
+  /// it. A numerical Error ends it without saving. Signals count from the first step to the end of the Trainer (see
+  /// StopSignals); before, they end the process.
   [[nodiscard]] ExitStatus train();
   /// Writes a checkpoint of where the run stands, unless that one was written already.
   void save();
@@ -39,6 +41,7 @@ class Trainer {
   checkpoint::Position position_;
   std::int64_t saved_step_ = -1;  ///< -1: none
   std::string origin_;            ///< of the weights, for people
+  std::optional<StopSignals> signals_;
 };
 
 }  // namespace sft::train

@@ -2,9 +2,12 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <cstdlib>
 #include <exception>
+#include <string>
 
+#include "sft/comm/launcher.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
@@ -21,16 +24,42 @@ namespace {
   abort_all(error.status(), error.what());
 }
 
+/// "Open MPI v4.1.4", the MPI library that this program was built with.
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
+/// Refuses ranks that were started together and do not find each other: each would train alone, over the others' files.
+void check_world(const Session& session) {
+  const int num_launched = num_launched_ranks();
+  if (session.world().size() > 1 || num_launched <= 1) return;
+  set_log_rank(launched_rank());  // MPI calls each of them 0
+  const std::string library = mpi_library();
+  const bool is_open_mpi = library.starts_with("Open MPI");
+  const std::string count = std::to_string(num_launched);
+  throw SharedError(ExitStatus::configuration, count + " ranks were started, but each is alone in its MPI world",
+                    "the launcher does not offer " + std::string(is_open_mpi ? "PMIx" : "the PMI") + " that " +
+                        library + " of this program needs to join them",
+                    "start with `srun --mpi=" + std::string(is_open_mpi ? "pmix" : "pmi2") +
+                        "` (`srun --mpi=list` shows what there is), or with the mpirun of that MPI, `mpirun -np " +
+                        count + "`");
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv, const std::function<int(Session&)>& body) {
   std::set_terminate(abort_on_uncaught_exception);
   Session session(&argc, &argv);
-  if (session.world().size() == 1) return run_alone([&] { return body(session); });
   try {
+    check_world(session);
+    if (session.world().size() == 1) return run_alone([&] { return body(session); });
     return status_with_output(body(session));
   } catch (const SharedError& error) {
-    if (session.world().rank() == 0) log_error(error.what());
+    if (log_rank() == 0) log_error(error.what());
     return static_cast<int>(error.status());
   }
 }

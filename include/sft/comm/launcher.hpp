@@ -1,0 +1,16 @@
+#pragma once
+// What started this process: mpirun, srun or a shell. Known from its environment; needs no MPI.
+
+namespace sft::comm {
+
+/// How many ranks the launcher says it started: mpirun of Open MPI or MPICH, or a step of SLURM. 1 without a launcher.
+[[nodiscard]] int num_launched_ranks();
+/// The number of this process among them; 0 without a launcher.
+[[nodiscard]] int launched_rank();
+
+/// Whether nobody reads what this process prints any more, because the output of mpirun on this machine is a pipe
+/// without a reader (`mpirun ... | head`). A closed output of the process itself is SIGPIPE's to tell. Costs a few
+/// system calls.
+[[nodiscard]] bool is_launcher_output_closed();
+
+}  // namespace sft::comm

@@ -1,0 +1,72 @@
+#include "sft/comm/launcher.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace sft::comm {
+
+namespace {
+
+/// The environment variables in which a launcher tells a process its place.
+struct Launcher {
+  const char* num_ranks;
+  const char* rank;
+};
+constexpr Launcher launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},  // mpirun of Open MPI
+    {"PMI_SIZE", "PMI_RANK"},                          // mpiexec of MPICH, srun --mpi=pmi2
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},          // srun; not set in a job's script itself
+};
+
+/// The number in an environment variable; `otherwise` when there is none.
+int number_of(const char* variable, int otherwise) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr) return otherwise;
+  const std::string_view text(value);
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : otherwise;
+}
+
+/// The launcher of this process; nullptr when there is none.
+const Launcher* find_launcher() {
+  for (const Launcher& launcher : launchers) {
+    if (number_of(launcher.num_ranks, 0) > 0) return &launcher;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int num_launched_ranks() {
+  const Launcher* launcher = find_launcher();
+  return launcher == nullptr ? 1 : number_of(launcher->num_ranks, 1);
+}
+
+int launched_rank() {
+  const Launcher* launcher = find_launcher();
+  return launcher == nullptr ? 0 : number_of(launcher->rank, 0);
+}
+
+bool is_launcher_output_closed() {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return false;  // the parent need not be a launcher
+  const std::string output = "/proc/" + std::to_string(getppid()) + "/fd/1";
+  struct stat status {};
+  if (::stat(output.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return false;
+  const int descriptor = ::open(output.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  struct pollfd end {};
+  end.fd = descriptor;  // without a reader it is in error, whatever is asked for
+  const bool has_reader = ::poll(&end, 1, 0) <= 0 || (end.revents & POLLERR) == 0;
+  ::close(descriptor);
+  return !has_reader;
+}
+
+}  // namespace sft::comm

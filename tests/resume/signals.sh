@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# What a signal, or an output that nobody reads any more, does to the whole program: before training it ends it, while it
+# trains it saves and stops with status 75, and a second one ends a run that is stuck.
+#
+#   signals.sh MPIEXEC SFT SFT_PREPARE
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3
+work=$(mktemp -d)
+trap 'jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true; rm -rf "$work"' EXIT
+cd "$work"
+
+for i in $(seq 60); do
+  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
+done >pairs.jsonl
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+cat >long.ini <<INI
+[model]
+hidden_size = 32
+num_hidden_layers = 1
+num_attention_heads = 4
+num_key_value_heads = 2
+intermediate_size = 32
+vocab_size = 272
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 1000000
+precision = fp32
+logging_steps = 1
+[checkpoint]
+save_steps = 0
+[device]
+backend = cpu
+INI
+
+failures=0
+# check NAME CONDITION...: CONDITION is a command.
+check() {
+  local name=$1
+  shift
+  if "$@"; then
+    echo "ok    $name"
+  else
+    echo "WRONG $name: not $*"
+    tail -n 5 out err 2>/dev/null || true
+    failures=$((failures + 1))
+  fi
+}
+
+# start WORD...: runs it in the background with the signals of a terminal; its process in $pid.
+start() {
+  env --default-signal=INT,HUP,PIPE "$@" >out 2>err &
+  pid=$!
+}
+
+# await_steps FOLDER: returns when the run there has logged some steps.
+await_steps() {
+  for _ in $(seq 600); do
+    if [[ -e $1/metrics.jsonl && $(wc -l <"$1/metrics.jsonl") -ge 3 ]]; then return; fi
+    sleep 0.05
+  done
+  echo "no steps in $1"
+  cat out err
+  exit 1
+}
+
+# ending PID SECONDS: the status of the process in $status; "running" when it has not ended by then.
+ending() {
+  status=running
+  for _ in $(seq $(($2 * 20))); do
+    if ! kill -0 "$1" 2>/dev/null; then
+      status=0
+      wait "$1" || status=$?
+      return
+    fi
+    sleep 0.05
+  done
+}
+
+# saved FOLDER: its newest checkpoint is of the last step that was logged, or later.
+# shellcheck disable=SC2317  # check calls it
+saved() {
+  local logged saved
+  logged=$(tail -n 1 "$1/metrics.jsonl" | sed -n 's/^{"step":\([0-9]*\),.*/\1/p')
+  saved=$(find "$1" -path '*/checkpoint-*/checkpoint.h5' | sed 's/.*checkpoint-0*\([0-9]*\)\/.*/\1/' | sort -n | tail -n 1)
+  [[ -n $saved && $saved -ge $logged ]]
+}
+
+# Before training: waiting for a file that never comes.
+mkfifo never.ini
+for signal in TERM INT HUP USR1; do
+  start "$sft" never.ini
+  sleep 0.5
+  kill -s "$signal" "$pid"
+  ending "$pid" 5
+  check "$signal ends a program that waits for its configuration" test "$status" = $((128 + $(kill -l "$signal")))
+  kill -KILL "$pid" 2>/dev/null || true
+done
+
+# While it trains, without mpirun.
+for signal in TERM INT HUP USR1; do
+  start "$sft" long.ini --train.output_dir "$signal"
+  await_steps "$signal"
+  kill -s "$signal" "$pid"
+  ending "$pid" 20
+  check "$signal saves and stops" test "$status" = 75
+  check "$signal leaves a checkpoint" saved "$signal"
+done
+
+# Senders that send twice at once, as timeout does, mean it once.
+start timeout --preserve-status 4 "$sft" long.ini --train.output_dir twice
+ending "$pid" 30
+check "SIGTERM twice at once saves and stops" test "$status" = 75
+check "SIGTERM twice at once leaves a checkpoint" saved twice
+
+# What was ignored at the start, as under nohup, stays ignored.
+(trap '' HUP && exec "$sft" long.ini --train.output_dir ignored >out 2>err) &
+pid=$!
+await_steps ignored
+kill -s HUP "$pid"
+ending "$pid" 1
+check "SIGHUP under nohup is ignored" test "$status" = running
+kill -s TERM "$pid"
+ending "$pid" 20
+check "SIGTERM under nohup saves and stops" test "$status" = 75
+
+# Nobody reads the output any more.
+set +e
+"$sft" long.ini --train.output_dir head 2>err | head -n 30 >out
+statuses=("${PIPESTATUS[@]}")
+check "a closed output saves and stops" test "${statuses[0]}" = 75
+check "a closed output leaves a checkpoint" saved head
+# (A line for every hundred of these short steps: mpirun itself ends all ranks when it has a line that it cannot write.)
+"$mpiexec" -np 2 "$sft" long.ini --train.output_dir mpi_head --train.logging_steps 100 2>err | head -n 30 >out
+statuses=("${PIPESTATUS[@]}")
+# (141: mpirun found out itself, at its end.)
+check "a closed output of mpirun saves and stops" grep -qxE '75|141' <<<"${statuses[0]}"
+check "a closed output of mpirun leaves a checkpoint" saved mpi_head
+set -e
+
+# Stuck in a step: a rank that does not answer.
+start "$mpiexec" -np 2 "$sft" long.ini --train.output_dir stuck
+await_steps stuck
+ranks=()
+for candidate in /proc/[0-9]*; do
+  words=$(tr '\0' ' ' <"$candidate/cmdline" 2>/dev/null || true)
+  if [[ $words == "$sft long.ini --train.output_dir stuck "* ]]; then ranks+=("${candidate#/proc/}"); fi
+done
+check "two ranks run" test "${#ranks[@]}" = 2
+kill -s STOP "${ranks[0]}"
+sleep 0.3
+kill -s USR1 "$pid"
+ending "$pid" 2
+check "a first signal waits for the step" test "$status" = running
+kill -s USR1 "$pid"
+ending "$pid" 15
+check "a second signal ends a run that is stuck" test "$status" = $((128 + $(kill -l USR1)))
+kill -s KILL "$pid" "${ranks[@]}" 2>/dev/null || true
+
+echo "$failures wrong"
+exit $((failures > 0))
