@@ -6,6 +6,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
+#include "sft/sequence/row_cut.hpp"
 
 namespace sft::config {
 
@@ -234,13 +235,14 @@ void validate(Config& config, int world_size) {
 }
 
 void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source) {
-  const std::int64_t num_chunks = config.parallel.sp_size > 1 ? 2 * std::int64_t{config.parallel.sp_size} : 1;
+  const std::int64_t num_chunks = sequence::row_multiple(config.parallel.sp_size);
   if (max_length % num_chunks != 0) {
     throw_config_error(
         "rows of " + source + " cannot be cut for sequence parallelism",
         "max_length / (2 x sp_size) = " + text_of(max_length) + " / " + text_of(num_chunks) + " is no whole number",
-        "prepare the data with --max_length " + text_of(round_up(max_length, num_chunks)) +
-            " or --pad_to_multiple_of " + text_of(num_chunks) + ", or change sp_size");
+        "prepare the data with --max_length " +
+            text_of(sequence::padded_row_length(max_length, config.parallel.sp_size)) + " or --pad_to_multiple_of " +
+            text_of(num_chunks) + ", or change sp_size");
   }
   const std::int64_t batch = config.train.per_device_train_batch_size, sp_size = config.parallel.sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();

@@ -1,6 +1,6 @@
 #include "sft/data/batch.hpp"
 
-#include <algorithm>
+#include <iterator>
 
 #include "sft/core/error.hpp"
 
@@ -32,38 +32,32 @@ struct LabelledRow {
 }  // namespace
 
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank) {
-  ensure(sp_size >= 1 && sp_rank >= 0 && sp_rank < sp_size, "an sp rank lies in its group");
+  ensure(!rows.empty(), "a micro-batch has rows");
+  const sequence::RowCut cut(std::ssize(rows.front().tokens), sp_size);
+  const std::vector<sequence::Chunk> chunks = cut.chunks(sp_rank);
   MicroBatch batch;
-  std::size_t num_tokens = 0;
-  for (const Row& row : rows) num_tokens += row.tokens.size() / static_cast<std::size_t>(sp_size);
+  const std::size_t num_tokens = rows.size() * static_cast<std::size_t>(cut.local_length());
   batch.tokens.reserve(num_tokens);
   batch.positions.reserve(num_tokens);
   batch.targets.reserve(num_tokens);
   batch.weights.reserve(num_tokens);
-  batch.document_lengths.reserve(rows.size());
+  sequence::RowDocuments documents;
+  documents.reserve(rows.size());
   for (const Row& row : rows) {
-    const auto length = static_cast<std::int64_t>(row.tokens.size());
-    ensure(sp_size == 1 || length % (2 * sp_size) == 0, "max_length divides by 2 sp_size");
+    ensure(std::ssize(row.tokens) == cut.length(), "the rows of a micro-batch have one length");
     const LabelledRow labelled(row);
-    const auto append = [&batch, &row, &labelled](std::int64_t begin, std::int64_t end) {
-      const auto copy = [begin, end](const auto& from, auto& to) {
-        to.insert(to.end(), from.begin() + begin, from.begin() + end);
+    for (const sequence::Chunk& chunk : chunks) {
+      const auto append = [&chunk](auto& to, const auto& from) {
+        to.insert(to.end(), from.begin() + chunk.global, from.begin() + chunk.global + chunk.length);
       };
-      copy(row.tokens, batch.tokens);
-      copy(labelled.positions, batch.positions);
-      copy(labelled.targets, batch.targets);
-      copy(labelled.weights, batch.weights);
-    };
-    if (sp_size == 1) {
-      append(0, length);
-    } else {
-      const std::int64_t chunk = length / (2 * sp_size);
-      const std::int64_t early = sp_rank, late = 2 * sp_size - 1 - sp_rank;
-      append(early * chunk, (early + 1) * chunk);
-      append(late * chunk, (late + 1) * chunk);
+      append(batch.tokens, row.tokens);
+      append(batch.positions, labelled.positions);
+      append(batch.targets, labelled.targets);
+      append(batch.weights, labelled.weights);
     }
-    batch.document_lengths.push_back(row.document_lengths);
+    documents.push_back(row.document_lengths);
   }
+  batch.attention = sequence::schedule_ring(documents, cut, sp_rank);
   return batch;
 }
 

@@ -26,9 +26,12 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   const std::int64_t num_cut_rows = num_steps * plan.micro_batches * plan.rows_per_micro_batch;
   constexpr std::int64_t cut_bytes_per_token = 3 * sizeof(std::int32_t) + sizeof(float);  // as in MicroBatch
   constexpr std::int64_t whole_bytes_per_token = sizeof(std::int32_t) + sizeof(float);    // as in Row
-  const std::int64_t lengths_of_row = sizeof(std::vector<std::int32_t>) + 2 * sizeof(std::int64_t) +
-                                      dataset.num_documents() * sizeof(std::int32_t) / dataset.num_rows();
-  const std::int64_t cut = num_cut_rows * (max_length / plan.sp_size * cut_bytes_per_token + lengths_of_row);
+  const std::int64_t schedules =
+      num_steps * plan.micro_batches *
+      sequence::max_schedule_bytes(plan.rows_per_micro_batch,
+                                   plan.rows_per_micro_batch * dataset.num_documents() / dataset.num_rows(),
+                                   plan.sp_size);
+  const std::int64_t cut = num_cut_rows * (max_length / plan.sp_size) * cut_bytes_per_token + schedules;
   const std::int64_t whole = plan.rows_per_micro_batch * max_length * whole_bytes_per_token;
   // Of tokens, weights and the document table; in random order over several shards hardly any chunk stays.
   const bool keeps_chunks = !plan.shuffle || dataset.files().size() == 1;

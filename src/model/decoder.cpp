@@ -42,8 +42,8 @@ void Decoder::embed(const Inputs& inputs) {
   }
 }
 
-void Decoder::forward_body(const Inputs& inputs, const parallel::RowDocuments& documents, std::int64_t length) {
-  c_.attention.plan(documents, length);
+void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule) {
+  c_.attention.set_schedule(schedule);
   c_.ops.rope_table(scratch_.cosine, scratch_.sine, inputs.positions, inverse_frequencies_);
 
   c_.units.gather(embedding_unit);
@@ -81,9 +81,9 @@ void Decoder::head_backward(const Inputs& inputs, float gradient_scale, Tensor m
   c_.units.reduce(head_unit());
 }
 
-void Decoder::forward_backward(const Inputs& inputs, const parallel::RowDocuments& documents, std::int64_t length,
-                               float gradient_scale, Tensor metrics) {
-  forward_body(inputs, documents, length);
+void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, float gradient_scale,
+                               Tensor metrics) {
+  forward_body(inputs, schedule);
   head_backward(inputs, gradient_scale, metrics);
   for (int unit = head_unit() - 1; unit > embedding_unit; --unit) {
     c_.units.use(unit);
@@ -98,9 +98,9 @@ void Decoder::forward_backward(const Inputs& inputs, const parallel::RowDocument
   c_.units.reduce(embedding_unit);
 }
 
-void Decoder::forward_logits(const Inputs& inputs, const parallel::RowDocuments& documents, std::int64_t length,
-                             std::int64_t begin, std::int64_t count, Tensor logits) {
-  forward_body(inputs, documents, length);
+void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
+                             std::int64_t count, Tensor logits) {
+  forward_body(inputs, schedule);
   c_.ops.matmul({.a = scratch_.normed.rows(begin, count),
                  .b = c_.units.parameter(head_weight_unit(), head_weight()),
                  .c = logits,

@@ -1,4 +1,4 @@
-#include "sft/parallel/ring_attention.hpp"
+#include "parallel/ring_attention.hpp"
 
 #include <cmath>
 #include <limits>
@@ -16,10 +16,10 @@ Tensor flat(const Tensor& x) { return x.view({x.num_elements()}); }
 
 }  // namespace
 
-RingAttention::RingAttention(const Shape& shape, const mesh::Mesh& mesh, device::Device& device, ops::Backend& backend,
+RingAttention::RingAttention(const Shape& shape, const comm::Group& sp, device::Device& device, ops::Backend& backend,
                              comm::Collectives& collectives, device::Stream& ring_stream)
     : shape_(shape),
-      group_(mesh.sp),
+      group_(sp),
       device_(device),
       backend_(backend),
       collectives_(collectives),
@@ -38,13 +38,17 @@ void RingAttention::lay_out(device::Arena& arena) {
   }
 }
 
-void RingAttention::plan(const RowDocuments& documents, std::int64_t length) {
-  steps_ = plan_ring(documents, length, group_.size(), group_.rank());
+void RingAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
+  steps_.clear();
+  for (const sequence::AttentionStep& step : schedule.steps) {
+    steps_.push_back(
+        {step.to, step.from, step.sends, step.receives, !step.spans.empty(), backend_.plan_attention(step.spans)});
+  }
 }
 
 void RingAttention::start_exchange(std::size_t d, const Tensor& kv) {
   if (d >= steps_.size()) return;
-  const RingStep& step = steps_[d];
+  const Step& step = steps_[d];
   // The buffer's last reader, two steps ago, must be done; so must be the writer of this rank's keys.
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
@@ -66,8 +70,8 @@ void RingAttention::forward(Tensor q, Tensor kv, Tensor out, Tensor lse) {
   for (std::size_t d = 0; d < steps_.size(); ++d) {
     start_exchange(d + 1, kv);
     const Tensor keys = keys_of(d, kv);
-    if (steps_[d].spans.empty()) continue;
-    backend_.attention_forward({q, half_of(keys, 0), half_of(keys, 1), out, lse, scale, steps_[d].spans});
+    if (!steps_[d].computes) continue;
+    backend_.attention_forward({q, half_of(keys, 0), half_of(keys, 1), out, lse, scale, *steps_[d].plan});
   }
 }
 
@@ -77,14 +81,14 @@ void RingAttention::backward(Tensor q, Tensor kv, Tensor dout, Tensor lse, Tenso
   device_.fill_zero(dkv.data, dkv.size_bytes(), stream);
   const float scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
   for (std::size_t d = 0; d < steps_.size(); ++d) {
-    const RingStep& step = steps_[d];
+    const Step& step = steps_[d];
     start_exchange(d + 1, kv);
     const Tensor keys = keys_of(d, kv);
     const Tensor gradient = d == 0 ? dkv : partial_dkv_[d % 2];
-    if (!step.spans.empty()) {
+    if (step.computes) {
       if (d > 0) device_.fill_zero(gradient.data, gradient.size_bytes(), stream);
       backend_.attention_backward({q, half_of(keys, 0), half_of(keys, 1), dout, lse, delta, dq, half_of(gradient, 0),
-                                   half_of(gradient, 1), scale, step.spans});
+                                   half_of(gradient, 1), scale, *step.plan});
     }
     if (d == 0) continue;
     // The keys' owner gets its part back; this rank's keys were used at distance d by `to`.

@@ -15,6 +15,8 @@
 #include "sft/model/decoder.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/optim/adamw.hpp"
+#include "sft/parallel/sequence_attention.hpp"
+#include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::train {
 
@@ -29,15 +31,16 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
   const int tp = mesh.layout.tp;
   const mesh::HeadSplit heads = mesh::split_heads(checked_cast<int>(m.num_attention_heads),
                                                   checked_cast<int>(m.num_key_value_heads), tp, mesh.tp.rank());
-  return {.tokens = config.train.per_device_train_batch_size * max_length / mesh.layout.sp,
-          .hidden = m.hidden_size,
-          .q_heads = heads.q_heads,
-          .kv_heads = heads.kv_heads,
-          .head_dim = m.head_dim,
-          .mlp = m.intermediate_size / tp,
-          .vocab = m.vocab_size / tp,
-          .vocab_begin = m.vocab_size / tp * mesh.tp.rank(),
-          .compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32};
+  return {
+      .tokens = config.train.per_device_train_batch_size * sequence::RowCut(max_length, mesh.layout.sp).local_length(),
+      .hidden = m.hidden_size,
+      .q_heads = heads.q_heads,
+      .kv_heads = heads.kv_heads,
+      .head_dim = m.head_dim,
+      .mlp = m.intermediate_size / tp,
+      .vocab = m.vocab_size / tp,
+      .vocab_begin = m.vocab_size / tp * mesh.tp.rank(),
+      .compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32};
 }
 
 /// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths).
@@ -69,9 +72,10 @@ struct Engine::Impl {
                .reshard_after_forward = config.parallel.reshard_after_forward,
                .tied = config.model.tie_word_embeddings},
               device, *ops, *collectives, *comm_stream),
-        ring({sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute}, mesh, device, *ops,
-             *collectives, *ring_stream),
-        decoder({config.model, sizes, device, *ops, units, tp, ring}, config.parallel.reshard_after_forward),
+        attention(parallel::make_sequence_attention(
+            {sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute}, mesh.sp, device, *ops,
+            *collectives, *ring_stream)),
+        decoder({config.model, sizes, device, *ops, units, tp, *attention}, config.parallel.reshard_after_forward),
         adamw(config.optimizer, registry, units, *ops) {
     ledger.add(Label::process,
                device::resident_bytes() + device::later_process_bytes + checkpoint::index_memory_bytes(mesh, registry));
@@ -214,7 +218,7 @@ struct Engine::Impl {
   const parallel::Registry registry;
   parallel::TensorParallel tp;
   parallel::ShardedUnits units;
-  parallel::RingAttention ring;
+  std::unique_ptr<parallel::SequenceAttention> attention;
   model::Decoder decoder;
   optim::ShardedAdamW adamw;
 
@@ -260,8 +264,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   const Tensor metrics = e.results.rows(0, num_metrics);
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
     e.upload(micro_batch);
-    e.decoder.forward_backward(e.inputs, micro_batch.document_lengths, e.max_length, static_cast<float>(scale),
-                               metrics);
+    e.decoder.forward_backward(e.inputs, micro_batch.attention, static_cast<float>(scale), metrics);
   }
   e.units.finish_gradients();
   e.adamw.sum_squares(e.results.rows(num_metrics, 1));
@@ -302,7 +305,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.positions.resize(capacity);
   batch.targets.resize(capacity);
   batch.weights.resize(capacity);
-  batch.document_lengths = {{checked_cast<std::int32_t>(tokens.size())}};
+  batch.attention = sequence::schedule_ring({{checked_cast<std::int32_t>(tokens.size())}}, {e.max_length, 1}, 0);
   e.upload(batch);
 
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
@@ -310,7 +313,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   std::vector<float> result(static_cast<std::size_t>(count * e.sizes.vocab));
   const device::Device::Block block = e.device.allocate(result.size() * sizeof(float));
   const Tensor out(block.get(), DType::float32, {count, e.sizes.vocab});
-  e.decoder.forward_logits(e.inputs, batch.document_lengths, e.max_length, num_tokens - count, count, out);
+  e.decoder.forward_logits(e.inputs, batch.attention, num_tokens - count, count, out);
   e.device.copy(result.data(), out.data, out.size_bytes(), *e.compute_stream);
   e.compute_stream->synchronize();
   return result;

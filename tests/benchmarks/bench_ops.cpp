@@ -191,22 +191,21 @@ void Bench::attention(DType dtype, const std::string& name, std::int64_t documen
                dv = make(DType::float32, {T, K, D});
   const Tensor q = qkv.columns(0, H * D).view({T, H, D}), k = qkv.columns(H * D, K * D).view({T, K, D});
   const Tensor v = qkv.columns((H + K) * D, K * D).view({T, K, D});
-  std::vector<ops::AttentionSpan> spans;
+  std::vector<sequence::AttentionSpan> spans;
   for (std::int64_t begin = 0; begin < T; begin += document_length) {
-    const auto first = static_cast<std::int32_t>(begin);
-    const auto length = static_cast<std::int32_t>(document_length);
-    spans.push_back({first, length, first, length, 0, static_cast<std::int32_t>(begin * num_rows / T)});
+    spans.push_back({begin, document_length, begin, document_length, 0, begin * num_rows / T});
   }
+  const auto plan = ops_->plan_attention(spans);
   const double pairs = 0.5 * static_cast<double>(T * H) * static_cast<double>(document_length + 1);
   product("attention_forward " + name, 4.0 * static_cast<double>(D) * pairs, calls_per_step, [&] {
     ops_->fill(out, 0.0f);
     ops_->fill(lse, -1e30f);
-    ops_->attention_forward({q, k, v, out, lse, 0.125f, spans});
+    ops_->attention_forward({q, k, v, out, lse, 0.125f, *plan});
   });
   memory("attention_delta " + name, 2.0 * static_cast<double>(size_of(dtype) * T * H * D), calls_per_step,
          [&] { ops_->attention_delta(delta, rounded, dout); });
   product("attention_backward " + name, 10.0 * static_cast<double>(D) * pairs, calls_per_step, [&] {
-    ops_->attention_backward({q, k, v, dout, lse, delta, dq, dk, dv, 0.125f, spans});
+    ops_->attention_backward({q, k, v, dout, lse, delta, dq, dk, dv, 0.125f, *plan});
   });
 }
 

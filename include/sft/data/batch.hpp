@@ -5,17 +5,17 @@
 #include <vector>
 
 #include "sft/data/packed_dataset.hpp"
+#include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::data {
 
-/// B rows, each cut for sequence parallelism: sp rank r holds chunks r and 2 sp_size - 1 - r of 2 sp_size (zigzag);
-/// with sp_size = 1 the whole row. T = B * max_length / sp_size, row after row.
+/// This rank's part of B rows, each cut as sequence::RowCut says. T = B * max_length / sp_size, row after row.
 struct MicroBatch {
   std::vector<std::int32_t> tokens;     ///< (T)
   std::vector<std::int32_t> positions;  ///< (T), restart at every document; 0 in padding
   std::vector<std::int32_t> targets;    ///< (T), the next token of the same document; 0 where there is none
   std::vector<float> weights;           ///< (T), the target's loss weight; 0 where there is none
-  std::vector<std::vector<std::int32_t>> document_lengths;  ///< per row, of the whole row
+  sequence::AttentionSchedule attention;
 };
 
 /// Sums over the whole rows that a data rank holds in one step (before the sum over the data group).
@@ -33,7 +33,8 @@ struct StepBatch {
   std::vector<std::int64_t> rows;  ///< file-order rows of this data rank, for error messages
 };
 
-/// Cuts whole rows. Labels are shifted on the whole row before the cut; the first token of a document is no target.
+/// Cuts whole rows, all of one length. Labels are shifted on the whole row before the cut; the first token of a
+/// document is no target.
 [[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank);
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
 

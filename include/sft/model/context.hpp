@@ -4,7 +4,7 @@
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/ring_attention.hpp"
+#include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/parallel/tensor_parallel.hpp"
 
@@ -29,7 +29,7 @@ struct Context {
   ops::Backend& ops;
   parallel::ShardedUnits& units;
   parallel::TensorParallel& tp;
-  parallel::RingAttention& attention;
+  parallel::SequenceAttention& attention;
 };
 
 /// A micro-batch in device memory, each (T).

@@ -8,6 +8,7 @@
 #include "sft/model/block.hpp"
 #include "sft/model/context.hpp"
 #include "sft/model/loss_head.hpp"
+#include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::model {
 
@@ -27,12 +28,12 @@ class Decoder {
 
   /// Gradients of gradient_scale * sum(w nll) of one micro-batch, added up in the sharded units; metrics, float64 (4),
   /// += the sums of Backend::cross_entropy_finish over this rank's tokens.
-  void forward_backward(const Inputs& inputs, const parallel::RowDocuments& documents, std::int64_t length,
-                        float gradient_scale, Tensor metrics);
+  void forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, float gradient_scale,
+                        Tensor metrics);
 
   /// Logits, float32 (count, V), of this rank's tokens [begin, begin + count). No gradient.
-  void forward_logits(const Inputs& inputs, const parallel::RowDocuments& documents, std::int64_t length,
-                      std::int64_t begin, std::int64_t count, Tensor logits);
+  void forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
+                      std::int64_t count, Tensor logits);
 
  private:
   [[nodiscard]] int head_unit() const { return static_cast<int>(blocks_.size()) + 1; }
@@ -42,7 +43,7 @@ class Decoder {
 
   void embed(const Inputs& inputs);
   /// Embedding, blocks and final norm; scratch_.normed holds the result and the head's units are in use.
-  void forward_body(const Inputs& inputs, const parallel::RowDocuments& documents, std::int64_t length);
+  void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule);
   void head_backward(const Inputs& inputs, float gradient_scale, Tensor metrics);
 
   Context c_;

@@ -18,18 +18,15 @@
 #include <vector>
 
 #include "sft/device/device.hpp"
+#include "sft/sequence/attention_span.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
 
-/// One rectangle of the causal, document-masked score matrix. Query i of the span (row q_begin + i of q) sees key j
-/// (row k_begin + j of k) iff j <= i + diagonal. Spans with the same q range are neighbours in their list and have
-/// equal (q_begin, q_len); different q ranges are disjoint, and so are different k ranges. Spans of one `lane` share no
-/// query and no key rows with another lane's: lanes may run at the same time even in the backward pass.
-struct AttentionSpan {
-  std::int32_t q_begin, q_len, k_begin, k_len;
-  std::int64_t diagonal;
-  std::int32_t lane;
+/// Attention spans in the form that the kernels of one backend read; see Backend::plan_attention.
+class AttentionPlan {
+ public:
+  virtual ~AttentionPlan() = default;
 };
 
 /// c = op(a) op(b) [+ bias] [+ c]. op transposes where asked. a, b, c are 2-D and may be strided; a and b have the same
@@ -42,7 +39,7 @@ struct Matmul {
   Tensor bias{};
 };
 
-/// H is a multiple of K. `spans` is read before the call returns; so it is in AttentionBackward.
+/// H is a multiple of K.
 struct AttentionForward {
   Tensor q;    ///< (T, H, D) compute dtype, strided
   Tensor k;    ///< (Tk, K, D) compute dtype, strided
@@ -50,7 +47,7 @@ struct AttentionForward {
   Tensor out;  ///< (T, H, D) float32, in and out
   Tensor lse;  ///< (T, H) float32, in and out
   float scale;
-  const std::vector<AttentionSpan>& spans;
+  const AttentionPlan& plan;
 };
 
 struct AttentionBackward {
@@ -60,7 +57,7 @@ struct AttentionBackward {
   Tensor dq;          ///< (T, H, D) float32, +=
   Tensor dk, dv;      ///< (Tk, K, D) float32, +=
   float scale;
-  const std::vector<AttentionSpan>& spans;
+  const AttentionPlan& plan;
 };
 
 /// A chunk of T tokens of the vocabulary-parallel cross-entropy (Shoeybi et al. 2019); see Backend::cross_entropy_* for
@@ -140,13 +137,18 @@ class Backend {
   virtual void bias_backward(Tensor dbias, Tensor dy) = 0;
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
-  /// Merges the softmax attention over `spans` into (out, lse), which hold the result over the keys seen before:
-  /// out = 0 and lse = -inf where none was. Rows without a span are left alone.
+  /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward: done once
+  /// a micro-batch for all layers. The plan is for this backend alone and does not outlive it; it may be destroyed
+  /// while queued calls still use it.
+  [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(
+      const std::vector<sequence::AttentionSpan>& spans) = 0;
+  /// Merges the softmax attention over the plan's spans into (out, lse), which hold the result over the keys seen
+  /// before: out = 0 and lse = -inf where none was. Rows without a span are left alone.
   virtual void attention_forward(const AttentionForward& attention) = 0;
   /// delta (T, H) float32 = sum over D of out * dout; out, dout (T, H, D) compute dtype.
   virtual void attention_delta(Tensor delta, Tensor out, Tensor dout) = 0;
-  /// Adds the gradients of the attention over `spans` to dq, dk and dv; probabilities are formed again from the final
-  /// lse, over all spans of a query. Rows without a span are left alone.
+  /// Adds the gradients of the attention over the plan's spans to dq, dk and dv; probabilities are formed again from
+  /// the final lse, over all spans of a query. Rows without a span are left alone.
   virtual void attention_backward(const AttentionBackward& attention) = 0;
 
   // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up, dgate_up (T, 2F) hold gate, then up, in every row. act, dact

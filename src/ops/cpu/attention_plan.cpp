@@ -5,16 +5,16 @@
 
 namespace sft::ops::cpu {
 
-AttentionPlan::AttentionPlan(const std::vector<AttentionSpan>& spans) {
+TilePlan::TilePlan(const std::vector<sequence::AttentionSpan>& spans) {
   std::vector<std::size_t> order(spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return spans[a].lane < spans[b].lane; });
   lanes.push_back(0);
   for (std::size_t i = 0; i < order.size();) {
-    const AttentionSpan& first = spans[order[i]];
+    const sequence::AttentionSpan& first = spans[order[i]];
     const auto range_begin = static_cast<std::int64_t>(ranges.size());
     for (; i < order.size() && spans[order[i]].lane == first.lane && spans[order[i]].q_begin == first.q_begin; ++i) {
-      const AttentionSpan& span = spans[order[i]];
+      const sequence::AttentionSpan& span = spans[order[i]];
       ranges.push_back({span.q_begin, span.k_begin, span.k_len, span.diagonal});
     }
     const auto range_end = static_cast<std::int64_t>(ranges.size());

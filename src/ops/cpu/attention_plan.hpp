@@ -10,12 +10,12 @@
 namespace sft::ops::cpu {
 
 /// Tiles of queries by lane, with the key ranges each sees.
-struct AttentionPlan {
+struct TilePlan final : AttentionPlan {
   std::vector<AttentionRange> ranges;
   std::vector<AttentionTile> tiles;
   std::vector<std::int64_t> lanes;  ///< lane l owns tiles [lanes[l], lanes[l + 1])
 
-  explicit AttentionPlan(const std::vector<AttentionSpan>& spans);
+  explicit TilePlan(const std::vector<sequence::AttentionSpan>& spans);
 };
 
 }  // namespace sft::ops::cpu

@@ -130,10 +130,13 @@ class CpuBackend final : public Backend {
     kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
   }
 
+  std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans) override {
+    return std::make_unique<TilePlan>(spans);
+  }
+
   void attention_forward(const AttentionForward& attention) override {
     stream_.synchronize();
-    const AttentionPlan plan(attention.spans);
-    AttentionArguments arguments = arguments_of(attention, plan);
+    AttentionArguments arguments = arguments_of(attention);
     arguments.out = floats_of(attention.out);
     arguments.lse = floats_of(attention.lse);
     kernels_.attention_forward(arguments, attention_scratch());
@@ -146,8 +149,7 @@ class CpuBackend final : public Backend {
 
   void attention_backward(const AttentionBackward& attention) override {
     stream_.synchronize();
-    const AttentionPlan plan(attention.spans);
-    AttentionArguments arguments = arguments_of(attention, plan);
+    AttentionArguments arguments = arguments_of(attention);
     arguments.lse = floats_of(attention.lse);
     arguments.dout = view_of(attention.dout);
     arguments.delta = floats_of(attention.delta);
@@ -256,8 +258,10 @@ class CpuBackend final : public Backend {
   }
 
   template <class Attention>
-  static AttentionArguments arguments_of(const Attention& attention, const AttentionPlan& plan) {
+  static AttentionArguments arguments_of(const Attention& attention) {
     check_head_dim(attention.q);
+    const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
+    ensure(plan != nullptr, "ops: an attention plan is for the backend that made it");
     AttentionArguments arguments{};
     arguments.q = view_of(attention.q);
     arguments.k = view_of(attention.k);
@@ -266,10 +270,10 @@ class CpuBackend final : public Backend {
     arguments.num_heads = attention.q.shape[1];
     arguments.num_kv_heads = attention.k.shape[1];
     arguments.head_dim = attention.q.shape[2];
-    arguments.ranges = plan.ranges.data();
-    arguments.tiles = plan.tiles.data();
-    arguments.lanes = plan.lanes.data();
-    arguments.num_lanes = static_cast<std::int64_t>(plan.lanes.size()) - 1;
+    arguments.ranges = plan->ranges.data();
+    arguments.tiles = plan->tiles.data();
+    arguments.lanes = plan->lanes.data();
+    arguments.num_lanes = static_cast<std::int64_t>(plan->lanes.size()) - 1;
     return arguments;
   }
 

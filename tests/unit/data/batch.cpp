@@ -86,8 +86,12 @@ BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_whole_row_says) {
         BOOST_TEST(batch.positions.size() == t);
         BOOST_TEST(batch.targets.size() == t);
         BOOST_TEST(batch.weights.size() == t);
-        BOOST_TEST((batch.document_lengths[0] == rows[0].document_lengths));
-        BOOST_TEST((batch.document_lengths[1] == rows[1].document_lengths));
+        const sft::sequence::AttentionSchedule schedule = sft::sequence::schedule_ring(
+            {rows[0].document_lengths, rows[1].document_lengths}, {max_length, sp_size}, sp_rank);
+        BOOST_REQUIRE(batch.attention.steps.size() == schedule.steps.size());
+        for (std::size_t d = 0; d < schedule.steps.size(); ++d) {
+          BOOST_TEST((batch.attention.steps[d] == schedule.steps[d]));
+        }
       }
     }
   }
@@ -143,6 +147,9 @@ BOOST_AUTO_TEST_CASE(rows_that_do_not_divide_are_a_bug) {
   const Row row = {.tokens = {1, 2, 3}, .loss_weight = {0, 1, 1}, .document_lengths = {3}};
   BOOST_CHECK_THROW((void)cut_rows({row}, 2, 0), std::logic_error);
   BOOST_CHECK_THROW((void)cut_rows({row}, 1, 1), std::logic_error);
+  BOOST_CHECK_THROW((void)cut_rows({}, 1, 0), std::logic_error);
+  const Row longer = {.tokens = {1, 2, 3, 4}, .loss_weight = {0, 1, 1, 1}, .document_lengths = {4}};
+  BOOST_CHECK_THROW((void)cut_rows({row, longer}, 1, 0), std::logic_error);
   BOOST_TEST(cut_rows({row}, 1, 0).tokens.size() == 3u);
 }
 

@@ -97,8 +97,8 @@ struct Attention {
 
   /// Calls visit(query row, key row) for every visible pair.
   template <class F>
-  static void for_each_pair(const std::vector<AttentionSpan>& spans, F visit) {
-    for (const AttentionSpan& span : spans) {
+  static void for_each_pair(const std::vector<sequence::AttentionSpan>& spans, F visit) {
+    for (const sequence::AttentionSpan& span : spans) {
       for (Size i = 0; i < span.q_len; ++i) {
         for (Size j = 0; j < span.k_len && j <= i + span.diagonal; ++j) visit(span.q_begin + i, span.k_begin + j);
       }
@@ -107,7 +107,7 @@ struct Attention {
 
   /// out (T, H, D) and lse (T, H); 0 and -inf where nothing is visible.
   void forward(Values& out, Values& lse, const Values& q, const Values& k, const Values& v,
-               const std::vector<AttentionSpan>& spans) const {
+               const std::vector<sequence::AttentionSpan>& spans) const {
     Values total(lse.size());
     for (Size h = 0; h < num_heads; ++h) {
       for_each_pair(spans, [&](Size i, Size j) { total[i * num_heads + h] += std::exp(score(q, k, i, j, h)); });
@@ -122,7 +122,7 @@ struct Attention {
   /// dq, dk, dv += the gradients.
   void backward(Values& dq, Values& dk, Values& dv, const Values& q, const Values& k, const Values& v,
                 const Values& out, const Values& lse, const Values& dout,
-                const std::vector<AttentionSpan>& spans) const {
+                const std::vector<sequence::AttentionSpan>& spans) const {
     for (Size h = 0; h < num_heads; ++h) {
       for_each_pair(spans, [&](Size i, Size j) {
         const double p = std::exp(score(q, k, i, j, h) - lse[i * num_heads + h]);

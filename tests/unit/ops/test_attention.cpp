@@ -4,7 +4,7 @@
 namespace sft::ops::testing {
 namespace {
 
-using Spans = std::vector<AttentionSpan>;
+using Spans = std::vector<sequence::AttentionSpan>;
 
 struct Shape {
   std::int64_t rows, key_rows, num_heads, num_kv_heads, head_dim;
@@ -33,7 +33,8 @@ struct Problem {
   }
   [[nodiscard]] naive::Attention naive() const { return {shape.num_heads, shape.num_kv_heads, shape.head_dim, scale}; }
   void forward(TestBackend& backend, const Spans& spans) {
-    backend->attention_forward({q(), k(), v(), *out, *lse, scale, spans});
+    const auto plan = backend->plan_attention(spans);
+    backend->attention_forward({q(), k(), v(), *out, *lse, scale, *plan});
   }
   /// The naive result over `spans` from nothing.
   void expect(naive::Values& expected_out, naive::Values& expected_lse, const Spans& spans) const {
@@ -176,8 +177,9 @@ BOOST_AUTO_TEST_CASE(backward_of_documents_and_of_zigzag_spans) {
       naive::Values expected_dq = read(*dq), expected_dk = read(*dk), expected_dv = read(*dv);
       problem.naive().backward(expected_dq, expected_dk, expected_dv, read(problem.q()), read(problem.k()),
                                read(problem.v()), out, lse, read(*dout), spans);
+      const auto plan = backend->plan_attention(spans);
       backend->attention_backward(
-          {problem.q(), problem.k(), problem.v(), *dout, *problem.lse, *delta, *dq, *dk, *dv, problem.scale, spans});
+          {problem.q(), problem.k(), problem.v(), *dout, *problem.lse, *delta, *dq, *dk, *dv, problem.scale, *plan});
       check_close(*dq, expected_dq, attention_tolerance(backend, dtype), label + " dq");
       check_close(*dk, expected_dk, attention_tolerance(backend, dtype), label + " dk");
       check_close(*dv, expected_dv, attention_tolerance(backend, dtype), label + " dv");

@@ -1,0 +1,205 @@
+// The ring's schedule against the definition: a query sees the keys of its own document up to itself, each once.
+
+#include "sft/sequence/attention_schedule.hpp"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
+namespace {
+
+using namespace sft::sequence;
+
+const RowDocuments documents = {{1, 33, 7, 20, 11}, {72}, {5, 5, 5}, {}, {24, 24, 24}};
+constexpr std::int64_t length = 72;
+
+/// Global place (row, position) of a rank's local token.
+std::pair<std::int64_t, std::int64_t> place(std::int64_t local, int sp_size, int rank) {
+  const std::int64_t local_length = length / sp_size;
+  const std::int64_t row = local / local_length;
+  const std::int64_t at = local % local_length;
+  if (sp_size == 1) return {row, at};
+  const std::int64_t chunk = length / (2 * sp_size);
+  return {row, at < chunk ? rank * chunk + at : (2 * sp_size - 1 - rank) * chunk + at - chunk};
+}
+
+int document_of(std::int64_t row, std::int64_t position) {
+  std::int64_t end = 0;
+  for (std::size_t d = 0; d < documents[static_cast<std::size_t>(row)].size(); ++d) {
+    end += documents[static_cast<std::size_t>(row)][d];
+    if (position < end) return static_cast<int>(d);
+  }
+  return -1;
+}
+
+std::vector<AttentionStep> steps_of(const RowDocuments& rows, int sp_size, int rank) {
+  return schedule_ring(rows, {length, sp_size}, rank).steps;
+}
+
+/// A row of documents of random lengths, some of it padding.
+std::vector<std::int32_t> random_row(std::mt19937& generator) {
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t left = length - static_cast<std::int64_t>(generator() % 10); left > 0; left -= lengths.back()) {
+    lengths.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(left, 1 + generator() % 30)));
+  }
+  return lengths;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(attention_schedule)
+
+BOOST_AUTO_TEST_CASE(every_visible_pair_is_computed_once) {
+  for (const int sp_size : {1, 2, 3, 4, 6}) {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::multiset<std::int64_t>> seen;
+    for (int rank = 0; rank < sp_size; ++rank) {
+      for (const AttentionStep& step : steps_of(documents, sp_size, rank)) {
+        for (const AttentionSpan& span : step.spans) {
+          for (std::int64_t i = 0; i < span.q_len; ++i) {
+            const auto q = place(span.q_begin + i, sp_size, rank);
+            for (std::int64_t j = 0; j < span.k_len && j <= i + span.diagonal; ++j) {
+              const auto k = place(span.k_begin + j, sp_size, step.from);
+              BOOST_REQUIRE(k.first == q.first);
+              seen[q].insert(k.second);
+            }
+          }
+        }
+      }
+    }
+    for (std::int64_t row = 0; row < std::ssize(documents); ++row) {
+      for (std::int64_t q = 0; q < length; ++q) {
+        std::multiset<std::int64_t> expected;
+        for (std::int64_t k = 0; k <= q; ++k) {
+          if (document_of(row, q) >= 0 && document_of(row, k) == document_of(row, q)) expected.insert(k);
+        }
+        BOOST_TEST_CONTEXT("sp " << sp_size << " row " << row << " query " << q) {
+          BOOST_TEST((seen[std::pair{row, q}] == expected));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_span_is_a_causal_square_or_full) {
+  std::mt19937 generator(11);
+  for (const int sp_size : {1, 2, 3, 4, 6}) {
+    std::int64_t num_squares = 0, num_full = 0;
+    for (int round = 0; round < 50; ++round) {
+      const RowDocuments rows = {random_row(generator), random_row(generator)};
+      for (int rank = 0; rank < sp_size; ++rank) {
+        for (const AttentionStep& step : steps_of(rows, sp_size, rank)) {
+          for (const AttentionSpan& span : step.spans) {
+            const bool is_square = span.diagonal == 0 && span.q_len == span.k_len;
+            const bool is_full = span.diagonal >= span.k_len;
+            BOOST_TEST((is_square != is_full));
+            // Only own keys have a diagonal.
+            if (is_square) BOOST_TEST(step.from == rank);
+            num_squares += is_square ? 1 : 0;
+            num_full += is_full ? 1 : 0;
+          }
+        }
+      }
+    }
+    BOOST_TEST(num_squares > 0);
+    BOOST_TEST((num_full > 0) == (sp_size > 1));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lanes_share_nothing_and_do_not_interleave) {
+  std::mt19937 generator(12);
+  for (const int sp_size : {1, 2, 3, 4, 6}) {
+    for (int round = 0; round < 20; ++round) {
+      const RowDocuments rows = {random_row(generator), random_row(generator)};
+      for (const AttentionStep& step : steps_of(rows, sp_size, round % sp_size)) {
+        std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> keys, queries;  // first and end, by lane
+        const auto widen = [](auto& extents, std::int64_t lane, std::int64_t begin, std::int64_t end) {
+          auto& extent = extents.try_emplace(lane, begin, end).first->second;
+          extent = {std::min(extent.first, begin), std::max(extent.second, end)};
+        };
+        for (const AttentionSpan& span : step.spans) {
+          widen(queries, span.lane, span.q_begin, span.q_begin + span.q_len);
+          widen(keys, span.lane, span.k_begin, span.k_begin + span.k_len);
+        }
+        for (const auto& extents : {keys, queries}) {
+          std::int64_t end = 0;
+          for (const auto& [lane, extent] : extents) {
+            BOOST_TEST(extent.first >= end);
+            end = extent.second;
+          }
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(senders_and_receivers_agree) {
+  for (const int sp_size : {2, 3, 4, 6}) {
+    std::vector<std::vector<AttentionStep>> ranks;
+    for (int rank = 0; rank < sp_size; ++rank) ranks.push_back(steps_of(documents, sp_size, rank));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      for (std::size_t d = 1; d < ranks.size(); ++d) {
+        const AttentionStep& step = ranks[rank][d];
+        BOOST_TEST(ranks[static_cast<std::size_t>(step.to)][d].from == static_cast<int>(rank));
+        BOOST_TEST(ranks[static_cast<std::size_t>(step.to)][d].receives == step.sends);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(short_documents_exchange_nothing) {
+  // Chunks of 9 tokens and documents of 9: no document spans two chunks.
+  const RowDocuments aligned = {{9, 9, 9, 9, 9, 9, 9, 9}};
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const AttentionStep& step : steps_of(aligned, 4, rank)) {
+      BOOST_TEST(!step.sends);
+      BOOST_TEST(!step.receives);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(zigzag_balances_causal_work) {
+  // One document over the row: every rank computes the same number of pairs.
+  const RowDocuments whole = {{72}};
+  std::vector<std::int64_t> pairs;
+  for (int rank = 0; rank < 4; ++rank) {
+    std::int64_t n = 0;
+    for (const AttentionStep& step : steps_of(whole, 4, rank)) {
+      for (const AttentionSpan& span : step.spans) {
+        for (std::int64_t i = 0; i < span.q_len; ++i) n += std::min(span.k_len, i + span.diagonal + 1);
+      }
+    }
+    pairs.push_back(n);
+  }
+  for (const std::int64_t n : pairs) BOOST_TEST(n == pairs.front());
+}
+
+BOOST_AUTO_TEST_CASE(memory_is_bounded_by_documents_and_ranks) {
+  std::mt19937 generator(13);
+  for (const int sp_size : {1, 2, 3, 4, 6}) {
+    for (int round = 0; round < 50; ++round) {
+      const RowDocuments rows = {random_row(generator), {length}, random_row(generator)};
+      std::int64_t num_documents = 0;
+      for (const auto& row : rows) num_documents += std::ssize(row);
+      const std::vector<AttentionStep> steps = steps_of(rows, sp_size, round % sp_size);
+      std::int64_t num_bytes = std::ssize(steps) * static_cast<std::int64_t>(sizeof(AttentionStep));
+      for (const AttentionStep& step : steps) {
+        num_bytes += static_cast<std::int64_t>(step.spans.capacity() * sizeof(AttentionSpan));
+      }
+      BOOST_TEST(num_bytes <= max_schedule_bytes(std::ssize(rows), num_documents, sp_size));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rows_longer_than_32_bits_keep_their_places) {
+  constexpr std::int32_t longest = std::numeric_limits<std::int32_t>::max();
+  const RowDocuments rows = {{longest, longest, 2, longest, longest}};  // 2^33 - 2
+  const RowCut cut(padded_row_length((std::int64_t{1} << 33) - 2, 2), 2);
+  const std::vector<AttentionSpan> spans = attention_spans(rows, cut, 0, 0);
+  BOOST_REQUIRE(!spans.empty());
+  BOOST_TEST(spans.back().q_begin + spans.back().q_len == cut.local_length() - 2);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
