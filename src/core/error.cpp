@@ -1,5 +1,7 @@
 #include "sft/core/error.hpp"
 
+#include <algorithm>
+
 namespace sft {
 
 namespace {
@@ -26,8 +28,17 @@ void throw_data_error(const std::string& problem, const std::string& why, const 
   throw Error(ExitStatus::data, problem, why, what_to_do);
 }
 
-void ensure(bool condition, const char* what) {
-  if (!condition) throw std::logic_error(std::string("internal error: ") + what);
+void ensure(bool condition, const char* what, std::source_location place) {
+  if (!condition) throw std::logic_error(std::string("internal error: ") + what + ", " + text_of(place));
+}
+
+std::string text_of(const std::source_location& place) {
+  const std::string file = place.file_name();
+  std::size_t begin = 0;
+  for (const char* top : {"/src/", "/include/", "/tests/"}) {
+    if (const std::size_t slash = file.rfind(top); slash != std::string::npos) begin = std::max(begin, slash + 1);
+  }
+  return file.substr(begin) + ":" + std::to_string(place.line());
 }
 
 }  // namespace sft

@@ -1,5 +1,6 @@
 #include "sft/core/log.hpp"
 
+#include <cerrno>  // program_invocation_short_name, of glibc and musl
 #include <cstdio>
 
 namespace sft {
@@ -24,6 +25,8 @@ void log_warning(const std::string& line) {
   if (rank_ == 0) std::fputs(("warning: " + line + "\n").c_str(), stderr);
 }
 
-void log_error(const std::string& line) { std::fputs(("sft: error: " + line + "\n").c_str(), stderr); }
+void log_error(const std::string& line) {
+  std::fputs((std::string(program_invocation_short_name) + ": error: " + line + "\n").c_str(), stderr);
+}
 
 }  // namespace sft

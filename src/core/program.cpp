@@ -1,19 +1,27 @@
 #include "sft/core/program.hpp"
 
-#include <unistd.h>
-
-#include <ctime>
 #include <exception>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <new>
-#include <sstream>
 #include <string>
+#include <string_view>
 
 #include "sft/core/log.hpp"
+#include "sft/core/version.hpp"
 
 namespace sft {
+
+namespace {
+
+/// The Error that a bug in this program becomes.
+Error bug(std::string what) {
+  constexpr std::string_view prefix = "internal error: ";
+  if (!what.starts_with(prefix)) what.insert(0, prefix);
+  return {ExitStatus::failure, what, std::string("a bug in sft ") + version() + ", not in your input",
+          "please report it with the command line"};
+}
+
+}  // namespace
 
 Error current_error() {
   try {
@@ -26,9 +34,9 @@ Error current_error() {
   } catch (const std::bad_alloc&) {
     return {ExitStatus::failure, "out of memory", "the system gave no more", "use a smaller batch or more ranks"};
   } catch (const std::exception& error) {
-    return {ExitStatus::failure, error.what(), "this is a bug", "report it with the command line"};
+    return bug(error.what());
   } catch (...) {
-    return {ExitStatus::failure, "an unknown exception", "this is a bug", "report it with the command line"};
+    return bug("an exception of unknown type");
   }
 }
 
@@ -46,22 +54,6 @@ int run_alone(const std::function<int()>& body) {
     log_error(error.what());
     return static_cast<int>(error.status());
   }
-}
-
-double process_start_time_s() {
-  // Field 22 of /proc/self/stat counts clock ticks since boot; btime of /proc/stat is the time of boot.
-  std::ifstream stat("/proc/self/stat");
-  std::string text((std::istreambuf_iterator<char>(stat)), {});
-  std::istringstream fields(text.substr(text.rfind(')') + 2));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  const double since_boot_s = std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  std::ifstream uptime("/proc/uptime");
-  double uptime_s = 0;
-  uptime >> uptime_s;
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - uptime_s + since_boot_s;
 }
 
 }  // namespace sft

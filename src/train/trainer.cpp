@@ -13,7 +13,7 @@
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/program.hpp"
+#include "sft/core/process.hpp"
 #include "sft/io/files.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"

@@ -21,6 +21,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
+#include "support/dtype_name.hpp"
 
 namespace sft {
 namespace {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "support/collectives_fixture.hpp"
+#include "support/dtype_name.hpp"
 
 namespace sft::test {
 

@@ -122,7 +122,7 @@ BOOST_FIXTURE_TEST_CASE(other_exceptions_are_failures, World) {
     if (rank == size - 1) throw std::runtime_error("broken");
   });
   BOOST_TEST((status == ExitStatus::failure));
-  BOOST_TEST(message.ends_with("broken (this is a bug): report it with the command line"));
+  BOOST_TEST(message.ends_with("not in your input): please report it with the command line"));
 }
 
 BOOST_FIXTURE_TEST_CASE(agreements_nest_and_name_the_rank_once, World) {

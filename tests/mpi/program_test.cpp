@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "sft/core/version.hpp"
+
 namespace {
 
 struct Ending {
@@ -31,7 +33,7 @@ Ending ending_of(const std::string& launch, const std::string& how) {
   Ending ending{WIFEXITED(status) ? WEXITSTATUS(status) : -1, {}};
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("sft: error: ")) ending.errors.push_back(line);
+    if (line.starts_with("mpi_program_helper: error: ")) ending.errors.push_back(line);
   }
   return ending;
 }
@@ -54,23 +56,26 @@ BOOST_AUTO_TEST_CASE(a_good_run_ends_with_its_status) {
 }
 
 BOOST_AUTO_TEST_CASE(an_error_of_all_ranks_is_printed_once) {
-  check_ending(1, "shared", 3, {"sft: error: damaged shard (its checksum differs): prepare it again"});
-  check_ending(4, "shared", 3, {"sft: error: rank 3: damaged shard (its checksum differs): prepare it again"});
+  check_ending(1, "shared", 3, {"mpi_program_helper: error: damaged shard (its checksum differs): prepare it again"});
+  check_ending(4, "shared", 3,
+               {"mpi_program_helper: error: rank 3: damaged shard (its checksum differs): prepare it again"});
 }
 
 BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_all_and_names_it) {
-  check_ending(1, "error", 4, {"sft: error: loss is NaN"});
-  check_ending(2, "error", 4, {"sft: error: rank 1: loss is NaN"});
-  check_ending(8, "error", 4, {"sft: error: rank 7: loss is NaN"});
+  check_ending(1, "error", 4, {"mpi_program_helper: error: loss is NaN"});
+  check_ending(2, "error", 4, {"mpi_program_helper: error: rank 1: loss is NaN"});
+  check_ending(8, "error", 4, {"mpi_program_helper: error: rank 7: loss is NaN"});
 }
 
 BOOST_AUTO_TEST_CASE(any_exception_ends_all_ranks) {
-  check_ending(1, "exception", 1, {"sft: error: broken (this is a bug): report it with the command line"});
-  check_ending(4, "exception", 1, {"sft: error: rank 3: broken (this is a bug): report it with the command line"});
+  const std::string broken = std::string("broken (a bug in sft ") + sft::version() +
+                             ", not in your input): please report it with the command line";
+  check_ending(1, "exception", 1, {"mpi_program_helper: error: internal error: " + broken});
+  check_ending(4, "exception", 1, {"mpi_program_helper: error: rank 3: internal error: " + broken});
 }
 
 BOOST_AUTO_TEST_CASE(an_exception_of_another_thread_ends_all_ranks) {
-  check_ending(4, "thread", 3, {"sft: error: rank 3: cannot read"});
+  check_ending(4, "thread", 3, {"mpi_program_helper: error: rank 3: cannot read"});
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_do_not_find_each_other_end_before_they_work) {

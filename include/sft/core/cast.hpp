@@ -1,15 +1,20 @@
 #pragma once
 // Integer conversions that refuse to lose a value.
 
+#include <source_location>
 #include <stdexcept>
 #include <utility>
 
+#include "sft/core/error.hpp"
+
 namespace sft {
 
-/// `value` as a To. Throws std::overflow_error when To cannot hold it.
+/// `value` as a To. Throws std::overflow_error, which names the place of the call, when To cannot hold it.
 template <class To, class From>
-[[nodiscard]] constexpr To checked_cast(From value) {
-  if (!std::in_range<To>(value)) throw std::overflow_error("integer out of range of its type");
+[[nodiscard]] constexpr To checked_cast(From value, std::source_location place = std::source_location::current()) {
+  if (!std::in_range<To>(value)) {
+    throw std::overflow_error("internal error: an integer does not fit its type, " + text_of(place));
+  }
   return static_cast<To>(value);
 }
 

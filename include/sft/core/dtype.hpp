@@ -22,21 +22,6 @@ enum class DType : std::uint8_t { float32, bf16, float64, int32 };
   return 0;
 }
 
-/// "float32", "bf16" ...: for messages.
-[[nodiscard]] constexpr const char* name_of(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::float32:
-      return "float32";
-    case DType::bf16:
-      return "bf16";
-    case DType::float64:
-      return "float64";
-    case DType::int32:
-      return "int32";
-  }
-  return "?";
-}
-
 /// Storage of one bfloat16 number: the upper half of a float32.
 struct BFloat16 {
   std::uint16_t bits;

@@ -1,6 +1,7 @@
 #pragma once
 // Errors that end a run, and the exit status each kind maps to.
 
+#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -33,7 +34,12 @@ class Error : public std::runtime_error {
 [[noreturn]] void throw_config_error(const std::string& problem, const std::string& why, const std::string& what_to_do);
 [[noreturn]] void throw_data_error(const std::string& problem, const std::string& why, const std::string& what_to_do);
 
-/// For conditions that only a bug in this program can break: throws std::logic_error naming the place.
-void ensure(bool condition, const char* what);
+/// A condition that only a bug in this program can break: `what` says what must hold. Throws std::logic_error unless
+/// it does, with the message `internal error: WHAT, FILE:LINE`, the place being that of the call. Where only some ranks
+/// find a bug, comm::run_program and comm::Group::agree name the rank, as for every error.
+void ensure(bool condition, const char* what, std::source_location place = std::source_location::current());
+
+/// `FILE:LINE`, the file from src, include or tests on.
+[[nodiscard]] std::string text_of(const std::source_location& place);
 
 }  // namespace sft

@@ -15,7 +15,8 @@ void log_info(const std::string& line);
 [[nodiscard]] bool has_lost_output();
 /// One line on standard error, from rank 0 only, prefixed `warning: `.
 void log_warning(const std::string& line);
-/// One line on standard error, from any rank, prefixed `sft: error: `.
+/// One line on standard error, from any rank, prefixed `PROGRAM: error: ` with the name that the program was started
+/// by.
 void log_error(const std::string& line);
 
 }  // namespace sft

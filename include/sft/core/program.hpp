@@ -1,5 +1,5 @@
 #pragma once
-// How a process began, and how a program of one process ends. Programs under MPI end through comm/session.hpp.
+// How a program of one process ends. Programs under MPI end through comm/session.hpp.
 
 #include <functional>
 
@@ -8,7 +8,8 @@
 namespace sft {
 
 /// The exception that is being handled as an Error; call inside a catch block. Those of the standard library that users
-/// can meet (files, memory) get the words of one; any other is a bug of this program and says so.
+/// can meet (files, memory) get the words of one; any other is a bug in this program, and the message says so, says in
+/// which version, and asks for a report.
 [[nodiscard]] Error current_error();
 
 /// `status`, unless a run that did all it should lost words on standard output: that is an error, printed, and
@@ -17,8 +18,5 @@ namespace sft {
 
 /// Runs `body`, which returns the exit status; an exception becomes one printed error and its exit status.
 [[nodiscard]] int run_alone(const std::function<int()>& body);
-
-/// Absolute time of this process's start, in seconds of std::chrono::system_clock (from the operating system).
-[[nodiscard]] double process_start_time_s();
 
 }  // namespace sft

@@ -143,7 +143,7 @@ expect 3 'no complete checkpoint' "$sft_inspect" output
 expect 2 'no checkpoint' "$sft_inspect"
 expect 2 'bad command line' "$sft_inspect" "$checkpoint" --unknown
 expect 2 "unrecognised option '--veri'" "$sft_inspect" "$checkpoint" --veri
-expect 2 '^sft: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
-expect 2 '^sft: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
+expect 2 '^sft-inspect: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
+expect 2 '^sft-inspect: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
 
 exit $((failures > 0))

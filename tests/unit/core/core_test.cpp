@@ -2,11 +2,14 @@
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <cstdint>
+#include <source_location>
+#include <stdexcept>
 #include <string>
 
 #include "sft/core/cast.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/process.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/version.hpp"
 
@@ -31,7 +34,6 @@ BOOST_AUTO_TEST_CASE(dtypes_have_their_sizes) {
   BOOST_TEST(size_of(DType::bf16) == sizeof(BFloat16));
   BOOST_TEST(size_of(DType::float64) == 8u);
   BOOST_TEST(size_of(DType::int32) == 4u);
-  BOOST_TEST(std::string(name_of(DType::bf16)) == "bf16");
 }
 
 BOOST_AUTO_TEST_CASE(errors_read_problem_why_what_to_do) {
@@ -48,8 +50,44 @@ BOOST_AUTO_TEST_CASE(shorthands_carry_their_exit_status) {
   };
   BOOST_CHECK_EXCEPTION(throw_config_error("a", "b", "c"), Error, has_status(ExitStatus::configuration));
   BOOST_CHECK_EXCEPTION(throw_data_error("a", "b", "c"), Error, has_status(ExitStatus::data));
-  BOOST_CHECK_THROW(ensure(false, "never"), std::logic_error);
+}
+
+BOOST_AUTO_TEST_CASE(a_broken_promise_names_its_place) {
   ensure(true, "never");
+  const auto line = std::source_location::current().line() + 1;
+  const auto break_it = [] { ensure(false, "units are gathered before use"); };
+  const auto names_it = [&](const std::logic_error& error) {
+    return error.what() ==
+           "internal error: units are gathered before use, tests/unit/core/core_test.cpp:" + std::to_string(line);
+  };
+  BOOST_CHECK_EXCEPTION(break_it(), std::logic_error, names_it);
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_integer_names_its_place) {
+  const auto line = std::source_location::current().line() + 1;
+  const auto cast = [] { (void)checked_cast<std::uint8_t>(256); };
+  const auto names_it = [&](const std::overflow_error& error) {
+    return std::string(error.what()).ends_with("tests/unit/core/core_test.cpp:" + std::to_string(line));
+  };
+  BOOST_CHECK_EXCEPTION(cast(), std::overflow_error, names_it);
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_that_nobody_expected_is_a_bug_of_the_program) {
+  const auto text_of_error = [](const auto& exception) {
+    try {
+      throw exception;
+    } catch (...) {
+      const Error error = current_error();
+      BOOST_TEST((error.status() == ExitStatus::failure));
+      return std::string(error.what());
+    }
+  };
+  const std::string tail =
+      std::string(" (a bug in sft ") + version() + ", not in your input): please report it with the command line";
+  BOOST_TEST(text_of_error(std::runtime_error("broken")) == "internal error: broken" + tail);
+  BOOST_TEST(text_of_error(std::logic_error("internal error: broken, src/a.cpp:1")) ==
+             "internal error: broken, src/a.cpp:1" + tail);
+  BOOST_TEST(text_of_error(7) == "internal error: an exception of unknown type" + tail);
 }
 
 BOOST_AUTO_TEST_CASE(the_process_started_a_moment_ago) {

@@ -18,6 +18,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/tensor/tensor.hpp"
+#include "support/dtype_name.hpp"
 
 namespace sft::ops::testing {
 
