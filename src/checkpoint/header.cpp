@@ -6,10 +6,10 @@
 #include <sstream>
 
 #include "folder.hpp"
-#include "seal.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/version.hpp"
+#include "sft/io/seal.hpp"
 
 namespace sft::checkpoint {
 
@@ -81,7 +81,7 @@ io::Hdf5File open_index(const std::string& folder) {
     throw_data_error(folder + " is no complete checkpoint", "it holds no checkpoint.h5",
                      "give a folder such as output/checkpoint-000100");
   }
-  check_seal(path);
+  io::check_seal(path);
   io::Hdf5File index = io::Hdf5File::open(path);
   const std::string found = index.has_attribute("format") ? index.read_string("format") : "";
   if (found != format) {

@@ -5,10 +5,10 @@
 #include "folder.hpp"
 #include "header.hpp"
 #include "history.hpp"
-#include "seal.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/io/files.hpp"
+#include "sft/io/seal.hpp"
 #include "shard.hpp"
 
 namespace sft::checkpoint {
@@ -119,11 +119,11 @@ void save(const std::string& output_dir, const config::Config& config, const std
   agree([&] {
     if (!is_first) return;
     const std::string index_file = index_path(temporary);
-    io::Hdf5File index = io::Hdf5File::create(index_file, seal_bytes);
+    io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
     write_attributes(index, config, tokenizer, mesh.layout.describe(), position, shards);
     index.close();
     write_tensors(index_file, mesh, registry);
-    seal(index_file);
+    io::seal(index_file);
     io::sync_path(index_file);
     commit_folder(folder);
   });

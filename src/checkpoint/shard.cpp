@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "checksum.hpp"
 #include "sft/core/error.hpp"
+#include "sft/io/checksum.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::checkpoint {
@@ -43,7 +43,7 @@ Shard write_shard(const std::string& folder, const std::string& name, const Stat
   }
   file.close();
   io::sync_path(path);
-  return {name, static_cast<std::int64_t>(fs::file_size(path)), checksum_of_file(path)};
+  return {name, static_cast<std::int64_t>(fs::file_size(path)), io::checksum_of_file(path)};
 }
 
 void check_presence(const std::string& folder, const Shard& shard) {
@@ -60,7 +60,7 @@ void check_presence(const std::string& folder, const Shard& shard) {
 
 void check_contents(const std::string& folder, const Shard& shard) {
   check_presence(folder, shard);
-  const std::string checksum = checksum_of_file(path_in(folder, shard));
+  const std::string checksum = io::checksum_of_file(path_in(folder, shard));
   if (checksum != shard.checksum) {
     throw_data_error(path_in(folder, shard) + " is damaged",
                      "its checksum is " + checksum + ", checkpoint.h5 says " + shard.checksum, what_to_do);

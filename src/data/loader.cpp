@@ -42,7 +42,7 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   const std::int64_t table_bytes = kept(dataset.num_documents() * std::int64_t{sizeof(std::int32_t)}) +
                                    kept((dataset.num_rows() + 1) * std::int64_t{sizeof(std::int64_t)});
   const std::int64_t chunks = keeps_chunks ? 2 * kept(column_bytes) + table_bytes : 0;
-  const std::int64_t order = plan.shuffle ? dataset.num_rows() * std::int64_t{sizeof(std::int64_t)} : 0;
+  const auto order = static_cast<std::int64_t>(RowOrder::memory_bytes(dataset.num_rows(), plan.shuffle));
   return static_cast<std::size_t>(cut + whole + chunks + order);
 }
 

@@ -1,7 +1,11 @@
 #include "data/permutation.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
+
+#include "sft/core/error.hpp"
 
 namespace sft::data {
 
@@ -26,9 +30,9 @@ class SplitMix64 {
     return draw % bound;
   }
 
- private:
   std::uint64_t next() { return scramble(state_ += golden_); }
 
+ private:
   static constexpr std::uint64_t golden_ = 0x9e3779b97f4a7c15u;
   std::uint64_t state_;
 };
@@ -43,6 +47,30 @@ std::vector<std::int64_t> random_permutation(std::int64_t size, std::uint64_t se
     std::swap(permutation[i - 1], permutation[generator.below(i)]);
   }
   return permutation;
+}
+
+KeyedPermutation::KeyedPermutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream)
+    : size_(static_cast<std::uint64_t>(size)) {
+  ensure(size > 0, "a permutation has elements");
+  const auto bits = static_cast<int>(std::bit_width(size_ - 1));  // of the largest element
+  half_bits_ = std::max((bits + 1) / 2, 1);
+  SplitMix64 generator(seed, stream);
+  for (std::uint64_t& key : keys_) key = generator.next();
+}
+
+std::int64_t KeyedPermutation::operator()(std::int64_t index) const {
+  const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
+  auto value = static_cast<std::uint64_t>(index);
+  ensure(value < size_, "a permutation is asked within its range");
+  do {
+    std::uint64_t left = value >> half_bits_, right = value & mask;
+    for (const std::uint64_t key : keys_) {
+      left ^= scramble(key + right) & mask;
+      std::swap(left, right);
+    }
+    value = (left << half_bits_) | right;
+  } while (value >= size_);
+  return static_cast<std::int64_t>(value);
 }
 
 }  // namespace sft::data

@@ -25,7 +25,8 @@ struct ShardTraits {
 class ShardFile {
  public:
   /// Opens and checks the file, its attributes, the shapes, and the ends of the document table, which is then read row
-  /// by row. What a file holds is never in memory as a whole.
+  /// by row. Of a file without a seal it reads the whole document table once. What a file holds is never in memory as a
+  /// whole.
   explicit ShardFile(const std::string& path);
 
   [[nodiscard]] const std::string& path() const { return file_.path(); }

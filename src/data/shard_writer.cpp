@@ -12,6 +12,7 @@
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/hdf5.hpp"
+#include "sft/io/seal.hpp"
 
 namespace sft::data {
 
@@ -103,7 +104,7 @@ class ShardWriter {
  public:
   ShardWriter(const std::string& path, const ShardHeader& header, ShardPlace place, const DocumentStore& documents,
               std::span<const PackedRow> rows)
-      : file_(io::Hdf5File::create(path)),
+      : file_(io::Hdf5File::create(path, io::seal_bytes)),
         header_(header),
         place_(std::move(place)),
         documents_(documents),
@@ -239,6 +240,7 @@ WrittenShards write_shards(const std::string& folder, const ShardHeader& header,
     const std::string path = temporary.add(written.files.back());
     const ShardPlace place = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
     ShardWriter(path, header, place, documents, std::span(rows).subspan(begin, end - begin)).write(written, advance);
+    io::seal(path);
     io::sync_path(path);
   }
   temporary.rename_all(folder);

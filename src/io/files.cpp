@@ -1,9 +1,7 @@
 #include "sft/io/files.hpp"
 
-#include <fcntl.h>
 #include <glob.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "descriptor.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::io {
@@ -19,23 +18,6 @@ namespace sft::io {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A file descriptor that is closed on every way out.
-class Descriptor {
- public:
-  Descriptor(const std::string& path, int flags) : value_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  [[nodiscard]] int value() const { return value_; }
-  [[nodiscard]] bool is_open() const { return value_ >= 0; }
-
- private:
-  int value_;
-};
 
 [[noreturn]] void throw_errno(const std::string& problem, const std::string& what_to_do) {
   throw_data_error(problem, std::strerror(errno), what_to_do);
@@ -49,13 +31,8 @@ std::string parent_of(const std::string& path) {
 void write_synced(const std::string& path, const std::string& text) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
   if (!file.is_open()) throw_errno("cannot create " + path, "check that the folder exists and is writable");
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t count = ::write(file.value(), text.data() + written, text.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_errno("cannot write " + path, "free space on the disk");
-    written += static_cast<std::size_t>(count);
-  }
+  if (!write_at(file.value(), 0, text.size(), text.data()))
+    throw_errno("cannot write " + path, "free space on the disk");
   if (::fsync(file.value()) != 0) throw_errno("cannot write " + path + " to the disk", "free space on the disk");
 }
 

@@ -1,5 +1,7 @@
-// Attributes. Texts are written as h5py does, as UTF-8 of variable length, which also has no size limit; numbers as
-// int64 or float64. Read is any one text or number, whoever wrote it.
+// Attributes. Texts are written as UTF-8 of their own length: HDF5 keeps those of variable length in a heap without
+// checksums. Numbers are int64 or float64. Read is any one text or number, whoever wrote it.
+
+#include <algorithm>
 
 #include "hdf5_impl.hpp"
 
@@ -105,10 +107,10 @@ double Hdf5File::read_float(const std::string& name, const std::string& object) 
 void Hdf5File::write_string(const std::string& name, const std::string& value, const std::string& object) {
   const Hdf5Lock lock;
   const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-  H5Tset_size(type.id(), H5T_VARIABLE);
+  H5Tset_size(type.id(), std::max<std::size_t>(value.size(), 1));
+  H5Tset_strpad(type.id(), H5T_STR_NULLPAD);
   H5Tset_cset(type.id(), H5T_CSET_UTF8);
-  const char* text = value.c_str();
-  impl_->write_attribute(name, object, type.id(), type.id(), &text);
+  impl_->write_attribute(name, object, type.id(), type.id(), value.c_str());
 }
 
 void Hdf5File::write_int(const std::string& name, std::int64_t value, const std::string& object) {

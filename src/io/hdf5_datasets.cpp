@@ -69,8 +69,21 @@ Handle link_properties() {
   return properties;
 }
 
-Handle storage_properties(const std::vector<std::int64_t>& shape, std::int64_t chunk_rows) {
+/// What a value that was never written reads as, for programs that do not notice: no token, length or number.
+void set_impossible_fill_value(hid_t properties, Number type) {
+  if (type == Number::int32 || type == Number::int64) {
+    const std::int64_t none = -1;
+    H5Pset_fill_value(properties, H5T_NATIVE_INT64, &none);
+  } else {
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    H5Pset_fill_value(properties, H5T_NATIVE_DOUBLE, &none);
+  }
+}
+
+Handle storage_properties(Number type, const std::vector<std::int64_t>& shape, std::int64_t chunk_rows) {
   Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(properties.id(), false);  // the same values make the same file
+  set_impossible_fill_value(properties.id(), type);
   const bool is_empty_dataset = std::find(shape.begin(), shape.end(), 0) != shape.end();
   if (chunk_rows > 0 && !is_empty_dataset) {
     std::vector<hsize_t> chunk = dims_of(shape);
@@ -78,6 +91,7 @@ Handle storage_properties(const std::vector<std::int64_t>& shape, std::int64_t c
     H5Pset_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data());
     H5Pset_shuffle(properties.id());
     H5Pset_deflate(properties.id(), deflate_level);
+    H5Pset_fletcher32(properties.id());
   } else {
     H5Pset_fill_time(properties.id(), H5D_FILL_TIME_NEVER);
   }
@@ -90,6 +104,20 @@ bool link_exists(hid_t file, const std::string& name) {
     if (H5Lexists(file, name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
   }
   return H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0;
+}
+
+/// The dims of a dataset's chunks; empty when it is not stored in chunks.
+std::vector<hsize_t> chunk_dims(hid_t dataset) {
+  const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
+  if (H5Pget_layout(properties.id()) != H5D_CHUNKED) return {};
+  std::array<hsize_t, H5S_MAX_RANK> dims{};
+  const int ndim = std::max(H5Pget_chunk(properties.id(), static_cast<int>(dims.size()), dims.data()), 0);
+  return {dims.begin(), dims.begin() + ndim};
+}
+
+bool is_contiguous(hid_t dataset) {
+  const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
+  return H5Pget_layout(properties.id()) == H5D_CONTIGUOUS;
 }
 
 herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
@@ -127,16 +155,42 @@ hid_t file_type(Number type) {
   return H5I_INVALID_HID;
 }
 
-hid_t Hdf5File::Impl::dataset(const std::string& name) const {
+const OpenDataset& Hdf5File::Impl::dataset(const std::string& name) const {
   const auto found = open_datasets.find(name);
-  if (found != open_datasets.end()) return found->second.id();
+  if (found != open_datasets.end()) return found->second;
   if (!is_dataset(name)) {
     fail_because("cannot find the dataset " + name, "it is not there", "check that the file is what it should be");
   }
   Handle opened(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
   if (!opened.is_valid()) fail("cannot open the dataset " + name, "check that the file is whole");
   if (open_datasets.size() >= max_open_datasets) open_datasets.clear();
-  return open_datasets.emplace(name, std::move(opened)).first->second.id();
+  std::vector<hsize_t> chunk = chunk_dims(opened.id());
+  return open_datasets.emplace(name, OpenDataset{std::move(opened), std::move(chunk)}).first->second;
+}
+
+void Hdf5File::Impl::check_presence(const std::string& name, const OpenDataset& dataset, const Rectangle& where) const {
+  const auto refuse = [&](const std::string& what) {
+    fail_because("cannot read the dataset " + name, what + " not in the file", "the file is damaged: restore it");
+  };
+  const hid_t id = dataset.handle.id();
+  if (dataset.chunk.empty()) {
+    if (is_contiguous(id) && H5Dget_storage_size(id) == 0) refuse("its values are");
+    return;
+  }
+  const auto chunk_rows = static_cast<std::int64_t>(dataset.chunk[0]);
+  const auto chunk_columns = dataset.chunk.size() == 2 ? static_cast<std::int64_t>(dataset.chunk[1]) : 1;
+  const std::int64_t first_column = where.column_begin / chunk_columns * chunk_columns;
+  for (std::int64_t row = where.row_begin / chunk_rows * chunk_rows; row < where.row_begin + where.num_rows;
+       row += chunk_rows) {
+    for (std::int64_t column = first_column; column < where.column_begin + where.num_columns; column += chunk_columns) {
+      const std::array<hsize_t, 2> offset = {static_cast<hsize_t>(row), static_cast<hsize_t>(column)};
+      hsize_t num_bytes = 0;
+      if (H5Dget_chunk_storage_size(id, offset.data(), &num_bytes) < 0) {
+        fail("cannot read the dataset " + name, "the file is damaged: restore it");
+      }
+      if (num_bytes == 0) refuse("the chunk of row " + std::to_string(row) + " is");
+    }
+  }
 }
 
 bool Hdf5File::Impl::is_dataset(const std::string& name) const {
@@ -152,7 +206,7 @@ bool Hdf5File::has_dataset(const std::string& name) const {
 
 std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const {
   const Hdf5Lock lock;
-  const Handle space(H5Dget_space(impl_->dataset(name)), H5Sclose);
+  const Handle space(H5Dget_space(impl_->dataset(name).handle.id()), H5Sclose);
   return shape_of(space.id());
 }
 
@@ -174,7 +228,7 @@ void Hdf5File::create_dataset(const std::string& name, Number type, const std::v
   const Hdf5Lock lock;
   const Handle space = make_space(shape);
   const Handle links = link_properties();
-  const Handle storage = storage_properties(shape, chunk_rows);
+  const Handle storage = storage_properties(type, shape, chunk_rows);
   const Handle created(
       H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type), space.id(), links.id(), storage.id(), H5P_DEFAULT),
       H5Dclose);
@@ -183,7 +237,7 @@ void Hdf5File::create_dataset(const std::string& name, Number type, const std::v
 
 void Hdf5File::write(const std::string& name, Number type, const Rectangle& where, const void* values) {
   const Hdf5Lock lock;
-  const hid_t dataset = impl_->dataset(name);
+  const hid_t dataset = impl_->dataset(name).handle.id();
   const Handle space(H5Dget_space(dataset), H5Sclose);
   const std::vector<std::int64_t> shape = shape_of(space.id());
   if (!contains(shape, where)) {
@@ -200,7 +254,8 @@ void Hdf5File::write(const std::string& name, Number type, const Rectangle& wher
 
 void Hdf5File::read(const std::string& name, Number type, const Rectangle& where, void* values) const {
   const Hdf5Lock lock;
-  const hid_t dataset = impl_->dataset(name);
+  const OpenDataset& opened = impl_->dataset(name);
+  const hid_t dataset = opened.handle.id();
   const Handle stored(H5Dget_type(dataset), H5Tclose);
   const H5T_class_t stored_class = H5Tget_class(stored.id());
   const bool wants_integers = type == Number::int32 || type == Number::int64;
@@ -216,6 +271,7 @@ void Hdf5File::read(const std::string& name, Number type, const Rectangle& where
                         "check that the file is what it should be");
   }
   if (is_empty(where)) return;
+  impl_->check_presence(name, opened, where);
   select(space.id(), shape.size(), where);
   const Handle memory = memory_space(shape, where);
   std::map<std::string, std::string>& bad_sources = impl_->status->bad_sources;

@@ -14,6 +14,10 @@
 #include <memory>
 #include <utility>
 
+#include "descriptor.hpp"
+#include "global_heap.hpp"
+#include "hdf5_versions.hpp"
+
 namespace sft::io {
 
 namespace {
@@ -21,6 +25,7 @@ namespace {
 /// What the access properties carry.
 struct DriverInfo {
   std::shared_ptr<IoStatus> status;
+  std::shared_ptr<SealedBytes> seal;  // null: none, or not to be checked
   bool is_source = false;
 };
 
@@ -99,6 +104,7 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t access_properties, had
     return nullptr;
   }
   file->end_of_file = static_cast<haddr_t>(facts.st_size);
+  if (file->info.seal) file->end_of_file = file->info.seal->sizes().end;
   if ((flags & H5F_ACC_RDWR) == 0U) file->known_bytes = file->end_of_file;
   file->identity = {facts.st_dev, facts.st_ino};
   note_opened(*file);
@@ -112,7 +118,7 @@ herr_t close_file(H5FD_t* file) {
 }
 
 /// What the access properties of the file's sources carry.
-void* get_source_info(H5FD_t* file) { return new DriverInfo{cast(file)->info.status, true}; }
+void* get_source_info(H5FD_t* file) { return new DriverInfo{cast(file)->info.status, nullptr, true}; }
 void* copy_info(const void* info) { return new DriverInfo(*static_cast<const DriverInfo*>(info)); }
 herr_t free_info(void* info) {
   delete static_cast<DriverInfo*>(info);
@@ -148,46 +154,71 @@ void note_shortened(const DriverFile& file) {
   }
 }
 
+void note_damage(const DriverFile& file, const std::string& damage) {
+  if (file.info.status && !file.info.is_source) file.info.status->damage = damage;
+}
+
 /// Bytes beyond the end are zeros, but not in a file that is only read and had them.
-herr_t read_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, void* buffer) {
-  auto* bytes = static_cast<char*>(buffer);
-  while (size > 0) {
-    const ssize_t count = ::pread(cast(file)->descriptor, bytes, size, static_cast<off_t>(address));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      cast(file)->note();
-      return -1;
-    }
-    if (count == 0) {
-      if (address < cast(file)->known_bytes) {
-        note_shortened(*cast(file));
-        return -1;
-      }
-      std::memset(bytes, 0, size);
-      return 0;
-    }
-    bytes += count;
-    address += static_cast<haddr_t>(count);
-    size -= static_cast<std::size_t>(count);
+herr_t read_plain(const DriverFile& file, haddr_t address, std::size_t size, char* bytes) {
+  const ssize_t count = read_at(file.descriptor, address, size, bytes);
+  if (count < 0) {
+    file.note();
+    return -1;
   }
+  const auto found = static_cast<std::size_t>(count);
+  if (found < size && address + found < file.known_bytes) {
+    note_shortened(file);
+    return -1;
+  }
+  std::memset(bytes + found, 0, size - found);
   return 0;
+}
+
+/// Reads what the seal covers, and the user block before it.
+herr_t read_sealed(const DriverFile& file, haddr_t address, std::size_t size, char* bytes) {
+  const haddr_t end = file.info.seal->sizes().end;
+  const std::size_t before = address < seal_bytes ? std::min<std::size_t>(size, seal_bytes - address) : 0;
+  const std::size_t within = address < end ? std::min<std::size_t>(size, end - address) : 0;
+  std::memset(bytes + within, 0, size - within);
+  if (before > 0 && read_plain(file, address, before, bytes) < 0) return -1;
+  if (within <= before) return 0;
+  switch (file.info.seal->read(file.descriptor, address + before, within - before, bytes + before)) {
+    case SealedBytes::Result::good:
+      return 0;
+    case SealedBytes::Result::damaged:
+      note_damage(file, file.info.seal->damage());
+      break;
+    case SealedBytes::Result::shortened:
+      note_shortened(file);
+      break;
+    case SealedBytes::Result::failed:
+      file.note();
+      break;
+  }
+  return -1;
+}
+
+/// The library asks for a global heap as if it were data. One that is larger than it first thought it reads in two
+/// goes, of which the second begins within the heap.
+herr_t read_unsealed(const DriverFile& file, H5FD_mem_t kind, haddr_t address, std::size_t size, char* bytes) {
+  if (read_plain(file, address, size, bytes) < 0) return -1;
+  if ((kind != H5FD_MEM_DRAW && kind != H5FD_MEM_GHEAP) || !begins_global_heap(bytes, size)) return 0;
+  const std::string damage = damage_of_global_heap(file.descriptor, address);
+  if (damage.empty()) return 0;
+  note_damage(file, damage);
+  return -1;
+}
+
+herr_t read_bytes(H5FD_t* library_file, H5FD_mem_t kind, hid_t, haddr_t address, std::size_t size, void* buffer) {
+  const DriverFile& file = *cast(library_file);
+  auto* bytes = static_cast<char*>(buffer);
+  return file.info.seal ? read_sealed(file, address, size, bytes) : read_unsealed(file, kind, address, size, bytes);
 }
 
 /// A failure is noted and not told.
 herr_t write_bytes(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t address, std::size_t size, const void* buffer) {
-  const auto* bytes = static_cast<const char*>(buffer);
   cast(file)->end_of_file = std::max(cast(file)->end_of_file, address + size);
-  while (size > 0) {
-    const ssize_t count = ::pwrite(cast(file)->descriptor, bytes, size, static_cast<off_t>(address));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      cast(file)->note();
-      return 0;
-    }
-    bytes += count;
-    address += static_cast<haddr_t>(count);
-    size -= static_cast<std::size_t>(count);
-  }
+  if (!write_at(cast(file)->descriptor, address, size, static_cast<const char*>(buffer))) cast(file)->note();
   return 0;
 }
 
@@ -201,7 +232,7 @@ herr_t truncate_file(H5FD_t* file, hid_t, hbool_t) {
 }
 
 H5FD_class_t make_driver_class() {
-  H5FD_class_t driver{};
+  H5FD_class_t driver = make_empty_driver_class();
   driver.name = "sft_noting";
   driver.maxaddr = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
   driver.fc_degree = H5F_CLOSE_WEAK;
@@ -226,12 +257,13 @@ H5FD_class_t make_driver_class() {
 
 }  // namespace
 
-void set_noting_driver(hid_t access_properties, const std::shared_ptr<IoStatus>& status) {
+void set_noting_driver(hid_t access_properties, const std::shared_ptr<IoStatus>& status,
+                       const std::shared_ptr<SealedBytes>& seal) {
   static const H5FD_class_t driver_class = make_driver_class();
   static hid_t driver = H5I_INVALID_HID;
   // The library forgets its drivers when it ends, which it does together with MPI.
   if (H5Iget_type(driver) != H5I_VFL) driver = H5FDregister(&driver_class);
-  const DriverInfo info = {status};
+  const DriverInfo info = {status, seal};
   H5Pset_driver(access_properties, driver, &info);
 }
 

@@ -2,7 +2,8 @@
 // A file driver for the HDF5 library that never lets it meet a failed write. The library's own POSIX driver passes an
 // ENOSPC on, and the library then crashes when it ends (use of a freed file in H5F__close_cb). This one notes the first
 // failure for us and tells the library that all is well; we ask after every write and after the close. It also notes
-// the sources of virtual datasets that the library could not use: the library reads their part as the fill value.
+// the sources of virtual datasets that the library could not use: the library reads their part as the fill value. And
+// it checks what it reads: bytes of a sealed file against the seal, global heaps of others for what hangs the library.
 
 #include <hdf5.h>
 
@@ -10,12 +11,15 @@
 #include <memory>
 #include <string>
 
+#include "sealed_bytes.hpp"
+
 namespace sft::io {
 
 /// What went wrong with a file and its sources.
 struct IoStatus {
   int first_errno = 0;                             ///< what the system said first of the file; 0 while nothing failed
   bool has_shortened = false;                      ///< bytes are gone that were there when it was opened
+  std::string damage;                              ///< which bytes are not those that were written; "" while none
   std::map<std::string, std::string> bad_sources;  ///< file name -> why it could not be used
 
   void note(int value) {
@@ -23,7 +27,9 @@ struct IoStatus {
   }
 };
 
-/// Makes the file opened with `access_properties` use the driver, and the sources that the library opens for it.
-void set_noting_driver(hid_t access_properties, const std::shared_ptr<IoStatus>& status);
+/// Makes the file opened with `access_properties` use the driver, and the sources that the library opens for it. Its
+/// own bytes come through `seal`, unless that is null.
+void set_noting_driver(hid_t access_properties, const std::shared_ptr<IoStatus>& status,
+                       const std::shared_ptr<SealedBytes>& seal);
 
 }  // namespace sft::io

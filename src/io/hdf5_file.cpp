@@ -1,8 +1,11 @@
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 
+#include "descriptor.hpp"
 #include "hdf5_impl.hpp"
+#include "sealed_bytes.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::io {
@@ -33,14 +36,31 @@ void limit_metadata_cache(hid_t properties) {
   H5Pset_mdc_config(properties, &config);
 }
 
-/// Access properties of every file: our driver, small chunk caches, and for new objects the formats of HDF5 1.8 on,
-/// which carry checksums.
-Handle access_properties(const std::shared_ptr<IoStatus>& status) {
+/// Access properties of every file: our driver, small chunk caches, and for new objects the formats of HDF5 1.10 on,
+/// of which all metadata carries checksums but the texts of variable length.
+Handle access_properties(const std::shared_ptr<IoStatus>& status, const std::shared_ptr<SealedBytes>& seal = nullptr) {
   Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST);
-  set_noting_driver(properties.id(), status);
+  H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V110, H5F_LIBVER_LATEST);
+  set_noting_driver(properties.id(), status, seal);
   H5Pset_cache(properties.id(), 0, chunk_cache_slots, chunk_cache_bytes, chunk_cache_preemption);
   return properties;
+}
+
+/// What checks the bytes of a file; null for one without a seal of its blocks.
+std::shared_ptr<SealedBytes> open_seal(const std::string& path) {
+  const Descriptor file(path, O_RDONLY);
+  if (!file.is_open()) throw_data_error("cannot open " + path, std::strerror(errno), "check its permissions");
+  switch (kind_of(read_user_block(file.value()))) {
+    case SealKind::none:
+    case SealKind::whole_crc:
+      return nullptr;
+    case SealKind::block_hashes:
+      return std::make_shared<SealedBytes>(path, file.value());
+    case SealKind::unknown:
+      break;
+  }
+  throw_data_error("cannot open " + path + " as HDF5", "it begins neither as HDF5 does nor with a seal of sft",
+                   "check that it is a whole HDF5 file");
 }
 
 herr_t keep_innermost(unsigned, const H5E_error2_t* entry, void* text) {
@@ -57,6 +77,7 @@ Hdf5Lock::Hdf5Lock() : guard_(library_mutex()) {
 
 std::string Hdf5File::Impl::reason() const {
   if (status->first_errno != 0) return std::strerror(status->first_errno);
+  if (!status->damage.empty()) return status->damage;
   if (status->has_shortened) return "the file has become shorter since it was opened";
   std::string text;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_innermost, &text);
@@ -94,10 +115,12 @@ Hdf5File Hdf5File::open(const std::string& path) {
   }
   if (error) throw_data_error("cannot open " + path, error.message(), "check the path and its permissions");
   if (!std::filesystem::is_regular_file(facts)) throw_data_error("cannot open " + path, "it is no file", "name a file");
+  const std::shared_ptr<SealedBytes> seal = open_seal(path);
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
-  const Handle properties = access_properties(impl->status);
+  impl->is_sealed = seal != nullptr;
+  const Handle properties = access_properties(impl->status, seal);
   limit_metadata_cache(properties.id());
   impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
@@ -133,6 +156,7 @@ Hdf5File Hdf5File::extend(const std::string& path) {
 }
 
 const std::string& Hdf5File::path() const { return impl_->path; }
+bool Hdf5File::is_sealed() const { return impl_->is_sealed; }
 
 void Hdf5File::close() {
   const Hdf5Lock lock;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hdf5_driver.hpp"
 #include "sft/io/hdf5.hpp"
@@ -49,13 +50,20 @@ class Handle {
   Close close_ = nullptr;
 };
 
+/// A dataset that is left open.
+struct OpenDataset {
+  Handle handle;
+  std::vector<hsize_t> chunk;  ///< dims of its chunks; empty when it has none
+};
+
 /// All members are called under the lock.
 struct Hdf5File::Impl {
   std::string path;
   std::shared_ptr<IoStatus> status = std::make_shared<IoStatus>();
   Handle file;
+  bool is_sealed = false;
   /// Datasets left open, so that neighbouring reads share one chunk cache: max_open_datasets at most.
-  mutable std::map<std::string, Handle> open_datasets;
+  mutable std::map<std::string, OpenDataset> open_datasets;
 
   /// Why the call that failed last did: what the system said, else the library.
   [[nodiscard]] std::string reason() const;
@@ -70,7 +78,9 @@ struct Hdf5File::Impl {
   void write_attribute(const std::string& name, const std::string& object, hid_t stored_type, hid_t type,
                        const void* value);
   /// The open dataset `name`.
-  [[nodiscard]] hid_t dataset(const std::string& name) const;
+  [[nodiscard]] const OpenDataset& dataset(const std::string& name) const;
+  /// Refuses a rectangle of which some values were never written: the library would give the fill value.
+  void check_presence(const std::string& name, const OpenDataset& dataset, const Rectangle& where) const;
   [[nodiscard]] bool is_dataset(const std::string& name) const;
 };
 

@@ -33,9 +33,10 @@ inline constexpr std::size_t chunk_cache_bytes = std::size_t{1} << 20;
 
 class Hdf5File {
  public:
-  /// Opens for reading; refuses what is missing or not HDF5.
+  /// Opens for reading; refuses what is missing or not HDF5. Every byte of a sealed file (sft/io/seal.hpp) is checked
+  /// when it is read: damage is a data Error of the call that meets it.
   [[nodiscard]] static Hdf5File open(const std::string& path);
-  /// Creates (truncates), behind a user block of 0 or a power of two from 512 bytes on, which other code may fill.
+  /// Creates (truncates), behind a user block of 0 or, for seal(), of seal_bytes.
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t user_block_bytes = 0);
   /// Opens what create() made and close() closed, to write more into it. Only closing gives back the memory that the
   /// library needs for each virtual dataset.
@@ -45,6 +46,8 @@ class Hdf5File {
   Hdf5File& operator=(Hdf5File&&) noexcept;
 
   [[nodiscard]] const std::string& path() const;
+  /// Whether it was opened by open() and carries a seal of all its bytes.
+  [[nodiscard]] bool is_sealed() const;
   /// Flushes and closes; throws when the last bytes could not be written (full disk).
   void close();
 
@@ -62,7 +65,8 @@ class Hdf5File {
   [[nodiscard]] std::vector<std::int64_t> dataset_shape(const std::string& name) const;
   /// Names (without the group) of the datasets of a group, sorted.
   [[nodiscard]] std::vector<std::string> list_datasets(const std::string& group) const;
-  /// chunk_rows = 0: contiguous; else chunked by rows with shuffle + deflate.
+  /// chunk_rows = 0: contiguous; else chunked by rows with shuffle + deflate, and a checksum (Fletcher-32) of each
+  /// chunk. To other programs a value that is never written is -1 or NaN.
   void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                       std::int64_t chunk_rows = 0);
   /// Writes values (num_rows, num_columns), row-major and contiguous, into an existing dataset, with conversion from
@@ -70,8 +74,8 @@ class Hdf5File {
   /// a data Error.
   void write(const std::string& name, Number type, const Rectangle& where, const void* values);
   /// Reads into values (num_rows, num_columns), row-major and contiguous, with conversion to `type`; floats are not
-  /// read as integers. Of a virtual dataset it refuses a source that cannot be opened or used, where the library would
-  /// give the fill value.
+  /// read as integers. A value that was never written is a data Error. Of a virtual dataset it refuses a source that
+  /// cannot be opened or used, where the library would give the fill value.
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
   /// Gives back what earlier calls keep for the next one: up to four open datasets with chunk_cache_bytes each.
   void release() const;

@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_of_the_index_is_found_wherever_it_is) {
   for (const std::streamoff place : {std::streamoff{3}, std::streamoff{25}, std::streamoff{400}, std::streamoff{515},
                                      size / 4, size / 3, size / 2, size - 1}) {
     saved.damage([&] { flip_byte(saved.file("checkpoint.h5"), place); });
-    BOOST_TEST(mentions(saved.load_error(), {"checkpoint.h5", "damaged", "crc32:"}));
+    BOOST_TEST(mentions(saved.load_error(), {"checkpoint.h5", "damaged"}));
     BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"checkpoint.h5", "damaged"}));
     saved.mesh().world.barrier();
     saved.damage([&] { flip_byte(saved.file("checkpoint.h5"), place); });

@@ -8,6 +8,7 @@
 #include "sft/data/prepare.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hdf5.hpp"
+#include "sft/io/seal.hpp"
 #include "support/error_text.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
@@ -98,6 +99,8 @@ BOOST_AUTO_TEST_CASE(rows_are_counted_and_hashed_when_asked) {
     sft::io::Hdf5File file = sft::io::Hdf5File::extend(path);
     file.write_int(name, file.read_int(name) + change);
     file.close();
+    BOOST_TEST(mentions(verify(), {path, "damaged"}));  // until it is sealed again
+    sft::io::seal(path);
   };
   with_int("num_target_tokens", -1);
   BOOST_TEST(mentions(verify(), {path, "num_target_tokens"}));
@@ -106,6 +109,7 @@ BOOST_AUTO_TEST_CASE(rows_are_counted_and_hashed_when_asked) {
   const std::int32_t token = 'x';
   file.write("/tokens", sft::io::Number::int32, {.row_begin = 3, .num_rows = 1, .num_columns = 1}, &token);
   file.close();
+  sft::io::seal(path);
   BOOST_TEST(mentions(verify(), {path, "fingerprint"}));
 }
 

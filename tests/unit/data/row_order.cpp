@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -66,6 +67,67 @@ BOOST_AUTO_TEST_CASE(all_orders_of_four_rows_are_equally_likely) {
   }
   BOOST_TEST(times.size() == 24u);
   for (const auto& [order, count] : times) BOOST_TEST(std::abs(count - num_draws / 24) < 160);  // 5 sigma
+}
+
+BOOST_AUTO_TEST_CASE(many_rows_are_permuted_without_a_list) {
+  constexpr std::int64_t num_rows = RowOrder::max_listed_rows + 7;
+  RowOrder order(num_rows, true, 42);
+  std::vector<std::int64_t> rows = epoch_of(order, num_rows, 0);
+  BOOST_TEST((rows != epoch_of(order, num_rows, 1)));
+  BOOST_TEST(rows[0] == order.row_at(0));  // epochs may be asked in any order
+  std::sort(rows.begin(), rows.end());
+  std::vector<std::int64_t> all(num_rows);
+  std::iota(all.begin(), all.end(), 0);
+  BOOST_TEST((rows == all));
+  BOOST_TEST(RowOrder::memory_bytes(num_rows, true) == 0U);
+  BOOST_TEST(RowOrder::memory_bytes(1000, true) == 8000U);
+}
+
+BOOST_AUTO_TEST_CASE(the_order_of_many_rows_stays_what_it_is) {
+  RowOrder order(1'000'000'000'000, true, 42);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t p = 0; p < 4; ++p) rows.push_back(order.row_at(p));
+  rows.push_back(order.row_at(1'000'000'000'000));
+  const std::vector<std::int64_t> recorded = {13955822905, 389994915355, 609344346026, 739715321632, 440619000145};
+  BOOST_TEST(rows == recorded);
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_a_long_order_are_spread_evenly) {
+  // Of 2^20 positions in each of 4 epochs: how often a block of positions, and the row before, lead to a block of rows.
+  constexpr std::int64_t num_rows = 3 << 20, num_blocks = 32, rows_per_block = num_rows / num_blocks;
+  RowOrder order(num_rows, true, 7);
+  for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+    std::vector<double> by_position(num_blocks * num_blocks), by_row_before(num_blocks * num_blocks);
+    std::int64_t before = order.row_at(epoch * num_rows);
+    constexpr std::int64_t stride = 3;  // all of the epoch's blocks of positions
+    std::int64_t num_draws = 0;
+    for (std::int64_t index = 1; index < num_rows; index += stride) {
+      before = order.row_at(epoch * num_rows + index - 1);
+      const std::int64_t row = order.row_at(epoch * num_rows + index);
+      ++by_position[static_cast<std::size_t>(index / rows_per_block * num_blocks + row / rows_per_block)];
+      ++by_row_before[static_cast<std::size_t>(before / rows_per_block * num_blocks + row / rows_per_block)];
+      ++num_draws;
+    }
+    const double expected = static_cast<double>(num_draws) / (num_blocks * num_blocks);
+    for (const std::vector<double>& counts : {by_position, by_row_before}) {
+      double chi_square = 0.0;
+      for (const double count : counts) chi_square += (count - expected) * (count - expected) / expected;
+      // Mean and variance of chi-square: the degrees of freedom and twice that.
+      const double freedom = num_blocks * num_blocks - 1;
+      BOOST_TEST(std::abs(chi_square - freedom) < 6 * std::sqrt(2 * freedom));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_first_row_of_a_long_order_is_any_row) {
+  constexpr std::int64_t num_rows = RowOrder::max_listed_rows + 1;
+  constexpr int num_draws = 16000, num_blocks = 16;
+  std::vector<int> counts(num_blocks);
+  for (std::uint64_t seed = 0; seed < num_draws; ++seed) {
+    RowOrder order(num_rows, true, seed);
+    ++counts[static_cast<std::size_t>(order.row_at(0) * num_blocks / num_rows)];
+  }
+  for (const int count : counts) BOOST_TEST(std::abs(count - num_draws / num_blocks) < 160);  // 5 sigma
 }
 
 BOOST_AUTO_TEST_SUITE_END()

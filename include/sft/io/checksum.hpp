@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-namespace sft::checkpoint {
+namespace sft::io {
 
 /// "crc32:89abcdef" of a file from byte `begin` on, by zlib. A data Error names a file that cannot be read.
 [[nodiscard]] std::string checksum_of_file(const std::string& path, std::int64_t begin = 0);
 
-}  // namespace sft::checkpoint
+}  // namespace sft::io

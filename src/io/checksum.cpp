@@ -1,4 +1,4 @@
-#include "checksum.hpp"
+#include "sft/io/checksum.hpp"
 
 #include <zlib.h>
 
@@ -11,7 +11,7 @@
 
 #include "sft/core/error.hpp"
 
-namespace sft::checkpoint {
+namespace sft::io {
 
 std::string checksum_of_file(const std::string& path, std::int64_t begin) {
   constexpr std::size_t buffer_bytes = 1U << 20U;
@@ -29,4 +29,4 @@ std::string checksum_of_file(const std::string& path, std::int64_t begin) {
   return text.data();
 }
 
-}  // namespace sft::checkpoint
+}  // namespace sft::io
