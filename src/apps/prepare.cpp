@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <sstream>
 #include <string>
 
+#include "prepare_summary.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
@@ -29,21 +31,25 @@ constexpr const char* usage =
     "usage: sft-prepare --input FILE [--input FILE ...] --output FOLDER [options]\n"
     "\n"
     "Writes FOLDER/train-00000.h5 ... from JSON-lines files. A line is one record, of the shape\n"
-    "  {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", ...}]}  trained on: "
-    "everything\n"
-    "  {\"prompt\": \"...\", \"completion\": \"...\"}, or both as lists of messages           the completion\n"
-    "  {\"text\": \"...\"}                                                                everything\n"
-    "Each file appears whole or not at all, all of them at the end; after an error none is there. A folder that holds\n"
-    "train-*.h5 already is refused, never overwritten.\n";
+    "  {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}   all of it is trained on\n"
+    "  {\"prompt\": \"...\", \"completion\": \"...\"}                    the completion is\n"
+    "  {\"prompt\": [MESSAGE, ...], \"completion\": [MESSAGE, ...]}   the completion is\n"
+    "  {\"text\": \"...\"}                                           all of it is trained on\n"
+    "\"weight\": W of a message, 0 to 1, multiplies the loss weight of its tokens; \"train\": false\n"
+    "means 0. Fields that are not used are listed at the end.\n"
+    "\n"
+    "Each file appears whole or not at all, all of them at the end; after an error none is there.\n"
+    "A folder that holds train-*.h5 already is refused, never overwritten. Tokenized text waits on\n"
+    "the disk of FOLDER meanwhile, 4 bytes per token.\n";
 
 po::options_description describe_options() {
   const auto boolean = [](bool value) {
     return po::value<bool>()->default_value(value, value ? "true" : "false")->implicit_value(true, "true");
   };
-  po::options_description options("options", 110, 70);
+  po::options_description options("options", 99, 50);
   // clang-format off
   options.add_options()
-    ("input", po::value<std::vector<std::string>>()->value_name("FILE"), "JSON-lines file or glob; repeatable")
+    ("input", po::value<std::vector<std::string>>()->value_name("FILE"), "JSON-lines file, glob, or - for standard input; repeatable")
     ("output", po::value<std::string>()->value_name("FOLDER"), "where the shards go; made when missing")
     ("tokenizer", po::value<std::string>()->default_value("byte")->value_name("NAME"),
      "byte: one token a byte, vocabulary of 272 with ChatML markup")
@@ -167,38 +173,36 @@ class ProgressBar {
   std::string stage_;
 };
 
-void print_summary(const PrepareSummary& summary, const PrepareOptions& options) {
-  const auto line = [](const char* name, const std::string& value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "  %-20s ", name);
-    sft::log_info(text + value);
-  };
-  char efficiency[32];
-  std::snprintf(efficiency, sizeof(efficiency), "%.2f %%", 100.0 * summary.packing_efficiency());
-  sft::log_info("prepared " + options.output);
-  line("records", std::to_string(summary.num_records));
-  line("dropped", std::to_string(summary.num_dropped) + " (no target within max_length)");
-  line("truncated", std::to_string(summary.num_truncated) + " (cut at max_length)");
-  line("documents", std::to_string(summary.num_documents));
-  line("tokens", std::to_string(summary.num_tokens));
-  line("target tokens", std::to_string(summary.num_target_tokens));
-  line("rows", std::to_string(summary.num_rows) + " of " + std::to_string(summary.row_length) + " tokens");
-  line("padding", std::to_string(summary.num_padding_tokens) + " tokens");
-  line("packing strategy", sft::data::name_of(options.packing_strategy));
-  line("packing efficiency", efficiency);
-  const std::string& last = summary.files.back();
-  line("files", std::to_string(summary.files.size()) + ": " + summary.files.front() +
-                    (summary.files.size() > 1 ? " ... " + last : ""));
+/// Thrown out of the work when a signal asks to stop, so that unfinished files go.
+struct Stopped {};
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+/// SIGINT, SIGTERM and SIGHUP set stop_signal; a second one ends the process at once.
+void listen_for_stop_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { stop_signal = signal; };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+}
+
+PrepareSummary prepare_with_progress(const PrepareOptions& options) {
+  ProgressBar bar;
+  return sft::data::prepare(options, [&bar](const char* stage, std::int64_t done, std::int64_t total) {
+    if (stop_signal != 0) throw Stopped();
+    if (total > 0) bar.draw(stage, done, total);
+  });
 }
 
 int run(int argc, char** argv) {
   const std::optional<PrepareOptions> options = parse_command_line(argc, argv);
   if (options) {
-    ProgressBar bar;
-    const PrepareSummary summary = sft::data::prepare(
-        *options, [&bar](const char* stage, std::int64_t done, std::int64_t total) { bar.draw(stage, done, total); });
-    bar.clear();
-    print_summary(summary, *options);
+    listen_for_stop_signals();
+    try {
+      sft::apps::print_summary(prepare_with_progress(*options), *options);
+    } catch (const Stopped&) {
+      std::raise(stop_signal);  // its default action is back: the process ends as one that the signal killed
+    }
   }
   return static_cast<int>(sft::ExitStatus::done);
 }

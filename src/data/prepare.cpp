@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -91,16 +92,17 @@ std::string existing_part_of(const std::string& folder) {
 DocumentStore read_documents(const PrepareOptions& options, const text::Tokenizer& tokenizer,
                              const std::vector<std::string>& inputs, PrepareSummary& summary,
                              const PrepareProgress& progress) {
-  std::int64_t total_bytes = 0, done_bytes = 0;
-  for (const std::string& input : inputs) total_bytes += static_cast<std::int64_t>(std::filesystem::file_size(input));
+  const std::int64_t total_bytes = total_size_bytes(inputs);
+  std::int64_t done_bytes = 0;
   const bool cuts = truncates(options.packing_strategy);
   DocumentStore documents(existing_part_of(options.output));
   const auto take = [&](const std::string& line) {
-    const Document document = make_document(line, tokenizer, options.example);
+    const Document document = make_document(line, tokenizer, options.example, summary.census);
     const auto length = static_cast<std::int64_t>(document.tokens.size());
     const std::int64_t kept = cuts ? std::min(length, options.max_length) : length;
     if (!std::in_range<std::int32_t>(kept)) throw std::invalid_argument("it has more than 2147483647 tokens");
     ++summary.num_records;
+    if (kept < length) ++summary.num_too_long;
     if (cuts && !has_target(document, kept)) {
       ++summary.num_dropped;
       return;
@@ -110,7 +112,7 @@ DocumentStore read_documents(const PrepareOptions& options, const text::Tokenize
   };
   const auto advance = [&](std::int64_t num_bytes) {
     done_bytes += num_bytes;
-    progress("reading", std::min(done_bytes, total_bytes), total_bytes);
+    progress("reading", total_bytes == 0 ? done_bytes : std::min(done_bytes, total_bytes), total_bytes);
   };
   for (const std::string& input : inputs) for_each_line(input, take, advance);
   return documents;
@@ -149,6 +151,19 @@ std::string join(const std::vector<std::string>& parts) {
   return text;
 }
 
+[[noreturn]] void throw_nothing_to_train_on(const PrepareOptions& options, const PrepareSummary& summary) {
+  const std::string problem = "nothing to train on in " + join(options.inputs);
+  const std::map<std::string, std::int64_t>& roles = summary.census.roles.by_name();
+  if (options.example.assistant_only_loss && !roles.empty() && !roles.contains("assistant")) {
+    throw_data_error(problem, "assistant_only_loss trains on the role 'assistant', which none of its messages has",
+                     "rename the role that answers, '" + roles.begin()->first + "' being one that is there");
+  }
+  throw_data_error(problem,
+                   "none of its " + std::to_string(summary.num_records) +
+                       " records has a target within max_length = " + std::to_string(options.max_length),
+                   "check the input, or give a larger max_length");
+}
+
 }  // namespace
 
 double PrepareSummary::packing_efficiency() const {
@@ -169,10 +184,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   summary.num_rows = static_cast<std::int64_t>(rows.size());
   summary.row_length = row_length_of(options);
   if (std::ranges::none_of(rows, [&](PackedRow row) { return has_target(row, options.packing_strategy, documents); })) {
-    throw_data_error("nothing to train on in " + join(options.inputs),
-                     "none of its " + std::to_string(summary.num_records) +
-                         " records has a target within max_length = " + std::to_string(options.max_length),
-                     "check the input, or give a larger max_length");
+    throw_nothing_to_train_on(options, summary);
   }
 
   const ShardHeader header = {.max_length = summary.row_length,

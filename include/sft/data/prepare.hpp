@@ -12,7 +12,7 @@
 namespace sft::data {
 
 struct PrepareOptions {
-  std::vector<std::string> inputs;  ///< paths and globs
+  std::vector<std::string> inputs;  ///< paths, globs, and "-" for standard input
   std::string output;               ///< folder
   std::string tokenizer = "byte";
   std::int64_t max_length = 1024;
@@ -27,6 +27,7 @@ struct PrepareOptions {
 struct PrepareSummary {
   std::int64_t num_records = 0;        ///< read
   std::int64_t num_dropped = 0;        ///< records without a target within max_length
+  std::int64_t num_too_long = 0;       ///< records that max_length cuts, dropped ones included
   std::int64_t num_truncated = 0;      ///< documents cut at max_length
   std::int64_t num_documents = 0;      ///< written; under `wrapped` every row is one
   std::int64_t num_tokens = 0;         ///< written, padding excluded
@@ -35,12 +36,14 @@ struct PrepareSummary {
   std::int64_t row_length = 0;  ///< padding included: the max_length of the files
   std::int64_t num_padding_tokens = 0;
   std::vector<std::string> files;
+  RecordCensus census;  ///< roles, and fields that were ignored
 
   /// Share of all positions that hold a token, 0 to 1.
   [[nodiscard]] double packing_efficiency() const;
 };
 
-/// Called with what is under way ("reading", "writing") and how much of it is done.
+/// Called with what is under way ("reading", in bytes; "writing", in rows), how much of it is done, and how much there
+/// is in all: 0 when that is not known, as of a pipe.
 using PrepareProgress = std::function<void(const char* stage, std::int64_t done, std::int64_t total)>;
 
 /// Reads, tokenizes, packs and writes OUTPUT/train-00000.h5 ... Records without a target are dropped where the strategy

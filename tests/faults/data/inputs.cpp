@@ -39,6 +39,9 @@ BOOST_AUTO_TEST_CASE(bad_records_are_named_by_file_and_line) {
   BOOST_TEST(mentions(run_on(good + "\n" + "{\"text\": 3}\n"), {input + ":3: bad record", "number"}));
   BOOST_TEST(mentions(run_on(good + good + "{\"text\": \"cut he"), {input + ":3: bad record", "not JSON"}));
   BOOST_TEST(mentions(run_on("[\"text\"]\n"), {input + ":1: bad record", "array"}));
+  BOOST_TEST(mentions(run_on(good + "{\"text\": \"a\", \"x\": 1e999999}\n"), {input + ":2: bad record", "1e999999"}));
+  BOOST_TEST(mentions(run_on(good + "{\"text\": \"a\"}" + std::string(1, '\0') + "{\"text\": \"lost\"}\n"),
+                      {input + ":2: bad record", "column 14 is a NUL byte"}));
   BOOST_TEST(!std::filesystem::exists(output));
 }
 
@@ -53,10 +56,20 @@ BOOST_AUTO_TEST_CASE(input_that_leaves_nothing) {
   BOOST_TEST(!std::filesystem::exists(output));
 }
 
+BOOST_AUTO_TEST_CASE(assistants_under_another_name) {
+  sft::io::write_file_atomically(
+      input, R"({"messages": [{"role": "human", "content": "Hi"}, {"role": "gpt", "content": "Yo"}]})");
+  const sft::data::PrepareOptions options = {
+      .inputs = {input}, .output = output, .example = {.assistant_only_loss = true}};
+  BOOST_TEST(mentions(
+      data_error_of([&] { (void)sft::data::prepare(options, [](const char*, std::int64_t, std::int64_t) {}); }),
+      {input, "the role 'assistant', which none of its messages has", "'gpt'"}));
+}
+
 BOOST_AUTO_TEST_CASE(missing_inputs) {
   BOOST_TEST(mentions(run({folder.file("no.jsonl")}), {folder.file("no.jsonl")}));
   BOOST_TEST(mentions(run({folder.file("*.jsonl")}), {folder.file("*.jsonl")}));
-  BOOST_TEST(mentions(run({folder.path()}), {folder.path(), "not a regular file"}));
+  BOOST_TEST(mentions(run({folder.path()}), {folder.path(), "it is a folder"}));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_named_twice) {

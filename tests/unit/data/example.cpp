@@ -11,9 +11,14 @@ namespace {
 
 const sft::text::ByteTokenizer tokenizer;
 
+Document document_of(const std::string& record, const ExampleOptions& options = {}) {
+  RecordCensus census;
+  return make_document(record, tokenizer, options, census);
+}
+
 /// What a record becomes, what is not trained on in brackets.
 std::string rendered(const std::string& record, const ExampleOptions& options = {}) {
-  const Document document = make_document(record, tokenizer, options);
+  const Document document = document_of(record, options);
   std::string text;
   bool trained = true;
   for (std::size_t i = 0; i < document.tokens.size(); ++i) {
@@ -31,7 +36,7 @@ constexpr ExampleOptions assistant_only = {.completion_only_loss = true, .assist
 
 std::string refusal(const std::string& record, const ExampleOptions& options = {}) {
   try {
-    (void)make_document(record, tokenizer, options);
+    (void)document_of(record, options);
   } catch (const std::invalid_argument& reason) {
     return reason.what();
   }
@@ -95,27 +100,98 @@ BOOST_AUTO_TEST_CASE(assistants_of_the_prompt_are_trained_on_only_when_prompts_a
 
 BOOST_AUTO_TEST_CASE(json_escapes_are_decoded_and_markup_in_data_stays_text) {
   BOOST_TEST(rendered(R"({"text": "a\"\\\/\n\t\u00e9\ud83d\ude00"})") == "a\"\\/\n\t\xc3\xa9\xf0\x9f\x98\x80<|eos|>");
-  const Document document = make_document(R"({"text": "<|im_end|>\u003c|eos|>"})", tokenizer, {});
+  const Document document = document_of(R"({"text": "<|im_end|>\u003c|eos|>"})");
   BOOST_TEST(std::count_if(document.tokens.begin(), document.tokens.end(), [](auto id) { return id >= 256; }) == 1);
-  BOOST_TEST(make_document(R"({"text": "a\u0000b"})", tokenizer, {}).tokens.size() == 4u);
+  BOOST_TEST(document_of(R"({"text": "a\u0000b"})").tokens.size() == 4u);
 }
 
-BOOST_AUTO_TEST_CASE(other_keys_are_ignored_and_a_pair_goes_before_messages_before_text) {
+BOOST_AUTO_TEST_CASE(a_pair_goes_before_messages_before_text_and_null_is_no_shape) {
   BOOST_TEST(rendered(R"({"id": 7, "text": "Hi", "source": null})") == "Hi<|eos|>");
   BOOST_TEST(rendered(R"({"text": "T", "prompt": "P", "completion": "C"})") == "[P]C<|eos|>");
   BOOST_TEST(rendered(R"({"prompt": "P", "messages": [{"role": "user", "content": "U"}]})") ==
              "<|im_start|>user\nU<|im_end|>\n");
+  BOOST_TEST(rendered(R"({"prompt": null, "completion": null, "messages": null, "text": "T"})") == "T<|eos|>");
+}
+
+BOOST_AUTO_TEST_CASE(fields_that_nothing_reads_are_counted_by_name) {
+  RecordCensus census;
+  for (const char* record :
+       {R"({"id": 7, "text": "Hi", "source": null, "tools": [], "chat_template_kwargs": {"enable_thinking": false}})",
+        R"({"id": 8, "text": "T", "prompt": "P", "completion": "C"})",
+        R"({"messages": [{"role": "user", "content": "U", "name": "Al"}, {"role": "assistant", "content": "A",
+            "name": "Bo", "tool_calls": null, "weight": 1, "train": true, "refusal": null}]})"}) {
+    (void)make_document(record, tokenizer, {}, census);
+  }
+  const std::map<std::string, std::int64_t> expected = {
+      {"chat_template_kwargs", 1}, {"id", 2}, {"messages[].name", 2}, {"text", 1}};
+  BOOST_TEST((census.ignored_fields.by_name() == expected));
+  BOOST_TEST((census.roles.by_name() == std::map<std::string, std::int64_t>{{"assistant", 1}, {"user", 1}}));
+}
+
+BOOST_AUTO_TEST_CASE(names_without_end_are_counted_in_little_memory) {
+  RecordCensus census;
+  for (int i = 0; i < 1000; ++i) {
+    (void)make_document("{\"text\": \"x\", \"key" + std::to_string(i % 500) + "\": 1}", tokenizer, {}, census);
+  }
+  BOOST_TEST(census.ignored_fields.by_name().size() == 64u);
+  BOOST_TEST(census.ignored_fields.by_name().at("key0") == 2);
+  BOOST_TEST(census.ignored_fields.num_others() == 1000 - 2 * 64);
+}
+
+BOOST_AUTO_TEST_CASE(weights_of_messages_multiply_those_of_their_tokens) {
+  const std::string record =
+      R"({"messages": [{"role": "user", "content": "U", "weight": 0}, {"role": "assistant", "content": "A"},
+                       {"role": "user", "content": "V", "train": false},
+                       {"role": "assistant", "content": "B", "weight": 0.25, "train": true},
+                       {"role": "assistant", "content": "C", "weight": 0.5, "train": false}]})";
+  BOOST_TEST(rendered(record) ==
+             "[<|im_start|>user\nU<|im_end|>\n]<|im_start|>assistant\nA<|im_end|>\n[<|im_start|>user\nV<|im_end|>\n]"
+             "<|im_start|>assistant\nB<|im_end|>\n[<|im_start|>assistant\nC<|im_end|>\n]");
+  for (const ExampleOptions& options : {ExampleOptions{}, assistant_only}) {
+    const Document document = document_of(record, options);
+    const auto weight_of = [&document](char c) {
+      const auto at = std::find(document.tokens.begin(), document.tokens.end(), c) - document.tokens.begin();
+      return document.loss_weight[static_cast<std::size_t>(at)];
+    };
+    BOOST_TEST(weight_of('A') == 1.0f);
+    BOOST_TEST(weight_of('B') == 0.25f);
+    BOOST_TEST(weight_of('C') == 0.0f);
+    BOOST_TEST(weight_of('V') == 0.0f);
+  }
+  BOOST_TEST(
+      rendered(R"({"prompt": [{"role": "user", "content": "U"}],
+                          "completion": [{"role": "assistant", "content": "A", "weight": 0.0},
+                                         {"role": "assistant", "content": "B"}]})") ==
+      "[<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n]<|im_start|>assistant\nB<|im_end|>\n");
+}
+
+BOOST_AUTO_TEST_CASE(weights_that_cannot_be_are_refused) {
+  const auto with = [](const std::string& field) {
+    return refusal(R"({"messages": [{"role": "user", "content": "U", )" + field + "}]}");
+  };
+  BOOST_TEST(mentions(with(R"("weight": 1.5)"), "'weight' of message 1 of 'messages' does not lie in 0 to 1"));
+  BOOST_TEST(mentions(with(R"("weight": -0.1)"), "0 to 1"));
+  BOOST_TEST(mentions(with(R"("weight": "1")"), "is string, not a number"));
+  BOOST_TEST(mentions(with(R"("weight": true)"), "is boolean, not a number"));
+  BOOST_TEST(mentions(with(R"("train": 0)"), "'train' of message 1 of 'messages' is number, not true or false"));
+  BOOST_TEST(with(R"("weight": null, "train": null)") == "");
 }
 
 BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
-  BOOST_TEST(mentions(refusal("{"), "not JSON: parse error"));
+  BOOST_TEST(mentions(refusal("{"), "not JSON: column 2: syntax error"));
   BOOST_TEST(mentions(refusal(R"({"text": "a"} x)"), "not JSON"));
   BOOST_TEST(mentions(refusal("{\"text\": \"\xff\"}"), "not JSON"));
   BOOST_TEST(mentions(refusal(R"({"text": "\ud83d"})"), "not JSON"));
+  BOOST_TEST(mentions(refusal(R"({"text": "a", "x": 1e999999})"), "not JSON: number overflow parsing '1e999999'"));
+  BOOST_TEST(refusal("{\"text\": \"" + std::string(100000, 'a')).size() < 300u);
+  BOOST_TEST(mentions(refusal(R"({"text": "a", "text": "b"})"), "'text' stands twice"));
+  BOOST_TEST(mentions(refusal(R"({"text": "a", "x": [{"k": 1, "l": {"k": 2}, "k": 3}]})"), "'k' stands twice"));
+  BOOST_TEST(refusal(R"({"text": "a", "x": [{"k": 1, "l": {"k": 2}}, {"k": 3}]})") == "");
+  BOOST_TEST(refusal("{\"text\": \"a\", \"x\": " + std::string(100000, '[') + std::string(100000, ']') + "}") == "");
   BOOST_TEST(mentions(refusal("[1]"), "the record is array"));
   BOOST_TEST(mentions(refusal("{}"), "no keys"));
   BOOST_TEST(mentions(refusal(R"({"prompt": "x"})"), "'prompt'"));
-  BOOST_TEST(mentions(refusal(R"({"text": null})"), "'text' of the record is null"));
+  BOOST_TEST(mentions(refusal(R"({"text": null})"), "but 'text' (null)"));
   BOOST_TEST(mentions(refusal(R"({"prompt": "x", "completion": 4})"), "'completion' of the record is number"));
   BOOST_TEST(mentions(refusal(R"({"prompt": [{"role": "user", "content": "U"}], "completion": "A"})"),
                       "'completion' is string, not a list"));
@@ -124,12 +200,40 @@ BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
   BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant"}]})"),
                       "message 2 of 'messages' has no 'content'"));
   BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "assistant", "content": null}]})"), "is null"));
-  BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant", "content": "",
-                                  "tool_calls": [{"function": {"name": "f"}}]}]})"),
-                      "message 2 of 'messages' has 'tool_calls'"));
-  BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}], "tools": [{"name": "f"}]})"),
+  BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": "U"}], "prompt": "P", "completion": "C"})"),
+                      "only one of them can be meant"));
+}
+
+BOOST_AUTO_TEST_CASE(nothing_after_a_nul_byte_is_lost) {
+  const std::string nul(1, '\0');
+  BOOST_TEST(mentions(refusal("{\"text\": \"a\"}" + nul + "{\"text\": \"b\"}"), "column 14 is a NUL byte"));
+  BOOST_TEST(mentions(refusal("{\"text\": \"a\"}" + nul), "column 14 is a NUL byte"));
+  BOOST_TEST(mentions(refusal("{\"text\": \"a" + nul + "b\"}"), "column 12 is a NUL byte"));
+}
+
+BOOST_AUTO_TEST_CASE(what_chatml_cannot_show_is_refused) {
+  const auto in_message = [](const std::string& field) {
+    return refusal(R"({"messages": [{"role": "user", "content": "U"}, {"role": "assistant", "content": "", )" + field +
+                   "}]}");
+  };
+  BOOST_TEST(mentions(in_message(R"("tool_calls": [{"function": {"name": "f"}}])"),
+                      "message 2 of 'messages' has 'tool_calls', and ChatML has no form for tools"));
+  BOOST_TEST(mentions(in_message(R"("function_call": {"name": "f"})"), "message 2 of 'messages' has 'function_call'"));
+  for (const std::string name : {"reasoning_content", "reasoning", "thinking"}) {
+    BOOST_TEST(mentions(in_message("\"" + name + "\": \"hm\""), "message 2 of 'messages' has '" + name + "'"));
+  }
+  BOOST_TEST(in_message(R"("tool_calls": [], "function_call": null, "reasoning_content": "")") == "");
+
+  const std::string tools = R"("tools": [{"name": "f"}])";
+  const std::string user = R"([{"role": "user", "content": "U"}])";
+  BOOST_TEST(mentions(refusal(R"({"messages": )" + user + ", " + tools + "}"), "the record has 'tools'"));
+  BOOST_TEST(mentions(refusal(R"({"prompt": )" + user + R"(, "completion": )" + user + ", " + tools + "}"),
                       "the record has 'tools'"));
-  BOOST_TEST(refusal(R"({"messages": [{"role": "user", "content": "U", "tool_calls": null}], "tools": []})") == "");
+  BOOST_TEST(mentions(refusal(R"({"prompt": "P", "completion": "C", )" + tools + "}"), "the record has 'tools'"));
+  BOOST_TEST(mentions(refusal(R"({"text": "T", )" + tools + "}"), "the record has 'tools'"));
+  BOOST_TEST(mentions(refusal(R"({"text": "T", "images": ["a.png"]})"), "the record has 'images'"));
+  BOOST_TEST(mentions(refusal(R"({"text": "T", "input_ids": [1, 2]})"), "the record has 'input_ids'"));
+  BOOST_TEST(refusal(R"({"text": "T", "tools": [], "images": null, "functions": ""})") == "");
 }
 
 BOOST_AUTO_TEST_CASE(assistant_only_loss_refuses_records_without_roles) {

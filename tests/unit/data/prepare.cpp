@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <stdexcept>
 
 #include "sft/core/error.hpp"
 #include "sft/data/packed_dataset.hpp"
@@ -168,6 +169,7 @@ BOOST_AUTO_TEST_CASE(documents_without_a_target_left_are_dropped_where_documents
   const PrepareSummary summary = run();
   BOOST_TEST(summary.num_records == 3);
   BOOST_TEST(summary.num_dropped == 2);
+  BOOST_TEST(summary.num_too_long == 2);
   BOOST_TEST(summary.num_truncated == 1);
   BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"012345678901234k"}));
 }
@@ -300,6 +302,18 @@ BOOST_AUTO_TEST_CASE(the_rows_of_a_random_corpus_are_fixed) {
   BOOST_TEST(digest_with(PackingStrategy::bfd_split, true) == 14583393671852673047u);
   BOOST_TEST(digest_with(PackingStrategy::wrapped, false) == 12968595994398887481u);
   BOOST_TEST(digest_with(PackingStrategy::wrapped, true) == 11780762179478116361u);
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_of_the_caller_leaves_nothing_behind) {
+  write("a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"0123456789012345\"}\n");
+  options.num_shards = 2;
+  for (const std::string last : {"reading", "writing"}) {
+    const auto stop = [&last](const std::string& stage, std::int64_t done, std::int64_t total) {
+      if (stage == last && done == total) throw std::runtime_error("stopped");
+    };
+    BOOST_CHECK_THROW((void)prepare(options, stop), std::runtime_error);
+    BOOST_TEST((!std::filesystem::exists(options.output) || std::filesystem::is_empty(options.output)));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {

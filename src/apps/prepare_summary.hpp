@@ -1,0 +1,12 @@
+#pragma once
+// What sft-prepare says at its end: what became of the records, and what their owner may not have meant.
+
+#include "sft/data/prepare.hpp"
+
+namespace sft::apps {
+
+/// The table on standard output, and warnings on standard error: of records that max_length cuts or that are dropped
+/// when they are most of the data, and of roles that the model will not be asked in.
+void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options);
+
+}  // namespace sft::apps

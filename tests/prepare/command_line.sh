@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# What sft-prepare takes, says and leaves, as a user meets it.
+#
+#   command_line.sh SFT_PREPARE
+set -euo pipefail
+
+sft_prepare=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+failures=0
+wrong() {
+  failures=$((failures + 1))
+  printf 'WRONG %s\n' "$*"
+  sed 's/^/      /' out err
+}
+
+# prepare WORD...: runs it; exit status in $status, output in the files `out` and `err`, shards in the folder `o`.
+prepare() {
+  rm -rf o
+  status=0
+  timeout 60 "$sft_prepare" --output o "$@" >out 2>err || status=$?
+}
+
+# says PATTERN...: the run before ended well, and each pattern (an extended regular expression) is on a line of its own.
+says() {
+  local pattern
+  [[ $status -eq 0 ]] || { wrong "status $status"; return; }
+  for pattern; do
+    if grep -qE -- "$pattern" out err; then printf 'ok    %s\n' "$pattern"; else wrong "no line like /$pattern/"; fi
+  done
+}
+
+# keeps_quiet: the run before ended well and warned of nothing.
+keeps_quiet() {
+  if [[ $status -eq 0 && ! -s err ]]; then echo 'ok    no warning'; else wrong "status $status, or a warning"; fi
+}
+
+# refuses STATUS PATTERN: the run before ended with that status, one error line, and nothing left in `o`.
+refuses() {
+  if [[ $status -eq $1 && $(wc -l <err) -eq 1 ]] && grep -qE -- "^sft-prepare: error: .*$2" err &&
+    [[ -z $(ls -A o 2>/dev/null) ]]; then
+    printf 'ok    %s\n' "$(cut -c -160 err)"
+  else
+    wrong "status $status, not $1, or not one line like /$2/, or files left"
+  fi
+}
+
+for i in $(seq 40); do
+  printf '{"id": %d, "messages": [{"role": "user", "content": "%d?", "name": "Al"}, ' "$i" "$i"
+  printf '{"role": "assistant", "content": "the number after %d", "weight": 0.5}]}\n' $((i - 1))
+done >chats.jsonl
+
+# The summary
+prepare --input chats.jsonl --max_length 128
+says '^  records +40$' '^  roles +assistant 40, user 40$' '^  ignored fields +id 40, messages\[\]\.name 40$'
+keeps_quiet
+
+# Warnings, with the share
+prepare --input chats.jsonl --max_length 40 --packing false
+says '^warning: most records are cut \(max_length = 40 is too short for 40 of 40 records, 100\.0 %\)'
+prepare --input chats.jsonl --max_length 40 --packing_strategy bfd_split
+keeps_quiet
+{ head -n 3 chats.jsonl; sed 's/0\.5/0/g; s/"Al"/"Al", "train": false/' chats.jsonl; } >silent.jsonl
+prepare --input silent.jsonl --max_length 128
+says '^  dropped +40 ' '^warning: most records are dropped \(40 of 43 records, 93\.0 %'
+sed 's/"assistant"/"gpt"/' chats.jsonl >roles.jsonl
+prepare --input roles.jsonl --max_length 128
+says "^warning: the role 'gpt' of 40 messages is none of "
+printf '{"text": "a", "\\u001b[2Jred": 1}\n' >escape.jsonl
+prepare --input escape.jsonl
+says '^  ignored fields +\\x1b\[2Jred 1$'
+
+# Pipes and standard input
+prepare --input - --max_length 128 <chats.jsonl
+says '^  records +40$'
+prepare --input <(cat chats.jsonl) --input chats.jsonl --max_length 128
+says '^  records +80$'
+prepare --input - --input - <chats.jsonl
+refuses 3 "'-' is named twice"
+printf '{"text": "a"}\n{"text"' >cut.jsonl
+prepare --input - <cut.jsonl
+refuses 3 'standard input:2: bad record'
+
+# Refusals
+prepare --input chats.jsonl --input chats.jsonl
+refuses 3 'named twice'
+prepare --input .
+refuses 3 'is a folder'
+prepare --input chats.jsonl --max_lenght 128
+refuses 2 'max_lenght'
+prepare --input chats.jsonl --max_length many
+refuses 2 'max_length'
+prepare
+refuses 2 'input is missing'
+
+# Signals: whenever one comes, all shards are there or nothing is.
+for _ in $(seq 200); do cat chats.jsonl; done >long.jsonl
+for signal in INT TERM HUP; do
+  for delay in 0.02 0.1 0.3; do
+    rm -rf o
+    mkdir o
+    env --default-signal=INT "$sft_prepare" --input long.jsonl --output o --num_shards 8 --max_length 64 >out 2>err &
+    run=$!
+    sleep "$delay"
+    kill -s "$signal" "$run" 2>/dev/null || true
+    status=0
+    wait "$run" || status=$?
+    left=$(find o -mindepth 1 | wc -l)
+    if [[ $status -eq 0 && $left -eq 8 ]] || [[ $status -gt 128 && $left -eq 0 ]]; then
+      printf 'ok    SIG%s after %s s: status %s, %s files\n' "$signal" "$delay" "$status" "$left"
+    else
+      wrong "SIG$signal after $delay s: status $status, $left files"
+    fi
+  done
+done
+rm -rf o
+mkdir o
+mkfifo pipe
+env --default-signal=INT "$sft_prepare" --input pipe --output o >out 2>err &
+run=$!
+exec 3<>pipe
+cat chats.jsonl >&3
+sleep 0.2
+kill -s INT "$run"
+cat chats.jsonl >&3
+exec 3>&-
+status=0
+wait "$run" || status=$?
+if [[ $status -eq 130 && -z $(ls -A o) ]]; then echo 'ok    SIGINT while it reads'; else wrong "status $status"; fi
+
+# Help fits a terminal.
+"$sft_prepare" --help >out 2>err
+if [[ $(wc -L <out) -le 100 ]]; then echo 'ok    help'; else wrong "a line of --help is longer than 100 columns"; fi
+
+echo "$failures wrong"
+exit $((failures > 0))
