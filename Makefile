@@ -1,6 +1,7 @@
 # One command each; `make help` lists them.
 PRESET ?= release
 BUILD := build/$(PRESET)
+PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 TEST_JOBS ?= 2
 
@@ -10,6 +11,8 @@ PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
   libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
+# What only tests use: Lmod reads the installed modulefiles.
+TEST_PACKAGES := lmod
 STYLE_PACKAGES := clang-format clang-tidy libomp-dev
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' ':!tests/layering/bad_tree')
@@ -28,7 +31,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build deps demo test format tidy clean help
+.PHONY: build deps test-deps demo install test format tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -57,11 +60,18 @@ build: ## compile the programs; leaves ./sft, ./sft-prepare, ./sft-generate and 
 deps: ## install what is missing through apt (Debian, Ubuntu), or list it
 	$(call install,$(PACKAGES))
 
+test-deps:
+	$(call install,$(PACKAGES) $(TEST_PACKAGES))
+
+install: ## install what `make` built: PREFIX=/usr/local, DESTDIR= for packagers
+	@[ -e $(BUILD)/bin/sft ] || { echo "Nothing is built yet: run \`make\` first"; exit 1; }
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+
 demo: deps ## prepare real text, train on 16 ranks, stop, resume, plot and generate
 	@$(MAKE) --no-print-directory build
 	@inputs/demo/run.sh
 
-test: deps ## build and run every test
+test: test-deps ## build and run every test
 	@$(MAKE) --no-print-directory build
 	@ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure
 
@@ -82,4 +92,4 @@ clean: ## remove everything that was built
 	find . -maxdepth 1 -type l \( -name sft -o -name 'sft-*' \) -delete
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

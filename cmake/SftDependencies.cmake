@@ -1,14 +1,18 @@
 # Debian 12 packages, see `make deps`.
+set(SFT_BOOST_VERSION 1.74)
+set(SFT_JSON_VERSION 3.11)
+
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
-find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
-find_package(nlohmann_json 3.11 REQUIRED)
+find_package(ZLIB REQUIRED)  # CRC-32; Debian's HDF5 brings it
+find_package(Boost ${SFT_BOOST_VERSION} REQUIRED COMPONENTS program_options)
+find_package(nlohmann_json ${SFT_JSON_VERSION} REQUIRED)
 
 find_package(dnnl REQUIRED CONFIG)  # DNNL::dnnl
-if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 3)
-  message(FATAL_ERROR "oneDNN ${dnnl_VERSION} has another interface than 2.6 to 2.7: install one of those (Debian 12: "
+if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 4)
+  message(FATAL_ERROR "oneDNN ${dnnl_VERSION} has another interface than 2.6 to 3.x: install one of those (Debian: "
                       "libdnnl-dev) or point CMAKE_PREFIX_PATH at it")
 endif()
 

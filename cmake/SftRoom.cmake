@@ -1,9 +1,14 @@
-# sft_room(NAME SOURCES file... [ROOMS room...] [LIBRARIES target...]): library sft_NAME of src/NAME and include/sft/NAME.
-# ROOMS are the rooms it includes; tests/layering holds them against the table of the design.
+# sft_room(NAME SOURCES file... [ROOMS room...] [LIBRARIES target...]): library sft_NAME of src/NAME and include/sft/NAME,
+# installed as sft::NAME. ROOMS are the rooms it includes; tests/layering holds them against its table.
 function(sft_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
   add_library(sft_${name} STATIC ${ROOM_SOURCES})
-  target_include_directories(sft_${name} PUBLIC ${CMAKE_SOURCE_DIR}/include PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(sft_${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
+                                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                                         PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_compile_features(sft_${name} PUBLIC cxx_std_20)
   list(TRANSFORM ROOM_ROOMS PREPEND sft_)
-  target_link_libraries(sft_${name} PUBLIC ${ROOM_ROOMS} PRIVATE sft_flags ${ROOM_LIBRARIES})
+  target_link_libraries(sft_${name} PUBLIC ${ROOM_ROOMS} PRIVATE $<BUILD_INTERFACE:sft_flags> ${ROOM_LIBRARIES})
+  set_target_properties(sft_${name} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS sft_${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()

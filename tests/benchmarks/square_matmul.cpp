@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "ops/cpu/onednn_matmul.hpp"
+
 namespace sft::bench {
 
 struct SquareMatmul::Impl {
@@ -12,7 +14,7 @@ struct SquareMatmul::Impl {
       : size(n),
         descriptor({n, n}, dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32,
                    dnnl::memory::format_tag::ab),
-        product({{descriptor, descriptor, descriptor}, engine}) {
+        product(ops::cpu::describe_matmul(engine, descriptor, descriptor, nullptr, descriptor, {})) {
     for (const dnnl::memory* matrix : {&a, &b}) fill(*matrix, dtype);
   }
 

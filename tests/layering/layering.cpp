@@ -1,11 +1,10 @@
 #include "layering/layering.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <optional>
 #include <regex>
-#include <sstream>
-#include <stdexcept>
+
+#include "layering/source_text.hpp"
 
 namespace sft::test {
 
@@ -13,17 +12,49 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<std::string> read_lines(const fs::path& file) {
-  std::ifstream stream(file);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 /// One walk over a tree.
 class Inspection {
  public:
-  Inspection(const fs::path& root, const RoomTable& table) : root_(root), table_(table) {}
+  Inspection(const fs::path& root, const fs::path& rooms_file)
+      : root_(root), rooms_file_(rooms_file), table_(read_room_table(rooms_file)), room_name_(pattern_of(table_)) {
+    const fs::path headers = root / "include" / "sft";
+    if (fs::exists(headers)) collect_shared_names(headers);
+    inspect_rooms(headers, /*is_public=*/true);
+    inspect_rooms(root / "src", /*is_public=*/false);
+    check_cmake_uses();
+    check_grants();
+  }
+
+  [[nodiscard]] std::vector<Violation> violations() const { return violations_; }
+
+ private:
+  /// ROOMS of a CMakeLists.txt.
+  struct Link {
+    std::string room, other, place;
+  };
+
+  /// A room's namespace before `::`, or after `using namespace`.
+  static std::regex pattern_of(const RoomTable& table) {
+    std::string names;
+    for (const auto& [room, grants] : table) names += (names.empty() ? "" : "|") + room;
+    return std::regex(R"((?:^|[^\w:]|\bsft::)()" + names + R"()::|\busing namespace (?:sft::)?()" + names + R"()\b)");
+  }
+
+  /// Rooms whose public headers declare in `sft` itself, not in a namespace of their own: their types belong to them by
+  /// name.
+  void collect_shared_names(const fs::path& headers) {
+    static const std::regex type(R"(^(?:class|struct|enum class|using) (\w+)\b(?!;).*)");
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(headers)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string room = *fs::relative(entry.path(), headers).begin();
+      const std::vector<std::string> code = code_of(read_lines(entry.path()));
+      if (std::find(code.begin(), code.end(), "namespace sft {") == code.end()) continue;
+      std::smatch match;
+      for (const std::string& line : code) {
+        if (std::regex_match(line, match, type)) room_of_name_[match[1]] = room;
+      }
+    }
+  }
 
   /// Inspects every file of `folder`, whose subfolders are rooms.
   void inspect_rooms(const fs::path& folder, bool is_public) {
@@ -40,20 +71,20 @@ class Inspection {
     }
   }
 
-  [[nodiscard]] std::vector<Violation> violations() const { return violations_; }
-
- private:
   void inspect_file(const fs::path& file, bool is_public) {
     static const std::set<std::string> source_suffixes{".hpp", ".cpp", ".h", ".cu", ".cuh", ".inc"};
     file_ = fs::relative(file, root_);
     line_ = 0;
+    const std::vector<std::string> lines = read_lines(file);
     if (file.filename() == "CMakeLists.txt") {
-      inspect_rooms_of_cmake(read_lines(file));
+      inspect_rooms_of_cmake(lines);
     } else if (source_suffixes.contains(file.extension())) {
-      for (const std::string& line : read_lines(file)) {
+      const std::vector<std::string> code = code_of(lines);
+      for (std::size_t i = 0; i < lines.size(); ++i) {
         ++line_;
-        inspect_include(line, is_public);
-        inspect_condition(line);
+        inspect_include(lines[i], is_public);
+        inspect_condition(code[i]);
+        inspect_names(code[i]);
       }
     }
   }
@@ -69,16 +100,27 @@ class Inspection {
     const std::string first = path.substr(0, path.find('/'));
     if (first == "sft") {
       const std::string rest = path.substr(path.find('/') + 1);
-      check_allowed(rest.substr(0, rest.find('/')));
+      enter_use(rest.substr(0, rest.find('/')), "include");
     } else if (path.find('/') != std::string::npos && table_.contains(first) && first != room_) {
       refuse("a private header of room `" + first + "`");
     }
   }
 
-  void inspect_condition(const std::string& line) {
+  void inspect_condition(const std::string& code) {
     static const std::regex condition(R"(^\s*#\s*(if|ifdef|ifndef|elif|elifdef)\b.*(CUDA|NCCL|SFT_HAVE).*)");
-    if (!std::regex_match(line, condition)) return;
+    if (!std::regex_match(code, condition)) return;
     if (file_.stem() != "factory") refuse("#if on a backend outside a factory file");
+  }
+
+  void inspect_names(const std::string& code) {
+    for (std::sregex_iterator it(code.begin(), code.end(), room_name_), end; it != end; ++it) {
+      enter_use((*it)[1].matched ? (*it)[1] : (*it)[2], "name anything of");
+    }
+    static const std::regex word(R"([A-Za-z_]\w*)");
+    for (std::sregex_iterator it(code.begin(), code.end(), word), end; it != end; ++it) {
+      const auto found = room_of_name_.find(it->str());
+      if (found != room_of_name_.end()) enter_use(found->second, "name `" + it->str() + "` of");
+    }
   }
 
   /// Words after ROOMS up to the next keyword or the closing parenthesis are rooms.
@@ -94,23 +136,56 @@ class Inspection {
         if (is_keyword) {
           in_rooms = text == "ROOMS";
         } else if (in_rooms && text.front() != '$') {
-          check_allowed(text);
+          if (!is_granted(text)) refuse("room `" + room_ + "` may not link room `" + text + "`");
+          links_.push_back({room_, text, place()});
         }
       }
     }
   }
 
-  void check_allowed(const std::string& other) {
-    if (other == room_ || table_.at(room_).contains(other)) return;
-    refuse("room `" + room_ + "` may not include room `" + other + "`");
+  [[nodiscard]] bool is_granted(const std::string& other) const {
+    return other == room_ || table_.at(room_).contains(other);
   }
 
+  void enter_use(const std::string& other, const std::string& verb) {
+    if (!is_granted(other)) refuse("room `" + room_ + "` may not " + verb + " room `" + other + "`");
+    used_[room_].insert(other);
+  }
+
+  void check_cmake_uses() {
+    for (const Link& link : links_) {
+      if (used_[link.room].contains(link.other) || !table_.at(link.room).contains(link.other)) continue;
+      violations_.push_back(
+          {link.place, "links room `" + link.other + "`, which no source of `" + link.room + "` uses"});
+    }
+  }
+
+  void check_grants() {
+    file_ = fs::relative(rooms_file_, root_);
+    line_ = 0;
+    for (const std::string& line : read_lines(rooms_file_)) {
+      ++line_;
+      const std::string room = line.substr(0, line.find(':'));
+      if (!table_.contains(room)) continue;
+      for (const std::string& other : table_.at(room)) {
+        if (!used_[room].contains(other)) refuse("grants `" + other + "` to `" + room + "`, which does not use it");
+      }
+    }
+  }
+
+  [[nodiscard]] std::string place() const { return file_.generic_string() + ":" + std::to_string(line_); }
   void refuse(const std::string& reason) {
-    violations_.push_back({file_.generic_string() + ":" + std::to_string(line_), reason});
+    const bool is_known =
+        !violations_.empty() && violations_.back().place == place() && violations_.back().reason == reason;
+    if (!is_known) violations_.push_back({place(), reason});
   }
 
-  const fs::path root_;
-  const RoomTable& table_;
+  const fs::path root_, rooms_file_;
+  const RoomTable table_;
+  const std::regex room_name_;
+  std::map<std::string, std::string> room_of_name_;
+  std::map<std::string, std::set<std::string>> used_;  // by room
+  std::vector<Link> links_;
   std::vector<Violation> violations_;
   std::string room_;  // of the file at hand
   fs::path file_;     // relative to the root
@@ -119,27 +194,8 @@ class Inspection {
 
 }  // namespace
 
-RoomTable read_room_table(const fs::path& file) {
-  RoomTable table;
-  for (const std::string& line : read_lines(file)) {
-    const std::size_t colon = line.find(':');
-    if (line.starts_with('#') || colon == std::string::npos) continue;
-    const std::string room = line.substr(0, colon);
-    std::istringstream words(line.substr(colon + 1));
-    const std::set<std::string> allowed{std::istream_iterator<std::string>(words), {}};
-    for (const std::string& other : allowed) {
-      if (!table.contains(other)) throw std::runtime_error("`" + other + "` does not stand above `" + room + "`");
-    }
-    table[room] = allowed;
-  }
-  return table;
-}
-
-std::vector<Violation> find_violations(const fs::path& root, const RoomTable& table) {
-  Inspection inspection(root, table);
-  inspection.inspect_rooms(root / "include" / "sft", /*is_public=*/true);
-  inspection.inspect_rooms(root / "src", /*is_public=*/false);
-  return inspection.violations();
+std::vector<Violation> find_violations(const fs::path& root, const fs::path& rooms_file) {
+  return Inspection(root, rooms_file).violations();
 }
 
 }  // namespace sft::test

@@ -2,31 +2,23 @@
 // Holds the sources of a tree against the table of rooms.
 
 #include <filesystem>
-#include <map>
-#include <set>
-#include <string>
 #include <vector>
+
+#include "layering/rooms.hpp"
 
 namespace sft::test {
 
-/// room -> the rooms that it may include besides itself.
-using RoomTable = std::map<std::string, std::set<std::string>>;
-
-/// Reads rooms.txt. Throws std::runtime_error when a room names one that does not stand above it, so that no two rooms
-/// can ever include each other.
-[[nodiscard]] RoomTable read_room_table(const std::filesystem::path& file);
-
-struct Violation {
-  std::string place;  ///< "src/ops/cpu/linear.cpp:7", relative to the root of the tree
-  std::string reason;
-};
-
-/// Every line of include/sft/<room>, src/<room> and their CMakeLists.txt under `root` that breaks a rule:
-///   1. an include of a room that the table does not allow, or of another room's private header;
-///   2. MPI, HDF5, CUDA, NCCL or oneDNN in a public header;
-///   3. #if on a backend outside a factory file;
-///   4. ROOMS in a CMakeLists.txt that the table does not allow.
-/// A folder that is no room is a violation too.
-[[nodiscard]] std::vector<Violation> find_violations(const std::filesystem::path& root, const RoomTable& table);
+/// What breaks a rule in include/sft/<room>, src/<room> and their CMakeLists.txt under `root`, which also holds the
+/// table in `rooms_file`:
+///   1. an include of a room that the table does not grant, or of another room's private header;
+///   2. a name of a room that the table does not grant (`device::Stream`), wherever its header came from: a permitted
+///      header may include it;
+///   3. MPI, HDF5, CUDA, NCCL or oneDNN in a public header;
+///   4. #if on a backend outside a factory file;
+///   5. ROOMS in a CMakeLists.txt that the table does not grant, or that its sources do not use;
+///   6. a grant that no source of the room uses;
+///   7. a folder that is no room.
+[[nodiscard]] std::vector<Violation> find_violations(const std::filesystem::path& root,
+                                                     const std::filesystem::path& rooms_file);
 
 }  // namespace sft::test

@@ -32,21 +32,49 @@ std::set<std::string> marked_places(const fs::path& root) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(every_include_of_the_program_goes_down) {
-  for (const Violation& violation : find_violations(source_folder, read_room_table(here / "rooms.txt"))) {
+  for (const Violation& violation : find_violations(source_folder, here / "rooms.txt")) {
     BOOST_ERROR(violation.place << ": " << violation.reason);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_documents_show_the_table_of_rooms) {
+  const RoomTable table = read_room_table(here / "rooms.txt");
+  for (const char* document : {"README.md", "docs/architecture.md"}) {
+    for (const Violation& violation : find_document_errors(source_folder / document, table)) {
+      BOOST_ERROR(violation.place << ": " << violation.reason);
+    }
   }
 }
 
 BOOST_AUTO_TEST_CASE(every_marked_line_of_the_bad_tree_is_refused_and_no_other) {
   const fs::path tree = here / "bad_tree";
   std::set<std::string> found;
-  for (const Violation& violation : find_violations(tree, read_room_table(here / "rooms.txt"))) {
+  for (const Violation& violation : find_violations(tree, tree / "rooms.txt")) {
     found.insert(violation.place);
   }
   std::set<std::string> expected = marked_places(tree);
-  BOOST_TEST(expected.size() >= 9u);
+  std::erase_if(expected, [](const std::string& place) { return place.starts_with("bad_tables.md"); });
+  BOOST_TEST(expected.size() >= 16u);
   expected.insert("src/attic");  // a folder that is no room
   BOOST_TEST(found == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(every_marked_row_of_a_bad_document_is_refused_and_no_other) {
+  const RoomTable table = read_room_table(here / "bad_tree" / "rooms.txt");
+  std::set<std::string> found;
+  for (const Violation& violation : find_document_errors(here / "bad_tree" / "bad_tables.md", table)) {
+    found.insert(violation.place);
+  }
+  std::set<std::string> expected;
+  for (const std::string& place : marked_places(here / "bad_tree")) {
+    if (place.starts_with("bad_tables.md")) expected.insert(place);
+  }
+  BOOST_TEST(expected.size() >= 6u);
+  BOOST_TEST(found == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_document_without_a_table_of_rooms_is_refused) {
+  BOOST_TEST(find_document_errors(here / "rooms.txt", read_room_table(here / "rooms.txt")).size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(a_table_with_a_circle_is_refused) {

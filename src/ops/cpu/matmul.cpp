@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 #include <string>
 
+#include "ops/cpu/onednn_matmul.hpp"
 #include "ops/cpu/view.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
@@ -101,12 +103,11 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
     sum.append_sum(1.0f);
     attributes.set_post_ops(sum);
   }
-  dnnl::matmul::desc desc(a, b, c);
+  std::optional<dnnl::memory::desc> bias;
   if (product.bias.data != nullptr) {
-    const dnnl::memory::desc bias({1, product.c.shape[1]}, type_of(product.bias.dtype), dnnl::memory::format_tag::ab);
-    desc = dnnl::matmul::desc(a, b, bias, c);
+    bias.emplace(dnnl::memory::dims{1, product.c.shape[1]}, type_of(product.bias.dtype), dnnl::memory::format_tag::ab);
   }
-  const dnnl::matmul::primitive_desc chosen(desc, attributes, engine(), true);
+  const auto chosen = describe_matmul(engine(), a, b, bias ? &*bias : nullptr, c, attributes);
   const bool is_slow_bf16 =
       chosen && product.a.dtype == DType::bf16 && std::string(chosen.impl_info_str()).starts_with("ref");
   if (!chosen || is_slow_bf16) return std::make_unique<Plan>(Plan::Way::float32_tiles);

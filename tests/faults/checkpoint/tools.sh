@@ -85,6 +85,7 @@ expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
 # Text
 expect 0 '^warning: .* 50 tokens \(rows had 48' "$sft_generate" "$checkpoint" --prompt ab --max_new_tokens 48
 expect 2 "unrecognised option '--prom'" "$sft_generate" "$checkpoint" --prom ab
+# shellcheck disable=SC2016  # for the inner shell
 expect 2 '^1$' bash -c '"$@" 2>&1 | grep -c error: ; exit "${PIPESTATUS[0]}"' - \
   "$mpiexec" -np 3 "$sft_generate" "$checkpoint" --prompt ab
 expect 2 'seed = -1' "$sft_prepare" --input pairs.jsonl --output other --seed -1

@@ -78,6 +78,7 @@ refuse 2 'max_steps' good.ini --train.max_steps -5
 refuse 2 'head_dim|num_attention_heads' good.ini --model.num_attention_heads 5 --model.num_key_value_heads 5
 refuse 2 'train_files' good.ini --data.train_files ''
 refuse 2 'vocab' good.ini --model.vocab_size 64
+# shellcheck disable=SC2016  # as it is printed
 refuse 2 'unknown key `x`' good.ini -x
 refuse 2 'x max_length / sp_size = 1000000 x' good.ini --train.per_device_train_batch_size 1000000 \
   --data.train_files long/train-00000.h5

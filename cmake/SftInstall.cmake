@@ -1,0 +1,42 @@
+# `make install`: programs, job scripts, documents, a modulefile, and a CMake package of the rooms. Every installed path is
+# relative to the prefix, so the tree may be moved as a whole.
+include(CMakePackageConfigHelpers)
+
+# Programs find libraries that stand outside the system's folders (a module's oneDNN, say) where the build found them.
+get_property(SFT_PROGRAMS GLOBAL PROPERTY SFT_PROGRAMS)
+set_target_properties(${SFT_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+install(TARGETS ${SFT_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# Job scripts, examples, documents.
+install(DIRECTORY jobs DESTINATION ${CMAKE_INSTALL_DATADIR}/sft USE_SOURCE_PERMISSIONS)
+install(DIRECTORY inputs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/sft/inputs FILES_MATCHING PATTERN "*.ini" PATTERN demo EXCLUDE)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Man pages and completions, written by the programs themselves at build time.
+install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+foreach(completions bash-completion/completions zsh/site-functions)
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/share/${completions}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/${completions} OPTIONAL)
+endforeach()
+
+# Modulefiles for Environment Modules (Tcl) and Lmod (Lua): `module use PREFIX/share/modulefiles; module load sft`.
+set(SFT_MODULEFILES ${CMAKE_INSTALL_DATADIR}/modulefiles/sft)
+file(RELATIVE_PATH SFT_PREFIX_FROM_MODULEFILES /${SFT_MODULEFILES} /)
+string(REGEX REPLACE "/$" "" SFT_PREFIX_FROM_MODULEFILES "${SFT_PREFIX_FROM_MODULEFILES}")
+configure_file(cmake/modulefile.tcl.in modulefiles/${PROJECT_VERSION} @ONLY)
+configure_file(cmake/modulefile.lua.in modulefiles/${PROJECT_VERSION}.lua @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}
+              ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}.lua DESTINATION ${SFT_MODULEFILES})
+
+# The CMake package: find_package(sft) gives sft::core, sft::data and every other room.
+set(SFT_CMAKE_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/sft)
+install(DIRECTORY include/sft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS sft_hdf5 sft_xxhash EXPORT sft)
+if(SFT_HAVE_CUDA)
+  install(TARGETS sft_nccl EXPORT sft)
+endif()
+install(EXPORT sft NAMESPACE sft:: FILE sftTargets.cmake DESTINATION ${SFT_CMAKE_PACKAGE})
+configure_package_config_file(cmake/sftConfig.cmake.in sftConfig.cmake INSTALL_DESTINATION ${SFT_CMAKE_PACKAGE})
+write_basic_package_version_file(sftConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/sftConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/sftConfigVersion.cmake
+        DESTINATION ${SFT_CMAKE_PACKAGE})

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs a build under DESTDIR, moves the tree, and uses it from outside: programs, job scripts, modulefiles, and a CMake
+# project that finds the rooms' libraries.
+#
+#   install.sh CMAKE BUILD_FOLDER MPIEXEC VERSION CXX_COMPILER
+set -euo pipefail
+
+cmake=$1 build=$2 mpiexec=$3 version=$4 compiler=$5
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /opt/sft >"$work/install.log"
+[[ ! -e /opt/sft || -z $(find /opt/sft -newer "$work/install.log") ]]
+prefix="$work/moved here"
+mv "$work/stage/opt/sft" "$prefix"
+cd "$work"
+
+failures=0
+# check WHAT COMMAND...: the command succeeds.
+check() {
+  local what=$1 status=0
+  shift
+  "$@" >out 2>&1 || status=$?
+  if [[ $status -eq 0 ]]; then
+    printf 'ok    %s\n' "$what"
+  else
+    failures=$((failures + 1))
+    printf 'WRONG %s (status %s): %s\n' "$what" "$status" "$*"
+    sed 's/^/      /' out
+  fi
+}
+# has PATTERN COMMAND...: the command succeeds and prints such a line.
+# shellcheck disable=SC2317  # called through check
+has() {
+  local pattern=$1
+  shift
+  "$@" 2>&1 | tee printed
+  grep -qE -- "$pattern" printed
+}
+
+# Programs
+printf '{"prompt": "One and one?", "completion": "two"}\n{"prompt": "Two and two?", "completion": "four"}\n' >pairs.jsonl
+cat >run.ini <<INI
+[model]
+hidden_size = 16
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 16
+vocab_size = 272
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 2
+output_dir = output
+[device]
+backend = cpu
+INI
+check 'sft --version' has "^sft $version\$" "$prefix/bin/sft" --version
+check 'sft-prepare' "$prefix/bin/sft-prepare" --input pairs.jsonl --output data --max_length 64
+check 'two ranks train' "$mpiexec" -np 2 "$prefix/bin/sft" run.ini
+check 'sft-inspect' has 'step +2' "$prefix/bin/sft-inspect" output/checkpoint-000002
+check 'no rpath leads into the build' bash -c "! readelf -d '$prefix'/bin/sft* | grep -F '$build'"
+
+# Modulefiles: Lmod reads both languages; alone, the Tcl file is what Environment Modules would read.
+lmod=/usr/share/lmod/lmod/libexec/lmod
+# shellcheck disable=SC2317  # called through check
+runs_as_module() { # TREE
+  local commands
+  commands=$(MODULEPATH="$1/share/modulefiles" "$lmod" bash load sft) &&
+    (eval "$commands" && [[ $SFT_ROOT == "$1" && $MANPATH == "$1/"* && $(command -v sft) == "$1/bin/sft" ]] && sft --version)
+}
+if [[ -e $lmod ]]; then
+  mkdir -p tcl_only/share/modulefiles/sft
+  cp "$prefix/share/modulefiles/sft/$version" tcl_only/share/modulefiles/sft
+  ln -s "$prefix/bin" tcl_only/bin
+  check 'module load sft, from Lua' runs_as_module "$prefix"
+  check 'module load sft, from Tcl' runs_as_module "$work/tcl_only"
+else
+  echo 'Lmod is not installed: the modulefiles are not tried'
+fi
+
+# A project of someone else's
+check 'find_package(sft) configures' "$cmake" -S "$here/consumer" -B consumer -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release
+check 'and builds' "$cmake" --build consumer
+check 'and runs' has "^sft $version: 1 rank, 1 rows, CPU backend built: 1\$" consumer/count_rows data/train-00000.h5
+
+exit $((failures > 0))

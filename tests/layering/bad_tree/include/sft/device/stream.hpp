@@ -1,0 +1,6 @@
+#pragma once
+#include "sft/core/error.hpp"
+
+namespace sft::device {
+class Stream;
+}

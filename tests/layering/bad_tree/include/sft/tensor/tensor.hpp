@@ -1,0 +1,7 @@
+#pragma once
+#include "sft/core/error.hpp"
+#include "sft/device/stream.hpp"  // refused
+
+namespace sft {
+struct Tensor {};
+}  // namespace sft
