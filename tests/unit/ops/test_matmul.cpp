@@ -16,7 +16,7 @@ struct Case {
 
 std::vector<Case> cases_of(DType dtype) {
   std::vector<Case> cases;
-  for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {17, 33, 5}, {64, 130, 300}, {1, 70, 64}}) {
+  for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {17, 33, 5}, {64, 130, 300}, {1, 70, 64}, {70, 1, 64}}) {
     for (int flags = 0; flags < 16; ++flags) {
       for (const DType c_dtype : {dtype, DType::float32}) {
         cases.push_back({m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, (flags & 8) != 0, c_dtype});
@@ -65,6 +65,18 @@ BOOST_AUTO_TEST_CASE(every_transposition_bias_and_accumulation_of_strided_operan
     for (const DType dtype : compute_dtypes) {
       for (const Case& test : cases_of(dtype)) {
         check_product(test, dtype, name_of(dtype), [&](const Matmul& product) { backend->matmul(product); });
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_long_row_or_column_with_gaps) {  // too large for the float64 sums of small products
+  TestBackend backend(cpu::best_isa());
+  for (const DType dtype : compute_dtypes) {
+    for (const auto& [m, n] : {std::pair{1, 1500}, {1500, 1}}) {
+      for (const bool transpose : {false, true}) {
+        check_product({m, n, 1500, transpose, transpose, true, true, dtype}, dtype, name_of(dtype),
+                      [&](const Matmul& product) { backend->matmul(product); });
       }
     }
   }
