@@ -14,6 +14,7 @@ readonly data=data/demo
 readonly output=output/demo
 readonly glosses=/usr/share/wordnet   # Debian: wordnet-base
 readonly stop_after_step=500          # where the demo interrupts itself
+readonly sample_size=40               # questions of its data that the trained model is asked at the end
 
 # More ranks than cores share them; Open MPI asks root to confirm twice.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -37,11 +38,12 @@ prompts=("What is a puppy?" "What is a dogfish?" "What is a honeybee?" "What is 
   "What is an eaglet?" "What is a python?")
 readonly held_out='What is (an eaglet|a python)\?'
 
-# answers CHECKPOINT: one line for each prompt.
+# answers CHECKPOINT QUESTION...: one line for each question.
 answers() {
-  local arguments=() prompt
-  for prompt in "${prompts[@]}"; do arguments+=(--prompt "$prompt"$'\n'); done
-  ./sft-generate "$1" "${arguments[@]}" --max_new_tokens 80 |
+  local checkpoint=$1 arguments=() question
+  shift
+  for question; do arguments+=(--prompt "$question"$'\n'); done
+  ./sft-generate "$checkpoint" "${arguments[@]}" --max_new_tokens 80 |
     awk '/^> / { if (n++) print text; text = ""; next } { text = text " " $0 } END { print text }' | cut -c 2-80
 }
 
@@ -74,7 +76,7 @@ show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256
 
 say "2. The untrained model"
 show mpirun -np $ranks ./sft $input --train.max_steps 0 --train.output_dir "$output/untrained" | sed -n '1p;$p'
-answers "$output/untrained/checkpoint-000000" >"$output/before.txt"
+answers "$output/untrained/checkpoint-000000" "${prompts[@]}" >"$output/before.txt"
 
 say "3. Training on $ranks ranks, dp_replicate x dp_shard x sp x tp = 2 x 2 x 2 x 2"
 printf '$ mpirun -np %s ./sft %s\n' $ranks $input
@@ -95,7 +97,7 @@ show mpirun -np $ranks ./sft $input --checkpoint.resume_from_checkpoint auto
 
 say "5. What it learned"
 trained=$(printf '%s\n' "$output"/checkpoint-?????? | tail -n 1)
-answers "$trained" >"$output/after.txt"
+answers "$trained" "${prompts[@]}" >"$output/after.txt"
 "$(python_with_matplotlib)" postprocess/plot_loss.py "$output" --output "$output/loss.png"
 for i in "${!prompts[@]}"; do
   printf '\n%s\n' "${prompts[i]}"
@@ -104,13 +106,26 @@ for i in "${!prompts[@]}"; do
   printf '  before   %s\n' "$(sed -n "$((i + 1))p" "$output/before.txt")"
   printf '  after    %s\n' "$(sed -n "$((i + 1))p" "$output/after.txt")"
 done
+
+# How much of its data it knows by heart: some of its questions, drawn at random, and the first one that it answers right.
+shuf -n $sample_size --random-source="$data/animals.jsonl" <(grep -vE "\\\\\"|'" "$data/train.jsonl") >"$output/sample.jsonl"
+mapfile -t sample < <(sed 's/^{"prompt": "\(.*\)\\n", "completion": .*/\1/' "$output/sample.jsonl")
+mapfile -t definitions < <(sed 's/.*"completion": "\(.*\)"}$/\1/' "$output/sample.jsonl")
+mapfile -t replies < <(answers "$trained" "${sample[@]}")
+num_known=0 known=${prompts[0]}
+for i in "${!sample[@]}"; do
+  [[ ${replies[i]} == "${definitions[i]}" ]] || continue
+  num_known=$((num_known + 1))
+  [[ $num_known -gt 1 ]] || known=${sample[i]}
+done
 cat <<END
 
 The model has about a million parameters and has read nothing but these pairs, byte by byte: it has learned to spell, what
 the definition of an animal looks like, and many of them by heart. The last two were not in its data: it makes them up.
+Of $sample_size questions drawn from its data it answers $num_known word for word. It knows nothing else.
 
   loss curve    $output/loss.png
   metrics       $output/metrics.jsonl
   checkpoint    $trained
-  try           ./sft-generate $trained --prompt \$'What is a bird?\\n'
+  try           ./sft-generate $trained --prompt \$'$known\\n'
 END

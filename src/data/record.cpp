@@ -97,6 +97,21 @@ class RepeatedKeys {
   std::string repeated_;
 };
 
+/// JSON as whole files hold it, where JSON lines are asked for.
+void refuse_json_over_lines(const std::string& line) {
+  const auto begin = line.find_first_not_of(" \t\r\xef\xbb\xbf");
+  const auto end = line.find_last_not_of(" \t\r");
+  if (begin == std::string::npos) return;
+  if (line[begin] == '[') {
+    refuse_record(
+        "it begins an array, and JSON lines are one object a line: `jq -c '.[]' FILE` makes them of an array");
+  }
+  if (line[begin] == '{' && begin == end) {
+    refuse_record(
+        "the object goes on in the next line, and JSON lines are one object a line: `jq -c . FILE` makes them");
+  }
+}
+
 }  // namespace
 
 void refuse_record(const std::string& why) { throw std::invalid_argument(why); }
@@ -107,6 +122,7 @@ Json parse_record(const std::string& line) {
     refuse_record("not JSON: column " + std::to_string(at + 1) +
                   " is a NUL byte; a file that was damaged, or one in UTF-16, has them");
   }
+  refuse_json_over_lines(line);
   RepeatedKeys keys;
   Json record;
   try {

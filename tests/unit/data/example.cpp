@@ -178,7 +178,9 @@ BOOST_AUTO_TEST_CASE(weights_that_cannot_be_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
-  BOOST_TEST(mentions(refusal("{"), "not JSON: column 2: syntax error"));
+  BOOST_TEST(mentions(refusal("{\"text\""), "not JSON: column 8: syntax error"));
+  BOOST_TEST(mentions(refusal("{"), "goes on in the next line"));
+  BOOST_TEST(mentions(refusal("\xef\xbb\xbf[\r"), "begins an array"));
   BOOST_TEST(mentions(refusal(R"({"text": "a"} x)"), "not JSON"));
   BOOST_TEST(mentions(refusal("{\"text\": \"\xff\"}"), "not JSON"));
   BOOST_TEST(mentions(refusal(R"({"text": "\ud83d"})"), "not JSON"));
@@ -188,7 +190,8 @@ BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
   BOOST_TEST(mentions(refusal(R"({"text": "a", "x": [{"k": 1, "l": {"k": 2}, "k": 3}]})"), "'k' stands twice"));
   BOOST_TEST(refusal(R"({"text": "a", "x": [{"k": 1, "l": {"k": 2}}, {"k": 3}]})") == "");
   BOOST_TEST(refusal("{\"text\": \"a\", \"x\": " + std::string(100000, '[') + std::string(100000, ']') + "}") == "");
-  BOOST_TEST(mentions(refusal("[1]"), "the record is array"));
+  BOOST_TEST(mentions(refusal("[1]"), "begins an array"));
+  BOOST_TEST(mentions(refusal("1"), "the record is number"));
   BOOST_TEST(mentions(refusal("{}"), "no keys"));
   BOOST_TEST(mentions(refusal(R"({"prompt": "x"})"), "'prompt'"));
   BOOST_TEST(mentions(refusal(R"({"text": null})"), "but 'text' (null)"));
