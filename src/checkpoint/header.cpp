@@ -62,8 +62,16 @@ void write_attributes(io::Hdf5File& index, const config::Config& config, const s
   index.write_float("epoch", position.epoch);
   index.write_int("rows_consumed", position.rows_consumed);
   index.write_int("num_tokens", position.num_tokens);
+  index.write_int("num_target_tokens", position.num_target_tokens);
   index.write_int("num_rows", position.num_rows);
   index.write_int("max_length", position.max_length);
+  index.write_string("data_fingerprint", position.data_fingerprint);
+  index.write_int("log_num_steps", position.since_log.num_steps);
+  index.write_float("log_loss", position.since_log.loss);
+  index.write_float("log_mean_token_accuracy", position.since_log.mean_token_accuracy);
+  index.write_float("log_entropy", position.since_log.entropy);
+  index.write_string("run_id", position.lineage.run_id);
+  index.write_string("ancestors", to_text(position.lineage.ancestors));
   index.write_int("init_seed", static_cast<std::int64_t>(config.model.init_seed));
   index.write_int("data_seed", static_cast<std::int64_t>(config.data.seed));
   index.write_int("train_seed", static_cast<std::int64_t>(config.train.seed));
@@ -99,12 +107,20 @@ io::Hdf5File open_index(const std::string& folder) {
 }
 
 Position read_position(const io::Hdf5File& index) {
-  return {.step = index.read_int("step"),
-          .epoch = index.read_float("epoch"),
-          .rows_consumed = index.read_int("rows_consumed"),
-          .num_tokens = index.read_int("num_tokens"),
-          .num_rows = index.read_int("num_rows"),
-          .max_length = index.read_int("max_length")};
+  Position position = {.step = index.read_int("step"),
+                       .epoch = index.read_float("epoch"),
+                       .rows_consumed = index.read_int("rows_consumed"),
+                       .num_tokens = index.read_int("num_tokens"),
+                       .num_rows = index.read_int("num_rows"),
+                       .max_length = index.read_int("max_length")};
+  if (index.has_attribute("run_id")) {  // sft 0.1.0 wrote none of these
+    position.num_target_tokens = index.read_int("num_target_tokens");
+    position.data_fingerprint = index.read_string("data_fingerprint");
+    position.since_log = {index.read_int("log_num_steps"), index.read_float("log_loss"),
+                          index.read_float("log_mean_token_accuracy"), index.read_float("log_entropy")};
+    position.lineage = {index.read_string("run_id"), parse_ancestors(index.read_string("ancestors"), index.path())};
+  }
+  return position;
 }
 
 std::vector<Shard> read_shards(const io::Hdf5File& index) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -28,12 +30,18 @@ struct Saved {
 
 std::string date_of(const std::string& folder) { return open_index(folder).read_string("date"); }
 
-std::string date_if_readable(const std::string& folder) {
+/// The header of a checkpoint; nothing when it cannot be read.
+std::optional<Header> header_if_readable(const std::string& folder) {
   try {
-    return date_of(folder);
+    return read_header(folder);
   } catch (const Error&) {
-    return "";
+    return std::nullopt;
   }
+}
+
+std::string parent_of(const std::string& folder) {
+  const fs::path parent = fs::path(folder).parent_path();
+  return parent.empty() ? "." : parent.string();
 }
 
 /// The complete checkpoint in `output_dir` that was saved last; empty when there is none.
@@ -45,13 +53,14 @@ std::string saved_last(const std::string& output_dir) {
 
 }  // namespace
 
-void prune(const std::string& folder, std::int64_t limit) {
+void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit) {
   if (limit <= 0) return;
-  const fs::path parent = fs::path(folder).parent_path();
   std::vector<Saved> others;
-  for (const std::string& candidate : list(parent.empty() ? "." : parent.string())) {
+  for (const std::string& candidate : list(parent_of(folder))) {
     if (fs::path(candidate).filename() == fs::path(folder).filename()) continue;
-    others.push_back({candidate, date_if_readable(candidate)});
+    const std::optional<Header> header = header_if_readable(candidate);
+    if (!header || !contains(lineage, header->position.lineage.run_id, header->position.step)) continue;
+    others.push_back({candidate, header->date});
   }
   std::sort(others.begin(), others.end());
   const auto excess = static_cast<std::int64_t>(others.size()) + 1 - limit;
@@ -73,6 +82,26 @@ std::string find_resume(const config::Config& config) {
                      inside.empty() ? what_to_do : "did you mean " + inside.back() + "?");
   }
   return wanted;
+}
+
+Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Position& saved) {
+  std::error_code error;
+  bool goes_on = !saved.lineage.run_id.empty() && fs::equivalent(parent_of(folder), output_dir, error);
+  for (const std::string& later : list(output_dir, saved.step)) {
+    const std::optional<Header> header = header_if_readable(later);
+    goes_on = goes_on && !(header && header->position.lineage.run_id == saved.lineage.run_id);
+  }
+  return goes_on ? saved.lineage : branch_off(saved.lineage, saved.step);
+}
+
+std::vector<std::string> list_of_others(const std::string& output_dir, const Position& position) {
+  std::vector<std::string> folders = list(output_dir);
+  std::erase_if(folders, [&](const std::string& folder) {
+    const std::optional<Header> header = header_if_readable(folder);
+    if (!header || header->position.lineage.run_id.empty()) return step_of(folder) <= position.step;
+    return contains(position.lineage, header->position.lineage.run_id, header->position.step);
+  });
+  return folders;
 }
 
 }  // namespace sft::checkpoint

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "sft/checkpoint/lineage.hpp"
+
 namespace sft::checkpoint {
 
-/// Keeps the `limit` complete checkpoints beside `folder` that were saved last, `folder` among them, and removes the
-/// others; 0 keeps all. One whose checkpoint.h5 cannot be read counts as the oldest.
-void prune(const std::string& folder, std::int64_t limit);
+/// Of the complete checkpoints beside `folder` that are on the way of `lineage` keeps the `limit` that were saved last,
+/// `folder` among them, and removes the others; 0 keeps all. Those of other runs stay, and those whose checkpoint.h5
+/// does not say whose they are.
+void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit);
 
 }  // namespace sft::checkpoint

@@ -130,7 +130,7 @@ void save(const std::string& output_dir, const config::Config& config, const std
 
   // 4. Room for the next one.
   mesh.world.agree([&] {
-    if (is_first) prune(folder, config.checkpoint.save_total_limit);
+    if (is_first) prune(folder, position.lineage, config.checkpoint.save_total_limit);
   });
 }
 

@@ -10,6 +10,8 @@
 
 namespace sft::train {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 double rate(std::int64_t count, double time_s) { return time_s > 0 ? static_cast<double>(count) / time_s : 0.0; }
@@ -23,8 +25,8 @@ std::optional<std::int64_t> step_of(const std::string& line) {
 
 }  // namespace
 
-double StepMetrics::tokens_per_second() const { return rate(num_tokens, step_time_s); }
-double StepMetrics::target_tokens_per_second() const { return rate(num_target_tokens, step_time_s); }
+double StepMetrics::tokens_per_second() const { return rate(step_num_tokens, step_time_s); }
+double StepMetrics::target_tokens_per_second() const { return rate(step_num_target_tokens, step_time_s); }
 
 std::string to_json(const StepMetrics& metrics) {
   nlohmann::ordered_json json;
@@ -37,6 +39,9 @@ std::string to_json(const StepMetrics& metrics) {
   json["num_target_tokens"] = metrics.num_target_tokens;
   json["mean_token_accuracy"] = metrics.mean_token_accuracy;
   json["entropy"] = metrics.entropy;
+  json["step_loss"] = metrics.step_loss;
+  json["step_num_tokens"] = metrics.step_num_tokens;
+  json["step_num_target_tokens"] = metrics.step_num_target_tokens;
   json["tokens_per_second"] = metrics.tokens_per_second();
   json["target_tokens_per_second"] = metrics.target_tokens_per_second();
   json["step_time_s"] = metrics.step_time_s;
@@ -59,31 +64,33 @@ std::string keep_steps(const std::string& text, std::int64_t last_step) {
 
 namespace {
 
-/// Where the file of an earlier run goes: PATH.old, PATH.old-2, ...; none is overwritten.
+/// Where earlier lines go: PATH.old, PATH.old.1, ...; none is overwritten.
 std::string free_name(const std::string& path) {
   std::string name = path + ".old";
-  for (int i = 2; std::filesystem::exists(name); ++i) name = path + ".old-" + std::to_string(i);
+  for (int i = 1; fs::exists(name); ++i) name = path + ".old." + std::to_string(i);
   return name;
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step) : path_(path) {
-  const bool exists = std::filesystem::exists(path);
-  const bool goes_on = resumed_step > 0 && exists;
-  if (exists && !goes_on && std::filesystem::file_size(path) > 0) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step, EarlierLines earlier) : path_(path) {
+  const std::string text = fs::exists(path) ? io::read_file(path) : "";
+  const std::string kept = earlier == EarlierLines::set_aside ? "" : keep_steps(text, resumed_step);
+  if (earlier != EarlierLines::keep && text != kept) {
     const std::string old = free_name(path);
-    std::filesystem::rename(path, old);
+    io::write_file_atomically(old, text);
     log_warning("the metrics of an earlier run are now in " + old);
   }
-  io::write_file_atomically(path, goes_on ? keep_steps(io::read_file(path), resumed_step) : "");
+  io::write_file_atomically(path, kept);
   stream_.open(path, std::ios::app);
   if (!stream_) throw_data_error("cannot open " + path, "it cannot be written", "check the folder's permissions");
 }
 
 void MetricsFile::append(const StepMetrics& metrics) {
   stream_ << to_json(metrics) << '\n' << std::flush;
-  if (!stream_) throw_data_error("cannot write " + path_, "the disk may be full", "free space and resume the run");
+  if (!stream_)
+    throw_data_error("cannot write " + path_, "the disk may be full",
+                     "free space and run again with checkpoint.resume_from_checkpoint = auto");
 }
 
 }  // namespace sft::train

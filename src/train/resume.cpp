@@ -74,4 +74,11 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
                 "give data.train_files the shards of that run");
 }
 
+void check_resume_data(const std::string& fingerprint, const std::string& folder, const checkpoint::Header& saved) {
+  const std::string& before = saved.position.data_fingerprint;
+  if (before.empty() || before == fingerprint) return;
+  refuse("the content or order of data.train_files, by its fingerprint,", fingerprint, before, folder,
+         "give data.train_files the shards of that run in the same order (a glob sorts them by name)");
+}
+
 }  // namespace sft::train

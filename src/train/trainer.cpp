@@ -4,7 +4,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +25,8 @@
 #include "sft/train/start_table.hpp"
 
 namespace sft::train {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -63,16 +67,28 @@ void let_rank_0(const comm::Group& world, const std::function<void()>& work) {
   });
 }
 
-/// Names the checkpoints that a run from `step` (-1: one that starts anew) leaves behind.
-void warn_of_later(const std::string& output_dir, std::int64_t step) {
-  const std::vector<std::string> later = checkpoint::list(output_dir, step);
-  if (later.empty()) return;
-  const std::string others = later.size() == 1 ? "" : " and " + std::to_string(later.size() - 1) + " before it";
-  const std::string start = step < 0 ? "starts anew" : "goes on from step " + std::to_string(step);
-  log_warning(
-      later.back() + others + " will not be of this run (it " + start +
-      " in the same folder): until its first checkpoint, auto may resume from there; remove what you do not need "
-      "or set another train.output_dir");
+/// Says what happens to checkpoints of other runs in the same folder.
+void warn_of_others(const std::string& output_dir, const checkpoint::Position& position, bool is_new) {
+  const std::vector<std::string> others = checkpoint::list_of_others(output_dir, position);
+  if (others.empty()) return;
+  const std::string start = is_new ? "starts anew" : "goes on from step " + std::to_string(position.step);
+  const std::string names = others.size() == 1
+                                ? others.back() + " is"
+                                : others.back() + " and " + std::to_string(others.size() - 1) + " more are";
+  log_warning(names + " not of this run, which " + start +
+              " in the same folder: save_total_limit leaves them alone, but a checkpoint of the same step takes the "
+              "place of an old one, and until this run has saved, auto may go on from them; set another "
+              "train.output_dir to keep runs apart");
+}
+
+constexpr const char* run_id_comment = "# run ";
+
+/// The run that metrics.jsonl in the folder is of, as resolved.ini says; empty when it does not.
+std::string run_id_of(const std::string& resolved_ini) {
+  if (!fs::exists(resolved_ini)) return "";
+  const std::string text = io::read_file(resolved_ini);
+  const std::string first_line = text.substr(0, text.find('\n'));
+  return first_line.starts_with(run_id_comment) ? first_line.substr(std::strlen(run_id_comment)) : "";
 }
 
 /// The next batch, and the exception that kept this rank from it.
@@ -112,17 +128,19 @@ Trainer::Trainer(const Run& run)
 
 void Trainer::restore() {
   const config::Config& config = run_.config;
+  const std::string& output_dir = config.train.output_dir;
   std::string folder;
+  std::string fingerprint;
+  checkpoint::Header saved;
   let_rank_0(run_.mesh.world, [&] {
+    io::make_folders(output_dir);
+    lock_.emplace(output_dir);
     folder = checkpoint::find_resume(config);
-    if (!folder.empty()) {
-      const checkpoint::Header saved = checkpoint::read_header(folder);
-      check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, saved);
-      warn_of_later(config.train.output_dir, saved.position.step);
-    } else {
-      warn_of_later(config.train.output_dir, -1);
-    }
-    io::make_folders(config.train.output_dir);
+    fingerprint = run_.dataset.fingerprint();
+    if (folder.empty()) return;
+    saved = checkpoint::read_header(folder);
+    check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, saved);
+    check_resume_data(fingerprint, folder, saved);
   });
   run_.mesh.world.broadcast(folder, 0);
 
@@ -136,8 +154,32 @@ void Trainer::restore() {
     saved_step_ = position_.step;
     origin_ = folder + ", step " + std::to_string(position_.step);
   }
-  let_rank_0(run_.mesh.world,
-             [&] { io::write_file_atomically(config.train.output_dir + "/resolved.ini", config::to_ini(config)); });
+  let_rank_0(run_.mesh.world, [&] {
+    position_.data_fingerprint = fingerprint;
+    position_.lineage =
+        folder.empty() ? checkpoint::new_lineage() : checkpoint::resume_lineage(output_dir, folder, saved.position);
+    warn_of_others(output_dir, position_, folder.empty());
+    open_output(folder, saved.position.lineage);
+  });
+}
+
+void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {
+  const std::string& output_dir = run_.config.train.output_dir;
+  const std::string resolved_ini = output_dir + "/resolved.ini";
+  const std::string earlier_run = run_id_of(resolved_ini);
+  const bool is_new = position_.lineage.run_id != saved.run_id;
+  std::error_code error;
+  const bool is_same_folder =
+      !resumed.empty() && fs::equivalent(fs::path(resumed).lexically_normal().parent_path(), output_dir, error);
+  if (is_new || position_.step < last_step_) {
+    EarlierLines earlier = EarlierLines::set_aside;
+    if (is_same_folder && (earlier_run.empty() || earlier_run == saved.run_id)) {
+      earlier = is_new ? EarlierLines::keep_and_copy : EarlierLines::keep;
+    }
+    metrics_file_ = std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, earlier);
+  }
+  io::write_file_atomically(resolved_ini,
+                            run_id_comment + position_.lineage.run_id + "\n" + config::to_ini(run_.config));
 }
 
 void Trainer::announce() const { log_info(start_table(run_, last_step_, origin_)); }
@@ -157,17 +199,35 @@ data::LoaderPlan Trainer::loader_plan() const {
   return plan;
 }
 
+void Trainer::count(const StepResult& result) {
+  ++position_.step;
+  position_.rows_consumed = position_.step * batch_rows_;
+  position_.epoch = epochs_after(position_.step, batch_rows_, run_.dataset.num_rows());
+  position_.num_tokens += result.num_tokens;
+  position_.num_target_tokens += result.num_target_tokens;
+  checkpoint::LogWindow& window = position_.since_log;
+  ++window.num_steps;
+  window.loss += result.loss;
+  window.mean_token_accuracy += result.mean_token_accuracy;
+  window.entropy += result.entropy;
+}
+
 StepMetrics Trainer::measure(const StepResult& result, double learning_rate, double step_time_s) const {
   StepMetrics metrics;
   metrics.step = position_.step;
   metrics.epoch = position_.epoch;
-  metrics.loss = result.loss;
+  const checkpoint::LogWindow& window = position_.since_log;
+  const auto num_steps = static_cast<double>(window.num_steps);
+  metrics.loss = window.loss / num_steps;
   metrics.grad_norm = result.grad_norm;
   metrics.learning_rate = learning_rate;
-  metrics.num_tokens = result.num_tokens;
-  metrics.num_target_tokens = result.num_target_tokens;
-  metrics.mean_token_accuracy = result.mean_token_accuracy;
-  metrics.entropy = result.entropy;
+  metrics.num_tokens = position_.num_tokens;
+  metrics.num_target_tokens = position_.num_target_tokens;
+  metrics.mean_token_accuracy = window.mean_token_accuracy / num_steps;
+  metrics.entropy = window.entropy / num_steps;
+  metrics.step_loss = result.loss;
+  metrics.step_num_tokens = result.num_tokens;
+  metrics.step_num_target_tokens = result.num_target_tokens;
   metrics.step_time_s = step_time_s;
   if (const double peak_tflops = run_.config.device.peak_tflops; peak_tflops > 0) {
     metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.mesh.world.size());
@@ -187,43 +247,35 @@ ExitStatus Trainer::train() {
   const comm::Group& world = run_.mesh.world;
 
   data::Loader loader(run_.dataset, loader_plan());
-  std::unique_ptr<MetricsFile> metrics_file;
   data::StepBatch batch;
-  let_rank_0(world, [&] {
-    metrics_file = std::make_unique<MetricsFile>(config.train.output_dir + "/metrics.jsonl", position_.step);
-  });
   world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
   signals_.emplace();
   announce_first_forward_pass();
 
-  while (position_.step < last_step_) {
+  ExitStatus status = ExitStatus::done;
+  std::exception_ptr failure;  // of this rank, to be thrown when all ranks know and the run is saved
+  while (position_.step < last_step_ && status == ExitStatus::done) {
     const auto start = Clock::now();
     const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
     const StepResult result = run_.engine.step(batch, position_.step + 1, learning_rate);
-
-    ++position_.step;
-    position_.rows_consumed = position_.step * batch_rows_;
-    position_.epoch = epochs_after(position_.step, batch_rows_, run_.dataset.num_rows());
-    position_.num_tokens += result.num_tokens;
+    count(result);
 
     const bool is_last = position_.step == last_step_;
-    const std::exception_ptr failure = is_last ? nullptr : fetch(loader, batch);
+    if (!failure && !is_last) failure = fetch(loader, batch);
     const Notice notice = exchange({stop_signal(*signals_), failure != nullptr}, world);
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
     if (is_last || is_due(position_.step, config.train.logging_steps)) {
       const StepMetrics metrics = measure(result, learning_rate, step_time_s);
-      if (metrics_file) metrics_file->append(metrics);
+      position_.since_log = {};
       progress.log(metrics);
+      if (const std::exception_ptr lost_line = append(metrics)) failure = lost_line;
     }
     if (notice.failed) {
       progress.finish();
-      save();
-      world.agree([&] {
-        if (failure) std::rethrow_exception(failure);
-      });
+      save_and_rethrow(failure);
     }
     if (is_due(position_.step, config.checkpoint.save_steps)) {
       progress.finish();
@@ -233,11 +285,29 @@ ExitStatus Trainer::train() {
       progress.finish();
       log_info(signal_name(notice.signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
                std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
-      return ExitStatus::stopped;
+      status = ExitStatus::stopped;
     }
   }
   progress.finish();
-  return ExitStatus::done;
+  if (exchange({0, failure != nullptr}, world).failed) save_and_rethrow(failure);
+  return status;
+}
+
+std::exception_ptr Trainer::append(const StepMetrics& metrics) {
+  if (!metrics_file_) return nullptr;
+  try {
+    metrics_file_->append(metrics);
+    return nullptr;
+  } catch (const Error& error) {
+    return std::make_exception_ptr(comm::SharedError(error.status(), error.what()));  // of the run, not of a rank
+  }
+}
+
+void Trainer::save_and_rethrow(const std::exception_ptr& failure) {
+  save();
+  run_.mesh.world.agree([&] {
+    if (failure) std::rethrow_exception(failure);
+  });
 }
 
 void Trainer::save() {

@@ -62,9 +62,16 @@ std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir) {
   for (std::string line; std::getline(file, line);) {
     const auto values = nlohmann::json::parse(line, nullptr, false);
     if (values.is_discarded()) break;  // the last line, still being written
-    steps[values["step"]] = {values["loss"],          values["grad_norm"],
-                             values["learning_rate"], values["mean_token_accuracy"],
-                             values["entropy"],       values["epoch"]};
+    steps[values["step"]] = {values["loss"],
+                             values["grad_norm"],
+                             values["learning_rate"],
+                             values["mean_token_accuracy"],
+                             values["entropy"],
+                             values["epoch"],
+                             values["step_loss"],
+                             values["num_tokens"],
+                             values["num_target_tokens"],
+                             values["step_num_tokens"]};
   }
   return steps;
 }

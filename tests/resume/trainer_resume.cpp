@@ -9,12 +9,14 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <ostream>
 #include <regex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "resume/trainer_program.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
@@ -58,9 +60,9 @@ class Workshop {
   /// Starts `run` with its output in path(output).
   [[nodiscard]] test::TrainerProgram start(const RunCase& run, const std::string& output, std::int64_t max_steps,
                                            const std::string& resume,
-                                           const config::Model& model = test::small_qwen2()) const {
+                                           const std::function<void(config::Config&)>& change = {}) const {
     config::Config config;
-    config.model = model;
+    config.model = test::small_qwen2();
     config.data.train_files = {path("train.h5")};
     config.parallel = run.parallel;
     config.train.per_device_train_batch_size = 1;
@@ -74,6 +76,7 @@ class Workshop {
     config.optimizer.weight_decay = 0.1;
     config.checkpoint.save_steps = max_steps / 2;
     config.checkpoint.resume_from_checkpoint = resume;
+    if (change) change(config);
     std::ofstream(path(output + ".ini")) << config::to_ini(config);
     return {run.num_ranks(), {path(output + ".ini")}, path(output + ".log")};
   }
@@ -94,6 +97,13 @@ class Workshop {
  private:
   test::TemporaryFolder folder_;
 };
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
 
 void check_done(test::TrainerProgram& program, const Workshop& workshop, const std::string& output) {
   const int status = program.wait();
@@ -158,11 +168,106 @@ BOOST_AUTO_TEST_CASE(a_run_that_begins_again_earlier_leaves_a_branch_that_auto_d
   BOOST_TEST(workshop.log_of("run").find("warning") == std::string::npos);
   test::TrainerProgram again = workshop.start(run_cases[0], "run", 6, checkpoint::path_of(output_dir, 4));  // 3 and 6
   check_done(again, workshop, "run");
-  BOOST_TEST(workshop.log_of("run").find("checkpoint-000008 will not be of this run") != std::string::npos);
+  BOOST_TEST(workshop.log_of("run").find("checkpoint-000008 is not of this run, which goes on from step 4") !=
+             std::string::npos);
+  BOOST_TEST(std::ssize(lines_of(output_dir + "/metrics.jsonl.old")) ==
+             8);  // with the steps of the branch that was left
   config::Config config;
   config.train.output_dir = output_dir;
   config.checkpoint.resume_from_checkpoint = "auto";
   BOOST_TEST(checkpoint::find_resume(config) == checkpoint::path_of(output_dir, 6));
+}
+
+BOOST_AUTO_TEST_CASE(a_new_start_in_an_old_folder_leaves_the_old_runs_checkpoints) {
+  const Workshop workshop;
+  const std::string output_dir = workshop.path("run");
+  test::TrainerProgram old = workshop.start(run_cases[0], "run", 8, "none");  // saves steps 4 and 8
+  check_done(old, workshop, "run");
+  const auto keep_one = [](config::Config& config) {
+    config.checkpoint.save_steps = 1;
+    config.checkpoint.save_total_limit = 1;
+  };
+  test::TrainerProgram anew = workshop.start(run_cases[0], "run", 6, "none", keep_one);
+  check_done(anew, workshop, "run");
+  const std::string log = workshop.log_of("run");
+  BOOST_TEST(log.find("checkpoint-000008 and 1 more are not of this run, which starts anew") != std::string::npos, log);
+  // Step 4 of the old run gave way to step 4 of the new one, which save_total_limit then removed.
+  const std::vector<std::string> left = {checkpoint::path_of(output_dir, 6), checkpoint::path_of(output_dir, 8)};
+  BOOST_TEST(checkpoint::list(output_dir) == left);
+  BOOST_TEST(std::ssize(lines_of(output_dir + "/metrics.jsonl.old")) == 8);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_goes_on_from_another_folder_leaves_the_metrics_it_finds) {
+  const Workshop workshop;
+  for (const char* output : {"source", "target"}) {
+    test::TrainerProgram program = workshop.start(run_cases[0], output, 4, "none");
+    check_done(program, workshop, output);
+  }
+  const std::vector<std::string> found = lines_of(workshop.path("target/metrics.jsonl"));
+  test::TrainerProgram resumed =
+      workshop.start(run_cases[0], "target", 6, checkpoint::path_of(workshop.path("source"), 2));
+  check_done(resumed, workshop, "target");
+  BOOST_TEST(lines_of(workshop.path("target/metrics.jsonl.old")) == found);
+  const auto steps = test::read_metrics(workshop.path("target"));
+  BOOST_TEST(steps.begin()->first == 3);
+  BOOST_TEST(std::ssize(steps) == 4);
+  // The running sums go on from those of the source.
+  const auto source = test::read_metrics(workshop.path("source"));
+  BOOST_TEST(steps.at(3).num_tokens == source.at(3).num_tokens);
+  // Once it has saved, it goes on in its own file.
+  test::TrainerProgram again = workshop.start(run_cases[0], "target", 8, "auto");
+  check_done(again, workshop, "target");
+  BOOST_TEST(std::ssize(test::read_metrics(workshop.path("target"))) == 6);
+  BOOST_TEST(!fs::exists(workshop.path("target/metrics.jsonl.old.1")));
+}
+
+BOOST_AUTO_TEST_CASE(a_line_has_the_means_since_the_last_one_also_across_a_restart) {
+  const Workshop workshop;
+  const auto log_rarely = [](config::Config& config) {
+    config.train.logging_steps = 4;
+    config.checkpoint.save_steps = 6;
+  };
+  test::TrainerProgram each = workshop.start(run_cases[0], "each", 10, "none");
+  check_done(each, workshop, "each");
+  test::TrainerProgram whole = workshop.start(run_cases[0], "whole", 10, "none", log_rarely);
+  check_done(whole, workshop, "whole");
+  const auto steps = test::read_metrics(workshop.path("each"));
+  const auto windows = test::read_metrics(workshop.path("whole"));
+  BOOST_TEST_REQUIRE(windows.size() == 3U);  // 4, 8 and the last step
+  double loss = 0.0, accuracy = 0.0, entropy = 0.0, num_tokens = 0.0;
+  for (std::int64_t step = 1, first = 1; step <= 10; ++step) {
+    const test::LoggedStep& one = steps.at(step);
+    BOOST_TEST(one.loss == one.step_loss);
+    loss += one.step_loss, accuracy += one.mean_token_accuracy, entropy += one.entropy;
+    num_tokens += one.step_num_tokens;
+    BOOST_TEST(one.num_tokens == num_tokens);
+    if (!windows.contains(step)) continue;
+    const test::LoggedStep& window = windows.at(step);
+    const auto count = static_cast<double>(step - first + 1);
+    BOOST_TEST(window.loss == loss / count);
+    BOOST_TEST(window.mean_token_accuracy == accuracy / count);
+    BOOST_TEST(window.entropy == entropy / count);
+    BOOST_TEST(window.step_loss == one.step_loss);
+    BOOST_TEST(window.num_tokens == num_tokens);
+    loss = accuracy = entropy = 0.0;
+    first = step + 1;
+  }
+  // As if it had been killed after step 6, between two lines.
+  fs::remove_all(checkpoint::path_of(workshop.path("whole"), 10));
+  test::TrainerProgram resumed = workshop.start(run_cases[0], "whole", 10, "auto", log_rarely);
+  check_done(resumed, workshop, "whole");
+  BOOST_TEST((windows == test::read_metrics(workshop.path("whole"))));
+}
+
+BOOST_AUTO_TEST_CASE(other_data_of_the_same_shape_is_refused) {
+  const Workshop workshop;
+  test::TrainerProgram first = workshop.start(run_cases[0], "run", 4, "none");
+  check_done(first, workshop, "run");
+  test::write_packed_file(workshop.path("train.h5"), test::make_awkward_rows(31, 96, 4), test::small_vocab_size);
+  test::TrainerProgram resumed = workshop.start(run_cases[0], "run", 6, "auto");
+  BOOST_TEST(resumed.wait() == static_cast<int>(ExitStatus::configuration));
+  BOOST_TEST(workshop.log_of("run").find("content or order of data.train_files") != std::string::npos,
+             workshop.log_of("run"));
 }
 
 BOOST_AUTO_TEST_CASE(rows_found_damaged_on_the_way_end_the_run_with_what_it_learned_saved) {
@@ -181,12 +286,13 @@ BOOST_AUTO_TEST_CASE(rows_found_damaged_on_the_way_end_the_run_with_what_it_lear
 #ifndef __SANITIZE_ADDRESS__
 BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, boost::unit_test::data::make(run_cases), run) {
   const Workshop workshop;
-  config::Model model = test::small_qwen2();
-  model.hidden_size = 192;  // large enough to use all scratch memory, as any model worth training
-  model.intermediate_size = 768;
-  model.num_hidden_layers = 4;
+  const auto enlarge = [](config::Config& config) {
+    config.model.hidden_size = 192;  // large enough to use all scratch memory, as any model worth training
+    config.model.intermediate_size = 768;
+    config.model.num_hidden_layers = 4;
+  };
   for (const std::int64_t max_steps : {4, 8}) {  // the second run reads a checkpoint and writes two
-    test::TrainerProgram program = workshop.start(run, "run", max_steps, "auto", model);
+    test::TrainerProgram program = workshop.start(run, "run", max_steps, "auto", enlarge);
     check_done(program, workshop, "run");
     const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
     const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/checkpoint/lineage.hpp"
 #include "sft/config/config.hpp"
 #include "sft/mesh/mesh.hpp"
 #include "sft/parallel/registry.hpp"
@@ -12,14 +13,24 @@
 
 namespace sft::checkpoint {
 
+/// Sums over the steps since the last line of metrics.jsonl: with them the next line does not depend on a restart.
+struct LogWindow {
+  std::int64_t num_steps = 0;
+  double loss = 0.0, mean_token_accuracy = 0.0, entropy = 0.0;
+};
+
 /// Where a run stands.
 struct Position {
   std::int64_t step = 0;  ///< optimizer steps done
   double epoch = 0.0;
   std::int64_t rows_consumed = 0;  ///< position in the row order
   std::int64_t num_tokens = 0;     ///< trained on so far
-  std::int64_t num_rows = 0;       ///< of the data set that the row order runs through
-  std::int64_t max_length = 0;     ///< of its rows
+  std::int64_t num_target_tokens = 0;
+  std::int64_t num_rows = 0;          ///< of the data set that the row order runs through
+  std::int64_t max_length = 0;        ///< of its rows
+  std::string data_fingerprint = "";  ///< of that data set, data::PackedDataset's; empty: not known (sft 0.1.0)
+  LogWindow since_log = {};
+  Lineage lineage = {};  ///< of the run; matters on rank 0, which writes it
 };
 
 /// The rank shard: float32 (rank_shard_elements) each, in device memory.
@@ -33,8 +44,8 @@ struct State {
 [[nodiscard]] std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step = -1);
 
 /// Writes OUTPUT_DIR/checkpoint-SSSSSS, complete or not at all: shards to .tmp, synced, virtual datasets, renamed,
-/// parent synced. Replica 0 writes; collective over the world. Then keeps the `save_total_limit` that were saved last
-/// (0: all).
+/// parent synced. Replica 0 writes; collective over the world. Then keeps, of the checkpoints on the way that the run
+/// has come (position.lineage), the `save_total_limit` that were saved last (0: all); those of other runs stay.
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
           const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,
           device::Device& device, device::Stream& stream);
@@ -66,6 +77,14 @@ struct Header {
 /// again at an earlier step, what it saved goes before later steps of the branch that it left. Refuses to choose while
 /// a checkpoint.h5 there cannot be read. Gives a checkpoint that a crash left set aside its name back. Not collective.
 [[nodiscard]] std::string find_resume(const config::Config& config);
+
+/// Whose run goes on from the checkpoint `folder` into output_dir: the same one, when it is that run's newest
+/// checkpoint in output_dir, else one that branches off. Not collective.
+[[nodiscard]] Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Position& saved);
+
+/// The complete checkpoints in output_dir, ascending by step, that are not on the way of a run that stands at
+/// `position` with that lineage. Of those that name no run, or cannot be read, the ones of later steps. Not collective.
+[[nodiscard]] std::vector<std::string> list_of_others(const std::string& output_dir, const Position& position);
 
 /// Loads one whole logical tensor ("model/<name>") to host memory. Not collective; used by tools.
 [[nodiscard]] std::vector<float> read_tensor(const std::string& folder, const std::string& dataset);

@@ -14,21 +14,27 @@ struct MemoryPeaks {
   std::int64_t min_bytes = 0, mean_bytes = 0, max_bytes = 0;
 };
 
-/// Of one optimizer step alone, over all ranks.
+/// One line, over all ranks. The names that TRL has too mean what they mean there: loss, mean_token_accuracy and
+/// entropy are means over the steps since the last line, num_tokens is a running sum. Those with step_ are of this step
+/// alone.
 struct StepMetrics {
-  std::int64_t step = 0;  ///< 1-based: steps done
-  double epoch = 0.0;     ///< passes over the data done
-  double loss = 0.0;
-  double grad_norm = 0.0;
-  double learning_rate = 0.0;
-  std::int64_t num_tokens = 0;
-  std::int64_t num_target_tokens = 0;
-  double mean_token_accuracy = 0.0;
-  double entropy = 0.0;  ///< nats a target token
+  std::int64_t step = 0;               ///< 1-based: steps done
+  double epoch = 0.0;                  ///< passes over the data done
+  double loss = 0.0;                   ///< mean of the steps' losses
+  double grad_norm = 0.0;              ///< of this step
+  double learning_rate = 0.0;          ///< of this step
+  std::int64_t num_tokens = 0;         ///< since the run began
+  std::int64_t num_target_tokens = 0;  ///< since the run began
+  double mean_token_accuracy = 0.0;    ///< mean of the steps'
+  double entropy = 0.0;                ///< nats a target token, mean of the steps'
+  double step_loss = 0.0;
+  std::int64_t step_num_tokens = 0;
+  std::int64_t step_num_target_tokens = 0;
   double step_time_s = 0.0;
   std::optional<double> mfu;  ///< share of the peak FLOP rate; empty: the peak is unknown
   MemoryPeaks peak_memory;
 
+  /// Of this step.
   [[nodiscard]] double tokens_per_second() const;
   [[nodiscard]] double target_tokens_per_second() const;
 };
@@ -40,11 +46,19 @@ struct StepMetrics {
 /// was cut off in writing goes too.
 [[nodiscard]] std::string keep_steps(const std::string& text, std::int64_t last_step);
 
+/// What becomes of the lines that a folder holds already.
+enum class EarlierLines {
+  keep,           ///< those up to the resumed step: the run goes on in its own file
+  keep_and_copy,  ///< the same, and all of them in a copy: a branch leaves later lines behind
+  set_aside,      ///< they are of another run
+};
+
 /// The file of one run. Every line is on its way to the disk when append returns.
 class MetricsFile {
  public:
-  /// Opens `path` to go on after `resumed_step` (0: anew): later lines are dropped. Throws a data Error.
-  MetricsFile(const std::string& path, std::int64_t resumed_step);
+  /// Opens `path` for the lines after `resumed_step`. Lines that it does not keep, or all of them as `earlier` says,
+  /// are in PATH.old, or the first free name of PATH.old.1, .2 ...; a warning says so. Throws a data Error.
+  MetricsFile(const std::string& path, std::int64_t resumed_step, EarlierLines earlier);
   void append(const StepMetrics& metrics);
 
  private:

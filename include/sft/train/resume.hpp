@@ -14,4 +14,9 @@ namespace sft::train {
 void check_resume(const config::Config& config, std::int64_t num_rows, std::int64_t max_length,
                   const std::string& folder, const checkpoint::Header& saved);
 
+/// Refuses data other than those whose order of rows the checkpoint stands in: `fingerprint` is that of
+/// data.train_files. Throws a configuration Error that names both. A checkpoint of sft 0.1.0 knows none, and is let
+/// through. Pure.
+void check_resume_data(const std::string& fingerprint, const std::string& folder, const checkpoint::Header& saved);
+
 }  // namespace sft::train

@@ -2,6 +2,8 @@
 // The loop of one run: restore, train, save. All calls are collective over the world.
 
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -9,6 +11,7 @@
 #include "sft/core/error.hpp"
 #include "sft/data/loader.hpp"
 #include "sft/train/metrics.hpp"
+#include "sft/train/output_lock.hpp"
 #include "sft/train/run.hpp"
 #include "sft/train/signals.hpp"
 
@@ -18,13 +21,15 @@ class Trainer {
  public:
   explicit Trainer(const Run& run);
 
-  /// Leaves resolved.ini in output_dir and gives the engine random weights, or those of the checkpoint that
-  /// resume_from_checkpoint means now. Refuses a checkpoint of another run with a configuration Error.
+  /// Takes output_dir for this run, leaves resolved.ini there and gives the engine random weights, or those of the
+  /// checkpoint that resume_from_checkpoint means now. Refuses a folder that another run is writing to with a data
+  /// Error, and a checkpoint of another model, other seeds or other data with a configuration Error.
   void restore();
   /// Prints what is about to run.
   void announce() const;
   /// Steps until the last one or a signal; logs and saves as configured. Returns done, or stopped when a signal ended
-  /// it. A numerical Error ends it without saving. Signals count from the first step to the end of the Trainer (see
+  /// it. A numerical Error ends it without saving; rows that cannot be read, and lines of metrics.jsonl that cannot be
+  /// written, after saving. Signals count from the first step to the end of the Trainer (see
   /// StopSignals); before, they end the process.
   [[nodiscard]] ExitStatus train();
   /// Writes a checkpoint of where the run stands, unless that one was written already.
@@ -32,15 +37,25 @@ class Trainer {
 
  private:
   [[nodiscard]] data::LoaderPlan loader_plan() const;
+  /// Adds a step to where the run stands.
+  void count(const StepResult& result);
   /// What a step leaves in metrics.jsonl; collective, for the memory peaks of all ranks.
   [[nodiscard]] StepMetrics measure(const StepResult& result, double learning_rate, double step_time_s) const;
+  /// Appends a line to metrics.jsonl, on rank 0. The exception that kept it from that, to be thrown after saving.
+  [[nodiscard]] std::exception_ptr append(const StepMetrics& metrics);
+  /// Saves and throws the failures of all ranks as one Error.
+  void save_and_rethrow(const std::exception_ptr& failure);
+  /// metrics.jsonl and resolved.ini, on rank 0. `resumed`: the checkpoint's folder, empty for a new start.
+  void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 
   Run run_;
   std::int64_t batch_rows_;
   std::int64_t last_step_;
   checkpoint::Position position_;
-  std::int64_t saved_step_ = -1;  ///< -1: none
-  std::string origin_;            ///< of the weights, for people
+  std::int64_t saved_step_ = -1;               ///< -1: none
+  std::string origin_;                         ///< of the weights, for people
+  std::optional<OutputLock> lock_;             ///< on rank 0
+  std::unique_ptr<MetricsFile> metrics_file_;  ///< on rank 0
   std::optional<StopSignals> signals_;
 };
 

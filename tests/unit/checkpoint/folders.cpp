@@ -21,12 +21,24 @@ using sft::test::mentions;
 
 namespace {
 
-void make_checkpoint(const std::string& folder, const std::string& date = "2025-01-01T00:00:00.000000Z") {
+void make_checkpoint(const std::string& folder, const std::string& date = "2025-01-01T00:00:00.000000Z",
+                     const std::string& run_id = "", const std::string& ancestors = "") {
   fs::create_directories(folder);
   sft::io::Hdf5File index = sft::io::Hdf5File::create(checkpoint::index_path(folder));
   index.write_string("format", "sft-checkpoint");
   index.write_int("format_version", 1);
   index.write_string("date", date);
+  index.write_int("step", checkpoint::step_of(folder).value_or(0));
+  for (const char* name : {"config", "mesh", "tokenizer", "sft_version"}) index.write_string(name, "");
+  for (const char* name : {"rows_consumed", "num_tokens", "num_rows", "max_length"}) index.write_int(name, 0);
+  index.write_float("epoch", 0.0);
+  if (!run_id.empty()) {
+    index.write_string("run_id", run_id);
+    index.write_string("ancestors", ancestors);
+    index.write_string("data_fingerprint", "");
+    for (const char* name : {"num_target_tokens", "log_num_steps"}) index.write_int(name, 0);
+    for (const char* name : {"log_loss", "log_mean_token_accuracy", "log_entropy"}) index.write_float(name, 0.0);
+  }
   index.close();
 }
 
@@ -74,20 +86,47 @@ BOOST_AUTO_TEST_CASE(resuming_takes_the_newest_or_the_named_one) {
   BOOST_TEST(find(output.file("none"), older) == older);
 }
 
-BOOST_AUTO_TEST_CASE(an_abandoned_branch_is_not_resumed_and_goes_first) {
+BOOST_AUTO_TEST_CASE(a_branch_is_resumed_and_removes_its_own_checkpoints_alone) {
   const sft::test::TemporaryFolder output;
   const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };
-  make_checkpoint(path(50), "2025-01-31T12:00:01.000000Z");
-  make_checkpoint(path(100), "2025-01-31T12:00:02.000000Z");
+  make_checkpoint(path(40), "2025-01-31T12:00:00.000000Z", "first");
+  make_checkpoint(path(50), "2025-01-31T12:00:01.000000Z", "first");
+  make_checkpoint(path(100), "2025-01-31T12:00:02.000000Z", "first");
+  make_checkpoint(path(45), "2025-01-30T12:00:00.000000Z", "of another run");
+  make_checkpoint(path(46), "2025-01-30T12:00:00.000000Z");  // does not say whose it is
   BOOST_TEST(find(output.path(), "auto") == path(100));
-  make_checkpoint(path(75), "2025-01-31T12:00:02.500000Z");  // begun again at 50
-  make_checkpoint(path(80), "2025-01-31T12:00:02.500000Z");
+  make_checkpoint(path(75), "2025-01-31T12:00:02.500000Z", "branch", "first 50\n");
+  make_checkpoint(path(80), "2025-01-31T12:00:02.500000Z", "branch", "first 50\n");
   BOOST_TEST(find(output.path(), "auto") == path(80));
-  checkpoint::prune(path(80), 0);
-  BOOST_TEST(checkpoint::list(output.path()).size() == 4U);
-  checkpoint::prune(path(80), 2);
-  const std::vector<std::string> kept = {path(75), path(80)};
-  BOOST_TEST(checkpoint::list(output.path()) == kept);
+  const checkpoint::Lineage branch = checkpoint::read_header(path(80)).position.lineage;
+  checkpoint::prune(path(80), branch, 0);
+  BOOST_TEST(checkpoint::list(output.path()).size() == 7U);
+  checkpoint::prune(path(80), branch, 3);
+  const std::vector<std::string> three = {path(45), path(46), path(50), path(75), path(80), path(100)};
+  BOOST_TEST(checkpoint::list(output.path()) == three);
+  checkpoint::prune(path(80), branch, 1);
+  const std::vector<std::string> one = {path(45), path(46), path(80), path(100)};
+  BOOST_TEST(checkpoint::list(output.path()) == one);
+  const std::vector<std::string> others = {path(45), path(100)};
+  BOOST_TEST(checkpoint::list_of_others(output.path(), checkpoint::read_header(path(80)).position) == others);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_goes_on_from_its_newest_checkpoint_and_branches_off_from_others) {
+  const sft::test::TemporaryFolder output, elsewhere;
+  const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };
+  make_checkpoint(path(50), "2025-01-31T12:00:01.000000Z", "first", "root 10\n");
+  make_checkpoint(path(100), "2025-01-31T12:00:02.000000Z", "first", "root 10\n");
+  make_checkpoint(path(200), "2025-01-31T12:00:03.000000Z", "of another run");
+  const auto resume = [&](const std::string& output_dir, std::int64_t step) {
+    return checkpoint::resume_lineage(output_dir, path(step), checkpoint::read_header(path(step)).position);
+  };
+  BOOST_TEST(resume(output.path(), 100).run_id == "first");
+  for (const checkpoint::Lineage& branch : {resume(output.path(), 50), resume(elsewhere.path(), 50)}) {
+    BOOST_TEST(branch.run_id.size() == 32U);
+    BOOST_TEST(checkpoint::to_text(branch.ancestors) == "root 10\nfirst 50\n");
+  }
+  BOOST_TEST(checkpoint::new_lineage().run_id != checkpoint::new_lineage().run_id);
+  BOOST_TEST(mentions(data_error_of([] { (void)checkpoint::parse_ancestors("first\n", "a.h5"); }), {"a.h5", "first"}));
 }
 
 BOOST_AUTO_TEST_CASE(auto_does_not_choose_while_an_index_cannot_be_read) {

@@ -17,8 +17,10 @@ train::StepMetrics example(std::int64_t step) {
   metrics.loss = 0.1 + 0.2;
   metrics.grad_norm = 1e-300;
   metrics.learning_rate = 2e-5;
-  metrics.num_tokens = 4000;
-  metrics.num_target_tokens = 1000;
+  metrics.num_tokens = 4000 * step;
+  metrics.num_target_tokens = 1000 * step;
+  metrics.step_num_tokens = 4000;
+  metrics.step_num_target_tokens = 1000;
   metrics.step_time_s = 0.5;
   metrics.peak_memory = {1, 2, 3};
   return metrics;
@@ -45,7 +47,8 @@ BOOST_AUTO_TEST_CASE(line_has_the_documented_keys_in_order) {
   for (const auto& item : json.items()) keys += item.key() + " ";
   BOOST_TEST(keys ==
              "step epoch loss grad_norm learning_rate num_tokens num_target_tokens mean_token_accuracy entropy "
-             "tokens_per_second target_tokens_per_second step_time_s peak_memory_bytes_min peak_memory_bytes_mean "
+             "step_loss step_num_tokens step_num_target_tokens tokens_per_second target_tokens_per_second step_time_s "
+             "peak_memory_bytes_min peak_memory_bytes_mean "
              "peak_memory_bytes_max ");
 }
 
@@ -72,30 +75,45 @@ BOOST_AUTO_TEST_CASE(later_steps_and_cut_lines_are_dropped) {
   BOOST_TEST(train::keep_steps("", 9).empty());
 }
 
+using train::EarlierLines;
+
 BOOST_AUTO_TEST_CASE(a_resumed_file_equals_an_uninterrupted_one) {
   const ScratchFile whole("unit_train_whole.jsonl");
   const ScratchFile resumed("unit_train_resumed.jsonl");
   {
-    train::MetricsFile file(whole.path, 0);
+    train::MetricsFile file(whole.path, 0, EarlierLines::set_aside);
     for (int step = 1; step <= 5; ++step) file.append(example(step));
   }
   {
-    train::MetricsFile file(resumed.path, 0);  // went to step 4, its last checkpoint was of step 3
+    train::MetricsFile file(resumed.path, 0, EarlierLines::set_aside);  // went to step 4, its last checkpoint was of 3
     for (int step = 1; step <= 4; ++step) file.append(example(step));
   }
   {
-    train::MetricsFile file(resumed.path, 3);
+    train::MetricsFile file(resumed.path, 3, EarlierLines::keep);
     for (int step = 4; step <= 5; ++step) file.append(example(step));
   }
   BOOST_TEST(read(resumed.path) == read(whole.path));
+  BOOST_TEST(!std::filesystem::exists(resumed.path + ".old"));
 }
 
-BOOST_AUTO_TEST_CASE(a_new_run_starts_an_empty_file) {
-  const ScratchFile scratch("unit_train_anew.jsonl"), first(scratch.path + ".old"), second(scratch.path + ".old-2");
-  { train::MetricsFile(scratch.path, 0).append(example(1)); }
-  { train::MetricsFile(scratch.path, 0).append(example(2)); }
-  { train::MetricsFile(scratch.path, 0).append(example(3)); }
-  BOOST_TEST(read(scratch.path) == train::to_json(example(3)) + "\n");
+BOOST_AUTO_TEST_CASE(lines_of_other_runs_are_set_aside_and_never_overwritten) {
+  const ScratchFile scratch("unit_train_anew.jsonl"), first(scratch.path + ".old"), second(scratch.path + ".old.1");
+  { train::MetricsFile(scratch.path, 0, EarlierLines::set_aside).append(example(1)); }
+  { train::MetricsFile(scratch.path, 0, EarlierLines::set_aside).append(example(2)); }
+  { train::MetricsFile(scratch.path, 7, EarlierLines::set_aside).append(example(8)); }  // from another folder's step 7
+  BOOST_TEST(read(scratch.path) == train::to_json(example(8)) + "\n");
   BOOST_TEST(read(first.path) == train::to_json(example(1)) + "\n");
   BOOST_TEST(read(second.path) == train::to_json(example(2)) + "\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_branch_keeps_a_copy_of_what_it_leaves) {
+  const ScratchFile scratch("unit_train_branch.jsonl"), copy(scratch.path + ".old");
+  {
+    train::MetricsFile file(scratch.path, 0, EarlierLines::set_aside);
+    for (int step = 1; step <= 3; ++step) file.append(example(step));
+  }
+  const std::string before = read(scratch.path);
+  { train::MetricsFile(scratch.path, 2, EarlierLines::keep_and_copy).append(example(3)); }
+  BOOST_TEST(read(scratch.path) == before);
+  BOOST_TEST(read(copy.path) == before);
 }

@@ -93,6 +93,17 @@ BOOST_AUTO_TEST_CASE(changes_that_would_not_are_allowed) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(other_content_or_order_is_refused_and_both_are_named) {
+  checkpoint::Header saved = saved_by(example());
+  BOOST_CHECK_NO_THROW(train::check_resume_data("xxh128:1", "checkpoint-000005", saved));  // of sft 0.1.0
+  saved.position.data_fingerprint = "xxh128:1";
+  BOOST_CHECK_NO_THROW(train::check_resume_data("xxh128:1", "checkpoint-000005", saved));
+  const auto check = [&] { train::check_resume_data("xxh128:2", "checkpoint-000005", saved); };
+  for (const char* word : {"data.train_files", "xxh128:1", "xxh128:2", "resume_from_checkpoint = none"}) {
+    BOOST_CHECK_EXCEPTION(check(), Error, names(word));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(other_data_is_refused) {
   BOOST_CHECK_EXCEPTION(train::check_resume(example(), 99, max_length, "checkpoint-000005", saved_by(example())), Error,
                         names("data.train_files"));
