@@ -16,13 +16,6 @@ readonly glosses=/usr/share/wordnet   # Debian: wordnet-base
 readonly stop_after_step=500          # where the demo interrupts itself
 readonly sample_size=40               # questions of its data that the trained model is asked at the end
 
-# More ranks than cores share them; Open MPI asks root to confirm twice.
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_MCA_orte_execute_quiet=1  # no remarks about the status of a stopped run
-if [[ $(id -u) -eq 0 ]]; then
-  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
-
 say() { printf '\n== %s\n' "$*"; }
 show() {
   printf '$ %s\n' "$*"
@@ -75,17 +68,17 @@ shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
 show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256
 
 say "2. The untrained model"
-show mpirun -np $ranks ./sft $input --train.max_steps 0 --train.output_dir "$output/untrained" | sed -n '1p;$p'
+show ./sft-run -n $ranks $input --train.max_steps 0 --train.output_dir "$output/untrained" | sed -n '1p;$p'
 answers "$output/untrained/checkpoint-000000" "${prompts[@]}" >"$output/before.txt"
 
 say "3. Training on $ranks ranks, dp_replicate x dp_shard x sp x tp = 2 x 2 x 2 x 2"
-printf '$ mpirun -np %s ./sft %s\n' $ranks $input
-mpirun -np $ranks ./sft $input &
+printf '$ ./sft-run -n %s %s\n' $ranks $input
+./sft-run -n $ranks $input &
 run=$!
 trap 'kill $run 2>/dev/null || true' EXIT
 while kill -0 $run 2>/dev/null && [[ $(last_step || true) -lt $stop_after_step ]]; do sleep 0.2; done
-printf '$ kill -USR1 %s   # of mpirun\n' $run
-kill -USR1 $run || true
+printf '$ kill %s   # of sft-run\n' $run
+kill $run || true
 status=0
 wait $run || status=$?
 trap - EXIT
@@ -93,7 +86,7 @@ trap - EXIT
 echo "status 75: stopped, saved, run again to go on"
 
 say "4. Going on from the checkpoint"
-show mpirun -np $ranks ./sft $input --checkpoint.resume_from_checkpoint auto
+show ./sft-run -n $ranks $input --checkpoint.resume_from_checkpoint auto
 
 say "5. What it learned"
 trained=$(printf '%s\n' "$output"/checkpoint-?????? | tail -n 1)

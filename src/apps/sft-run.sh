@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Starts sft on several ranks, and stops it in good order:
+#
+#   sft-run -n 16 INPUT.ini [--section.key VALUE ...]                      on this machine, however few cores it has
+#   sft-run --launcher "mpirun --hostfile hosts -np 64" INPUT.ini          on several, with words of your own
+#   sft-run --requeue --launcher "srun --mpi=pmix" INPUT.ini               in a SLURM job
+#
+# Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 saves a checkpoint and ends with status 75: the same command with
+# --checkpoint.resume_from_checkpoint auto goes on from there. A second one, a second or more later, ends the run at once.
+set -euo pipefail
+
+usage() {
+  cat <<'END'
+usage: sft-run (-n N | --launcher COMMAND) [--requeue] INPUT.ini [--section.key VALUE ...]
+
+  -n N                start N ranks on this machine with mpirun, also more than it has cores
+  --launcher COMMAND  the command that starts the ranks, in place of mpirun -np N; it is cut at blanks
+  --requeue           put this SLURM job back into the queue after status 75 (stopped: run again to go on)
+  --help              print this text
+
+From INPUT.ini on, all words are for sft; paths are relative to where sft-run is called. Ctrl-C, SIGTERM, SIGHUP and
+SIGUSR1 save and stop, with status 75; so does one that comes before the first step, when there is nothing to save.
+END
+}
+
+# fail PROBLEM: one line, and the exit status of a wrong command line.
+fail() {
+  printf 'sft-run: error: %s; see sft-run --help\n' "$1" >&2
+  exit 2
+}
+
+num_ranks='' launcher=() requeue=no
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    -n | -np | --num_ranks)
+      [[ ${2-} =~ ^[1-9][0-9]*$ ]] || fail "$1 needs a number of ranks"
+      num_ranks=$2
+      shift 2
+      ;;
+    --launcher)
+      read -r -a launcher <<<"${2-}"
+      [[ ${#launcher[@]} -gt 0 ]] || fail "--launcher needs a command such as \"srun --mpi=pmix\""
+      shift 2
+      ;;
+    --requeue)
+      requeue=yes
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *) break ;;
+  esac
+done
+if [[ -n $num_ranks && ${#launcher[@]} -gt 0 ]]; then fail "give -n or --launcher, not both (the launcher counts)"; fi
+if [[ -z $num_ranks && ${#launcher[@]} -eq 0 ]]; then fail "how many ranks? give -n N, or --launcher"; fi
+[[ $# -gt 0 ]] || fail "no run is described: give INPUT.ini"
+
+# sft is beside this script, whether built, linked or installed.
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+readonly sft=$here/sft
+[[ -x $sft ]] || fail "there is no program $sft (build or install it)"
+
+if [[ -n $num_ranks ]]; then
+  command -v mpirun >/dev/null || fail "there is no mpirun on PATH (install Open MPI, or load its module)"
+  launcher=(mpirun -np "$num_ranks")
+  # More ranks than cores: no binding, and a waiting rank gives way. The second names are those of Open MPI 5.
+  export OMPI_MCA_rmaps_base_oversubscribe=${OMPI_MCA_rmaps_base_oversubscribe-1}
+  export PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy-:oversubscribe}
+  export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy-none}
+  export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy-none}
+  if [[ $num_ranks -gt $(nproc) ]]; then
+    export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle-1}
+  fi
+  if [[ $(id -u) -eq 0 ]]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  fi
+fi
+export OMPI_MCA_orte_execute_quiet=1 # after a status other than 0, the run's own line says it all
+
+# A session of its own: Ctrl-C would make mpirun kill the ranks before they save.
+setsid "${launcher[@]}" "$sft" "$@" &
+pid=$!
+num_signals=0 status=0 is_interrupted=yes
+# shellcheck disable=SC2317  # the traps call it
+pass_on() {
+  is_interrupted=yes
+  num_signals=$((num_signals + 1))
+  kill -USR1 "$pid" 2>/dev/null || true
+}
+trap pass_on HUP INT TERM USR1
+while [[ $is_interrupted == yes ]]; do # a signal ends the wait, not the command, whose status outlives it
+  is_interrupted=no status=0
+  wait "$pid" || status=$?
+done
+trap '' HUP INT TERM USR1
+
+# Ended by the signal that was passed on, the only one: before the first step, where it stands as it stood.
+if [[ $num_signals -eq 1 && $status -eq $((128 + $(kill -l USR1))) ]]; then
+  echo "Stopped before the first step: there was nothing to save."
+  status=75
+fi
+if [[ $status -eq 75 && $requeue == yes ]]; then
+  echo "Job ${SLURM_JOB_ID:?--requeue is for SLURM jobs} goes back into the queue."
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$status"

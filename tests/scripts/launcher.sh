@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# sft-run: each signal to it reaches the run, its status is the run's, a run that had nothing to save may go on, and Open
+# MPI adds no lines of its own. First with a program that stands in for sft, then with sft itself.
+#
+#   launcher.sh SFT_RUN SFT_PREPARE
+set -euo pipefail
+
+sft_run=$1 sft_prepare=$2
+work=$(mktemp -d)
+trap 'jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true; rm -rf "$work"' EXIT
+cd "$work"
+mkdir bin elsewhere
+cp "$sft_run" bin/sft-run
+cat >bin/sft <<'SFT'
+#!/usr/bin/env bash
+# Stands in for sft: its first word says how it takes a stop.
+case $1 in
+  saves) trap 'exit 75' USR1 ;;
+  ends) exit "$2" ;;
+  words) printf '%s\n' "$PWD" "$@" && exit ;;
+esac
+touch ready
+for _ in $(seq 200); do sleep 0.05; done
+SFT
+cat >bin/scontrol <<'SCONTROL'
+#!/usr/bin/env bash
+echo "scontrol $*"
+SCONTROL
+chmod +x bin/*
+
+failures=0
+# check NAME CONDITION...: CONDITION is a command.
+check() {
+  local name=$1
+  shift
+  if "$@"; then
+    echo "ok    $name"
+  else
+    echo "WRONG $name: not $*"
+    cat out err
+    failures=$((failures + 1))
+  fi
+}
+
+# stop SIGNAL COUNT WORD...: starts sft-run WORD..., waits for the file `ready`, sends the signal COUNT times, more than a
+# second apart; the exit status in $status.
+stop() {
+  local signal=$1 count=$2
+  shift 2
+  rm -f ready
+  env --default-signal=INT "$@" >out 2>err & # a shell starts background commands with SIGINT ignored
+  local pid=$!
+  until [[ -e ready ]]; do sleep 0.05; done
+  for _ in $(seq "$count"); do
+    kill -s "$signal" "$pid" || true
+    sleep 1.2
+  done
+  status=0
+  wait "$pid" || status=$?
+}
+
+# status_of WORD...: the exit status in $status.
+status_of() {
+  status=0
+  "$@" >out 2>err || status=$?
+}
+
+for signal in HUP INT TERM USR1; do
+  stop "$signal" 1 bin/sft-run --launcher env saves
+  check "$signal makes it save and stop" test "$status" = 75
+done
+stop TERM 1 bin/sft-run --launcher env "is not training yet"
+check "a stop before the first step may go on" test "$status" = 75
+check "and says so" grep -q 'nothing to save' out
+status_of bin/sft-run --launcher env ends 3
+check "the run's status is its own" test "$status" = 3
+PATH=$work/bin:$PATH SLURM_JOB_ID=7 stop USR1 1 bin/sft-run --requeue --launcher env saves
+check "a stopped job goes back into the queue" grep -qx 'scontrol requeue 7' out
+ln -s "$work/bin/sft-run" elsewhere/sft-run
+(cd elsewhere && status_of ./sft-run --launcher "env NAME=value" words "with blanks" --section.key 1 && mv out err ..)
+check "words and the folder stay as they are" test "$(cat out)" = "$work/elsewhere
+words
+with blanks
+--section.key
+1"
+for words in "" "-n" "-n 0 x.ini" "-n 2" "x.ini" "-n 2 --launcher env x.ini" "--launcher"; do
+  # shellcheck disable=SC2086  # several words
+  status_of bin/sft-run $words
+  check "refused: sft-run $words" test "$status $(grep -c '^sft-run: error: ' err)" = "2 1"
+done
+
+# The program itself, through mpirun.
+for i in $(seq 60); do
+  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
+done >pairs.jsonl
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+cat >run.ini <<INI
+[model]
+hidden_size = 32
+num_hidden_layers = 1
+num_attention_heads = 4
+num_key_value_heads = 2
+intermediate_size = 32
+vocab_size = 272
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 1000000
+precision = fp32
+[checkpoint]
+save_steps = 0
+[device]
+backend = cpu
+INI
+# await_run: makes `ready` when the run has logged something.
+await_run() {
+  until [[ -s output/metrics.jsonl ]]; do sleep 0.05; done
+  touch ready
+}
+await_run &
+stop TERM 1 "$sft_run" -n 4 run.ini
+check "SIGTERM saves and stops 4 ranks" test "$status" = 75
+check "with a checkpoint" compgen -G 'output/checkpoint-*/checkpoint.h5'
+check "Open MPI adds nothing" test ! -s err
+status_of "$sft_run" -n 4 run.ini --model.hidden_size 33
+check "a wrong key ends all ranks with its status" test "$status" = 2
+check "and one line" test "$(wc -l <err)" = 1
+mkfifo never.ini
+(sleep 2 && touch ready) &
+stop TERM 1 "$sft_run" -n 2 never.ini
+check "SIGTERM ends ranks that wait for their configuration" test "$status" = 75
+
+echo "$failures wrong"
+exit $((failures > 0))
