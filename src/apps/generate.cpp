@@ -16,6 +16,7 @@
 
 #include "printable.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
@@ -23,7 +24,7 @@
 #include "sft/core/version.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/io/files.hpp"
-#include "sft/mesh/mesh.hpp"
+#include "sft/mesh/groups.hpp"
 #include "sft/text/chat.hpp"
 #include "sft/text/tokenizer.hpp"
 #include "sft/train/engine.hpp"
@@ -140,18 +141,20 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 4. Engine
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
-  const mesh::Mesh mesh(session, mesh::Layout{}, static_cast<int>(config.model.num_key_value_heads));
+  const mesh::Place place(config, 0);
+  const mesh::Groups groups(session.world(), place);
+  const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {});
   device::Ledger ledger;
   const std::int64_t max_length = static_cast<std::int64_t>(longest) + options.max_new_tokens;
   if (const std::int64_t trained = header.position.max_length; trained > 0 && max_length > trained) {
     log_warning("prompt and max_new_tokens come to " + std::to_string(max_length) + " tokens (rows had " +
                 std::to_string(trained) + " in training): text beyond that is guesswork");
   }
-  train::Engine engine(config, max_length, mesh, *device, ledger);
+  train::Engine engine(config, max_length, place, groups, *device, *collectives, ledger);
 
   // 5. Weights
-  static_cast<void>(
-      checkpoint::load(options.checkpoint, mesh, engine.registry(), engine.state(), *device, engine.stream()));
+  static_cast<void>(checkpoint::load(options.checkpoint, session.world(), engine.shard_map(), engine.state(), *device,
+                                     engine.stream()));
   engine.parameters_changed();
 
   // 6. Text

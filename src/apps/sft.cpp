@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
@@ -25,7 +26,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/io/files.hpp"
-#include "sft/mesh/mesh.hpp"
+#include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/trainer.hpp"
@@ -136,10 +137,10 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     device = device::make_device(kind, session.node().rank(), session.node().size());
   });
 
-  // 3. Mesh
-  const config::Parallel& sizes = config.parallel;
-  const mesh::Mesh mesh(session, {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size},
-                        static_cast<int>(config.model.num_key_value_heads));
+  // 3. Mesh: this rank's place in it, and every communicator of the run
+  const mesh::Place place(config, world.rank());
+  const mesh::Groups groups(world, place);
+  const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, groups.of_tensors());
 
   // 4. Data
   std::optional<data::PackedDataset> dataset;
@@ -155,10 +156,10 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 5. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   std::optional<train::Engine> engine;
-  world.agree([&] { engine.emplace(config, dataset->max_length(), mesh, *device, ledger); });
+  world.agree([&] { engine.emplace(config, dataset->max_length(), place, groups, *device, *collectives, ledger); });
 
   // 6. Restore
-  train::Trainer trainer({session, config, *device, mesh, *dataset, ledger, *engine});
+  train::Trainer trainer({session, config, *device, place, groups, *dataset, ledger, *engine});
   trainer.restore();
   trainer.announce();
 

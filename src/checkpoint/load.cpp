@@ -17,12 +17,12 @@ std::string describe(const std::vector<std::int64_t>& shape) {
 }
 
 /// Refuses a checkpoint whose tensors are not those of the model.
-void check_tensors(const io::Hdf5File& index, const parallel::Registry& registry) {
+void check_tensors(const io::Hdf5File& index, const parallel::ShardMap& shard_map) {
   const std::string what_to_do = "use the [model] section that the checkpoint was written with";
   for (const std::string group : group_names) {
     const std::vector<std::string> listed = index.list_datasets("/" + group);
     std::set<std::string> extra(listed.begin(), listed.end());
-    for (const parallel::Unit& unit : registry.units()) {
+    for (const parallel::Unit& unit : shard_map.units()) {
       for (const parallel::Parameter& parameter : unit.parameters) {
         const std::string dataset = "/" + group + "/" + parameter.name;
         if (extra.erase(parameter.name) == 0) {
@@ -63,18 +63,18 @@ void read_rectangle(const io::Hdf5File& index, const std::string& dataset, const
 }
 
 /// Fills the rank shard, padding with zeros.
-void read_state(const io::Hdf5File& index, const parallel::Registry& registry, const State& state,
+void read_state(const io::Hdf5File& index, const parallel::ShardMap& shard_map, const State& state,
                 device::Device& device, device::Stream& stream) {
   const Staging staging(device);
   const std::vector<Tensor> tensors = tensors_of(state);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for (const parallel::ShardRange& gap : registry.padding()) {
+    for (const parallel::ShardRange& gap : shard_map.padding()) {
       const Tensor zeros = tensors[i].rows(gap.begin, gap.count);
       device.fill_zero(zeros.data, zeros.size_bytes(), stream);
     }
-    for (const parallel::Piece& piece : registry.pieces()) {
+    for (const parallel::Piece& piece : shard_map.pieces()) {
       const std::string dataset = std::string("/") + group_names[i] + "/" + piece.parameter->name;
-      for (const parallel::LogicalRectangle& part : parallel::Registry::rectangles(piece)) {
+      for (const parallel::LogicalRectangle& part : parallel::ShardMap::rectangles(piece)) {
         read_rectangle(index, dataset, {part.row_begin, part.num_rows, part.column_begin, part.num_columns},
                        tensors[i].as<float>() + part.shard_offset, staging, device, stream);
       }
@@ -84,25 +84,25 @@ void read_state(const io::Hdf5File& index, const parallel::Registry& registry, c
 
 }  // namespace
 
-Position load(const std::string& folder, const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state,
-              device::Device& device, device::Stream& stream) {
+Position load(const std::string& folder, const comm::Group& world, const parallel::ShardMap& shard_map,
+              const State& state, device::Device& device, device::Stream& stream) {
   // 1. The right tensors, and every shard as it was written: the ranks share the reading of the shards.
-  mesh.world.agree([&] {
+  world.agree([&] {
     const io::Hdf5File index = open_index(folder);
-    if (mesh.world.rank() == 0) check_tensors(index, registry);
+    if (world.rank() == 0) check_tensors(index, shard_map);
     const std::vector<Shard> shards = read_shards(index);
-    const auto step = static_cast<std::size_t>(mesh.world.size());
-    for (auto i = static_cast<std::size_t>(mesh.world.rank()); i < shards.size(); i += step) {
+    const auto step = static_cast<std::size_t>(world.size());
+    for (auto i = static_cast<std::size_t>(world.rank()); i < shards.size(); i += step) {
       check_contents(folder, shards[i]);
     }
   });
 
   // 2. The pieces of this rank.
   Position position;
-  mesh.world.agree([&] {
+  world.agree([&] {
     const io::Hdf5File index = open_index(folder);
     position = read_position(index);
-    read_state(index, registry, state, device, stream);
+    read_state(index, shard_map, state, device, stream);
   });
   return position;
 }

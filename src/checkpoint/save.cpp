@@ -21,41 +21,40 @@ std::vector<std::int64_t> shape_of(const parallel::Parameter& parameter) {
 }
 
 /// The parts of every parameter that one rank's shard file holds, by name.
-void add_pieces(const parallel::Registry& registry, const std::string& shard_file,
+void add_pieces(const parallel::ShardMap& shard_map, const std::string& shard_file,
                 std::map<std::string, std::vector<io::VirtualPiece>>& pieces) {
-  for (const parallel::Piece& piece : registry.pieces()) {
-    if (!piece.parameter->counts) continue;
-    for (const parallel::LogicalRectangle& part : parallel::Registry::rectangles(piece)) {
+  for (const parallel::Piece& piece : shard_map.pieces()) {
+    if (!piece.parameter->is_owner) continue;
+    for (const parallel::LogicalRectangle& part : parallel::ShardMap::rectangles(piece)) {
       pieces[piece.parameter->name].push_back(
           {.target = {part.row_begin, part.num_rows, part.column_begin, part.num_columns},
            .source_file = shard_file,
            .source_dataset = "",
            .source_begin = part.shard_offset,
-           .source_size = registry.rank_shard_elements()});
+           .source_size = shard_map.rank_shard_elements()});
     }
   }
 }
 
-/// The parts of every parameter in all shard files. Registries are pure: each rank's is made here, none is sent.
-std::map<std::string, std::vector<io::VirtualPiece>> all_pieces(const mesh::Mesh& mesh,
-                                                                const parallel::Registry& registry) {
+/// The ranks of the first replica, which together hold every parameter: world ranks [0, n).
+int num_writers(const mesh::Layout& layout) { return layout.size() / layout.dp_replicate; }
+
+/// The parts of every parameter in all shard files. ShardMaps are pure: each rank's is made here, none is sent.
+std::map<std::string, std::vector<io::VirtualPiece>> all_pieces(const mesh::Place& place,
+                                                                const parallel::ShardMap& shard_map) {
   std::map<std::string, std::vector<io::VirtualPiece>> pieces;
-  const int fsdp_size = mesh.fsdp.size();
-  const int tp_size = mesh.tp.size();
-  for (int fsdp_rank = 0; fsdp_rank < fsdp_size; ++fsdp_rank) {
-    for (int tp_rank = 0; tp_rank < tp_size; ++tp_rank) {
-      const parallel::Registry peer(registry.units(), tp_size, tp_rank, mesh.kv_replicas.size(), fsdp_size, fsdp_rank);
-      add_pieces(peer, shard_name(fsdp_rank * tp_size + tp_rank), pieces);
-    }
+  const mesh::Layout& layout = place.layout();
+  for (int rank = 0; rank < num_writers(layout); ++rank) {
+    add_pieces(parallel::ShardMap(shard_map.units(), place.peer(rank)), shard_name(rank), pieces);
   }
   return pieces;
 }
 
 /// Adds the virtual datasets, a unit at a time: HDF5 keeps memory for those it made until the file is closed.
-void write_tensors(const std::string& index_file, const mesh::Mesh& mesh, const parallel::Registry& registry) {
-  std::map<std::string, std::vector<io::VirtualPiece>> pieces = all_pieces(mesh, registry);
+void write_tensors(const std::string& index_file, const mesh::Place& place, const parallel::ShardMap& shard_map) {
+  std::map<std::string, std::vector<io::VirtualPiece>> pieces = all_pieces(place, shard_map);
   for (const char* group : group_names) {
-    for (const parallel::Unit& unit : registry.units()) {
+    for (const parallel::Unit& unit : shard_map.units()) {
       io::Hdf5File index = io::Hdf5File::extend(index_file);
       for (const parallel::Parameter& parameter : unit.parameters) {
         std::vector<io::VirtualPiece>& parts = pieces[parameter.name];
@@ -69,11 +68,11 @@ void write_tensors(const std::string& index_file, const mesh::Mesh& mesh, const 
 
 }  // namespace
 
-std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry& registry) {
+std::size_t index_memory_bytes(const mesh::Place& place, const parallel::ShardMap& shard_map) {
   constexpr std::size_t bytes_of_mapping = 27U << 10U;  // while the library makes a virtual dataset; measured
-  if (mesh.world.rank() != 0) return 0;
+  if (place.rank() != 0) return 0;
   std::size_t most_mappings = 0, capacity = 0;
-  for (const auto& [name, parts] : all_pieces(mesh, registry)) {
+  for (const auto& [name, parts] : all_pieces(place, shard_map)) {
     most_mappings = std::max(most_mappings, parts.size());
     capacity += parts.capacity();
   }
@@ -81,17 +80,17 @@ std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry&
 }
 
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
-          const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,
-          device::Device& device, device::Stream& stream) {
+          const mesh::Place& place, const mesh::Groups& groups, const parallel::ShardMap& shard_map, const State& state,
+          const Position& position, device::Device& device, device::Stream& stream) {
   const std::string folder = path_of(output_dir, position.step);
   const std::string temporary = temporary_path(folder);
-  const bool is_writer = mesh.replicate.rank() == 0;
-  const bool is_first = mesh.world.rank() == 0;
+  const bool is_writer = place.owns_shard();
+  const bool is_first = groups.world.rank() == 0;
 
   // What a failed save leaves takes room that the next try may need.
   const auto agree = [&](const std::function<void()>& work) {
     try {
-      mesh.world.agree(work);
+      groups.world.agree(work);
     } catch (const comm::SharedError&) {
       if (is_first) discard_folder(folder);
       throw;
@@ -99,20 +98,18 @@ void save(const std::string& output_dir, const config::Config& config, const std
   };
 
   // 1. An empty folder.
-  mesh.world.agree([&] {
+  groups.world.agree([&] {
     if (is_first) begin_folder(folder);
   });
 
   // 2. Shards, by the ranks that together hold every parameter.
   Shard shard;
   agree([&] {
-    if (is_writer) shard = write_shard(temporary, shard_name(mesh.parameters.rank()), state, device, stream);
+    if (is_writer) shard = write_shard(temporary, shard_name(place.rank()), state, device, stream);
   });
   std::vector<Shard> shards;
-  if (is_writer) {
-    for (const std::string& line : mesh.parameters.all_gather(to_text(shard))) {
-      shards.push_back(parse_shards(line, temporary).front());
-    }
+  for (const std::string& line : groups.world.all_gather(is_writer ? to_text(shard) : "")) {
+    if (!line.empty()) shards.push_back(parse_shards(line, temporary).front());
   }
 
   // 3. The whole tensors over the shards, and the name that says complete.
@@ -120,16 +117,16 @@ void save(const std::string& output_dir, const config::Config& config, const std
     if (!is_first) return;
     const std::string index_file = index_path(temporary);
     io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
-    write_attributes(index, config, tokenizer, mesh.layout.describe(), position, shards);
+    write_attributes(index, config, tokenizer, place.layout().describe(), position, shards);
     index.close();
-    write_tensors(index_file, mesh, registry);
+    write_tensors(index_file, place, shard_map);
     io::seal(index_file);
     io::sync_path(index_file);
     commit_folder(folder);
   });
 
   // 4. Room for the next one.
-  mesh.world.agree([&] {
+  groups.world.agree([&] {
     if (is_first) prune(folder, position.lineage, config.checkpoint.save_total_limit);
   });
 }

@@ -1,32 +1,32 @@
 #include "sft/mesh/layout.hpp"
 
-#include "sft/core/error.hpp"
-
 namespace sft::mesh {
+
+namespace {
+
+std::array<int, 4> as_array(const Coordinates& c) { return {c.dp_replicate, c.dp_shard, c.sp, c.tp}; }
+
+}  // namespace
 
 Coordinates Layout::coordinates(int rank) const {
   const std::array<int, 4> sizes_of_axes = sizes();
-  Coordinates result{};
+  std::array<int, 4> result{};
   for (std::size_t axis = result.size(); axis-- > 0;) {
     result[axis] = rank % sizes_of_axes[axis];
     rank /= sizes_of_axes[axis];
   }
-  return result;
+  return {result[0], result[1], result[2], result[3]};
 }
 
 int Layout::rank(const Coordinates& coordinates) const {
-  const std::array<int, 4> sizes_of_axes = sizes();
-  int result = 0;
-  for (std::size_t axis = 0; axis < coordinates.size(); ++axis)
-    result = result * sizes_of_axes[axis] + coordinates[axis];
-  return result;
+  return ((coordinates.dp_replicate * dp_shard + coordinates.dp_shard) * sp + coordinates.sp) * tp + coordinates.tp;
 }
 
 std::vector<int> Layout::members(int rank, std::array<bool, 4> kept_axes) const {
-  const Coordinates own = coordinates(rank);
+  const std::array<int, 4> own = as_array(coordinates(rank));
   std::vector<int> ranks;
   for (int other = 0; other < size(); ++other) {
-    const Coordinates theirs = coordinates(other);
+    const std::array<int, 4> theirs = as_array(coordinates(other));
     bool is_member = true;
     for (std::size_t axis = 0; axis < own.size(); ++axis) is_member &= kept_axes[axis] || theirs[axis] == own[axis];
     if (is_member) ranks.push_back(other);
@@ -40,17 +40,19 @@ std::string Layout::describe() const {
   return text + " (dp_replicate x dp_shard x sp x tp)";
 }
 
-HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank) {
-  ensure(num_heads % tp_size == 0, "tp_size divides the query heads");
-  const int q_heads = num_heads / tp_size;
-  if (num_kv_heads >= tp_size) {
-    ensure(num_kv_heads % tp_size == 0, "tp_size divides the key/value heads");
-    const int kv_heads = num_kv_heads / tp_size;
-    return {q_heads, kv_heads, tp_rank * kv_heads, 1};
+std::array<bool, 4> Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {
+  std::array<bool, 4> result{};
+  const std::array<int, 4> sizes_of_axes = sizes();
+  int stride = 1;
+  for (std::size_t axis = result.size(); axis-- > 0;) {
+    for (int rank = 0; rank + stride < size(); ++rank) {
+      const bool has_neighbour = rank / stride % sizes_of_axes[axis] + 1 < sizes_of_axes[axis];
+      const auto here = static_cast<std::size_t>(rank), there = static_cast<std::size_t>(rank + stride);
+      if (has_neighbour && node_of_rank[here] != node_of_rank[there]) result[axis] = true;
+    }
+    stride *= sizes_of_axes[axis];
   }
-  ensure(tp_size % num_kv_heads == 0, "the key/value heads divide tp_size");
-  const int replicas = tp_size / num_kv_heads;
-  return {q_heads, 1, tp_rank / replicas, replicas};
+  return result;
 }
 
 }  // namespace sft::mesh

@@ -12,14 +12,14 @@ double clipping_factor(double norm, double max_norm) {
   return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
 }
 
-ShardedAdamW::ShardedAdamW(const config::Optimizer& optimizer, const parallel::Registry& registry,
+ShardedAdamW::ShardedAdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map,
                            parallel::ShardedUnits& units, ops::Backend& backend)
     : optimizer_(optimizer),
       units_(units),
       backend_(backend),
-      counted_(registry.ranges([](const Parameter& p) { return p.counts; })),
-      decayed_(registry.ranges([](const Parameter& p) { return !p.is_vector(); })),
-      plain_(registry.ranges([](const Parameter& p) { return p.is_vector(); })) {}
+      counted_(shard_map.ranges([](const Parameter& p) { return p.is_owner; })),
+      decayed_(shard_map.ranges([](const Parameter& p) { return !p.is_vector(); })),
+      plain_(shard_map.ranges([](const Parameter& p) { return p.is_vector(); })) {}
 
 void ShardedAdamW::sum_squares(Tensor result) {
   for (const ShardRange& r : counted_) backend_.sum_squares(result, units_.gradient_shard().rows(r.begin, r.count));

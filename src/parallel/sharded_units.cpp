@@ -7,11 +7,11 @@
 
 namespace sft::parallel {
 
-ShardedUnits::ShardedUnits(const Registry& registry, const mesh::Mesh& mesh, const Options& options,
+ShardedUnits::ShardedUnits(const ShardMap& shard_map, const mesh::Groups& groups, const Options& options,
                            device::Device& device, ops::Backend& backend, comm::Collectives& collectives,
                            device::Stream& comm_stream)
-    : registry_(registry),
-      mesh_(mesh),
+    : shard_map_(shard_map),
+      groups_(groups),
       options_(options),
       device_(device),
       backend_(backend),
@@ -20,9 +20,9 @@ ShardedUnits::ShardedUnits(const Registry& registry, const mesh::Mesh& mesh, con
       compute_done_(device.make_event()),
       comm_done_(device.make_event()),
       parameters_ready_(device.make_event()) {
-  units_.resize(registry.units().size());
+  units_.resize(shard_map.units().size());
   for (std::size_t u = 0; u < units_.size(); ++u) {
-    units_[u].touched.resize(registry.units()[u].parameters.size());
+    units_[u].touched.resize(shard_map.units()[u].parameters.size());
     units_[u].gather_done = device.make_event();
   }
   assign_slots();
@@ -42,7 +42,7 @@ void ShardedUnits::assign_slots() {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const auto slot = static_cast<std::size_t>(units_[u].*index);
       if (slots.size() <= slot) slots.resize(slot + 1);
-      slots[slot].elements = std::max(slots[slot].elements, registry_.units()[u].num_elements);
+      slots[slot].elements = std::max(slots[slot].elements, shard_map_.units()[u].num_elements);
     }
     for (Slot& slot : slots) slot.free = device_.make_event();
   };
@@ -51,7 +51,7 @@ void ShardedUnits::assign_slots() {
 }
 
 void ShardedUnits::lay_out(Arenas& arenas) {
-  const std::int64_t n = registry_.rank_shard_elements();
+  const std::int64_t n = shard_map_.rank_shard_elements();
   const bool low_precision = options_.compute != DType::float32;
   parameters_ = take(arenas.parameters, DType::float32, {n});
   if (low_precision) compute_shard_ = take(arenas.parameters, options_.compute, {n});
@@ -63,7 +63,7 @@ void ShardedUnits::lay_out(Arenas& arenas) {
     for (Slot& slot : gradient_slots_) slot.buffer = take(arenas.unit_buffers, DType::float32, {slot.elements});
   }
   for (std::size_t u = 0; u < units_.size(); ++u) {
-    const Unit& unit = registry_.units()[u];
+    const Unit& unit = shard_map_.units()[u];
     UnitState& state = units_[u];
     const Tensor& source = low_precision ? compute_shard_ : parameters_;
     state.shard = source.rows(unit.shard_offset, unit.shard_elements);
@@ -90,7 +90,7 @@ void ShardedUnits::gather(int unit) {
   if (!is_sharded() || state.gathered) return;
   comm_stream_.wait(*parameter_slots_[static_cast<std::size_t>(state.parameter_slot)].free);
   comm_stream_.wait(*parameters_ready_);
-  collectives_.all_gather(mesh_.fsdp, state.full, state.shard, comm_stream_);
+  collectives_.all_gather(groups_.fsdp, state.full, state.shard, comm_stream_);
   state.gather_done->record(comm_stream_);
   state.gathered = true;
 }
@@ -114,13 +114,13 @@ void ShardedUnits::reduce(int unit) {
   UnitState& state = units_[static_cast<std::size_t>(unit)];
   compute_done_->record(backend_.stream());
   comm_stream_.wait(*compute_done_);
-  collectives_.reduce_scatter_add(mesh_.fsdp, state.gradient_shard, state.full_gradient, comm_stream_);
+  collectives_.reduce_scatter_add(groups_.fsdp, state.gradient_shard, state.full_gradient, comm_stream_);
   gradient_slots_[static_cast<std::size_t>(state.gradient_slot)].free->record(comm_stream_);
   std::fill(state.touched.begin(), state.touched.end(), false);
 }
 
 Tensor ShardedUnits::slice(const Tensor& flat, int unit, int index, int count) const {
-  const auto& parameters = registry_.units()[static_cast<std::size_t>(unit)].parameters;
+  const auto& parameters = shard_map_.units()[static_cast<std::size_t>(unit)].parameters;
   const Parameter& first = parameters[static_cast<std::size_t>(index)];
   std::int64_t rows = 0;
   for (int i = index; i < index + count; ++i) {
@@ -158,7 +158,7 @@ Tensor ShardedUnits::accumulated_gradient(int unit, int index, int count) {
 }
 
 void ShardedUnits::zero_untouched(int unit) {
-  const Parameter& last = registry_.units()[static_cast<std::size_t>(unit)].parameters.back();
+  const Parameter& last = shard_map_.units()[static_cast<std::size_t>(unit)].parameters.back();
   const std::int64_t end = last.unit_offset + last.local_elements();
   const UnitState& state = units_[static_cast<std::size_t>(unit)];
   for (std::size_t i = 0; i < state.touched.size(); ++i) {
@@ -182,22 +182,22 @@ void ShardedUnits::finish_gradients() {
   stream.wait(*comm_done_);
   const auto sum_over = [&](const comm::Group& group, TpSplit split) {
     if (group.size() == 1) return;
-    for (const ShardRange& range : registry_.ranges([&](const Parameter& p) { return p.split == split; })) {
+    for (const ShardRange& range : shard_map_.ranges([&](const Parameter& p) { return p.split == split; })) {
       collectives_.all_reduce(group, gradients_.rows(range.begin, range.count), comm::ReduceOp::sum, stream);
     }
   };
-  sum_over(mesh_.tp, TpSplit::partial);
-  sum_over(mesh_.kv_replicas, TpSplit::kv_rows);
-  if (mesh_.replicate.size() > 1) {
+  sum_over(groups_.tp, TpSplit::partial);
+  sum_over(groups_.kv_replicas, TpSplit::kv_rows);
+  if (groups_.replicate.size() > 1) {
     for (const UnitState& state : units_) {
-      collectives_.all_reduce(mesh_.replicate, state.gradient_shard, comm::ReduceOp::sum, stream);
+      collectives_.all_reduce(groups_.replicate, state.gradient_shard, comm::ReduceOp::sum, stream);
     }
   }
 }
 
 comm::StagingPlan ShardedUnits::staging() const {
   comm::StagingPlan plan;
-  for (const Unit& unit : registry_.units()) {
+  for (const Unit& unit : shard_map_.units()) {
     if (is_sharded()) {
       plan.max_reduce_scatter_bytes =
           std::max(plan.max_reduce_scatter_bytes, checked_cast<std::size_t>(unit.num_elements) * sizeof(float));

@@ -2,8 +2,8 @@
 
 namespace sft::parallel {
 
-TensorParallel::TensorParallel(const mesh::Mesh& mesh, comm::Collectives& collectives, device::Stream& stream)
-    : group_(mesh.tp), collectives_(collectives), stream_(stream) {}
+TensorParallel::TensorParallel(const mesh::Groups& groups, comm::Collectives& collectives, device::Stream& stream)
+    : group_(groups.tp), collectives_(collectives), stream_(stream) {}
 
 void TensorParallel::sum(Tensor x) {
   if (size() > 1) collectives_.all_reduce(group_, x, comm::ReduceOp::sum, stream_);

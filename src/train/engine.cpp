@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "initialize.hpp"
-#include "sft/comm/collectives.hpp"
+#include "sft/comm/session.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/model/architecture.hpp"
@@ -26,21 +26,19 @@ using device::Label;
 
 constexpr std::int64_t num_metrics = 4;  ///< of Backend::cross_entropy_finish
 
-model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, const mesh::Mesh& mesh) {
+model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, const mesh::Place& place) {
   const config::Model& m = config.model;
-  const int tp = mesh.layout.tp;
-  const mesh::HeadSplit heads = mesh::split_heads(checked_cast<int>(m.num_attention_heads),
-                                                  checked_cast<int>(m.num_key_value_heads), tp, mesh.tp.rank());
-  return {
-      .tokens = config.train.per_device_train_batch_size * sequence::RowCut(max_length, mesh.layout.sp).local_length(),
-      .hidden = m.hidden_size,
-      .q_heads = heads.q_heads,
-      .kv_heads = heads.kv_heads,
-      .head_dim = m.head_dim,
-      .mlp = m.intermediate_size / tp,
-      .vocab = m.vocab_size / tp,
-      .vocab_begin = m.vocab_size / tp * mesh.tp.rank(),
-      .compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32};
+  const int tp = place.layout().tp;
+  const sequence::RowCut cut(max_length, place.layout().sp);
+  return {.tokens = config.train.per_device_train_batch_size * cut.local_length(),
+          .hidden = m.hidden_size,
+          .q_heads = place.heads().q_heads,
+          .kv_heads = place.heads().kv_heads,
+          .head_dim = m.head_dim,
+          .mlp = m.intermediate_size / tp,
+          .vocab = m.vocab_size / tp,
+          .vocab_begin = m.vocab_size / tp * place.coordinates().tp,
+          .compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32};
 }
 
 /// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths).
@@ -52,33 +50,34 @@ double model_flops(const config::Model& m, double num_tokens, double length_squa
 }  // namespace
 
 struct Engine::Impl {
-  Impl(const config::Config& config_in, std::int64_t max_length_in, const mesh::Mesh& mesh_in,
-       device::Device& device_in, device::Ledger& ledger)
+  Impl(const config::Config& config_in, std::int64_t max_length_in, const mesh::Place& place_in,
+       const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives_in,
+       device::Ledger& ledger)
       : config(config_in),
         max_length(max_length_in),
-        mesh(mesh_in),
+        place(place_in),
+        groups(groups_in),
         device(device_in),
         compute_stream(device.make_stream()),
         comm_stream(device.make_stream()),
         ring_stream(device.make_stream()),
         ops(ops::make_backend(device, *compute_stream)),
-        collectives(comm::make_collectives(device)),
-        sizes(local_sizes(config, max_length, mesh)),
-        registry(model::make_units(config.model), mesh.layout.tp, mesh.tp.rank(), mesh.kv_replicas.size(),
-                 mesh.fsdp.size(), mesh.fsdp.rank()),
-        tp(mesh, *collectives, *compute_stream),
-        units(registry, mesh,
+        collectives(collectives_in),
+        sizes(local_sizes(config, max_length, place)),
+        shard_map(model::make_units(config.model), place),
+        tp(groups, collectives, *compute_stream),
+        units(shard_map, groups,
               {.compute = sizes.compute,
                .reshard_after_forward = config.parallel.reshard_after_forward,
                .tied = config.model.tie_word_embeddings},
-              device, *ops, *collectives, *comm_stream),
+              device, *ops, collectives, *comm_stream),
         attention(parallel::make_sequence_attention(
-            {sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute}, mesh.sp, device, *ops,
-            *collectives, *ring_stream)),
+            {sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute}, groups.sp, device, *ops,
+            collectives, *ring_stream)),
         decoder({config.model, sizes, device, *ops, units, tp, *attention}, config.parallel.reshard_after_forward),
-        adamw(config.optimizer, registry, units, *ops) {
-    ledger.add(Label::process,
-               device::resident_bytes() + device::later_process_bytes + checkpoint::index_memory_bytes(mesh, registry));
+        adamw(config.optimizer, shard_map, units, *ops) {
+    ledger.add(Label::process, device::resident_bytes() + device::later_process_bytes +
+                                   checkpoint::index_memory_bytes(place, shard_map));
     allocate(ledger);
     decoder.initialize();
   }
@@ -120,7 +119,7 @@ struct Engine::Impl {
       plan.max_all_reduce_bytes =
           std::max(plan.max_all_reduce_bytes, static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float));
     }
-    collectives->reserve(communication, plan);
+    collectives.reserve(communication, plan);
   }
 
   /// Copies a micro-batch to the device through pinned memory.
@@ -156,7 +155,7 @@ struct Engine::Impl {
 
   /// "2, 5": the ranks where `seen` holds; collective.
   [[nodiscard]] std::string ranks_where(bool seen) const {
-    const std::vector<std::string> flags = mesh.world.all_gather(seen ? "1" : "0");
+    const std::vector<std::string> flags = groups.world.all_gather(seen ? "1" : "0");
     std::string ranks;
     for (std::size_t r = 0; r < flags.size(); ++r) {
       if (flags[r] == "1") ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
@@ -178,7 +177,7 @@ struct Engine::Impl {
 
   /// What the lowest rank where `seen` holds says; collective.
   [[nodiscard]] std::string first_where(bool seen, const std::string& text) const {
-    for (const std::string& said : mesh.world.all_gather(seen ? text : "")) {
+    for (const std::string& said : groups.world.all_gather(seen ? text : "")) {
       if (!said.empty()) return said;
     }
     return "";
@@ -192,7 +191,7 @@ struct Engine::Impl {
                                      const std::vector<std::int64_t>& rows) const {
     const bool is_loss = !std::isfinite(local[0]);
     const std::string loss_ranks = ranks_where(is_loss);
-    const std::string loss_rows = first_where(is_loss, "rank " + std::to_string(mesh.world.rank()) + " read row " +
+    const std::string loss_rows = first_where(is_loss, "rank " + std::to_string(groups.world.rank()) + " read row " +
                                                            list_of(rows) + " of the data in this step");
     const std::string shard_ranks = ranks_where(!std::isfinite(local[num_metrics]));
     const std::string where = !loss_ranks.empty() ? "first seen in the loss of rank " + loss_ranks + "; " + loss_rows
@@ -209,13 +208,14 @@ struct Engine::Impl {
 
   const config::Config config;
   const std::int64_t max_length;
-  const mesh::Mesh& mesh;
+  const mesh::Place place;
+  const mesh::Groups& groups;
   device::Device& device;
   std::unique_ptr<device::Stream> compute_stream, comm_stream, ring_stream;
   std::unique_ptr<ops::Backend> ops;
-  std::unique_ptr<comm::Collectives> collectives;
+  comm::Collectives& collectives;
   const model::Sizes sizes;
-  const parallel::Registry registry;
+  const parallel::ShardMap shard_map;
   parallel::TensorParallel tp;
   parallel::ShardedUnits units;
   std::unique_ptr<parallel::SequenceAttention> attention;
@@ -231,9 +231,10 @@ struct Engine::Impl {
   Tensor workspace;
 };
 
-Engine::Engine(const config::Config& config, std::int64_t max_length, const mesh::Mesh& mesh, device::Device& device,
+Engine::Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place,
+               const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
                device::Ledger& ledger)
-    : impl_(std::make_unique<Impl>(config, max_length, mesh, device, ledger)) {}
+    : impl_(std::make_unique<Impl>(config, max_length, place, groups, device, collectives, ledger)) {}
 
 Engine::~Engine() {
   impl_->comm_stream->synchronize();
@@ -244,7 +245,7 @@ Engine::~Engine() {
 void Engine::initialize() {
   const config::Model& m = impl_->config.model;
   const checkpoint::State s = state();
-  initialize_parameters(impl_->registry, m.init_seed, m.initializer_range, s.parameters, *impl_->ops);
+  initialize_parameters(impl_->shard_map, m.init_seed, m.initializer_range, s.parameters, *impl_->ops);
   impl_->ops->fill(s.exp_avg, 0.0F);
   impl_->ops->fill(s.exp_avg_sq, 0.0F);
   parameters_changed();
@@ -252,10 +253,12 @@ void Engine::initialize() {
 
 StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double learning_rate) {
   Impl& e = *impl_;
-  std::array<double, 4> counts{static_cast<double>(batch.counts.num_tokens),
-                               static_cast<double>(batch.counts.num_target_tokens), batch.counts.weight_sum,
-                               batch.counts.length_squares};
-  e.mesh.data.sum(std::span<double>(counts));
+  std::array<double, 4> counts{};
+  if (e.place.owns_rows()) {
+    counts = {static_cast<double>(batch.counts.num_tokens), static_cast<double>(batch.counts.num_target_tokens),
+              batch.counts.weight_sum, batch.counts.length_squares};
+  }
+  e.groups.world.sum(std::span<double>(counts));
   const double weight_sum = counts[2];
   const double scale = weight_sum > 0 ? 1.0 / weight_sum : 0.0;
 
@@ -269,12 +272,10 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   e.units.finish_gradients();
   e.adamw.sum_squares(e.results.rows(num_metrics, 1));
 
-  // tp ranks hold equal metrics and replicas equal gradients: the first of each speaks.
   const auto local = e.download_results();
   auto sums = local;
-  if (e.mesh.tp.rank() != 0) std::fill_n(sums.begin(), num_metrics, 0.0);
-  if (e.mesh.replicate.rank() != 0) sums[num_metrics] = 0.0;
-  e.mesh.world.sum(std::span<double>(sums));
+  if (!e.place.owns_tokens()) std::fill_n(sums.begin(), num_metrics, 0.0);
+  e.groups.world.sum(std::span<double>(sums));
   const double norm = std::sqrt(sums[num_metrics]);
   if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
     e.throw_not_finite(step, sums[0] * scale, norm, local, batch.rows);
@@ -294,7 +295,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
 
 std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool last_only) {
   Impl& e = *impl_;
-  ensure(e.mesh.world.size() == 1, "logits run on one rank");
+  ensure(e.groups.world.size() == 1, "logits run on one rank");
   ensure(!tokens.empty() && std::cmp_less_equal(tokens.size(), e.sizes.tokens), "tokens fit one row");
   data::MicroBatch batch;
   batch.tokens = tokens;
@@ -319,7 +320,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   return result;
 }
 
-const parallel::Registry& Engine::registry() const { return impl_->registry; }
+const parallel::ShardMap& Engine::shard_map() const { return impl_->shard_map; }
 
 checkpoint::State Engine::state() const {
   return {impl_->units.parameter_shard(), impl_->units.exp_avg(), impl_->units.exp_avg_sq()};

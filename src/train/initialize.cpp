@@ -15,17 +15,17 @@ std::uint64_t stream_of(std::uint64_t seed, const std::string& name) {
 
 }  // namespace
 
-void initialize_parameters(const parallel::Registry& registry, std::uint64_t seed, double stddev, Tensor parameters,
+void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t seed, double stddev, Tensor parameters,
                            ops::Backend& backend) {
-  for (const parallel::ShardRange& gap : registry.padding()) backend.fill(parameters.rows(gap.begin, gap.count), 0.0F);
-  for (const parallel::Piece& piece : registry.pieces()) {
+  for (const parallel::ShardRange& gap : shard_map.padding()) backend.fill(parameters.rows(gap.begin, gap.count), 0.0F);
+  for (const parallel::Piece& piece : shard_map.pieces()) {
     const parallel::Parameter& p = *piece.parameter;
     if (p.init != parallel::Init::normal) {
       backend.fill(parameters.rows(piece.shard_offset, piece.count), p.init == parallel::Init::ones ? 1.0F : 0.0F);
       continue;
     }
     const std::uint64_t stream = stream_of(seed, p.name);
-    for (const parallel::LogicalRectangle& r : parallel::Registry::rectangles(piece)) {
+    for (const parallel::LogicalRectangle& r : parallel::ShardMap::rectangles(piece)) {
       // Whole logical rows are one run of numbers; parts of rows are a run each.
       const bool whole = r.num_columns == p.columns;
       const std::int64_t num_runs = whole ? 1 : r.num_rows;

@@ -4,13 +4,13 @@
 #include <cstdint>
 
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/registry.hpp"
+#include "sft/parallel/shard_map.hpp"
 
 namespace sft::train {
 
 /// Fills the rank shard `parameters` (float32): matrices from a normal distribution of deviation `stddev` by (seed,
 /// name, element), norms with 1, biases and padding with 0, as Hugging Face initializes these models. Not collective.
-void initialize_parameters(const parallel::Registry& registry, std::uint64_t seed, double stddev, Tensor parameters,
+void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t seed, double stddev, Tensor parameters,
                            ops::Backend& backend);
 
 }  // namespace sft::train

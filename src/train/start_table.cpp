@@ -17,14 +17,14 @@ std::string plural(std::int64_t count, const std::string& noun) {
 
 std::string describe_ranks(const Run& run) {
   std::array<std::int64_t, 1> num_nodes{run.session.node().rank() == 0 ? 1 : 0};
-  run.mesh.world.sum(std::span<std::int64_t>(num_nodes));
-  return plural(run.mesh.world.size(), "rank") + " on " + plural(num_nodes[0], "node");
+  run.groups.world.sum(std::span<std::int64_t>(num_nodes));
+  return plural(run.groups.world.size(), "rank") + " on " + plural(num_nodes[0], "node");
 }
 
 std::string describe_model(const Run& run) {
   const config::Model& model = run.config.model;
   std::ostringstream text;
-  text << format_count(static_cast<double>(run.engine.registry().num_parameters()))
+  text << format_count(static_cast<double>(run.engine.shard_map().num_parameters()))
        << " parameters: " << plural(model.num_hidden_layers, "layer") << ", hidden " << model.hidden_size << ", "
        << model.num_attention_heads << "/" << model.num_key_value_heads << " heads of " << model.head_dim << ", MLP "
        << model.intermediate_size << ", vocabulary " << model.vocab_size << (model.tie_word_embeddings ? ", tied" : "")
@@ -42,7 +42,7 @@ std::string describe_batch(const Run& run) {
   const config::Train& train = run.config.train;
   std::ostringstream text;
   text << run.config.effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " a rank x "
-       << plural(run.mesh.data_size(), "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
+       << plural(run.place.data_size(), "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
        << run.config.effective_batch_rows() * run.dataset.max_length() << " tokens a step";
   return text.str();
 }
@@ -77,7 +77,7 @@ std::string describe_device(const device::Device& device) {
 
 std::string start_table(const Run& run, std::int64_t num_steps, const std::string& origin) {
   const Table table{
-      {"mesh", run.mesh.layout.describe() + ", " + describe_ranks(run)},
+      {"mesh", run.place.layout().describe() + ", " + describe_ranks(run)},
       {"device", describe_device(run.device)},
       {"model", describe_model(run)},
       {"precision", describe_precision(run)},
@@ -87,7 +87,7 @@ std::string start_table(const Run& run, std::int64_t num_steps, const std::strin
       {"steps", describe_steps(run, num_steps)},
       {"output", run.config.train.output_dir},
   };
-  return format_table(table) + "\n" + format_ledger(run.ledger, run.mesh.world);
+  return format_table(table) + "\n" + format_ledger(run.ledger, run.groups.world);
 }
 
 }  // namespace sft::train

@@ -132,7 +132,7 @@ void Trainer::restore() {
   std::string folder;
   std::string fingerprint;
   checkpoint::Header saved;
-  let_rank_0(run_.mesh.world, [&] {
+  let_rank_0(run_.groups.world, [&] {
     io::make_folders(output_dir);
     lock_.emplace(output_dir);
     folder = checkpoint::find_resume(config);
@@ -142,19 +142,19 @@ void Trainer::restore() {
     check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, saved);
     check_resume_data(fingerprint, folder, saved);
   });
-  run_.mesh.world.broadcast(folder, 0);
+  run_.groups.world.broadcast(folder, 0);
 
   if (folder.empty()) {
     run_.engine.initialize();
     origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
   } else {
-    position_ = checkpoint::load(folder, run_.mesh, run_.engine.registry(), run_.engine.state(), run_.device,
+    position_ = checkpoint::load(folder, run_.groups.world, run_.engine.shard_map(), run_.engine.state(), run_.device,
                                  run_.engine.stream());
     run_.engine.parameters_changed();
     saved_step_ = position_.step;
     origin_ = folder + ", step " + std::to_string(position_.step);
   }
-  let_rank_0(run_.mesh.world, [&] {
+  let_rank_0(run_.groups.world, [&] {
     position_.data_fingerprint = fingerprint;
     position_.lineage =
         folder.empty() ? checkpoint::new_lineage() : checkpoint::resume_lineage(output_dir, folder, saved.position);
@@ -188,10 +188,10 @@ data::LoaderPlan Trainer::loader_plan() const {
   data::LoaderPlan plan;
   plan.rows_per_micro_batch = run_.config.train.per_device_train_batch_size;
   plan.micro_batches = run_.config.train.gradient_accumulation_steps;
-  plan.data_size = run_.mesh.data_size();
-  plan.data_rank = run_.mesh.data_rank();
-  plan.sp_size = run_.mesh.sp.size();
-  plan.sp_rank = run_.mesh.sp.rank();
+  plan.data_size = run_.place.data_size();
+  plan.data_rank = run_.place.data_rank();
+  plan.sp_size = run_.place.layout().sp;
+  plan.sp_rank = run_.place.coordinates().sp;
   plan.first_step = position_.step;
   plan.last_step = last_step_;
   plan.shuffle = run_.config.data.shuffle;
@@ -230,9 +230,9 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   metrics.step_num_target_tokens = result.num_target_tokens;
   metrics.step_time_s = step_time_s;
   if (const double peak_tflops = run_.config.device.peak_tflops; peak_tflops > 0) {
-    metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.mesh.world.size());
+    metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.groups.world.size());
   }
-  metrics.peak_memory = gather_memory_peaks(run_.mesh.world);
+  metrics.peak_memory = gather_memory_peaks(run_.groups.world);
   return metrics;
 }
 
@@ -244,7 +244,7 @@ ExitStatus Trainer::train() {
     return ExitStatus::done;
   }
   const config::Config& config = run_.config;
-  const comm::Group& world = run_.mesh.world;
+  const comm::Group& world = run_.groups.world;
 
   data::Loader loader(run_.dataset, loader_plan());
   data::StepBatch batch;
@@ -305,7 +305,7 @@ std::exception_ptr Trainer::append(const StepMetrics& metrics) {
 
 void Trainer::save_and_rethrow(const std::exception_ptr& failure) {
   save();
-  run_.mesh.world.agree([&] {
+  run_.groups.world.agree([&] {
     if (failure) std::rethrow_exception(failure);
   });
 }
@@ -313,8 +313,8 @@ void Trainer::save_and_rethrow(const std::exception_ptr& failure) {
 void Trainer::save() {
   if (saved_step_ == position_.step) return;
   const auto start = Clock::now();
-  checkpoint::save(run_.config.train.output_dir, run_.config, run_.dataset.tokenizer(), run_.mesh,
-                   run_.engine.registry(), run_.engine.state(), position_, run_.device, run_.engine.stream());
+  checkpoint::save(run_.config.train.output_dir, run_.config, run_.dataset.tokenizer(), run_.place, run_.groups,
+                   run_.engine.shard_map(), run_.engine.state(), position_, run_.device, run_.engine.stream());
   saved_step_ = position_.step;
   log_info("saved " + checkpoint::path_of(run_.config.train.output_dir, position_.step) + " in " +
            format_seconds(seconds_since(start)));

@@ -122,17 +122,17 @@ Memory measure_memory(const device::Ledger& ledger, const comm::Group& world) {
 int run(comm::Session& session, const Options& options) {
   const comm::Group& world = session.world();
   const config::Config config = make_config(options);
-  const mesh::Mesh mesh(session, options.layout, static_cast<int>(config.model.num_key_value_heads));
+  const test::Mesh mesh(session.world(), options.layout, config.model);
   test::EngineFixture fixture(config, options.length, mesh, session);
   fixture.engine().initialize();
-  const std::int64_t num_rows = options.rows * options.accumulation * mesh.data_size();
+  const std::int64_t num_rows = options.rows * options.accumulation * mesh.place.data_size();
   train::StepResult result;
   // From when all begin to when all are done.
   const auto seconds_of = [&](const auto& work) {
-    world.barrier();
+    test::barrier(world);
     const auto start = std::chrono::steady_clock::now();
     work();
-    world.barrier();
+    test::barrier(world);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const auto timed_step = [&](std::int64_t step) {

@@ -47,11 +47,11 @@ struct Outcome {
   test::LogicalTensors gradients;
 };
 
-Outcome outcome_of(const Batch& batch, const mesh::Mesh& mesh, const config::Model& model) {
+Outcome outcome_of(const Batch& batch, const test::Mesh& mesh, const config::Model& model) {
   config::Config config;
   config.model = model;
   config.train.precision = config::Precision::fp32;
-  config.train.per_device_train_batch_size = std::ssize(batch.rows) / mesh.data_size();
+  config.train.per_device_train_batch_size = std::ssize(batch.rows) / mesh.place.data_size();
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
   const train::StepResult result = fixture.step(batch.rows, 0, 0.0);
@@ -59,12 +59,13 @@ Outcome outcome_of(const Batch& batch, const mesh::Mesh& mesh, const config::Mod
 }
 
 /// Ranks of `mesh` whose part has no target. Collective.
-std::int64_t num_ranks_without_target(const Batch& batch, const mesh::Mesh& mesh) {
-  const std::int64_t rows_per_rank = std::ssize(batch.rows) / mesh.data_size();
-  const auto first = batch.rows.begin() + mesh.data_rank() * rows_per_rank;
-  const data::MicroBatch part = data::cut_rows({first, first + rows_per_rank}, mesh.layout.sp, mesh.sp.rank());
+std::int64_t num_ranks_without_target(const Batch& batch, const test::Mesh& mesh) {
+  const std::int64_t rows_per_rank = std::ssize(batch.rows) / mesh.place.data_size();
+  const auto first = batch.rows.begin() + mesh.place.data_rank() * rows_per_rank;
+  const data::MicroBatch part =
+      data::cut_rows({first, first + rows_per_rank}, mesh.place.layout().sp, mesh.place.coordinates().sp);
   std::array<std::int64_t, 1> count{std::ranges::all_of(part.weights, [](float w) { return w == 0.0f; })};
-  mesh.world.sum(std::span<std::int64_t>(count));
+  mesh.groups.world.sum(std::span<std::int64_t>(count));
   return count[0];
 }
 
@@ -86,12 +87,11 @@ BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
   const std::vector<mesh::Layout> layouts{{1, 1, 2, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 4, 1},
                                           {1, 2, 2, 1}, {2, 1, 2, 1}, {1, 1, 2, 2}};
   const config::Model model = test::small_qwen2();
-  const auto num_kv_heads = static_cast<int>(model.num_key_value_heads);
   std::int64_t num_empty_parts = 0;
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
-    const mesh::Mesh mesh(session(), layout, num_kv_heads);
-    const mesh::Mesh lone = test::make_lone_mesh(session(), num_kv_heads);
+    const test::Mesh mesh(session().world(), layout, model);
+    const test::Mesh lone = test::make_lone_mesh(model);
     for (const Batch& batch : batches) {
       num_empty_parts += num_ranks_without_target(batch, mesh);
       const Outcome outcome = outcome_of(batch, mesh, model), expected = outcome_of(batch, lone, model);

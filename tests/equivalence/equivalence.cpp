@@ -45,8 +45,7 @@ template <class Check>
 void for_each_mesh(config::Precision precision, const Check& check) {
   for (const test::MeshCase& mesh_case : test::mesh_table) {
     if (mesh_case.layout.size() != session().world().size()) continue;
-    const auto num_kv_heads = static_cast<int>(test::model_of(mesh_case.family).num_key_value_heads);
-    const mesh::Mesh mesh(session(), mesh_case.layout, num_kv_heads);
+    const test::Mesh mesh(session().world(), mesh_case.layout, test::model_of(mesh_case.family));
     for (const int accumulation : test::accumulations) {
       const test::Trajectory trajectory =
           test::train(mesh_case.family, test::rows_per_step(mesh_case.layout), accumulation, precision,
@@ -100,7 +99,7 @@ BOOST_AUTO_TEST_CASE(a_batch_without_a_target_is_a_step_of_zeros) {
 BOOST_AUTO_TEST_CASE(the_same_seed_twice_is_bit_identical) {
   const auto own_size = [](const test::MeshCase& c) { return c.layout.size() == session().world().size(); };
   const auto last = std::find_if(test::mesh_table.rbegin(), test::mesh_table.rend(), own_size);
-  const mesh::Mesh mesh(session(), last->layout, static_cast<int>(test::model_of(last->family).num_key_value_heads));
+  const test::Mesh mesh(session().world(), last->layout, test::model_of(last->family));
   for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
     const auto run = [&] {
       return test::train(last->family, test::rows_per_step(last->layout), 3, precision, true, mesh, session());

@@ -35,13 +35,13 @@ train::StepResult unpack(const std::array<double, 7>& v) {
 }  // namespace
 
 Trajectory train(Family family, std::int64_t global_rows, int accumulation, config::Precision precision,
-                 bool reshard_after_forward, const mesh::Mesh& mesh, const comm::Session& session) {
+                 bool reshard_after_forward, const test::Mesh& mesh, const comm::Session& session) {
   config::Config config;
   config.model = model_of(family);
   config.parallel.reshard_after_forward = reshard_after_forward;
   config.train.precision = precision;
   config.train.gradient_accumulation_steps = accumulation;
-  config.train.per_device_train_batch_size = global_rows / (mesh.data_size() * accumulation);
+  config.train.per_device_train_batch_size = global_rows / (mesh.place.data_size() * accumulation);
   config.optimizer.weight_decay = 0.1;
   config.optimizer.max_grad_norm = 1.0;
   EngineFixture fixture(config, max_length, mesh, session);
@@ -62,9 +62,9 @@ Baselines::Baselines(const comm::Session& session) {
     };
     if (mesh_case.layout.size() == world.size() && std::ranges::none_of(entries_, is_same)) entries_.push_back(entry);
   }
-  const mesh::Mesh lone = make_lone_mesh(session, 1);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (static_cast<int>(i) % world.size() != world.rank()) continue;
+    const test::Mesh lone = make_lone_mesh(model_of(entries_[i].family));
     entries_[i].trajectory =
         train(entries_[i].family, entries_[i].global_rows, 1, config::Precision::fp32, true, lone, session);
   }

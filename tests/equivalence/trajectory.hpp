@@ -18,7 +18,7 @@ using Trajectory = std::vector<train::StepResult>;
 
 /// Trains `family` from its seed on `mesh`. Collective over the mesh.
 [[nodiscard]] Trajectory train(Family family, std::int64_t global_rows, int accumulation, config::Precision precision,
-                               bool reshard_after_forward, const mesh::Mesh& mesh, const comm::Session& session);
+                               bool reshard_after_forward, const test::Mesh& mesh, const comm::Session& session);
 
 /// What one rank alone does for the cases of this world's size: float32, no accumulation. Each is computed by one rank
 /// and given to all. Collective over the world.

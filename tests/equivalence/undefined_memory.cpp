@@ -51,12 +51,12 @@ struct Outcome {
   bool padding_is_zero = true;
 };
 
-Outcome run(const config::Config& config, const mesh::Mesh& mesh, std::unique_ptr<device::Device> device) {
+Outcome run(const config::Config& config, const test::Mesh& mesh, std::unique_ptr<device::Device> device) {
   test::EngineFixture fixture(config, max_length, mesh, session(), std::move(device));
   train::Engine& engine = fixture.engine();
   engine.initialize();
   Outcome outcome;
-  const std::vector<data::Row> rows = test::make_awkward_rows(rows_per_rank * mesh.data_size(), max_length, 1);
+  const std::vector<data::Row> rows = test::make_awkward_rows(rows_per_rank * mesh.place.data_size(), max_length, 1);
   for (std::int64_t step = 0; step < 2; ++step) {
     const train::StepResult result = fixture.step(rows, step, 1e-3);
     outcome.numbers.insert(outcome.numbers.end(), {result.loss, result.grad_norm, result.entropy});
@@ -65,7 +65,7 @@ Outcome run(const config::Config& config, const mesh::Mesh& mesh, std::unique_pt
   const checkpoint::State state = engine.state();
   for (const Tensor& shard : {state.parameters, state.exp_avg, state.exp_avg_sq, engine.gradients()}) {
     outcome.shards.emplace_back(shard.as<float>(), shard.as<float>() + shard.num_elements());
-    for (const parallel::ShardRange& gap : engine.registry().padding()) {
+    for (const parallel::ShardRange& gap : engine.shard_map().padding()) {
       for (std::int64_t i = gap.begin; i < gap.begin + gap.count; ++i) {
         outcome.padding_is_zero &= shard.as<float>()[i] == 0.0f;
       }
@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
   config.train.gradient_accumulation_steps = rows_per_rank;
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
-    const mesh::Mesh mesh(session(), layout, static_cast<int>(config.model.num_key_value_heads));
+    const test::Mesh mesh(session().world(), layout, config.model);
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
       config.train.precision = precision;
       const Outcome clean = run(config, mesh, nullptr);

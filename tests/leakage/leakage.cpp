@@ -60,7 +60,7 @@ data::Row make_row(std::int64_t begin, std::int64_t end, bool changed) {
 }
 
 void check_mesh(const mesh::Layout& layout, const config::Model& model, config::Precision precision) {
-  const mesh::Mesh mesh(session(), layout, static_cast<int>(model.num_key_value_heads));
+  const test::Mesh mesh(session().world(), layout, model);
   config::Config config;
   config.model = model;
   config.train.precision = precision;

@@ -139,17 +139,6 @@ BOOST_FIXTURE_TEST_CASE(exchange_with_nothing_to_send_or_receive, CollectivesFix
   stream->synchronize();
 }
 
-BOOST_FIXTURE_TEST_CASE(broadcast_from_every_root, CollectivesFixture) {
-  for (int root = 0; root < size; ++root) {
-    for (const std::int64_t count : element_counts) {
-      std::vector<float> values = noise_vector<float>(rank, count);
-      collectives->broadcast(world, tensor_of(values), root, *stream);
-      stream->synchronize();
-      BOOST_TEST((values == noise_vector<float>(root, count)), "root " << root << ", " << count << " elements");
-    }
-  }
-}
-
 BOOST_FIXTURE_TEST_CASE(groups_work_side_by_side, CollectivesFixture) {
   const comm::Group parity = world.split(rank % 2, rank, "parity");
   std::vector<float> values = noise_vector<float>(rank, 5000);
@@ -169,7 +158,7 @@ BOOST_FIXTURE_TEST_CASE(wrong_tensors_are_a_bug, CollectivesFixture) {
   BOOST_CHECK_THROW(collectives->reduce_scatter_add(world, tensor_of(local), tensor_of(full), *stream),
                     std::logic_error);
   const Tensor strided = Tensor(full.data(), DType::float32, {2, 2}).columns(0, 1);
-  BOOST_CHECK_THROW(collectives->broadcast(world, strided, 0, *stream), std::logic_error);
+  BOOST_CHECK_THROW(collectives->all_reduce(world, strided, comm::ReduceOp::sum, *stream), std::logic_error);
 }
 
 }  // namespace sft::test

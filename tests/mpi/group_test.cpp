@@ -37,15 +37,12 @@ BOOST_FIXTURE_TEST_CASE(reductions_of_host_numbers, World) {
   std::array<std::int64_t, 1> count = {std::int64_t{1} << 40};
   world.sum(count);
   BOOST_TEST(count[0] == size * (std::int64_t{1} << 40));
-  std::array<double, 1> largest = {-static_cast<double>(rank)}, smallest = largest;
+  std::array<double, 1> largest = {-static_cast<double>(rank)};
   world.max(largest);
-  world.min(smallest);
   BOOST_TEST(largest[0] == 0.0);
-  BOOST_TEST(smallest[0] == 1.0 - size);
   std::array<std::int64_t, 1> last = {rank};
   world.max(last);
   BOOST_TEST(last[0] == size - 1);
-  world.barrier();
 }
 
 BOOST_FIXTURE_TEST_CASE(broadcasts_of_numbers_and_text, World) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "sft/comm/session.hpp"
+#include "support/barrier.hpp"
 
 namespace {
 
@@ -13,7 +14,7 @@ using namespace sft;
 /// Something that waits for all ranks when it is destroyed, as a loader or a writer may.
 struct WaitsForAll {
   const comm::Group& group;
-  ~WaitsForAll() { group.barrier(); }
+  ~WaitsForAll() { sft::test::barrier(group); }
 };
 
 int run(comm::Session& session, const std::string& ending) {
@@ -28,17 +29,17 @@ int run(comm::Session& session, const std::string& ending) {
   if (ending == "error") {
     const WaitsForAll waits{world};
     if (world.rank() == last) throw Error(ExitStatus::numerical, "loss is NaN");
-    world.barrier();
+    sft::test::barrier(world);
   }
   if (ending == "exception") {
     if (world.rank() == last) throw std::runtime_error("broken");
-    world.barrier();
+    sft::test::barrier(world);
   }
   if (ending == "thread") {
     if (world.rank() == last) {
       std::thread([] { throw Error(ExitStatus::data, "cannot read"); }).join();
     }
-    world.barrier();
+    sft::test::barrier(world);
   }
   return 0;
 }

@@ -28,7 +28,7 @@ BOOST_FIXTURE_TEST_CASE(collectives_of_one_stream_run_in_order, TwoStreams) {
   std::vector<float> part = noise_vector<float>(0, part_elements);
   if (rank != 0) std::fill(part.begin(), part.end(), -1.0F);
   std::vector<float> full(part.size() * static_cast<std::size_t>(size)), sum(part.size(), 0.0F);
-  collectives->broadcast(world, tensor_of(part), 0, *stream);
+  collectives->all_reduce(world, tensor_of(part), comm::ReduceOp::max, *stream);
   collectives->all_gather(world, tensor_of(full), tensor_of(part), *stream);
   collectives->reduce_scatter_add(world, tensor_of(sum), tensor_of(full), *stream);
   collectives->all_reduce(world, tensor_of(sum), comm::ReduceOp::max, *stream);

@@ -51,13 +51,12 @@ double norm_of(const test::LogicalTensors& tensors) {
 
 test::EngineFixture make_engine(const test::ReferenceFixture& reference, const mesh::Layout& layout, int accumulation,
                                 config::Precision precision) {
-  const auto num_kv_heads = static_cast<int>(reference.model.num_key_value_heads);
-  const mesh::Mesh mesh(session(), layout, num_kv_heads);
+  const test::Mesh mesh(session().world(), layout, reference.model);
   config::Config config;
   config.model = reference.model;
   config.train.precision = precision;
   config.train.gradient_accumulation_steps = accumulation;
-  config.train.per_device_train_batch_size = std::ssize(reference.rows) / (mesh.data_size() * accumulation);
+  config.train.per_device_train_batch_size = std::ssize(reference.rows) / (mesh.place.data_size() * accumulation);
   return test::EngineFixture(config, reference.max_length, mesh, session());
 }
 
@@ -81,7 +80,7 @@ void check_step(const test::ReferenceFixture& reference, const mesh::Layout& lay
     BOOST_TEST(distance <= tolerance.gradient, name << " is off by " << distance);
     worst = std::max(worst, distance);
   }
-  BOOST_TEST(test::holds_exactly(fixture.engine().registry(), fixture.engine().gradients(), gradients));
+  BOOST_TEST(test::holds_exactly(fixture.engine().shard_map(), fixture.engine().gradients(), gradients));
   BOOST_TEST_MESSAGE("loss off by " << loss_distance << ", worst gradient by " << worst);
 }
 

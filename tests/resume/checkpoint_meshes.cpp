@@ -26,15 +26,15 @@ const checkpoint::Position position = {
     .step = 7, .epoch = 0.375, .rows_consumed = 56, .num_tokens = 1LL << 40, .num_rows = 149, .max_length = 64};
 
 /// Runs on the ranks of `layout`, the others wait; an Error on any rank fails the test.
-void on_mesh(const mesh::Layout& layout, const std::function<void(const mesh::Mesh&)>& work) {
-  const std::optional<mesh::Mesh> mesh = test::make_small_mesh(test::session(), layout, test::num_test_kv_heads);
+void on_mesh(const mesh::Layout& layout, const std::function<void(const test::Mesh&)>& work) {
+  const std::optional<test::Mesh> mesh = test::make_small_mesh(test::session().world(), layout);
   if (mesh) BOOST_CHECK_NO_THROW(work(*mesh));
-  test::session().world().barrier();
+  test::barrier(test::session().world());
 }
 
 void save_on(const mesh::Layout& layout, const std::string& output_dir, const checkpoint::Position& at,
              std::int64_t save_total_limit = 0) {
-  on_mesh(layout, [&](const mesh::Mesh& mesh) {
+  on_mesh(layout, [&](const test::Mesh& mesh) {
     CheckpointFixture fixture(mesh, test::make_units());
     fixture.fill(seed);
     fixture.save(output_dir, at, save_total_limit);
@@ -42,10 +42,10 @@ void save_on(const mesh::Layout& layout, const std::string& output_dir, const ch
 }
 
 void check_load_on(const mesh::Layout& layout, const std::string& folder) {
-  on_mesh(layout, [&](const mesh::Mesh& mesh) {
+  on_mesh(layout, [&](const test::Mesh& mesh) {
     CheckpointFixture fixture(mesh, test::make_units());
     const checkpoint::Position found = fixture.load(folder);
-    BOOST_TEST(fixture.is_filled(seed), layout.describe() << ", rank " << mesh.world.rank());
+    BOOST_TEST(fixture.is_filled(seed), layout.describe() << ", rank " << mesh.groups.world.rank());
     BOOST_TEST(found.step == position.step);
     BOOST_TEST(found.epoch == position.epoch);
     BOOST_TEST(found.rows_consumed == position.rows_consumed);
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
   const SharedFolder output(test::session().world());
   save_on({2, 2, 2, 2}, output.path(), position);
   const std::string folder = checkpoint::path_of(output.path(), position.step);
-  on_mesh({}, [&](const mesh::Mesh& mesh) {
+  on_mesh({}, [&](const test::Mesh& mesh) {
     const CheckpointFixture fixture(mesh, test::make_units());
     const test::LogicalTensors expected = fixture.expected(seed);
     const std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(folder);
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(statistics_and_differences_are_those_of_the_numbers) {
   const SharedFolder output(test::session().world());
   const std::string folder = checkpoint::path_of(output.path(), 1);
   const std::string other = checkpoint::path_of(output.path(), 2);
-  on_mesh({1, 3, 1, 1}, [&](const mesh::Mesh& mesh) {
+  on_mesh({1, 3, 1, 1}, [&](const test::Mesh& mesh) {
     CheckpointFixture fixture(mesh, test::make_units());
     fixture.fill(seed);
     fixture.save(output.path(), {.step = 1});
@@ -130,14 +130,14 @@ BOOST_AUTO_TEST_CASE(a_moved_folder_stays_whole) {
   save_on({1, 2, 1, 2}, output.path(), position);
   const std::string moved = output.path() + "/elsewhere";
   if (is_first()) fs::rename(checkpoint::path_of(output.path(), position.step), moved);
-  test::session().world().barrier();
+  test::barrier(test::session().world());
   check_load_on({1, 3, 1, 1}, moved);
 }
 
 BOOST_AUTO_TEST_CASE(rows_longer_than_the_staging_buffer_pass) {
   constexpr std::int64_t width = 1'100'000;  // of float32, more than the 4 MiB that go through at a time
   const SharedFolder output(test::session().world());
-  on_mesh({1, 2, 1, 1}, [&](const mesh::Mesh& mesh) {
+  on_mesh({1, 2, 1, 1}, [&](const test::Mesh& mesh) {
     CheckpointFixture fixture(mesh, test::make_units(2, width));
     fixture.fill(seed);
     fixture.save(output.path(), position);

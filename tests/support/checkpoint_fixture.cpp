@@ -11,21 +11,6 @@ namespace {
 
 constexpr const char* groups[] = {"model", "exp_avg", "exp_avg_sq"};
 
-/// The ranks of `group` that differ from this one only along the kept axes.
-comm::Group along(const comm::Group& group, const mesh::Coordinates& coordinates, std::array<bool, 4> kept_axes,
-                  const std::string& name) {
-  int color = 0;
-  for (std::size_t axis = 0; axis < kept_axes.size(); ++axis) {
-    color = color * group.size() + (kept_axes[axis] ? 0 : coordinates[axis]);
-  }
-  return group.split(color, group.rank(), name);
-}
-
-parallel::Registry make_registry(const mesh::Mesh& mesh, std::vector<parallel::Unit> units) {
-  return {std::move(units),        mesh.layout.tp,   mesh.tp.rank(),
-          mesh.kv_replicas.size(), mesh.fsdp.size(), mesh.fsdp.rank()};
-}
-
 }  // namespace
 
 SharedFolder::SharedFolder(const comm::Group& world) : world_(world) {
@@ -36,31 +21,13 @@ SharedFolder::SharedFolder(const comm::Group& world) : world_(world) {
   world.broadcast(path_, 0);
 }
 
-SharedFolder::~SharedFolder() { world_.barrier(); }
+SharedFolder::~SharedFolder() { test::barrier(world_); }
 
-std::optional<mesh::Mesh> make_small_mesh(const comm::Session& session, const mesh::Layout& layout, int num_kv_heads) {
-  mesh::Mesh mesh = make_lone_mesh(session, num_kv_heads);
-  const bool is_member = session.world().rank() < layout.size();
-  const comm::Group world = session.world().split(is_member ? 0 : 1, session.world().rank(), "small world");
+std::optional<test::Mesh> make_small_mesh(const comm::Group& world, const mesh::Layout& layout) {
+  const bool is_member = world.rank() < layout.size();
+  const comm::Group part = world.split(is_member ? 0 : 1, world.rank(), "small world");
   if (!is_member) return std::nullopt;
-  mesh.layout = layout;
-  mesh.coordinates = layout.coordinates(world.rank());
-  mesh.world = world;
-  const auto group = [&](std::array<bool, 4> kept, const char* name) {
-    return along(world, mesh.coordinates, kept, name);
-  };
-  mesh.replicate = group({true, false, false, false}, "dp_replicate");
-  mesh.shard = group({false, true, false, false}, "dp_shard");
-  mesh.sp = group({false, false, true, false}, "sp");
-  mesh.tp = group({false, false, false, true}, "tp");
-  mesh.data = group({true, true, false, false}, "data");
-  mesh.fsdp = group({false, true, true, false}, "fsdp");
-  mesh.model = group({false, false, true, true}, "model");
-  mesh.parameters = group({false, true, true, true}, "parameters");
-  mesh.tokens = group({true, true, true, false}, "tokens");
-  const int num_replicas = std::max(layout.tp / num_kv_heads, 1);
-  mesh.kv_replicas = mesh.tp.split(mesh.tp.rank() / num_replicas, mesh.tp.rank(), "kv_replicas");
-  return mesh;
+  return make_checkpoint_mesh(part, layout);
 }
 
 std::vector<parallel::Unit> make_units(std::int64_t rows, std::int64_t columns) {
@@ -89,12 +56,12 @@ std::vector<parallel::Unit> make_units(std::int64_t rows, std::int64_t columns) 
   return units;
 }
 
-CheckpointFixture::CheckpointFixture(const mesh::Mesh& mesh, std::vector<parallel::Unit> units)
+CheckpointFixture::CheckpointFixture(const test::Mesh& mesh, std::vector<parallel::Unit> units)
     : mesh_(mesh),
-      registry_(make_registry(mesh, std::move(units))),
+      shard_map_(std::move(units), mesh.place),
       device_(device::make_device(device::Kind::cpu, 0, 1)),
       stream_(device_->make_stream()) {
-  const std::int64_t size = registry_.rank_shard_elements();
+  const std::int64_t size = shard_map_.rank_shard_elements();
   memory_.assign(std::size(groups), std::vector<float>(static_cast<std::size_t>(size), -1.0F));
   state_ = {Tensor(memory_[0].data(), DType::float32, {size}), Tensor(memory_[1].data(), DType::float32, {size}),
             Tensor(memory_[2].data(), DType::float32, {size})};
@@ -102,7 +69,7 @@ CheckpointFixture::CheckpointFixture(const mesh::Mesh& mesh, std::vector<paralle
 
 LogicalTensors CheckpointFixture::expected_of(const std::string& group, int seed) const {
   LogicalTensors tensors;
-  for (const parallel::Unit& unit : registry_.units()) {
+  for (const parallel::Unit& unit : shard_map_.units()) {
     for (const parallel::Parameter& parameter : unit.parameters) {
       std::vector<float> values(static_cast<std::size_t>(parameter.elements()));
       const auto name_hash = std::hash<std::string>()(group + parameter.name) % 1000;
@@ -126,12 +93,12 @@ void CheckpointFixture::fill(int seed) {
   const std::array<Tensor, 3> tensors = {state_.parameters, state_.exp_avg, state_.exp_avg_sq};
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::fill(memory_[i].begin(), memory_[i].end(), 0.0F);
-    scatter(registry_, expected_of(groups[i], seed), tensors[i]);
+    scatter(shard_map_, expected_of(groups[i], seed), tensors[i]);
   }
 }
 
 bool CheckpointFixture::is_filled(int seed) const {
-  CheckpointFixture other(mesh_, registry_.units());
+  CheckpointFixture other(mesh_, shard_map_.units());
   other.fill(seed);
   return memory_ == other.memory_;
 }
@@ -140,11 +107,12 @@ void CheckpointFixture::save(const std::string& output_dir, const checkpoint::Po
                              std::int64_t save_total_limit) {
   config::Config config;
   config.checkpoint.save_total_limit = save_total_limit;
-  checkpoint::save(output_dir, config, "byte", mesh_, registry_, state_, position, *device_, *stream_);
+  checkpoint::save(output_dir, config, "byte", mesh_.place, mesh_.groups, shard_map_, state_, position, *device_,
+                   *stream_);
 }
 
 checkpoint::Position CheckpointFixture::load(const std::string& folder) {
-  return checkpoint::load(folder, mesh_, registry_, state_, *device_, *stream_);
+  return checkpoint::load(folder, mesh_.groups.world, shard_map_, state_, *device_, *stream_);
 }
 
 }  // namespace sft::test

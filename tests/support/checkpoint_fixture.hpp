@@ -9,8 +9,8 @@
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/session.hpp"
-#include "sft/mesh/mesh.hpp"
 #include "support/engine_fixture.hpp"
+#include "support/mesh.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace sft::test {
@@ -31,11 +31,13 @@ class SharedFolder {
   std::string path_;
 };
 
-/// A mesh of the first layout.size() ranks; none on the others. Collective over the world.
-[[nodiscard]] std::optional<mesh::Mesh> make_small_mesh(const comm::Session& session, const mesh::Layout& layout,
-                                                        int num_kv_heads);
+/// The mesh of a model with two key/value heads. Collective over `world`.
+[[nodiscard]] inline Mesh make_checkpoint_mesh(const comm::Group& world, const mesh::Layout& layout) {
+  return {world, layout, 2 * layout.tp, 2};
+}
+/// The same over the first layout.size() ranks; none on the others. Collective over `world`.
+[[nodiscard]] std::optional<test::Mesh> make_small_mesh(const comm::Group& world, const mesh::Layout& layout);
 
-inline constexpr int num_test_kv_heads = 2;
 /// Units with every kind of split and sizes that no shard boundary meets at a row's end. `rows`, `columns`: of the
 /// first matrix.
 [[nodiscard]] std::vector<parallel::Unit> make_units(std::int64_t rows = 20, std::int64_t columns = 12);
@@ -43,7 +45,7 @@ inline constexpr int num_test_kv_heads = 2;
 /// The rank shards of one mesh over those units.
 class CheckpointFixture {
  public:
-  CheckpointFixture(const mesh::Mesh& mesh, std::vector<parallel::Unit> units);
+  CheckpointFixture(const test::Mesh& mesh, std::vector<parallel::Unit> units);
 
   /// Gives every element of the three tensors the value that its name, place and `seed` say.
   void fill(int seed);
@@ -59,8 +61,8 @@ class CheckpointFixture {
  private:
   [[nodiscard]] LogicalTensors expected_of(const std::string& group, int seed) const;
 
-  mesh::Mesh mesh_;
-  parallel::Registry registry_;
+  test::Mesh mesh_;
+  parallel::ShardMap shard_map_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::vector<std::vector<float>> memory_;

@@ -28,7 +28,7 @@ struct CollectivesFixture {
   std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, size);
   device::Ledger ledger;
   device::Arena staging;
-  std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device);
+  std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {world});
   std::unique_ptr<device::Stream> stream = device->make_stream();
 };
 

@@ -7,38 +7,35 @@
 #include <string>
 #include <vector>
 
+#include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
-#include "sft/mesh/mesh.hpp"
-#include "sft/parallel/registry.hpp"
+#include "sft/parallel/shard_map.hpp"
 #include "sft/tensor/tensor.hpp"
 #include "sft/train/engine.hpp"
+#include "support/mesh.hpp"
 
 namespace sft::test {
 
 /// Whole tensors by parameter name, row-major.
 using LogicalTensors = std::map<std::string, std::vector<float>>;
 
-/// A mesh of this rank alone in a world of any size: computes what the mesh of all must reproduce. Collective over the
-/// world; the engines made on it are not.
-[[nodiscard]] mesh::Mesh make_lone_mesh(const comm::Session& session, int num_kv_heads);
-
 /// Copies from whole tensors into this rank's shard (host memory).
-void scatter(const parallel::Registry& registry, const LogicalTensors& tensors, Tensor shard);
-/// Whole tensors from the shards (host memory) of all ranks. Collective over mesh.parameters.
-[[nodiscard]] LogicalTensors gather(const parallel::Registry& registry, Tensor shard, const mesh::Mesh& mesh);
+void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors, Tensor shard);
+/// Whole tensors from the shards (host memory) of all ranks. Collective over the mesh.
+[[nodiscard]] LogicalTensors gather(const parallel::ShardMap& shard_map, Tensor shard, const test::Mesh& mesh);
 /// Whether this rank's shard, pieces that other ranks hold too included, equals the whole tensors bit for bit.
-[[nodiscard]] bool holds_exactly(const parallel::Registry& registry, Tensor shard, const LogicalTensors& tensors);
+[[nodiscard]] bool holds_exactly(const parallel::ShardMap& shard_map, Tensor shard, const LogicalTensors& tensors);
 
 /// An Engine and everything it stands on.
 class EngineFixture {
  public:
   /// `config`: model, optimizer, precision and micro-batches; the sizes of `mesh` go into it. `device`: of the CPU
   /// kind; none: one of its own. Collective over the mesh.
-  EngineFixture(config::Config config, std::int64_t max_length, mesh::Mesh mesh, const comm::Session& session,
+  EngineFixture(config::Config config, std::int64_t max_length, test::Mesh mesh, const comm::Session& session,
                 std::unique_ptr<device::Device> device = nullptr);
 
   /// One step on the rows of the global batch, dealt to micro-batches and data ranks as the loader does. `step` is
@@ -49,14 +46,15 @@ class EngineFixture {
   [[nodiscard]] LogicalTensors gather_gradients();
 
   [[nodiscard]] train::Engine& engine() { return *engine_; }
-  [[nodiscard]] const mesh::Mesh& mesh() const { return mesh_; }
+  [[nodiscard]] const test::Mesh& mesh() const { return mesh_; }
   [[nodiscard]] const device::Ledger& ledger() const { return ledger_; }
 
  private:
   config::Config config_;
-  mesh::Mesh mesh_;
+  test::Mesh mesh_;
   device::Ledger ledger_;
   std::unique_ptr<device::Device> device_;
+  std::unique_ptr<comm::Collectives> collectives_;
   std::unique_ptr<train::Engine> engine_;
 };
 

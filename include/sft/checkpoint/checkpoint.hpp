@@ -7,8 +7,8 @@
 
 #include "sft/checkpoint/lineage.hpp"
 #include "sft/config/config.hpp"
-#include "sft/mesh/mesh.hpp"
-#include "sft/parallel/registry.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/parallel/shard_map.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::checkpoint {
@@ -47,18 +47,18 @@ struct State {
 /// parent synced. Replica 0 writes; collective over the world. Then keeps, of the checkpoints on the way that the run
 /// has come (position.lineage), the `save_total_limit` that were saved last (0: all); those of other runs stay.
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
-          const mesh::Mesh& mesh, const parallel::Registry& registry, const State& state, const Position& position,
-          device::Device& device, device::Stream& stream);
+          const mesh::Place& place, const mesh::Groups& groups, const parallel::ShardMap& shard_map, const State& state,
+          const Position& position, device::Device& device, device::Stream& stream);
 
 /// What save() takes on this rank to make the virtual datasets: nothing but on rank 0 of the world. HDF5 needs about
 /// 27 KiB (measured) for each rectangle of the dataset that has most of them. Not collective.
-[[nodiscard]] std::size_t index_memory_bytes(const mesh::Mesh& mesh, const parallel::Registry& registry);
+[[nodiscard]] std::size_t index_memory_bytes(const mesh::Place& place, const parallel::ShardMap& shard_map);
 
 /// Reads a complete checkpoint into `state`, each rank the pieces it holds. Before that rank 0 compares names and
 /// shapes with the model's, and the ranks share the shards out: each compares the sizes and checksums of its part. A
 /// rank that cannot open a shard which it reads from refuses it. Collective over the world. Errors are data Errors that
 /// name the file, and the tensor where one is concerned.
-[[nodiscard]] Position load(const std::string& folder, const mesh::Mesh& mesh, const parallel::Registry& registry,
+[[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const parallel::ShardMap& shard_map,
                             const State& state, device::Device& device, device::Stream& stream);
 
 /// The configuration (ini text) and tokenizer name that a checkpoint carries, and where it stands. Not collective.

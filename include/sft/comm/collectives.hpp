@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "sft/comm/group.hpp"
 #include "sft/device/arena.hpp"
@@ -45,16 +46,16 @@ class Collectives {
   /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
   /// Any dtype, contiguous; what is received is as long as what its sender sends.
   virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;
-  /// Every rank ends with the tensor of `root`, a rank of the group; any dtype, contiguous, as long on every rank.
-  virtual void broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) = 0;
 
   /// Lays out the staging memory, before the first reduction; call once, with the same plan for the sizing and the real
   /// arena.
   virtual void reserve(device::Arena& arena, const StagingPlan& plan) = 0;
 };
 
-/// Collectives for tensors of `device`, which outlives them: MPI for host memory, NCCL for GPUs. Throws a configuration
-/// Error when the build lacks what the device needs.
-[[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device);
+/// Collectives for tensors of `device`, which outlives them: MPI for host memory, NCCL for GPUs. `groups` are all those
+/// that they will be called with, in the same order on every rank: NCCL's communicators are made here and never later,
+/// so that their memory is in what is measured next. Collective over each group. Throws a configuration Error when the
+/// build lacks what the device needs.
+[[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device, const std::vector<Group>& groups);
 
 }  // namespace sft::comm

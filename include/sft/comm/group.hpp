@@ -1,6 +1,7 @@
 #pragma once
 // A set of ranks that communicate: lifetime, identity, and small messages between hosts.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,12 +31,10 @@ class Group {
   /// Whether the two are the same communicator.
   [[nodiscard]] bool operator==(const Group& other) const { return impl_ == other.impl_; }
 
-  void barrier() const;
   /// Element by element over the ranks, in place, on every rank.
   void sum(std::span<double> values) const;
   void sum(std::span<std::int64_t> values) const;
   void max(std::span<double> values) const;
-  void min(std::span<double> values) const;
   void max(std::span<std::int64_t> values) const;
   /// Every rank ends with the values of `root`, a rank of this group.
   void broadcast(std::span<std::int64_t> values, int root) const;
@@ -59,5 +58,13 @@ class Group {
  private:
   std::shared_ptr<Impl> impl_;
 };
+
+/// The grid of MPI_Cart_create over `sizes`, the slowest first, with the rank order of `world`, whose size is their
+/// product; then MPI_Cart_sub: the ranks of that grid that differ from this one only along the kept dims. Collective
+/// over `world` and `grid`.
+[[nodiscard]] Group make_cartesian(const Group& world, std::array<int, 4> sizes);
+[[nodiscard]] Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name);
+/// The group of this rank alone. Local.
+[[nodiscard]] Group self_group();
 
 }  // namespace sft::comm

@@ -1,7 +1,6 @@
 #pragma once
 // The lifetime of MPI in this process, and how errors end a run.
 
-#include <array>
 #include <functional>
 #include <string>
 
@@ -24,19 +23,11 @@ class Session {
   [[nodiscard]] const Group& world() const { return world_; }
   /// The ranks of `world` that share this node's memory.
   [[nodiscard]] const Group& node() const { return node_; }
-  /// The groups of a Cartesian grid: MPI_Cart_create over `sizes` (slowest first, rank order kept), then one
-  /// MPI_Cart_sub a call of cartesian_group. Collective over the world, with equal sizes whose product is its size; an
-  /// MPI error is thrown as in Group.
-  [[nodiscard]] Group make_cartesian(std::array<int, 4> sizes) const;
 
  private:
   Group world_;
   Group node_;
 };
-
-/// MPI_Cart_sub: the ranks that differ from this one only along the kept dims. Collective over `grid`, which is of
-/// make_cartesian; an MPI error is thrown as in Group.
-[[nodiscard]] Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name);
 
 /// Runs a program: makes the Session, calls `body`, returns the exit status. A SharedError is taken to be held by every
 /// rank of the world: rank 0 prints it and all return its status. Any other exception prints one line that names this

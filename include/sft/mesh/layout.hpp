@@ -7,12 +7,17 @@
 
 namespace sft::mesh {
 
-/// The four axes, slowest first: rank = ((replicate * shard_size + shard) * sp_size + sp) * tp_size + tp.
-enum class Axis { dp_replicate = 0, dp_shard = 1, sp = 2, tp = 3 };
+/// The names of the axes, the slowest first.
+inline constexpr std::array<const char*, 4> axis_names = {"dp_replicate", "dp_shard", "sp", "tp"};
 
-using Coordinates = std::array<int, 4>;  ///< indexed by Axis
+/// A rank's place along each axis.
+struct Coordinates {
+  int dp_replicate = 0, dp_shard = 0, sp = 0, tp = 0;
 
-/// Sizes of the axes, each >= 1.
+  [[nodiscard]] bool operator==(const Coordinates&) const = default;
+};
+
+/// Sizes of the axes, each >= 1: rank = ((dp_replicate * shard_size + dp_shard) * sp_size + sp) * tp_size + tp.
 struct Layout {
   int dp_replicate = 1, dp_shard = 1, sp = 1, tp = 1;
 
@@ -25,18 +30,8 @@ struct Layout {
   [[nodiscard]] std::vector<int> members(int rank, std::array<bool, 4> kept_axes) const;
   /// "2 x 2 x 2 x 2 (dp_replicate x dp_shard x sp x tp)"
   [[nodiscard]] std::string describe() const;
+  /// For each axis, whether some neighbours along it are on different nodes. `node_of_rank` has size() entries.
+  [[nodiscard]] std::array<bool, 4> axes_between_nodes(const std::vector<int>& node_of_rank) const;
 };
-
-/// How attention heads lie over tp. With fewer key/value heads than ranks, tp_size / num_kv_heads neighbouring ranks
-/// hold the same one.
-struct HeadSplit {
-  int q_heads;      ///< local query heads
-  int kv_heads;     ///< local key/value heads
-  int kv_begin;     ///< global index of the first
-  int kv_replicas;  ///< ranks that hold each key/value head
-};
-/// The heads of rank `tp_rank`. Throws std::logic_error unless tp_size divides num_heads, and of num_kv_heads and
-/// tp_size one divides the other.
-[[nodiscard]] HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank);
 
 }  // namespace sft::mesh

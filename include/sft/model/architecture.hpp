@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sft/config/config.hpp"
-#include "sft/parallel/registry.hpp"
+#include "sft/parallel/shard_map.hpp"
 
 namespace sft::model {
 

@@ -6,7 +6,7 @@
 
 #include "sft/config/config.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/registry.hpp"
+#include "sft/parallel/shard_map.hpp"
 #include "sft/parallel/sharded_units.hpp"
 
 namespace sft::optim {
@@ -18,11 +18,11 @@ namespace sft::optim {
 class ShardedAdamW {
  public:
   /// References outlive it; `units` is laid out before the first call.
-  ShardedAdamW(const config::Optimizer& optimizer, const parallel::Registry& registry, parallel::ShardedUnits& units,
+  ShardedAdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map, parallel::ShardedUnits& units,
                ops::Backend& backend);
 
-  /// result, float64 (1), += sum of squares of this rank's gradients, counting parameters that several tp ranks hold on
-  /// the first of them.
+  /// result, float64 (1), += sum of squares of this rank's gradients, each
+  /// parameter on the rank that owns it alone (ShardMap).
   void sum_squares(Tensor result);
   /// Step `step` (1-based) with gradients scaled by `gradient_scale`; parameters, moments and the bf16 copy change.
   void step(std::int64_t step, double learning_rate, double gradient_scale);

@@ -17,9 +17,9 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/device.hpp"
-#include "sft/mesh/mesh.hpp"
+#include "sft/mesh/groups.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/registry.hpp"
+#include "sft/parallel/shard_map.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel {
@@ -42,7 +42,7 @@ class ShardedUnits {
   };
 
   /// Unit 0 is the embedding, the last one the head, the others the blocks. All references outlive it. Local.
-  ShardedUnits(const Registry& registry, const mesh::Mesh& mesh, const Options& options, device::Device& device,
+  ShardedUnits(const ShardMap& shard_map, const mesh::Groups& groups, const Options& options, device::Device& device,
                ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream);
 
   /// Takes the shards and buffers from `arenas`; call with sizing arenas, then with real ones.
@@ -108,14 +108,14 @@ class ShardedUnits {
     std::unique_ptr<device::Event> free;  ///< the last user is done with it
   };
 
-  [[nodiscard]] bool is_sharded() const { return mesh_.fsdp.size() > 1; }
+  [[nodiscard]] bool is_sharded() const { return groups_.fsdp.size() > 1; }
   void assign_slots();
   [[nodiscard]] Tensor slice(const Tensor& flat, int unit, int index, int count) const;
   /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
   void zero_untouched(int unit);
 
-  const Registry& registry_;
-  const mesh::Mesh& mesh_;
+  const ShardMap& shard_map_;
+  const mesh::Groups& groups_;
   Options options_;
   device::Device& device_;
   ops::Backend& backend_;

@@ -3,7 +3,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/device/device.hpp"
-#include "sft/mesh/mesh.hpp"
+#include "sft/mesh/groups.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel {
@@ -11,7 +11,7 @@ namespace sft::parallel {
 /// Collective over the tp group; every call is queued on `stream`, the stream of the compute backend.
 class TensorParallel {
  public:
-  TensorParallel(const mesh::Mesh& mesh, comm::Collectives& collectives, device::Stream& stream);
+  TensorParallel(const mesh::Groups& groups, comm::Collectives& collectives, device::Stream& stream);
 
   [[nodiscard]] int size() const { return group_.size(); }
   [[nodiscard]] int rank() const { return group_.rank(); }

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/comm/collectives.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/batch.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
-#include "sft/mesh/mesh.hpp"
-#include "sft/parallel/registry.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/parallel/shard_map.hpp"
 
 namespace sft::train {
 
@@ -30,8 +31,8 @@ struct StepResult {
 class Engine {
  public:
   /// Plans and allocates everything (see the ledger); parameters are uninitialized until initialize() or a load.
-  Engine(const config::Config& config, std::int64_t max_length, const mesh::Mesh& mesh, device::Device& device,
-         device::Ledger& ledger);
+  Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place, const mesh::Groups& groups,
+         device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
   ~Engine();
 
   /// Random initial weights from init_seed, the same on any mesh; zero moments.
@@ -43,7 +44,7 @@ class Engine {
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 
-  [[nodiscard]] const parallel::Registry& registry() const;
+  [[nodiscard]] const parallel::ShardMap& shard_map() const;
   /// Shards in device memory; after writing to them call parameters_changed().
   [[nodiscard]] checkpoint::State state() const;
   void parameters_changed();

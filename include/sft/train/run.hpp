@@ -6,7 +6,7 @@
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
-#include "sft/mesh/mesh.hpp"
+#include "sft/mesh/groups.hpp"
 #include "sft/train/engine.hpp"
 
 namespace sft::train {
@@ -16,7 +16,8 @@ struct Run {
   const comm::Session& session;
   const config::Config& config;  ///< validated
   device::Device& device;
-  const mesh::Mesh& mesh;
+  const mesh::Place& place;
+  const mesh::Groups& groups;
   const data::PackedDataset& dataset;
   device::Ledger& ledger;
   Engine& engine;

@@ -216,21 +216,4 @@ void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor re
   stream.push(std::make_unique<Steps>(group, "exchange", std::vector<Steps::Step>{post}));
 }
 
-void MpiCollectives::broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "broadcast of a contiguous tensor");
-  const int size = group.size();
-  const int distance = (group.rank() - root + size) % size;  // from the root of a binomial tree
-  const int subtree = distance == 0 ? size : distance & -distance;
-  const auto rank_at = [=](int d) { return (d + root) % size; };
-  const auto receive = [=](Transfers& transfers) {
-    if (distance != 0) transfers.receive(inout.data, inout.size_bytes(), rank_at(distance - subtree));
-  };
-  const auto forward = [=](Transfers& transfers) {
-    for (int step = 1; step < subtree; step *= 2) {
-      if (distance + step < size) transfers.send(inout.data, inout.size_bytes(), rank_at(distance + step));
-    }
-  };
-  stream.push(std::make_unique<Steps>(group, "broadcast", std::vector<Steps::Step>{receive, forward}));
-}
-
 }  // namespace sft::comm

@@ -18,7 +18,6 @@ class MpiCollectives final : public Collectives {
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
-  void broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) override;
 
   /// Takes at most max_staging_bytes for each kind of reduction: larger ones run in rounds.
   void reserve(device::Arena& arena, const StagingPlan& plan) override;

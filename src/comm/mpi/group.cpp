@@ -45,12 +45,9 @@ int Group::rank() const { return impl_->rank; }
 int Group::size() const { return impl_->size; }
 const std::string& Group::name() const { return impl_->name; }
 
-void Group::barrier() const { impl_->check(MPI_Barrier(impl_->communicator), "MPI_Barrier"); }
-
 void Group::sum(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_SUM); }
 void Group::sum(std::span<std::int64_t> values) const { all_reduce_in_place(*impl_, values, MPI_INT64_T, MPI_SUM); }
 void Group::max(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_MAX); }
-void Group::min(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_MIN); }
 void Group::max(std::span<std::int64_t> values) const { all_reduce_in_place(*impl_, values, MPI_INT64_T, MPI_MAX); }
 
 void Group::broadcast(std::span<std::int64_t> values, int root) const {
@@ -109,6 +106,32 @@ Group Group::split(int color, int key, const std::string& name) const {
   MPI_Comm part = MPI_COMM_NULL;
   impl_->check(MPI_Comm_split(impl_->communicator, color, key, &part), "MPI_Comm_split");
   return make_group(part, name);
+}
+
+Group make_cartesian(const Group& world, std::array<int, 4> sizes) {
+  const std::array<int, 4> periodic = {1, 1, 1, 1};
+  MPI_Comm grid = MPI_COMM_NULL;
+  const Group::Impl& impl = world.impl();
+  impl.check(MPI_Cart_create(impl.communicator, 4, sizes.data(), periodic.data(), /*reorder=*/0, &grid),
+             "MPI_Cart_create");
+  return make_group(grid, "mesh");
+}
+
+Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name) {
+  std::array<int, 4> kept{};
+  for (std::size_t dim = 0; dim < kept.size(); ++dim) kept[dim] = kept_dims[dim] ? 1 : 0;
+  MPI_Comm part = MPI_COMM_NULL;
+  const Group::Impl& impl = grid.impl();
+  impl.check(MPI_Cart_sub(impl.communicator, kept.data(), &part), "MPI_Cart_sub");
+  return make_group(part, name);
+}
+
+Group self_group() {
+  MPI_Comm self = MPI_COMM_NULL;
+  if (MPI_Comm_dup(MPI_COMM_SELF, &self) != MPI_SUCCESS) {
+    throw Error(ExitStatus::failure, "MPI gave no communicator", "MPI_Comm_dup failed", "check the MPI installation");
+  }
+  return make_group(self, "self");
 }
 
 }  // namespace sft::comm

@@ -63,22 +63,4 @@ Session::~Session() {
   MPI_Finalize();
 }
 
-Group Session::make_cartesian(std::array<int, 4> sizes) const {
-  const std::array<int, 4> periodic = {1, 1, 1, 1};
-  MPI_Comm grid = MPI_COMM_NULL;
-  const Group::Impl& impl = world_.impl();
-  impl.check(MPI_Cart_create(impl.communicator, 4, sizes.data(), periodic.data(), /*reorder=*/0, &grid),
-             "MPI_Cart_create");
-  return make_group(grid, "mesh");
-}
-
-Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name) {
-  std::array<int, 4> kept{};
-  for (std::size_t dim = 0; dim < kept.size(); ++dim) kept[dim] = kept_dims[dim] ? 1 : 0;
-  MPI_Comm part = MPI_COMM_NULL;
-  const Group::Impl& impl = grid.impl();
-  impl.check(MPI_Cart_sub(impl.communicator, kept.data(), &part), "MPI_Cart_sub");
-  return make_group(part, name);
-}
-
 }  // namespace sft::comm

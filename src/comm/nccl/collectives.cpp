@@ -92,13 +92,4 @@ void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor r
   });
 }
 
-void NcclCollectives::broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "broadcast of a contiguous tensor");
-  if (group.size() == 1) return;
-  communicators_.of(group).run("ncclBroadcast", [&](ncclComm_t comm) {
-    return ncclBroadcast(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype), root, comm,
-                         native_stream(stream));
-  });
-}
-
 }  // namespace sft::comm

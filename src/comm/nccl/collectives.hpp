@@ -1,6 +1,8 @@
 #pragma once
 // Collectives on GPU memory through NCCL, each queued on the stream it is given.
 
+#include <vector>
+
 #include "communicators.hpp"
 #include "sft/comm/collectives.hpp"
 
@@ -8,14 +10,14 @@ namespace sft::comm {
 
 class NcclCollectives final : public Collectives {
  public:
-  explicit NcclCollectives(device::Device& device) : device_(device), communicators_(device.wait_checks()) {}
+  NcclCollectives(device::Device& device, const std::vector<Group>& groups)
+      : device_(device), communicators_(groups, device.wait_checks()) {}
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
   /// Reduces in place into this rank's piece of `full`, then adds that to `local`: no staging memory.
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
-  void broadcast(const Group& group, Tensor inout, int root, device::Stream& stream) override;
 
   void reserve(device::Arena&, const StagingPlan&) override {}  // NCCL brings its own buffers
 

@@ -1,10 +1,12 @@
 #include "communicators.hpp"
 
 #include <exception>
+#include <stdexcept>
 
 namespace sft::comm {
 
-NcclCommunicators::NcclCommunicators(device::WaitChecks& checks) : checks_(checks) {
+NcclCommunicators::NcclCommunicators(const std::vector<Group>& groups, device::WaitChecks& checks) : checks_(checks) {
+  for (const Group& group : groups) all_.push_back(std::make_unique<NcclCommunicator>(group, checks));
   checks.add(this, [this] {
     for (const auto& communicator : all_) communicator->throw_if_failed();
   });
@@ -21,11 +23,11 @@ void NcclCommunicators::end() {
   for (const auto& communicator : all_) communicator->destroy();
 }
 
-NcclCommunicator& NcclCommunicators::of(const Group& group) {
+NcclCommunicator& NcclCommunicators::of(const Group& group) const {
   for (const auto& communicator : all_) {
     if (communicator->group() == group) return *communicator;
   }
-  return *all_.emplace_back(std::make_unique<NcclCommunicator>(group, checks_));
+  throw std::logic_error("group " + group.name() + " was not given to make_collectives");
 }
 
 }  // namespace sft::comm

@@ -8,24 +8,25 @@
 
 namespace sft::comm {
 
-/// Makes a communicator for each group at its first use and ends all of them together. While the host waits for the
-/// device (see `checks`), an error of any of them is thrown.
+/// One communicator for each group, made together and ended together. While the host waits for the device (see
+/// `checks`), an error of any of them is thrown.
 class NcclCommunicators {
  public:
-  explicit NcclCommunicators(device::WaitChecks& checks);
+  /// Collective over every group, which come in the same order on every rank.
+  NcclCommunicators(const std::vector<Group>& groups, device::WaitChecks& checks);
   /// Collective over every group, unless an exception is under way. An error here ends the program.
   ~NcclCommunicators();
   NcclCommunicators(const NcclCommunicators&) = delete;
   NcclCommunicators& operator=(const NcclCommunicators&) = delete;
 
-  /// Collective over `group` at its first use.
-  [[nodiscard]] NcclCommunicator& of(const Group& group);
+  /// Throws std::logic_error for a group that none was made for.
+  [[nodiscard]] NcclCommunicator& of(const Group& group) const;
 
  private:
   void end();
 
   device::WaitChecks& checks_;
-  /// In the order of creation. Creating is collective, so no two ranks have two of them in different orders.
+  /// In the order of creation.
   std::vector<std::unique_ptr<NcclCommunicator>> all_;
 };
 

@@ -28,33 +28,33 @@ constexpr mesh::Layout layout = {1, 2, 2, 2};
 /// A checkpoint of step 5 on 8 ranks.
 class Saved {
  public:
-  Saved() : output_(test::session().world()), mesh_(test::session(), layout, test::num_test_kv_heads) {
+  Saved() : output_(test::session().world()), mesh_(test::make_checkpoint_mesh(test::session().world(), layout)) {
     CheckpointFixture fixture(mesh_, test::make_units());
     fixture.fill(1);
     fixture.save(output_.path(), {.step = 5});
   }
 
   [[nodiscard]] const std::string& output_dir() const { return output_.path(); }
-  [[nodiscard]] const mesh::Mesh& mesh() const { return mesh_; }
+  [[nodiscard]] const test::Mesh& mesh() const { return mesh_; }
   [[nodiscard]] std::string folder() const { return checkpoint::path_of(output_.path(), 5); }
   [[nodiscard]] std::string file(const std::string& name) const { return folder() + "/" + name; }
 
   /// Runs on rank 0 alone.
   void damage(const std::function<void()>& work) const {
-    if (mesh_.world.rank() == 0) work();
-    mesh_.world.barrier();
+    if (mesh_.groups.world.rank() == 0) work();
+    test::barrier(mesh_.groups.world);
   }
   /// The data Error of loading into a model of `units`, the same on all ranks.
   [[nodiscard]] std::string load_error(const std::vector<parallel::Unit>& units = test::make_units()) const {
     CheckpointFixture fixture(mesh_, units);
     const std::string text = data_error_of([&] { (void)fixture.load(folder()); });
-    for (const std::string& other : mesh_.world.all_gather(text)) BOOST_TEST(other == text);
+    for (const std::string& other : mesh_.groups.world.all_gather(text)) BOOST_TEST(other == text);
     return text;
   }
 
  private:
   test::SharedFolder output_;
-  mesh::Mesh mesh_;
+  test::Mesh mesh_;
 };
 
 void flip_byte(const std::string& path, std::streamoff offset) {
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(a_missing_shard_is_named) {
 BOOST_AUTO_TEST_CASE(a_shard_that_one_rank_cannot_open_is_named) {
   const Saved saved;
   std::optional<test::OpenFileLimit> limit;
-  if (saved.mesh().world.rank() == 5) limit.emplace(2);  // checkpoint.h5 and one shard
+  if (saved.mesh().groups.world.rank() == 5) limit.emplace(2);  // checkpoint.h5 and one shard
   BOOST_TEST(mentions(saved.load_error(), {"shard-0000", "Too many open files", "rank 5"}));
 }
 
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(a_cut_shard_is_named) {
 BOOST_AUTO_TEST_CASE(a_flipped_bit_is_found) {
   const Saved saved;
   const auto middle = static_cast<std::streamoff>(fs::file_size(saved.file("shard-00007.h5")) / 2);
-  saved.mesh().world.barrier();
+  test::barrier(saved.mesh().groups.world);
   saved.damage([&] { flip_byte(saved.file("shard-00007.h5"), middle); });
   BOOST_TEST(mentions(saved.load_error(), {"shard-00007.h5", "checksum", "crc32:"}));
   BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"shard-00007.h5", "checksum"}));
@@ -106,14 +106,14 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_is_found) {
 BOOST_AUTO_TEST_CASE(a_flipped_bit_of_the_index_is_found_wherever_it_is) {
   const Saved saved;
   const auto size = static_cast<std::streamoff>(fs::file_size(saved.file("checkpoint.h5")));
-  saved.mesh().world.barrier();
+  test::barrier(saved.mesh().groups.world);
   // In the line of the checksum, in the zeros behind it, and all over the HDF5 part.
   for (const std::streamoff place : {std::streamoff{3}, std::streamoff{25}, std::streamoff{400}, std::streamoff{515},
                                      size / 4, size / 3, size / 2, size - 1}) {
     saved.damage([&] { flip_byte(saved.file("checkpoint.h5"), place); });
     BOOST_TEST(mentions(saved.load_error(), {"checkpoint.h5", "damaged"}));
     BOOST_TEST(mentions(data_error_of([&] { checkpoint::verify(saved.folder()); }), {"checkpoint.h5", "damaged"}));
-    saved.mesh().world.barrier();
+    test::barrier(saved.mesh().groups.world);
     saved.damage([&] { flip_byte(saved.file("checkpoint.h5"), place); });
   }
   BOOST_TEST(saved.load_error().empty());
@@ -165,13 +165,13 @@ BOOST_AUTO_TEST_CASE(a_full_disk_on_one_rank_fails_all_and_leaves_no_checkpoint)
   fixture.fill(2);
   for (const int full_rank : {5, 0}) {
     std::optional<test::FileSizeLimit> limit;
-    if (saved.mesh().world.rank() == full_rank) limit.emplace(4096);
+    if (saved.mesh().groups.world.rank() == full_rank) limit.emplace(4096);
     const std::string error = data_error_of([&] { fixture.save(saved.output_dir(), {.step = 10}); });
     BOOST_TEST(mentions(error, {"shard-0000" + std::to_string(full_rank) + ".h5", "File too large"}), error);
     BOOST_TEST(checkpoint::list(saved.output_dir()).size() == 1U);
-    saved.mesh().world.barrier();
+    test::barrier(saved.mesh().groups.world);
     BOOST_TEST(!fs::exists(checkpoint::path_of(saved.output_dir(), 10) + ".tmp"));  // the disk may be full of it
-    saved.mesh().world.barrier();
+    test::barrier(saved.mesh().groups.world);
   }
   fixture.save(saved.output_dir(), {.step = 10});
   fixture.fill(3);

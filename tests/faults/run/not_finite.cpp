@@ -25,13 +25,13 @@ BOOST_AUTO_TEST_CASE(the_rank_that_saw_it_first_is_named) {
   config.model = test::small_qwen2();  // untied: the table is read for tokens alone
   config.train.precision = config::Precision::fp32;
   config.train.per_device_train_batch_size = 1;
-  const mesh::Mesh mesh(session(), {1, num_ranks, 1, 1}, static_cast<int>(config.model.num_key_value_heads));
+  const test::Mesh mesh(session().world(), {1, num_ranks, 1, 1}, config.model);
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
 
   const auto hidden_size = static_cast<std::size_t>(config.model.hidden_size);
   test::LogicalTensors parameters =
-      test::gather(fixture.engine().registry(), fixture.engine().state().parameters, mesh);
+      test::gather(fixture.engine().shard_map(), fixture.engine().state().parameters, mesh);
   parameters.at("model.embed_tokens.weight")[bad_token * hidden_size] = std::numeric_limits<float>::quiet_NaN();
   fixture.set_parameters(parameters);
 

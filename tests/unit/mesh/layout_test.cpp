@@ -25,14 +25,14 @@ std::vector<std::array<bool, 4>> all_kept_axes() {
 
 BOOST_AUTO_TEST_CASE(rank_and_coordinates_are_inverse) {
   for (const Layout& layout : layouts) {
-    std::set<Coordinates> seen;
+    std::set<std::array<int, 4>> seen;
     for (int rank = 0; rank < layout.size(); ++rank) {
       const Coordinates coordinates = layout.coordinates(rank);
-      for (std::size_t axis = 0; axis < 4; ++axis) {
-        BOOST_REQUIRE(coordinates[axis] >= 0 && coordinates[axis] < layout.sizes()[axis]);
-      }
+      const auto& [replicate, shard, sp, tp] = coordinates;
+      BOOST_REQUIRE(replicate >= 0 && replicate < layout.dp_replicate && shard >= 0 && shard < layout.dp_shard);
+      BOOST_REQUIRE(sp >= 0 && sp < layout.sp && tp >= 0 && tp < layout.tp);
       BOOST_REQUIRE_EQUAL(layout.rank(coordinates), rank);
-      seen.insert(coordinates);
+      seen.insert({replicate, shard, sp, tp});
     }
     BOOST_TEST(seen.size() == static_cast<std::size_t>(layout.size()));
   }
@@ -82,50 +82,24 @@ BOOST_AUTO_TEST_CASE(members_of_a_thousand_ranks) {
   BOOST_TEST(layout.members(0, {false, true, true, false}).size() == 256U);
 }
 
+BOOST_AUTO_TEST_CASE(axes_between_nodes_are_found) {
+  const Layout layout{2, 2, 2, 2};
+  const auto nodes = [](int ranks_per_node) {
+    std::vector<int> node_of_rank;
+    for (int rank = 0; rank < 16; ++rank) node_of_rank.push_back(rank / ranks_per_node);
+    return node_of_rank;
+  };
+  using Axes = std::array<bool, 4>;
+  BOOST_TEST((layout.axes_between_nodes(nodes(16)) == Axes{false, false, false, false}));
+  BOOST_TEST((layout.axes_between_nodes(nodes(8)) == Axes{true, false, false, false}));
+  BOOST_TEST((layout.axes_between_nodes(nodes(2)) == Axes{true, true, true, false}));
+  BOOST_TEST((layout.axes_between_nodes(nodes(1)) == Axes{true, true, true, true}));
+  BOOST_TEST((layout.axes_between_nodes(nodes(3))[3]));  // ranks 2 and 3 are tp neighbours on two nodes
+  BOOST_TEST((Layout{1, 4, 1, 4}.axes_between_nodes(nodes(4)) == Axes{false, true, false, false}));
+}
+
 BOOST_AUTO_TEST_CASE(describes_itself) {
   BOOST_TEST((Layout{2, 1, 4, 8}.describe()) == "2 x 1 x 4 x 8 (dp_replicate x dp_shard x sp x tp)");
-}
-
-BOOST_AUTO_TEST_CASE(heads_are_split_evenly) {
-  for (int tp_size : {1, 2, 4}) {
-    for (int rank = 0; rank < tp_size; ++rank) {
-      const HeadSplit split = split_heads(8, 4, tp_size, rank);
-      BOOST_TEST(split.q_heads == 8 / tp_size);
-      BOOST_TEST(split.kv_heads == 4 / tp_size);
-      BOOST_TEST(split.kv_begin == rank * split.kv_heads);
-      BOOST_TEST(split.kv_replicas == 1);
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(key_value_heads_fewer_than_ranks_are_replicated) {
-  const std::vector<int> expected_begins = {0, 0, 0, 0, 1, 1, 1, 1};
-  for (int rank = 0; rank < 8; ++rank) {
-    const HeadSplit split = split_heads(16, 2, 8, rank);
-    BOOST_TEST(split.q_heads == 2);
-    BOOST_TEST(split.kv_heads == 1);
-    BOOST_TEST(split.kv_begin == expected_begins[static_cast<std::size_t>(rank)]);
-    BOOST_TEST(split.kv_replicas == 4);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(every_query_head_finds_its_key_value_head) {
-  for (const auto& [heads, kv_heads, tp_size] :
-       std::vector<std::array<int, 3>>{{8, 8, 4}, {8, 2, 4}, {16, 4, 2}, {12, 3, 6}}) {
-    for (int rank = 0; rank < tp_size; ++rank) {
-      const HeadSplit split = split_heads(heads, kv_heads, tp_size, rank);
-      for (int local = 0; local < split.q_heads; ++local) {
-        const int global_kv = (rank * split.q_heads + local) / (heads / kv_heads);
-        BOOST_TEST(global_kv == split.kv_begin + local / (split.q_heads / split.kv_heads));
-      }
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(indivisible_heads_are_a_bug) {
-  BOOST_CHECK_THROW((void)split_heads(6, 6, 4, 0), std::logic_error);
-  BOOST_CHECK_THROW((void)split_heads(12, 6, 4, 0), std::logic_error);
-  BOOST_CHECK_THROW((void)split_heads(8, 3, 4, 0), std::logic_error);
 }
 
 }  // namespace sft::mesh

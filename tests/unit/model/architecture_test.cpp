@@ -20,7 +20,7 @@ sft::config::Model small() {
 }
 
 std::int64_t count(const sft::config::Model& m) {
-  return sft::parallel::Registry(sft::model::make_units(m), 1, 0, 1, 1, 0).num_parameters();
+  return sft::parallel::ShardMap(sft::model::make_units(m), sft::mesh::Place()).num_parameters();
 }
 
 }  // namespace

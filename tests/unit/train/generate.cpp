@@ -28,9 +28,8 @@ config::Config example() {
 
 test::EngineFixture& trained() {
   static auto fixture = [] {
-    auto result = std::make_unique<test::EngineFixture>(
-        example(), max_length,
-        test::make_lone_mesh(test::session(), static_cast<int>(example().model.num_key_value_heads)), test::session());
+    auto result = std::make_unique<test::EngineFixture>(example(), max_length, test::make_lone_mesh(example().model),
+                                                        test::session());
     result->engine().initialize();
     data::Row row{document, std::vector<float>(document.size(), 1.0F), {static_cast<std::int32_t>(document.size())}};
     row.tokens.resize(max_length);

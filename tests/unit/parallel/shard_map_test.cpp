@@ -1,7 +1,7 @@
 // Slices and shards of parameters: every logical element has exactly one counted owner, on any mesh.
 
 #define BOOST_TEST_MODULE unit_parallel
-#include "sft/parallel/registry.hpp"
+#include "sft/parallel/shard_map.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <map>
@@ -35,26 +35,37 @@ struct Case {
   int tp_size, kv_replicas, fsdp_size;
 };
 
+/// A rank of a mesh in which `kv_replicas` ranks of tp share each key/value head.
+sft::mesh::Place place(const Case& c, int replicate_rank, int fsdp_rank, int tp_rank) {
+  const sft::mesh::Layout layout{.dp_replicate = 2, .dp_shard = c.fsdp_size, .tp = c.tp_size};
+  const int rank = layout.rank({.dp_replicate = replicate_rank, .dp_shard = fsdp_rank, .tp = tp_rank});
+  return {layout, rank, c.tp_size, c.tp_size / c.kv_replicas};
+}
+
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_element_has_one_counted_owner) {
+BOOST_AUTO_TEST_CASE(every_element_has_one_owner) {
   for (const Case& c : {Case{1, 1, 1}, Case{1, 1, 3}, Case{2, 1, 2}, Case{4, 2, 5}, Case{8, 4, 1}, Case{8, 8, 16}}) {
     std::map<std::string, std::vector<int>> owners;
     for (int tp = 0; tp < c.tp_size; ++tp) {
       for (int f = 0; f < c.fsdp_size; ++f) {
-        const Registry registry(make_units(), c.tp_size, tp, c.kv_replicas, c.fsdp_size, f);
+        const ShardMap second_replica(make_units(), place(c, 1, f, tp));
+        for (const Piece& piece : second_replica.pieces()) {
+          BOOST_TEST(!piece.parameter->is_owner);
+        }
+        const ShardMap shard_map(make_units(), place(c, 0, f, tp));
         std::int64_t next = 0;
-        for (const Piece& piece : registry.pieces()) {
+        for (const Piece& piece : shard_map.pieces()) {
           BOOST_TEST(piece.shard_offset >= next);
           next = piece.shard_offset + piece.count;
           const Parameter& p = *piece.parameter;
           std::int64_t covered = 0;
-          const auto rectangles = Registry::rectangles(piece);
+          const auto rectangles = ShardMap::rectangles(piece);
           BOOST_TEST(rectangles.size() <= 3U);
           for (const LogicalRectangle& r : rectangles) {
             BOOST_TEST(r.shard_offset == piece.shard_offset + covered);
             covered += r.num_rows * r.num_columns;
-            if (!p.counts) continue;
+            if (!p.is_owner) continue;
             auto& count = owners[p.name];
             count.resize(static_cast<std::size_t>(p.elements()));
             const std::int64_t width = p.is_vector() ? 1 : p.columns;
@@ -66,14 +77,14 @@ BOOST_AUTO_TEST_CASE(every_element_has_one_counted_owner) {
           }
           BOOST_TEST(covered == piece.count);
         }
-        BOOST_TEST(next <= registry.rank_shard_elements());
+        BOOST_TEST(next <= shard_map.rank_shard_elements());
 
-        std::vector<int> covers(static_cast<std::size_t>(registry.rank_shard_elements()));
+        std::vector<int> covers(static_cast<std::size_t>(shard_map.rank_shard_elements()));
         const auto cover = [&](std::int64_t begin, std::int64_t count) {
           for (std::int64_t i = begin; i < begin + count; ++i) ++covers.at(static_cast<std::size_t>(i));
         };
-        for (const Piece& piece : registry.pieces()) cover(piece.shard_offset, piece.count);
-        for (const ShardRange& gap : registry.padding()) cover(gap.begin, gap.count);
+        for (const Piece& piece : shard_map.pieces()) cover(piece.shard_offset, piece.count);
+        for (const ShardRange& gap : shard_map.padding()) cover(gap.begin, gap.count);
         BOOST_TEST((covers == std::vector<int>(covers.size(), 1)));
       }
     }
@@ -88,8 +99,8 @@ BOOST_AUTO_TEST_CASE(every_element_has_one_counted_owner) {
 
 BOOST_AUTO_TEST_CASE(shards_are_equal_and_aligned) {
   for (int fsdp = 1; fsdp <= 9; ++fsdp) {
-    const Registry registry(make_units(), 2, 1, 1, fsdp, fsdp - 1);
-    for (const Unit& unit : registry.units()) {
+    const ShardMap shard_map(make_units(), place({2, 1, fsdp}, 0, fsdp - 1, 1));
+    for (const Unit& unit : shard_map.units()) {
       BOOST_TEST(unit.shard_elements * fsdp == unit.num_elements);
       BOOST_TEST(unit.shard_elements % 64 == 0);
     }
@@ -98,14 +109,14 @@ BOOST_AUTO_TEST_CASE(shards_are_equal_and_aligned) {
 
 BOOST_AUTO_TEST_CASE(parameters_are_counted_once) {
   const std::int64_t expected = 24 * 7 + 16 * 5 + 8 * 5 + 9 * 16 + 5 + 3 + 8 + 11;
-  BOOST_TEST(Registry(make_units(), 4, 3, 2, 2, 1).num_parameters() == expected);
+  BOOST_TEST(ShardMap(make_units(), place({4, 2, 2}, 0, 1, 3)).num_parameters() == expected);
 }
 
 BOOST_AUTO_TEST_CASE(ranges_merge_neighbours) {
-  const Registry registry(make_units(), 1, 0, 1, 1, 0);
-  const auto matrices = registry.ranges([](const Parameter& p) { return !p.is_vector(); });
+  const ShardMap shard_map(make_units(), sft::mesh::Place());
+  const auto matrices = shard_map.ranges([](const Parameter& p) { return !p.is_vector(); });
   BOOST_REQUIRE(matrices.size() == 2U);  // the table; q, k and o together
   BOOST_TEST(matrices[0].count == 24 * 7);
   BOOST_TEST(matrices[1].count == 16 * 5 + 8 * 5 + 9 * 16);
-  BOOST_TEST(matrices[1].begin == registry.units()[1].shard_offset);
+  BOOST_TEST(matrices[1].begin == shard_map.units()[1].shard_offset);
 }

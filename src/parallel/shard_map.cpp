@@ -1,4 +1,4 @@
-#include "sft/parallel/registry.hpp"
+#include "sft/parallel/shard_map.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -13,13 +13,17 @@ namespace {
 constexpr std::int64_t shard_alignment = 64;  ///< elements; 256 bytes of float32
 
 /// Cuts the logical tensor for this tp rank.
-void slice(Parameter& p, int tp_size, int tp_rank, int kv_replicas) {
+void slice(Parameter& p, const mesh::Place& place) {
+  const int tp_size = place.layout().tp;
+  const int tp_rank = place.coordinates().tp;
+  const int kv_replicas = place.heads().kv_replicas;
+  p.is_owner = place.owns_shard();
   p.local_rows = p.rows;
   p.local_columns = p.is_vector() ? 1 : p.columns;
   switch (p.split) {
     case TpSplit::none:
     case TpSplit::partial:
-      p.counts = tp_rank == 0;
+      p.is_owner = p.is_owner && tp_rank == 0;
       break;
     case TpSplit::rows:
       ensure(p.rows % tp_size == 0, "rows divide over tp");
@@ -36,7 +40,7 @@ void slice(Parameter& p, int tp_size, int tp_rank, int kv_replicas) {
       ensure(p.rows % num_slices == 0, "key/value rows divide over tp");
       p.local_rows = p.rows / num_slices;
       p.row_begin = tp_rank / kv_replicas * p.local_rows;
-      p.counts = tp_rank % kv_replicas == 0;
+      p.is_owner = p.is_owner && tp_rank % kv_replicas == 0;
       break;
     }
   }
@@ -44,12 +48,13 @@ void slice(Parameter& p, int tp_size, int tp_rank, int kv_replicas) {
 
 }  // namespace
 
-Registry::Registry(std::vector<Unit> units, int tp_size, int tp_rank, int kv_replicas, int fsdp_size, int fsdp_rank)
-    : units_(std::move(units)) {
+ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(std::move(units)) {
+  const int fsdp_size = place.fsdp_size();
+  const int fsdp_rank = place.fsdp_rank();
   for (Unit& unit : units_) {
     std::int64_t offset = 0;
     for (Parameter& p : unit.parameters) {
-      slice(p, tp_size, tp_rank, kv_replicas);
+      slice(p, place);
       p.unit_offset = offset;
       offset += p.local_elements();
     }
@@ -70,7 +75,7 @@ Registry::Registry(std::vector<Unit> units, int tp_size, int tp_rank, int kv_rep
   }
 }
 
-std::vector<LogicalRectangle> Registry::rectangles(const Piece& piece) {
+std::vector<LogicalRectangle> ShardMap::rectangles(const Piece& piece) {
   const Parameter& p = *piece.parameter;
   const std::int64_t width = p.local_columns;
   std::vector<LogicalRectangle> result;
@@ -90,7 +95,7 @@ std::vector<LogicalRectangle> Registry::rectangles(const Piece& piece) {
   return result;
 }
 
-std::vector<ShardRange> Registry::ranges(const std::function<bool(const Parameter&)>& predicate) const {
+std::vector<ShardRange> ShardMap::ranges(const std::function<bool(const Parameter&)>& predicate) const {
   std::vector<ShardRange> result;
   for (const Piece& piece : pieces_) {
     if (!predicate(*piece.parameter)) continue;
@@ -103,7 +108,7 @@ std::vector<ShardRange> Registry::ranges(const std::function<bool(const Paramete
   return result;
 }
 
-std::vector<ShardRange> Registry::padding() const {
+std::vector<ShardRange> ShardMap::padding() const {
   std::vector<ShardRange> result;
   std::int64_t end = 0;  // of the parameters so far
   for (const ShardRange& range : ranges([](const Parameter&) { return true; })) {
@@ -114,7 +119,7 @@ std::vector<ShardRange> Registry::padding() const {
   return result;
 }
 
-std::int64_t Registry::num_parameters() const {
+std::int64_t ShardMap::num_parameters() const {
   std::int64_t n = 0;
   for (const Unit& unit : units_) {
     for (const Parameter& p : unit.parameters) n += p.elements();

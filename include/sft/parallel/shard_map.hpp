@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "sft/mesh/place.hpp"
+
 namespace sft::parallel {
 
 enum class TpSplit {
@@ -30,11 +32,11 @@ struct Parameter {
   TpSplit split = TpSplit::none;
   Init init = Init::normal;
 
-  // Filled by the registry.
+  // Filled by ShardMap.
   std::int64_t local_rows = 0, local_columns = 0;  ///< tp slice; local_columns = 1 for a vector
   std::int64_t row_begin = 0, column_begin = 0;    ///< where the slice starts in the logical tensor
   std::int64_t unit_offset = 0;                    ///< first element in the unit flat
-  bool counts = true;  ///< this rank is the first of those: it counts in norms and writes checkpoints
+  bool is_owner = true;  ///< of all ranks that hold this slice, this one counts in norms and writes checkpoints
 
   [[nodiscard]] bool is_vector() const { return columns == 0; }
   [[nodiscard]] std::int64_t local_elements() const { return local_rows * local_columns; }
@@ -68,12 +70,12 @@ struct LogicalRectangle {
   std::int64_t shard_offset;
 };
 
-class Registry {
+class ShardMap {
  public:
-  /// `units` with names, shapes and splits. kv_replicas: tp ranks that hold each key/value head.
-  Registry(std::vector<Unit> units, int tp_size, int tp_rank, int kv_replicas, int fsdp_size, int fsdp_rank);
-  Registry(Registry&&) noexcept = default;  // pieces point into the units, which a move keeps in place
-  Registry(const Registry&) = delete;
+  /// `units` with names, shapes and splits; `place` is the rank whose shard it describes.
+  ShardMap(std::vector<Unit> units, const mesh::Place& place);
+  ShardMap(ShardMap&&) noexcept = default;  // pieces point into the units, which a move keeps in place
+  ShardMap(const ShardMap&) = delete;
 
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }

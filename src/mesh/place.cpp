@@ -1,0 +1,40 @@
+#include "sft/mesh/place.hpp"
+
+#include "sft/core/cast.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::mesh {
+
+HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank) {
+  ensure(num_heads % tp_size == 0, "tp_size divides the query heads");
+  const int q_heads = num_heads / tp_size;
+  if (num_kv_heads >= tp_size) {
+    ensure(num_kv_heads % tp_size == 0, "tp_size divides the key/value heads");
+    const int kv_heads = num_kv_heads / tp_size;
+    return {q_heads, kv_heads, tp_rank * kv_heads, 1};
+  }
+  ensure(tp_size % num_kv_heads == 0, "the key/value heads divide tp_size");
+  const int replicas = tp_size / num_kv_heads;
+  return {q_heads, 1, tp_rank / replicas, replicas};
+}
+
+Layout layout_of(const config::Parallel& sizes) {
+  return {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size};
+}
+
+Place::Place(const Layout& layout, int rank, int num_heads, int num_kv_heads)
+    : layout_(layout),
+      coordinates_(layout.coordinates(rank)),
+      heads_(split_heads(num_heads, num_kv_heads, layout.tp, coordinates_.tp)) {
+  ensure(rank >= 0 && rank < layout.size(), "a rank of the mesh");
+}
+
+Place Place::peer(int rank) const {
+  return {layout_, rank, heads_.q_heads * layout_.tp, heads_.kv_heads * layout_.tp / heads_.kv_replicas};
+}
+
+Place::Place(const config::Config& config, int rank)
+    : Place(layout_of(config.parallel), rank, checked_cast<int>(config.model.num_attention_heads),
+            checked_cast<int>(config.model.num_key_value_heads)) {}
+
+}  // namespace sft::mesh

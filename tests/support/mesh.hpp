@@ -1,0 +1,25 @@
+#pragma once
+// Meshes over any part of the ranks of an MPI test.
+
+#include "sft/comm/group.hpp"
+#include "sft/mesh/groups.hpp"
+#include "support/barrier.hpp"
+
+namespace sft::test {
+
+/// This rank's place in a mesh, and its groups.
+struct Mesh {
+  /// Collective over `world`.
+  Mesh(const comm::Group& world, const mesh::Layout& layout, int num_heads, int num_kv_heads)
+      : place(layout, world.rank(), num_heads, num_kv_heads), groups(world, place) {}
+  Mesh(const comm::Group& world, const mesh::Layout& layout, const config::Model& model)
+      : Mesh(world, layout, static_cast<int>(model.num_attention_heads), static_cast<int>(model.num_key_value_heads)) {}
+
+  mesh::Place place;
+  mesh::Groups groups;
+};
+
+/// A mesh of this rank alone, in a world of any size: computes what the mesh of all must reproduce. Local.
+[[nodiscard]] inline Mesh make_lone_mesh(const config::Model& model) { return {comm::self_group(), {}, model}; }
+
+}  // namespace sft::test
