@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace sft::data {
 
@@ -14,18 +15,26 @@ class UnnamedFile {
   /// refuses.
   explicit UnnamedFile(const std::string& folder);
   ~UnnamedFile();
-  UnnamedFile(UnnamedFile&& other) noexcept;
-  UnnamedFile& operator=(UnnamedFile&&) = delete;
+  UnnamedFile(const UnnamedFile&) = delete;
+  UnnamedFile& operator=(const UnnamedFile&) = delete;
 
-  [[nodiscard]] std::int64_t size_bytes() const { return size_bytes_; }
+  [[nodiscard]] std::int64_t size_bytes() const {
+    return written_bytes_ + static_cast<std::int64_t>(unwritten_.size());
+  }
   void append(std::span<const std::byte> bytes);
-  /// Fills `bytes` from position begin_byte on; all of them have been appended.
-  void read(std::int64_t begin_byte, std::span<std::byte> bytes) const;
+  /// Fills `bytes` from position begin_byte on; all of them have been appended. One thread at a time, as all calls.
+  void read(std::int64_t begin_byte, std::span<std::byte> bytes);
 
  private:
+  void write_out();
+  void read_directly(std::int64_t begin_byte, std::span<std::byte> bytes) const;
+
   std::string folder_;
   int descriptor_ = -1;
-  std::int64_t size_bytes_ = 0;
+  std::int64_t written_bytes_ = 0;
+  std::vector<std::byte> unwritten_;  ///< what was appended last
+  std::vector<std::byte> window_;     ///< what was read last, for small reads close to each other
+  std::int64_t window_begin_byte_ = 0;
 };
 
 }  // namespace sft::data

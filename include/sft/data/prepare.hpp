@@ -50,7 +50,7 @@ using PrepareProgress = std::function<void(const char* stage, std::int64_t done,
 /// cuts documents; `bfd_split` and `wrapped` keep every token. Refuses impossible options (configuration Error), and,
 /// as data Errors, bad records by file and line, a file named twice, inputs without a target, and a folder that holds
 /// train-*.h5 already. Tokens wait in a temporary file on the disk of OUTPUT, 4 bytes per token, which no way out
-/// leaves behind; memory holds lengths and places, about 80 bytes per document, and a few MiB.
+/// leaves behind; memory holds lengths and places, about 60 bytes per document, and a few MiB.
 PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress);
 
 }  // namespace sft::data
