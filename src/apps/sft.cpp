@@ -51,26 +51,30 @@ int num_ranks_of(const config::Parallel& sizes) {
   return static_cast<int>(product);
 }
 
-/// Rank 0 reads the file, all ranks parse the same text. Collective.
+/// What the file and the options of this process's command line mean, as .ini text without variables.
+std::string resolve(const config::CommandLine& command) {
+  if (command.input_file.empty() && command.overrides.empty()) {
+    throw_config_error("no run is described", "there is neither a file nor an option",
+                       "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
+  }
+  const std::string text = command.input_file.empty() ? "" : io::read_file(command.input_file);
+  return config::to_ini(config::parse(text, command.overrides, command.input_file));
+}
+
+/// Rank 0 reads the file, with its environment; all ranks get the same configuration. Collective.
 config::Config read_config(const config::CommandLine& command, const comm::Group& world) {
   std::string text;
   config::Config config;
   world.agree([&] {
-    if (command.input_file.empty() && command.overrides.empty()) {
-      throw comm::SharedError(ExitStatus::configuration, "no run is described", "there is neither a file nor an option",
-                              "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
-    }
-    if (world.rank() == 0 && !command.input_file.empty()) {
-      try {
-        text = io::read_file(command.input_file);
-      } catch (const Error& error) {
-        throw comm::SharedError(ExitStatus::configuration, error.what());
-      }
+    try {
+      if (world.rank() == 0) text = resolve(command);
+    } catch (const Error& error) {
+      throw comm::SharedError(ExitStatus::configuration, error.what());
     }
   });
   world.broadcast(text, 0);
   world.agree([&] {
-    config = config::parse(text, command.overrides, command.input_file);
+    config = config::parse(text, {}, "the configuration of rank 0");
     const int shard_size = config.parallel.dp_shard_size;
     const int num_ranks = fits_any(command, world) ? num_ranks_of(config.parallel) : world.size();
     config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);

@@ -1,8 +1,10 @@
 #include "config/keys.hpp"
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "config/quoting.hpp"
 #include "config/values.hpp"
 
 namespace sft::config {
@@ -12,16 +14,33 @@ namespace {
 /// A key that is stored in `field` of `part`.
 template <class Part, class Value>
 Key key(const char* section, Part Config::*part, const char* name, Value Part::*field, const char* help) {
-  return {section, name, help, [=](const std::string& text, Config& config) { read(text, config.*part.*field); },
+  return {section,
+          name,
+          help,
+          choices(Value{}),
+          /*is_path=*/false,
+          [=](const std::string& text, Config& config) { read(text, config.*part.*field); },
           [=](const Config& config) { return write(config.*part.*field); }};
+}
+
+/// The same for files or folders.
+template <class Part, class Value>
+Key path_key(const char* section, Part Config::*part, const char* name, Value Part::*field, const char* help) {
+  Key path = key(section, part, name, field, help);
+  path.is_path = true;
+  return path;
 }
 
 /// dp_shard_size: a count, or "auto" for what the other axes leave of the world.
 Key dp_shard_size_key(const char* help) {
-  return {"parallel", "dp_shard_size", help,
+  return {"parallel",
+          "dp_shard_size",
+          help,
+          {},
+          /*is_path=*/false,
           [](const std::string& text, Config& config) {
             try {
-              if (text == "auto") {
+              if (unquoted(text) == "auto") {
                 config.parallel.dp_shard_size = 0;
               } else {
                 read(text, config.parallel.dp_shard_size);
@@ -37,11 +56,36 @@ Key dp_shard_size_key(const char* help) {
           }};
 }
 
-/// A key of the design with one value that is true of this version.
+/// resume_from_checkpoint: none, auto or a path; a truth as in TRL.
+Key resume_key(const char* help) {
+  return {"checkpoint",
+          "resume_from_checkpoint",
+          help,
+          {},
+          /*is_path=*/true,
+          [](const std::string& text, Config& config) {
+            const std::string word = unquoted(text);
+            const std::optional<bool> truth = truth_of(word);
+            if (is_none(word) || truth == false) {
+              config.checkpoint.resume_from_checkpoint = "none";
+            } else if (word == "latest" || truth == true) {
+              config.checkpoint.resume_from_checkpoint = "auto";
+            } else {
+              read(text, config.checkpoint.resume_from_checkpoint);
+            }
+          },
+          [](const Config& config) { return write(config.checkpoint.resume_from_checkpoint); }};
+}
+
+/// A key of the design with one value that is true of this version: nothing, "none" or "false".
 Key only(const char* section, const char* name, const std::string& value, const char* help) {
-  return {section, name, help,
+  return {section,
+          name,
+          help,
+          {},
+          /*is_path=*/false,
           [value](const std::string& text, Config&) {
-            if (text == value) return;
+            if (is_none(unquoted(text)) || truth_of(unquoted(text)) == false) return;
             throw std::invalid_argument((value.empty() ? "nothing" : value) + "; this version has no other choice");
           },
           [value](const Config&) { return value; }};
@@ -50,8 +94,8 @@ Key only(const char* section, const char* name, const std::string& value, const 
 std::vector<Key> make_keys() {
   using C = Config;
   return {
-      key("model", &C::model, "model_name_or_path", &Model::model_name_or_path,
-          "folder of a hub model to start from; this version starts from random weights only, so leave it empty"),
+      path_key("model", &C::model, "model_name_or_path", &Model::model_name_or_path,
+               "folder of a hub model to start from; this version starts from random weights only, so leave it empty"),
       key("model", &C::model, "hidden_size", &Model::hidden_size, "width of the residual stream; required"),
       key("model", &C::model, "num_hidden_layers", &Model::num_hidden_layers, "decoder blocks; required"),
       key("model", &C::model, "num_attention_heads", &Model::num_attention_heads, "query heads; required"),
@@ -72,8 +116,8 @@ std::vector<Key> make_keys() {
       key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
       key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
 
-      key("data", &C::data, "train_files", &Data::train_files,
-          "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),
+      path_key("data", &C::data, "train_files", &Data::train_files,
+               "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),
       only("data", "eval_files", "", "shards to evaluate on; empty until evaluation is there"),
       key("data", &C::data, "shuffle", &Data::shuffle, "a new order of rows every epoch; false: file order"),
       key("data", &C::data, "seed", &Data::seed, "seed of the order of rows"),
@@ -101,7 +145,8 @@ std::vector<Key> make_keys() {
       only("train", "activation_checkpointing", "none", "recompute activations; none until it is there"),
       key("train", &C::train, "seed", &Train::seed,
           "seed of what is random beyond weights and the order of rows; nothing is in this version"),
-      key("train", &C::train, "output_dir", &Train::output_dir, "folder for metrics, checkpoints and resolved.ini"),
+      path_key("train", &C::train, "output_dir", &Train::output_dir,
+               "folder for metrics, checkpoints and resolved.ini"),
       key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl"),
       only("train", "eval_steps", "none", "steps between evaluations; none until evaluation is there"),
 
@@ -121,8 +166,8 @@ std::vector<Key> make_keys() {
           "steps between checkpoints; 0: only at the end"),
       key("checkpoint", &C::checkpoint, "save_total_limit", &Checkpoint::save_total_limit,
           "checkpoints to keep, those saved last; 0: all"),
-      key("checkpoint", &C::checkpoint, "resume_from_checkpoint", &Checkpoint::resume_from_checkpoint,
-          "none, auto (the one saved last in output_dir, if any) or the path of a checkpoint"),
+      resume_key("none, auto (the one saved last in output_dir, if any; also written true or latest) or the path of a "
+                 "checkpoint"),
       only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
 
       key("device", &C::device, "backend", &Device::backend, "auto, cpu or cuda"),
@@ -143,6 +188,22 @@ const Key* find_key(const std::string& full_name) {
     if (key.full_name() == full_name) return &key;
   }
   return nullptr;
+}
+
+std::vector<const Key*> keys_named(const std::string& name) {
+  std::vector<const Key*> found;
+  for (const Key& key : keys()) {
+    if (key.name == name) found.push_back(&key);
+  }
+  return found;
+}
+
+std::vector<std::string> section_names() {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    if (names.empty() || names.back() != key.section) names.push_back(key.section);
+  }
+  return names;
 }
 
 }  // namespace sft::config

@@ -1,6 +1,6 @@
 #pragma once
-// The table of keys: the one place that knows every section, name, default and meaning. Parsing, --help, to_ini() and
-// docs/configuration.md come from it.
+// The table of keys: the one place that knows every section, name, default and meaning. Parsing, comparing, to_ini(),
+// --help, the manual page, shell completion and docs/configuration.md come from it.
 
 #include <functional>
 #include <string>
@@ -13,7 +13,9 @@ namespace sft::config {
 struct Key {
   std::string section;
   std::string name;
-  std::string help;  ///< one line
+  std::string help;                  ///< one line
+  std::vector<std::string> choices;  ///< the values that it can have, where they are few
+  bool is_path = false;              ///< files or folders
   /// Stores the value of `text`; throws std::invalid_argument whose message is what was expected.
   std::function<void(const std::string& text, Config& config)> set;
   /// The value as text that `set` reads back.
@@ -21,6 +23,7 @@ struct Key {
 
   /// "section.name", as on the command line.
   [[nodiscard]] std::string full_name() const { return section + "." + name; }
+  [[nodiscard]] bool is_flag() const { return choices == std::vector<std::string>{"true", "false"}; }
 };
 
 /// Every key, sections in one piece and in the order of the documentation.
@@ -28,5 +31,11 @@ struct Key {
 
 /// The key of that full name, or nullptr.
 [[nodiscard]] const Key* find_key(const std::string& full_name);
+
+/// The keys of that name, in whatever section.
+[[nodiscard]] std::vector<const Key*> keys_named(const std::string& name);
+
+/// The sections, in the order of the documentation.
+[[nodiscard]] std::vector<std::string> section_names();
 
 }  // namespace sft::config

@@ -25,7 +25,8 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
     return edit_distance(word, a) < edit_distance(word, b);
   };
   const auto best = std::min_element(candidates.begin(), candidates.end(), closer);
-  return best == candidates.end() ? std::string() : *best;
+  const int most = word.size() < 6 ? 1 : 2;
+  return best == candidates.end() || edit_distance(word, *best) > most ? std::string() : *best;
 }
 
 }  // namespace sft::config

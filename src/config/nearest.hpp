@@ -9,7 +9,8 @@ namespace sft::config {
 /// Levenshtein distance: insertions, deletions and substitutions of one character.
 [[nodiscard]] int edit_distance(const std::string& a, const std::string& b);
 
-/// The candidate with the least edit distance to `word`, the first of equals; empty without candidates.
+/// The candidate that `word` is a slip of the pen for, the first of equals: at most two edits away, one in words below
+/// six letters. Empty when there is none: a wild guess is worse than no guess.
 [[nodiscard]] std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
 }  // namespace sft::config

@@ -1,24 +1,44 @@
 #include "config/values.hpp"
 
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
+#include "config/quoting.hpp"
 #include "config/rope_scaling.hpp"
+#include "sft/core/error.hpp"
 
 namespace sft::config {
 
 namespace {
 
+/// The number that is all of `text`.
 template <class Number>
-void read_number(const std::string& text, Number& value, const char* expectation) {
+std::optional<Number> parse_number(const std::string& text) {
   Number number{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc{} || stop != end) throw std::invalid_argument(expectation);
-  value = number;
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return number;
+}
+
+/// A whole number, also with an exponent (1e3) where a double holds it exactly.
+template <class Integer>
+void read_integer(const std::string& written, Integer& value, const char* expectation) {
+  const std::string text = unquoted(written);
+  if (const auto number = parse_number<Integer>(text)) {
+    value = *number;
+    return;
+  }
+  constexpr double last_exact = 9007199254740992.0;  // 2^53
+  const auto number = text.find_first_of("eE") == std::string::npos ? std::nullopt : parse_number<double>(text);
+  const bool is_whole = number && std::abs(*number) <= last_exact && *number == std::trunc(*number);
+  if (!is_whole || !std::in_range<Integer>(static_cast<std::int64_t>(*number)))
+    throw std::invalid_argument(expectation);
+  value = static_cast<Integer>(*number);
 }
 
 template <class Number>
@@ -32,6 +52,14 @@ template <class Choice, std::size_t size>
 using Names = std::array<std::pair<const char*, Choice>, size>;
 
 constexpr Names<bool, 2> bool_names{{{"true", true}, {"false", false}}};
+constexpr Names<bool, 8> bool_synonyms{{{"true", true},
+                                        {"yes", true},
+                                        {"on", true},
+                                        {"1", true},
+                                        {"false", false},
+                                        {"no", false},
+                                        {"off", false},
+                                        {"0", false}}};
 constexpr Names<Precision, 2> precision_names{{{"fp32", Precision::fp32}, {"bf16", Precision::bf16}}};
 constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant},
                                                {"constant_with_warmup", Scheduler::constant_with_warmup},
@@ -41,7 +69,8 @@ constexpr Names<BackendChoice, 3> backend_names{
     {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}}};
 
 template <class Choice, std::size_t size>
-void read_choice(const std::string& text, Choice& value, const Names<Choice, size>& names) {
+void read_choice(const std::string& written, Choice& value, const Names<Choice, size>& names) {
+  const std::string text = unquoted(written);
   std::string expectation = "one of";
   for (const auto& [name, choice] : names) {
     if (text == name) {
@@ -58,56 +87,72 @@ std::string write_choice(Choice value, const Names<Choice, size>& names) {
   for (const auto& [name, choice] : names) {
     if (value == choice) return name;
   }
-  throw std::logic_error("a choice without a name");
+  ensure(false, "every choice has a name");
+  return {};
 }
 
-/// An .ini file cuts a value at '#' and at the end of its line, and trims it.
-void refuse_what_an_ini_file_cannot_hold(const std::string& text) {
-  if (text.find_first_of("#\n\r") != std::string::npos) {
-    throw std::invalid_argument("a text on one line without '#', which starts a comment");
-  }
+template <class Choice, std::size_t size>
+std::vector<std::string> texts_of(const Names<Choice, size>& names) {
+  std::vector<std::string> texts;
+  for (const auto& [name, choice] : names) texts.emplace_back(name);
+  return texts;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
 }
 
 }  // namespace
 
-void read(const std::string& text, bool& value) { read_choice(text, value, bool_names); }
-void read(const std::string& text, int& value) { read_number(text, value, "a whole number"); }
-void read(const std::string& text, std::int64_t& value) { read_number(text, value, "a whole number"); }
-void read(const std::string& text, std::uint64_t& value) { read_number(text, value, "a whole number of 0 or more"); }
-void read(const std::string& text, double& value) {
-  double number = 0;
-  read_number(text, number, "a number");
-  if (!std::isfinite(number)) throw std::invalid_argument("a finite number");
-  value = number;
-}
-void read(const std::string& text, std::string& value) {
-  refuse_what_an_ini_file_cannot_hold(text);
-  value = text;
-}
-void read(const std::string& text, std::vector<std::string>& value) {
-  refuse_what_an_ini_file_cannot_hold(text);
-  value.clear();
-  const char* separators = " \t,";
-  for (std::size_t begin = text.find_first_not_of(separators); begin != std::string::npos;) {
-    const std::size_t end = text.find_first_of(separators, begin);
-    value.push_back(text.substr(begin, end - begin));
-    begin = text.find_first_not_of(separators, end);
+std::optional<bool> truth_of(const std::string& text) {
+  const std::string word = lower(text);
+  for (const auto& [name, truth] : bool_synonyms) {
+    if (word == name) return truth;
   }
+  return std::nullopt;
 }
+
+bool is_none(const std::string& text) {
+  const std::string word = lower(text);
+  return word.empty() || word == "none" || word == "null" || word == "no" || word == "false";
+}
+
+void read(const std::string& text, bool& value) {
+  const std::optional<bool> truth = truth_of(unquoted(text));
+  if (!truth) throw std::invalid_argument("true or false");
+  value = *truth;
+}
+void read(const std::string& text, int& value) { read_integer(text, value, "a whole number"); }
+void read(const std::string& text, std::int64_t& value) { read_integer(text, value, "a whole number"); }
+void read(const std::string& text, std::uint64_t& value) { read_integer(text, value, "a whole number of 0 or more"); }
+void read(const std::string& text, double& value) {
+  const std::optional<double> number = parse_number<double>(unquoted(text));
+  if (!number) throw std::invalid_argument("a number");
+  if (!std::isfinite(*number)) throw std::invalid_argument("a finite number");
+  value = *number;
+}
+void read(const std::string& text, std::string& value) { value = expanded(text); }
+void read(const std::string& text, std::vector<std::string>& value) { value = expanded_items(text); }
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
 void read(const std::string& text, Scheduler& value) { read_choice(text, value, scheduler_names); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
-void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(text); }
+void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
+
+std::vector<std::string> choices(bool) { return texts_of(bool_names); }
+std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
+std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
+std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
 std::string write(int value) { return write_number(value); }
 std::string write(std::int64_t value) { return write_number(value); }
 std::string write(std::uint64_t value) { return write_number(value); }
 std::string write(double value) { return write_number(value); }
-std::string write(const std::string& value) { return value; }
+std::string write(const std::string& value) { return quoted(value); }
 std::string write(const std::vector<std::string>& value) {
   std::string text;
-  for (const std::string& item : value) text += (text.empty() ? "" : " ") + item;
+  for (const std::string& item : value) text += (text.empty() ? "" : " ") + quoted_item(item);
   return text;
 }
 std::string write(Precision value) { return write_choice(value, precision_names); }

@@ -1,14 +1,21 @@
 #pragma once
 // Text <-> the value types of the configuration. read() throws std::invalid_argument whose message is what it expected;
-// write() is the exact inverse: read(write(x)) == x, bit for bit for doubles.
+// quotes, variables and ~ are those of quoting.hpp. write() is the exact inverse: read(write(x)) == x, bit for bit for
+// doubles, in any environment.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sft/config/config.hpp"
 
 namespace sft::config {
+
+/// true, yes, on, 1 and false, no, off, 0, in capital letters or small ones; nothing for other texts.
+[[nodiscard]] std::optional<bool> truth_of(const std::string& text);
+/// none, null, no, false or nothing, in capital letters or small ones: ways to write that there is none.
+[[nodiscard]] bool is_none(const std::string& text);
 
 void read(const std::string& text, bool& value);
 void read(const std::string& text, int& value);
@@ -21,6 +28,13 @@ void read(const std::string& text, Precision& value);
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, RopeScaling& value);
+
+/// The texts that a value can be, where it is one of a few.
+[[nodiscard]] inline std::vector<std::string> choices(const auto&) { return {}; }
+[[nodiscard]] std::vector<std::string> choices(bool);
+[[nodiscard]] std::vector<std::string> choices(Precision);
+[[nodiscard]] std::vector<std::string> choices(Scheduler);
+[[nodiscard]] std::vector<std::string> choices(BackendChoice);
 
 [[nodiscard]] std::string write(bool value);
 [[nodiscard]] std::string write(int value);

@@ -24,8 +24,10 @@ struct CommandLine {
 /// one another; --help and --version come before all else.
 [[nodiscard]] CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
-/// Parses .ini text, then the overrides, which win. Throws a configuration Error on what it cannot read; unknown keys
-/// are refused with the nearest known one. Pure: reads no file. `source` names the text in messages.
+/// Parses .ini text, then the overrides, which win. Names of TRL, transformers and Accelerate that mean a key are
+/// understood, others refused with what to write. Values are read alike in both: quotes, and $VAR and ~ of this
+/// process's environment in texts and paths. Throws a configuration Error that names `source` and the line on what it
+/// cannot read. Reads no file.
 [[nodiscard]] Config parse(const std::string& ini_text, const std::vector<std::string>& overrides,
                            const std::string& source);
 
@@ -38,7 +40,15 @@ void validate(Config& config, int world_size);
 /// configuration Error. `config` is validated; `source` names the data in messages. Pure.
 void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source);
 
-/// The configuration as .ini text that parse() reads back to the same struct: `resolved.ini`, `--print-config`.
+/// A key whose value differs between two configurations, and both values as text.
+struct Difference {
+  std::string section, name, before, now;
+};
+/// What differs, in the order of the documentation. Pure.
+[[nodiscard]] std::vector<Difference> differences(const Config& before, const Config& now);
+
+/// The configuration as .ini text that parse() reads back to the same struct in any environment: `resolved.ini`,
+/// `--print-config`.
 [[nodiscard]] std::string to_ini(const Config& config);
 
 /// Text of `sft --help`, from the same table of keys.

@@ -3,6 +3,7 @@
 
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <ostream>
 #include <sstream>
 
@@ -115,21 +116,33 @@ struct Refused {
 std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out << refused.says; }
 
 const Refused refused_texts[] = {
+    {"[parallel]\ntp_sise = 2\n", "unknown key `parallel.tp_sise` in test.ini:2 ([parallel] has no such key): did you"},
     {"[parallel]\ntp_sise = 2\n", "did you mean `tp_size`?"},
-    {"[paralel]\ntp_size = 2\n", "`tp_size` belongs to [parallel]"},
-    {"[paralel]\ntp_sise = 2\n", "did you mean [parallel] or `parallel.tp_size`?"},
+    {"[train]\ntp_sise = 2\n", "did you mean `tp_size`?"},
+    {"[paralel]\n", "unknown section [paralel] in test.ini:1"},
+    {"[paralel]\n", "did you mean [parallel]?"},
+    {"\n# x\n[lora]\n", "unknown section [lora] in test.ini:3 (the sections are [model], [data], [parallel]"},
     {"[train]\nlearning_rate = 2\n", "write `optimizer.learning_rate`"},
-    {"tp_size = 2\n", "write `parallel.tp_size`"},
-    {"tp_sise = 2\n", "a key is written section.key"},
-    {"[train]\nmax_steps = 2\nmax_steps = 3\n", "`train.max_steps` is given twice in test.ini"},
-    {"[train]\nmax_steps = 2\n[data]\n[train]\nmax_steps = 3\n", "`train.max_steps` is given twice in test.ini"},
-    {"[parallel]\ntp_size = two\n", "`parallel.tp_size = two` in test.ini is no valid value (expected a whole number)"},
+    {"tp_sise = 2\n", "did you mean `tp_size`?"},
+    {"[train]\nvelocity = 2\n", "([train] has no such key): --help lists every key"},
+    {"seed = 2\n",
+     "`seed` in test.ini:1 is ambiguous (several sections have this key): write `data.seed` or `train.seed`"},
+    {"[train]\nmax_steps = 2\nmax_steps = 3\n", "`train.max_steps` is given twice, the second time in test.ini:3"},
+    {"[train]\nmax_steps = 2\n[data]\n[train]\nmax_steps = 3\n", "given twice, the second time in test.ini:5"},
+    {"max_steps = 2\n[train]\nmax_steps = 3\n",
+     "`train.max_steps` in test.ini:3 and `max_steps` before it set the same"},
+    {"[train]\nprecision = bf16\nbf16 = true\n", "both mean train.precision"},
+    {"[parallel]\ntp_size = two\n", "`parallel.tp_size = two` in test.ini:2 is not valid (expected a whole number)"},
     {"[parallel]\ntp_size = 2.0\n", "expected a whole number"},
+    {"[train]\nmax_steps = 1.5e0\n", "expected a whole number"},
+    {"[train]\nmax_steps = 1e30\n", "expected a whole number"},
+    {"[parallel]\ntp_size = 1e10\n", "expected a whole number"},
+    {"[data]\nseed = -1e2\n", "expected a whole number of 0 or more"},
     {"[parallel]\ntp_size = 99999999999\n", "expected a whole number"},
     {"[parallel]\ntp_size =\n", "expected a whole number"},
     {"[parallel]\ndp_shard_size = all\n", "expected a whole number from 1 or auto"},
     {"[parallel]\ndp_shard_size = 0\n", "expected a whole number from 1 or auto"},
-    {"[data]\nshuffle = yes\n", "expected one of true | false"},
+    {"[data]\nshuffle = maybe\n", "expected true or false"},
     {"[data]\nseed = -1\n", "expected a whole number of 0 or more"},
     {"[train]\nprecision = fp16\n", "expected one of fp32 | bf16"},
     {"[optimizer]\nlr_scheduler_type = polynomial\n",
@@ -141,7 +154,7 @@ const Refused refused_texts[] = {
     {"[train]\neval_steps = 10\n", "expected none; this version has no other choice"},
     {"[train]\nactivation_checkpointing = full\n", "expected none; this version has no other choice"},
     {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},
-    {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini cannot be read"},
+    {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini:2 cannot be read"},
     {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4}\n", "a field `rope_type`"},
@@ -167,13 +180,129 @@ BOOST_AUTO_TEST_CASE(wrong_overrides_are_refused) {
     check_says(refusal([&] { (void)parse_text("", overrides); }), part);
   };
   says({"--parallel.tp_sise", "2"}, "did you mean `tp_size`?");
-  says({"--parallel.tp_sise=2"}, "unknown key `parallel.tp_sise` in");
-  says({"--tp_size", "2"}, "write `parallel.tp_size`");
-  says({"--parallel.tp", "2"}, "unknown key `parallel.tp` in the command line");
-  says({"--parallel.tp_size", "2", "--parallel.tp_size", "4"}, "given twice in the command line");
-  says({"--parallel.tp_size"}, "the command line cannot be read");
-  says({"--train.output_dir", "--train.seed"}, "`train.output_dir` has no value in the command line");
-  says({"--train.output_dir", "runs/#1"}, "starts a comment");
+  says({"--parallel.tp_sise=2"}, "unknown key `parallel.tp_sise` on the command line");
+  says({"--tp_sise", "2"}, "did you mean `tp_size`?");
+  says({"--parallel.tpsize_", "2"}, "unknown key `parallel.tpsize_` on the command line");
+  says({"--paralel.tp_size", "2"}, "write `parallel.tp_size`");
+  says({"--parallel.tp_size", "2", "--parallel.tp_size", "4"}, "given twice, the second time on the command line");
+  says({"--parallel.tp_size", "2", "--tp_size", "4"}, "set the same key");
+  says({"--seed", "2"}, "write `data.seed` or `train.seed`");
+  says({"--parallel.tp_size"}, "`--parallel.tp_size` has no value");
+  says({"--train.output_dir", "--train.seed"}, "`--train.output_dir` has no value on the command line");
+  says({"--train.output_dir", "two\nlines"}, "a text on one line");
+}
+
+BOOST_AUTO_TEST_CASE(a_section_may_be_left_out_where_one_has_the_key) {
+  BOOST_TEST(parse_text("", {"--per_device_train_batch_size", "4"}).train.per_device_train_batch_size == 4);
+  BOOST_TEST(parse_text("", {"--per-device-train-batch-size=5"}).train.per_device_train_batch_size == 5);
+  BOOST_TEST(parse_text("learning_rate = 0.5\n").optimizer.learning_rate == 0.5);
+  BOOST_TEST(parse_text("[train]\nmax_steps = 3\n", {"--max_steps", "4"}).train.max_steps == 4);
+}
+
+BOOST_AUTO_TEST_CASE(a_truth_needs_no_value_on_the_command_line) {
+  BOOST_TEST(parse_text("", {"--tie_word_embeddings"}).model.tie_word_embeddings);
+  BOOST_TEST(parse_text("", {"--tie_word_embeddings", "True", "--max_steps", "3"}).model.tie_word_embeddings);
+  BOOST_TEST(!parse_text("", {"--shuffle", "no"}).data.shuffle);
+  BOOST_TEST(!parse_text("", {"--no_shuffle"}).data.shuffle);
+  BOOST_TEST(!parse_text("", {"--data.shuffle=0"}).data.shuffle);
+  BOOST_TEST(parse_command_line({"--bf16", "run.ini"}).input_file == "run.ini");
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_a_value) {
+  BOOST_TEST(parse_text("[data]\ntrain_files = a.h5\n", {"--data.train_files="}).data.train_files.empty());
+  check_says(refusal([] { (void)parse_text("", {"--parallel.tp_size="}); }), "expected a whole number");
+}
+
+/// Values that are written alike in a file and as an option.
+Config written(const std::string& key, const std::string& value, bool in_file) {
+  return in_file ? parse_text(key + " = " + value + "\n") : parse_text("", {"--" + key, value});
+}
+
+BOOST_DATA_TEST_CASE(values_are_read_alike_in_files_and_options, boost::unit_test::data::make({true, false}), in_file) {
+  for (const char* yes : {"true", "True", "TRUE", "yes", "1", "on", "'true'"}) {
+    BOOST_TEST(written("tie_word_embeddings", yes, in_file).model.tie_word_embeddings, yes);
+  }
+  for (const char* no : {"false", "False", "no", "0", "off"}) {
+    BOOST_TEST(!written("shuffle", no, in_file).data.shuffle, no);
+  }
+  BOOST_TEST(written("max_steps", "1e3", in_file).train.max_steps == 1000);
+  BOOST_TEST(written("max_steps", "1.5e6", in_file).train.max_steps == 1500000);
+  BOOST_TEST(written("max_steps", "\"12\"", in_file).train.max_steps == 12);
+  BOOST_TEST(written("learning_rate", "'2e-5'", in_file).optimizer.learning_rate == 2e-5);
+  for (const char* automatic : {"auto", "true", "True", "latest", "yes"}) {
+    BOOST_TEST(written("resume_from_checkpoint", automatic, in_file).checkpoint.resume_from_checkpoint == "auto");
+  }
+  for (const char* none : {"none", "None", "false", "no"}) {
+    BOOST_TEST(written("resume_from_checkpoint", none, in_file).checkpoint.resume_from_checkpoint == "none");
+  }
+  BOOST_TEST(written("resume_from_checkpoint", "runs/true", in_file).checkpoint.resume_from_checkpoint == "runs/true");
+
+  ::setenv("SFT_TEST_FOLDER", "/scratch/a b", 1);
+  ::setenv("HOME", "/home/me", 1);
+  ::unsetenv("SFT_TEST_UNSET");
+  const auto output_dir = [&](const std::string& text) {
+    return written("output_dir", text, in_file).train.output_dir;
+  };
+  BOOST_TEST(output_dir("$SFT_TEST_FOLDER/out") == "/scratch/a b/out");
+  BOOST_TEST(output_dir("${SFT_TEST_FOLDER}2") == "/scratch/a b2");
+  BOOST_TEST(output_dir("\"$SFT_TEST_FOLDER/x # y\"") == "/scratch/a b/x # y");
+  BOOST_TEST(output_dir("'$SFT_TEST_FOLDER'") == "$SFT_TEST_FOLDER");
+  BOOST_TEST(output_dir("\"\\$5 \\\"x\\\"\"") == "$5 \"x\"");
+  BOOST_TEST(output_dir("~/out") == "/home/me/out");
+  BOOST_TEST(output_dir("~") == "/home/me");
+  BOOST_TEST(output_dir("a~b") == "a~b");
+  BOOST_TEST(output_dir("it's here") == "it's here");
+  const std::vector<std::string> files{"/scratch/a b/x.h5", "y z.h5", "w.h5"};
+  BOOST_TEST(written("train_files", "$SFT_TEST_FOLDER/x.h5, 'y z.h5' w.h5", in_file).data.train_files == files,
+             boost::test_tools::per_element());
+  const auto says = [&](const std::string& text, const std::string& part) {
+    check_says(refusal([&] { (void)output_dir(text); }), part);
+  };
+  says("$SFT_TEST_UNSET/out", "expected the variable SFT_TEST_UNSET to be set");
+  says("${SFT_TEST_UNSET", "expected $NAME or ${NAME}");
+  says("100$", "expected $NAME or ${NAME}");
+  says("~nobody-of-this-name/x", "a user of this system");
+  says("'open", "expected a closing '");
+  says("'one' two", "expected nothing behind the closing quote");
+}
+
+BOOST_AUTO_TEST_CASE(comments_begin_behind_white_space) {
+  const Config config = parse_text(
+      "; one\n  # two\n[train]  ; three\noutput_dir = a#b;c ; four\nmax_steps = 5\t# five\n"
+      "[data]\ntrain_files = 'x #y.h5' ; six 'seven\n[device]\nbackend = cpu ;\n");
+  BOOST_TEST(config.train.output_dir == "a#b;c");
+  BOOST_TEST(config.train.max_steps == 5);
+  BOOST_TEST(config.data.train_files.size() == 1u);
+  BOOST_TEST(config.data.train_files.front() == "x #y.h5");
+  BOOST_TEST((config.device.backend == BackendChoice::cpu));
+}
+
+BOOST_AUTO_TEST_CASE(ini_text_holds_any_text_in_any_environment) {
+  ::setenv("SFT_TEST_FOLDER", "elsewhere", 1);
+  for (const char* text :
+       {"$SFT_TEST_FOLDER/x", "~/x", " x ", "a # b", "a ; b", "'x'", "\"x\"", "it's $5 \"\\", "#", "a,b", "C:\\x"}) {
+    Config config;
+    config.train.output_dir = text;
+    config.data.train_files = {text, "y", text};
+    const Config again = parse_text(to_ini(config));
+    BOOST_TEST(again.train.output_dir == text);
+    BOOST_TEST(again.data.train_files == config.data.train_files, boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(differences_name_key_before_and_now) {
+  Config before;
+  before.optimizer.adam_beta2 = 0.99;
+  Config now = before;
+  BOOST_TEST(differences(before, now).empty());
+  now.optimizer.adam_beta2 = 0.95;
+  now.train.output_dir = "elsewhere";
+  const std::vector<Difference> found = differences(before, now);
+  BOOST_TEST_REQUIRE(found.size() == 2u);
+  BOOST_TEST(found[0].section + "." + found[0].name == "train.output_dir");
+  BOOST_TEST(found[1].section + "." + found[1].name == "optimizer.adam_beta2");
+  BOOST_TEST(found[1].before == "0.99");
+  BOOST_TEST(found[1].now == "0.95");
 }
 
 BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
@@ -189,9 +318,12 @@ BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
   BOOST_TEST((parse_command_line({"-h"}).action == CommandLine::Action::help));
   BOOST_TEST((parse_command_line({"--version"}).action == CommandLine::Action::version));
   BOOST_TEST((parse_command_line({"a.ini", "--print-config"}).action == CommandLine::Action::print_config));
-  check_says(refusal([] { (void)parse_command_line({"a.ini", "b.ini"}); }), "more than one word");
-  check_says(refusal([] { (void)parse_command_line({"--parallel.tp_sise", "2"}); }), "did you mean `tp_size`?");
-  check_says(refusal([] { (void)parse_command_line({"--halp"}); }), "unknown key `halp`");
+  check_says(refusal([] { (void)parse_command_line({"a.ini", "b.ini"}); }), "there is one INPUT.ini");
+  check_says(refusal([] { (void)parse_command_line({"--halp"}); }), "did you mean `help`?");
+  check_says(refusal([] { (void)parse_command_line({"--dry_rum"}); }), "did you mean `dry-run`?");
+  check_says(refusal([] { (void)parse_command_line({"-x"}); }), "unknown key `x`");
+  check_says(refusal([] { (void)parse_command_line({"--json=yes"}); }), "`--json` has the value `yes`");
+  check_says(refusal([] { (void)parse_command_line({"a.ini", "--max_steps"}); }), "`--max_steps` has no value");
 }
 
 BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {

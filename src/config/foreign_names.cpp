@@ -1,0 +1,365 @@
+#include "config/foreign_names.hpp"
+
+#include <map>
+#include <sstream>
+#include <string_view>
+
+namespace sft::config {
+
+namespace {
+
+/// Names that mean the same, separated by spaces, and what they mean.
+struct Row {
+  const char* names;
+  std::vector<Accepted> accepted;
+  const char* why;
+  const char* what_to_do;
+};
+
+const std::vector<Accepted> anything{{"*", ""}};
+const std::vector<Accepted> either{{"true", ""}, {"*", ""}};  // a flag: needs no value on the command line
+const std::vector<Accepted> only_none{{"none", ""}, {"{}", ""}, {"[]", ""}};
+const std::vector<Accepted> only_false{{"none", ""}, {"false", ""}};
+const std::vector<Accepted> never{};
+
+const char* const no_effect = "it has no effect here";
+const char* const leave_out = "leave it out";
+const char* const under_parallel =
+    "write the sizes under [parallel]: dp_replicate_size, dp_shard_size, sp_size, tp_size";
+const char* const no_evaluation = "there is no evaluation during training in this version";
+const char* const all_weights = "this version trains all weights and has no adapters or quantized weights";
+const char* const prepared = "sft trains on rows that sft-prepare has packed";
+const char* const to_prepare = "give the option to sft-prepare";
+const char* const mpirun_starts = "mpirun starts the ranks";
+const char* const by_mpirun = "give the number of ranks to `mpirun -np`, and hosts to --hostfile or the batch system";
+const char* const units = "parameters are gathered block by block, one block ahead";
+const char* const own_files = "sft reads none of Accelerate's and DeepSpeed's files";
+const char* const by_steps = "checkpoints are written by steps, and at the end";
+
+std::vector<Row> precision_rows() {
+  return {
+      {"bf16",
+       {{"true", "train.precision=bf16"}, {"false", "train.precision=fp32"}, {"none", ""}},
+       "it is true or false",
+       "set train.precision to bf16 or fp32"},
+      {"fp16", only_false, "there is no float16 training: bf16 has the range of float32 and needs no loss scaling",
+       "set train.precision = bf16"},
+      {"mixed_precision",
+       {{"bf16", "train.precision=bf16"}, {"none", "train.precision=fp32"}},
+       "computing is in bf16 or float32",
+       "set train.precision to bf16 or fp32"},
+      {"mixed_precision_policy",
+       {{"none", ""}, {"bf16", "train.precision=bf16"}},
+       "computing is in bf16 or float32",
+       "set train.precision to bf16 or fp32"},
+      {"dtype torch_dtype",
+       {{"none", ""}, {"float32", ""}},
+       "master weights are always float32, and train.precision says what computing is in",
+       "set train.precision to bf16 or fp32"},
+      {"tf32 downcast_bf16 fp8_config enable_msamp", only_false, "computing is in bf16 or float32",
+       "set train.precision to bf16 or fp32"},
+      {"bf16_full_eval fp16_full_eval", only_false, no_evaluation, leave_out},
+      {"msamp_opt_level", anything, no_effect, leave_out},
+      {"use_legacy_prediction_loop", either, no_effect, leave_out},
+  };
+}
+
+std::vector<Row> memory_rows() {
+  const char* const smaller =
+      "leave it out; for less memory use a smaller per_device_train_batch_size, sp_size, tp_size or more ranks";
+  return {
+      {"gradient_checkpointing", only_false, "this version keeps all activations and recomputes none", smaller},
+      {"gradient_checkpointing_kwargs activation_checkpointing_kwargs", only_none,
+       "this version keeps all activations and recomputes none", leave_out},
+      {"activation_offloading activation_checkpointing_offload", only_false,
+       "this version keeps all activations where they are computed", smaller},
+      {"cpu_offload offload_params offload_optimizer_device offload_param_device offload_optimizer_nvme_path "
+       "offload_param_nvme_path",
+       only_false, "parameters and optimizer state stay on their device in this version", smaller},
+      {"auto_find_batch_size", only_false, "memory is planned before the first step",
+       "set train.per_device_train_batch_size; `sft INPUT.ini --dry-run` shows the memory it needs"},
+      {"torch_empty_cache_steps", anything, no_effect, leave_out},
+      {"skip_memory_metrics", either, no_effect, leave_out},
+  };
+}
+
+std::vector<Row> mesh_rows() {
+  return {
+      {"cp_size", {{"none", ""}, {"*", "parallel.sp_size=*"}}, "", ""},
+      {"cp_backend sp_backend tp_handler cp_handler sp_handler", anything, no_effect, leave_out},
+      {"cp_comm_strategy sp_attn_implementation", never, "keys and values go round a ring of the sp_size ranks",
+       "leave it out: parallel.sp_method = ring is the one choice of this version"},
+      {"sp_seq_length sp_seq_length_is_variable", never, "rows have the length that they were prepared with",
+       "give --max_length to sft-prepare"},
+      {"enable_async_tp", only_false, "sums over tp are in float32 and in a fixed order", leave_out},
+      {"tp tensor_parallel_size tensor_model_parallel_size model_parallel_size", never, "its name here is tp_size",
+       "write parallel.tp_size"},
+      {"cp sp context_parallel_size sequence_parallel_size ulysses_size", never, "its name here is sp_size",
+       "write parallel.sp_size"},
+      {"dp data_parallel_size dp_size", never, "there are two kinds of data parallelism here",
+       "write parallel.dp_replicate_size for copies of the model and parallel.dp_shard_size for shared parameters"},
+      {"sharding_strategy",
+       {{"FULL_SHARD", ""}, {"1", ""}},
+       "parameters, gradients and optimizer state are sharded over dp_shard_size x sp_size ranks",
+       "set parallel.dp_shard_size, and parallel.dp_replicate_size for HYBRID_SHARD; 1 x 1 shards nothing"},
+      {"fsdp",
+       {{"none", ""}, {"full_shard", ""}, {"full_shard auto_wrap", ""}, {"true", ""}},
+       "parameters, gradients and optimizer state are sharded over dp_shard_size x sp_size ranks",
+       "set parallel.dp_shard_size, and parallel.dp_replicate_size for copies"},
+      {"fsdp_config deepspeed deepspeed_config hf_ds_config parallelism_config accelerator_config "
+       "megatron_lm_config",
+       only_none, own_files, under_parallel},
+      {"fsdp_version version backward_prefetch auto_wrap_policy transformer_cls_names_to_wrap "
+       "transformer_layer_cls_to_wrap min_num_params transformer_moe_cls_names",
+       anything, units, leave_out},
+      {"forward_prefetch limit_all_gathers use_orig_params sync_module_states cpu_ram_efficient_loading", either, units,
+       leave_out},
+      {"state_dict_type", anything, "checkpoints are sharded and read as whole tensors", leave_out},
+      {"ignored_modules state_dict_config optim_state_dict_config param_init_fn", only_none, no_effect, leave_out},
+      {"zero3_init_flag is_train_batch_min", either, no_effect, leave_out},
+      {"zero3_save_16bit_model", only_false, "checkpoints hold float32 weights", leave_out},
+      {"gradient_clipping", {{"*", "optimizer.max_grad_norm=*"}}, "", ""},
+      {"num_processes", never, mpirun_starts, by_mpirun},
+      {"num_machines machine_rank main_process_ip main_process_port same_network rdzv_backend gpu_ids n_gpu "
+       "world_size mpirun_config",
+       never, mpirun_starts, by_mpirun},
+      {"compute_environment", {{"LOCAL_MACHINE", ""}}, mpirun_starts, by_mpirun},
+      {"distributed_type", never, "the mesh says what is distributed", under_parallel},
+      {"main_training_function dynamo_config local_rank local_process_index", anything, no_effect, leave_out},
+      {"enable_cpu_affinity debug", either, no_effect, leave_out},
+      {"tpu_name tpu_zone tpu_use_cluster tpu_use_sudo tpu_vm tpu_env command_file commands", only_false,
+       "there is no TPU backend", leave_out},
+      {"ddp_bucket_cap_mb ddp_backend ddp_timeout", anything, no_effect, leave_out},
+      {"ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph", either, no_effect, leave_out},
+      {"use_cpu no_cuda",
+       {{"true", "device.backend=cpu"}, {"false", ""}, {"none", ""}},
+       "it is true or false",
+       "set device.backend to cpu, cuda or auto"},
+  };
+}
+
+std::vector<Row> optimizer_rows() {
+  return {
+      {"optim",
+       {{"adamw_torch", ""}, {"adamw_torch_fused", ""}, {"adamw", ""}, {"none", ""}},
+       "AdamW, that of torch.optim.AdamW, is the one optimizer of this version",
+       "write optim = adamw_torch, or leave it out"},
+      {"optim_args optim_target_modules", only_none, "AdamW is the one optimizer of this version",
+       "set adam_beta1, adam_beta2, adam_epsilon and weight_decay under [optimizer]"},
+      {"lr_scheduler_kwargs", only_none, "no schedule of this version has options of its own", leave_out},
+      {"lr", never, "its name is learning_rate", "write optimizer.learning_rate"},
+      {"warmup_ratio",
+       {{"0", ""}, {"0.0", ""}, {"none", ""}},
+       "warm-up is given in steps",
+       "set optimizer.warmup_steps to the share times the number of steps"},
+      {"average_tokens_across_devices",
+       {{"true", ""}},
+       "the loss is the mean over the targets of the whole batch, on all ranks",
+       leave_out},
+      {"label_smoothing_factor neftune_noise_alpha",
+       {{"0", ""}, {"0.0", ""}, {"none", ""}},
+       "the loss of this version is the plain negative log likelihood",
+       leave_out},
+      {"loss_type",
+       {{"nll", ""}, {"chunked_nll", ""}, {"none", ""}},
+       "the loss of this version is the plain negative log likelihood",
+       "leave it out, or write loss_type = nll"},
+      {"router_aux_loss_coef", anything, "there are no mixtures of experts", leave_out},
+      {"output_router_logits", either, "there are no mixtures of experts", leave_out},
+      {"batch_size train_batch_size micro_batch_size", never, "its name is per_device_train_batch_size",
+       "write train.per_device_train_batch_size, the rows of a micro-batch on each data-parallel rank"},
+      {"epochs num_epochs", never, "its name is num_train_epochs", "write train.num_train_epochs"},
+  };
+}
+
+std::vector<Row> kernel_rows() {
+  return {
+      {"attn_implementation liger_kernel_config torch_compile_backend torch_compile_mode", anything,
+       "sft has kernels of its own; these choices change rounding at most", leave_out},
+      {"use_liger_kernel torch_compile use_cache use_flash_attention_2", either,
+       "sft has kernels of its own; these choices change rounding at most", leave_out},
+      {"full_determinism", either, "runs always repeat to the bit", leave_out},
+  };
+}
+
+std::vector<Row> logging_rows() {
+  return {
+      {"report_to",
+       {{"none", ""}, {"[]", ""}},
+       "metrics go to output_dir/metrics.jsonl and nowhere else",
+       "write report_to = none; postprocess/plot_loss.py draws them"},
+      {"logging_strategy", {{"steps", ""}}, "lines of metrics.jsonl are written by steps", "set train.logging_steps"},
+      {"logging_first_step", only_false, "lines of metrics.jsonl are written every logging_steps steps",
+       "set train.logging_steps = 1 for a line every step"},
+      {"logging_nan_inf_filter", only_false, "NaN and Inf are never hidden: they end the run with status 4", leave_out},
+      {"logging_dir", never, "metrics go to output_dir/metrics.jsonl", "set train.output_dir"},
+      {"log_level log_level_replica run_name project trackio_space_id trackio_bucket_id "
+       "trackio_static_space_id",
+       anything, no_effect, leave_out},
+      {"log_on_each_node disable_tqdm include_num_input_tokens_seen include_tokens_per_second", either, no_effect,
+       leave_out},
+  };
+}
+
+std::vector<Row> evaluation_rows() {
+  return {
+      {"eval_strategy evaluation_strategy do_eval", only_false, no_evaluation, leave_out},
+      {"do_train",
+       {{"true", ""}, {"none", ""}},
+       "sft trains, and does nothing else",
+       "leave it out; `sft INPUT.ini --dry-run` trains nothing"},
+      {"do_predict", only_false, "sft trains, and does nothing else", "use sft-generate on a checkpoint"},
+      {"eval_on_start load_best_model_at_end", only_false, no_evaluation, leave_out},
+      {"eval_delay per_device_eval_batch_size eval_accumulation_steps include_for_metrics "
+       "metric_for_best_model label_names",
+       anything, no_evaluation, leave_out},
+      {"prediction_loss_only eval_do_concat_batches eval_use_gather_object batch_eval_metrics "
+       "greater_is_better",
+       either, no_evaluation, leave_out},
+      {"eval_packing", only_none, no_evaluation, leave_out},
+  };
+}
+
+std::vector<Row> saving_rows() {
+  return {
+      {"save_strategy",
+       {{"steps", ""}, {"none", "checkpoint.save_steps=0"}},
+       by_steps,
+       "set checkpoint.save_steps; 0 writes one at the end only"},
+      {"save_only_model", only_false, "a checkpoint holds all that a resumed run needs", leave_out},
+      {"save_on_each_node", only_false, "the ranks write one checkpoint together", leave_out},
+      {"save_safetensors", never, "checkpoints are HDF5 files", leave_out},
+      {"enable_jit_checkpoint", either, "a stopped run always saves and ends with status 75", leave_out},
+      {"ignore_data_skip", only_false, "a resumed run goes on where it was in the data", leave_out},
+      {"restore_callback_states_from_checkpoint overwrite_output_dir", only_false, "there are no such states",
+       "leave it out; train.output_dir and checkpoint.resume_from_checkpoint say where a run begins"},
+      {"push_to_hub hub_always_push", only_false, "nothing is sent anywhere", leave_out},
+      {"hub_model_id hub_token hub_strategy hub_revision", anything, "nothing is sent anywhere", leave_out},
+      {"hub_private_repo", either, "nothing is sent anywhere", leave_out},
+  };
+}
+
+std::vector<Row> data_rows() {
+  return {
+      {"data_seed", {{"none", ""}, {"*", "data.seed=*"}}, "", ""},
+      {"train_sampling_strategy",
+       {{"random", "data.shuffle=true"}, {"sequential", "data.shuffle=false"}},
+       "rows come in random order or in that of the file",
+       "set data.shuffle to true or false"},
+      {"group_by_length", only_false, "rows come in random order or in that of the file",
+       "set data.shuffle to true or false"},
+      {"dataloader_num_workers dataloader_prefetch_factor dataloader_multiprocessing_context "
+       "length_column_name",
+       anything, "every rank reads its rows ahead in a thread; no row is dropped", leave_out},
+      {"dataloader_drop_last dataloader_pin_memory dataloader_persistent_workers dataloader_in_order "
+       "remove_unused_columns",
+       either, "every rank reads its rows ahead in a thread; no row is dropped", leave_out},
+      {"padding_free", either, "padding is never computed", leave_out},
+      {"packing packing_strategy pad_to_multiple_of completion_only_loss assistant_only_loss shuffle_dataset "
+       "tokenizer num_shards",
+       never, prepared, to_prepare},
+      {"max_length max_seq_length model_max_length", never, prepared, "give --max_length to sft-prepare"},
+      {"truncation_mode dataset_text_field dataset_kwargs dataset_num_proc chat_template_path eos_token pad_token "
+       "dataset_batch_size num_of_sequences formatting_func processing_class",
+       never, prepared, "see `sft-prepare --help` for what can be chosen"},
+      {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split dataset_streaming datasets "
+       "streaming test_split_size dataset",
+       never, prepared,
+       "prepare JSON-lines files with `sft-prepare --input FILE --output FOLDER` and set "
+       "data.train_files = FOLDER/train-*.h5"},
+      {"train_dataset train_file", never, "its name is train_files", "write data.train_files = FOLDER/train-*.h5"},
+  };
+}
+
+std::vector<Row> model_rows() {
+  return {
+      {"model_revision", {{"none", ""}, {"main", ""}}, "nothing is downloaded", leave_out},
+      {"trust_remote_code", either, "no foreign code is run", leave_out},
+      {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
+       "set hidden_size, num_hidden_layers ... under [model]"},
+      {"use_peft use_rslora use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, all_weights,
+       leave_out},
+      {"lora_r lora_alpha lora_dropout lora_target_modules lora_target_parameters lora_modules_to_save lora_task_type "
+       "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
+       only_none, all_weights, leave_out},
+      {"ignore_bias_buffers", either, no_effect, leave_out},
+      {"architectures model_type transformers_version max_position_embeddings bos_token_id eos_token_id "
+       "pad_token_id max_window_layers",
+       anything, no_effect, leave_out},
+      {"hidden_act", {{"silu", ""}}, "the MLP is SwiGLU", leave_out},
+      {"mlp_bias use_sliding_window", only_false, "the model has no such part", leave_out},
+      {"attention_dropout", {{"0", ""}, {"0.0", ""}, {"none", ""}}, "there is no dropout", leave_out},
+      {"sliding_window", only_none, "attention sees the whole document", leave_out},
+      {"pretraining_tp", {{"1", ""}}, "its meaning is that of tensor parallelism", "write parallel.tp_size"},
+  };
+}
+
+/// What sft-prepare answers to names that are none of its options.
+std::vector<Row> prepare_rows() {
+  const char* const max_length = "its name is max_length";
+  const char* const own_tokens = "the byte tokenizer has tokens of its own for beginnings and ends";
+  const char* const files = "sft-prepare reads JSON-lines files";
+  return {
+      {"max_seq_length model_max_length", never, max_length, "write --max_length"},
+      {"dataset_text_field", never, "the field of plain text is called text", "name it so in the records"},
+      {"dataset_kwargs dataset_num_proc dataset_batch_size", never, "sft-prepare works in one process", leave_out},
+      {"truncation_mode", never, "the first max_length tokens of a document are kept",
+       "leave it out; --packing_strategy bfd_split keeps the rest too"},
+      {"eos_token pad_token", never, own_tokens, leave_out},
+      {"chat_template_path", never, "conversations are written in ChatML in this version", leave_out},
+      {"eval_packing", never, no_evaluation, "prepare files for evaluation on their own"},
+      {"padding_free", never, "padding is never computed", leave_out},
+      {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split dataset_streaming datasets "
+       "streaming test_split_size dataset train_dataset train_file train_files",
+       never, files, "write the data set to a JSON-lines file and give --input FILE"},
+      {"output_dir", never, "its name is output", "write --output"},
+      {"strategy", never, "its name is packing_strategy", "write --packing_strategy"},
+  };
+}
+
+using Names = std::map<std::string, ForeignName, std::less<>>;
+
+void add_rows(const std::vector<Row>& rows, Names& names) {
+  for (const Row& row : rows) {
+    std::istringstream words(row.names);
+    for (std::string name; words >> name;) names[name] = {name, row.accepted, row.why, row.what_to_do};
+  }
+}
+
+const Names& names_of_sft() {
+  static const Names names = [] {
+    Names all;
+    for (const auto& rows : {precision_rows(), memory_rows(), mesh_rows(), optimizer_rows(), kernel_rows(),
+                             logging_rows(), evaluation_rows(), saving_rows(), data_rows(), model_rows()}) {
+      add_rows(rows, all);
+    }
+    return all;
+  }();
+  return names;
+}
+
+const ForeignName* find(const Names& names, const std::string& name) {
+  const auto found = names.find(name);
+  return found == names.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+const ForeignName* find_foreign_name(const std::string& name) {
+  if (const ForeignName* found = find(names_of_sft(), name)) return found;
+  for (const std::string_view prefix : {"fsdp_", "parallelism_config_"}) {
+    if (name.starts_with(prefix)) return find(names_of_sft(), name.substr(prefix.size()));
+  }
+  return nullptr;
+}
+
+const ForeignName* find_foreign_name_of_prepare(const std::string& name) {
+  static const Names names = [] {
+    Names all;
+    add_rows(prepare_rows(), all);
+    return all;
+  }();
+  return find(names, name);
+}
+
+}  // namespace sft::config

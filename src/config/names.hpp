@@ -1,0 +1,43 @@
+#pragma once
+// A written name and its value -> the key that they set.
+
+#include <optional>
+#include <string>
+
+#include "config/keys.hpp"
+#include "config/words.hpp"
+
+namespace sft::config {
+
+/// A name with its value, as it was written.
+struct Written {
+  std::string section;  ///< empty: none
+  std::string name;
+  std::string value;
+  std::string place;  ///< "in run.ini:3" or "on the command line", for messages
+
+  [[nodiscard]] std::string full_name() const { return section.empty() ? name : section + "." + name; }
+};
+
+/// A key and the text that it is set to.
+struct Setting {
+  const Key* key;
+  std::string text;
+};
+
+/// What `written` sets: a key by its full name; by its name alone where only one section has it; or through the table
+/// of foreign names. Nothing when the value of a foreign name has no effect here. Throws a configuration Error for a
+/// name that is unknown, ambiguous or in the wrong section, and for a foreign one that cannot be obeyed.
+[[nodiscard]] std::optional<Setting> setting_of(const Written& written);
+
+/// Refuses a section that does not exist.
+void require_section(const std::string& section, const std::string& place);
+
+/// An option of the command line: `--no_NAME` is NAME = false and `--NAME` alone NAME = true, of what is true or false.
+/// Throws a configuration Error for one that is unknown or without the value that it needs.
+[[nodiscard]] Written written_option(Word word);
+
+/// What may follow the option `name`, with or without its section, `-` written as `_`.
+[[nodiscard]] Takes takes_of(const std::string& name);
+
+}  // namespace sft::config

@@ -1,0 +1,150 @@
+// Names of TRL, transformers and Accelerate.
+#define BOOST_TEST_MODULE config_foreign_names
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+
+#include "config/foreign_names.hpp"
+#include "config/keys.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/config/unknown_option.hpp"
+#include "unit/config/config_error.hpp"
+
+using namespace sft;
+using namespace sft::config;
+using test::check_says;
+using test::refusal;
+
+namespace {
+
+Config parse_text(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse(text, overrides, "run.ini");
+}
+
+bool is_known(const std::string& name) {
+  if (!keys_named(name).empty() || find_foreign_name(name) != nullptr) return true;
+  const std::string word = refusal([&] { (void)parse_text("", {"--" + name + "=?"}); });
+  return word.find("unknown key") == std::string::npos;  // fsdp_ and parallelism_config_ before a key
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(every_name_that_users_bring_means_something) {
+  std::ifstream stream(std::filesystem::path(SFT_SOURCE_DIR) / "tests/unit/config/foreign_names.txt");
+  int num_names = 0;
+  for (std::string name; std::getline(stream, name);) {
+    if (name.empty() || name.front() == '#') continue;
+    ++num_names;
+    BOOST_CHECK_MESSAGE(is_known(name), "sft knows nothing of " << name);
+  }
+  BOOST_TEST(num_names > 200);
+}
+
+BOOST_AUTO_TEST_CASE(assignments_name_keys_and_values_that_exist) {
+  std::ifstream stream(std::filesystem::path(SFT_SOURCE_DIR) / "tests/unit/config/foreign_names.txt");
+  for (std::string name; std::getline(stream, name);) {
+    const ForeignName* foreign = find_foreign_name(name);
+    if (foreign == nullptr) continue;
+    BOOST_TEST((keys_named(name).empty()), name << " is a key of ours: the table is not asked");
+    bool takes_any = false;
+    for (const Accepted& accepted : foreign->accepted) {
+      const std::string assignment = accepted.assignment;
+      takes_any = takes_any || std::string(accepted.value) == "*";
+      if (assignment.empty()) continue;
+      const std::size_t equals = assignment.find('=');
+      const Key* key = find_key(assignment.substr(0, equals));
+      BOOST_TEST_REQUIRE(key != nullptr, name);
+      const std::string value = assignment.substr(equals + 1);
+      Config config;
+      if (value != "*") BOOST_CHECK_NO_THROW(key->set(value, config));
+    }
+    BOOST_TEST((takes_any || !std::string(foreign->why).empty()), name << " is refused without a reason");
+    BOOST_TEST((takes_any || !std::string(foreign->what_to_do).empty()), name << " is refused without a way out");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
+  BOOST_TEST((parse_text("[train]\nbf16 = True\n").train.precision == Precision::bf16));
+  BOOST_TEST((parse_text("bf16 = false\n").train.precision == Precision::fp32));
+  BOOST_TEST((parse_text("", {"--bf16"}).train.precision == Precision::bf16));
+  BOOST_TEST((parse_text("", {"--no_bf16"}).train.precision == Precision::fp32));
+  BOOST_TEST((parse_text("", {"--mixed_precision", "no"}).train.precision == Precision::fp32));
+  BOOST_TEST(parse_text("[parallel]\ncp_size = 4\n").parallel.sp_size == 4);
+  BOOST_TEST(parse_text("", {"--parallelism_config_cp_size", "2"}).parallel.sp_size == 2);
+  BOOST_TEST(parse_text("", {"--parallelism_config_dp_shard_size", "2"}).parallel.dp_shard_size == 2);
+  BOOST_TEST(!parse_text("", {"--fsdp_reshard_after_forward", "false"}).parallel.reshard_after_forward);
+  BOOST_TEST(parse_text("", {"--data_seed", "7"}).data.seed == 7u);
+  BOOST_TEST(parse_text("", {"--gradient_clipping", "0.5"}).optimizer.max_grad_norm == 0.5);
+  BOOST_TEST(!parse_text("", {"--train_sampling_strategy", "sequential"}).data.shuffle);
+  BOOST_TEST(parse_text("", {"--save_strategy", "no"}).checkpoint.save_steps == 0);
+  BOOST_TEST((parse_text("", {"--use_cpu"}).device.backend == BackendChoice::cpu));
+}
+
+BOOST_AUTO_TEST_CASE(harmless_names_change_nothing) {
+  const Config config = parse_text(
+      "[train]\nreport_to = none\noptim = adamw_torch\nfp16 = false\ngradient_checkpointing = False\nseed = 42\n"
+      "[model]\nattn_implementation = flash_attention_2\ntorch_dtype = float32\nhidden_act = silu\n",
+      {"--use_liger_kernel", "--dataloader_num_workers", "4", "--run_name=x", "--do_train", "--eval_strategy", "no"});
+  BOOST_TEST(to_ini(config) == to_ini(Config{}));
+}
+
+struct Refused {
+  const char* text;
+  const char* says;
+};
+
+std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out << refused.text; }
+
+const Refused refused_texts[] = {
+    {"fp16 = true\n", "sft does not take `fp16 = true` in run.ini:1 (there is no float16 training"},
+    {"fp16 = true\n", "set train.precision = bf16"},
+    {"gradient_checkpointing = true\n", "recomputes none"},
+    {"packing = true\n", "give the option to sft-prepare"},
+    {"max_seq_length = 4096\n", "give --max_length to sft-prepare"},
+    {"max_length = 4096\n", "give --max_length to sft-prepare"},
+    {"report_to = wandb\n", "metrics.jsonl"},
+    {"optim = adamw_8bit\n", "AdamW"},
+    {"lr = 1e-4\n", "write optimizer.learning_rate"},
+    {"warmup_ratio = 0.1\n", "set optimizer.warmup_steps"},
+    {"use_peft = true\n", "this version trains all weights"},
+    {"eval_strategy = steps\n", "there is no evaluation"},
+    {"tensor_parallel_size = 2\n", "write parallel.tp_size"},
+    {"num_processes = 8\n", "`mpirun -np`"},
+    {"deepspeed = ds.json\n", "write the sizes under [parallel]"},
+    {"dtype = bfloat16\n", "master weights are always float32"},
+    {"dataset_name = trl-lib/Capybara\n", "sft-prepare --input FILE"},
+    {"cp_size = two\n", "`cp_size = two` in run.ini:1 is not valid (expected a whole number)"},
+};
+
+BOOST_DATA_TEST_CASE(other_values_are_refused_with_what_to_write, boost::unit_test::data::make(refused_texts),
+                     refused) {
+  check_says(refusal([&] { (void)parse_text(refused.text); }), refused.says);
+}
+
+BOOST_AUTO_TEST_CASE(a_flag_of_sft_prepare_is_refused_on_the_command_line) {
+  check_says(refusal([] { (void)parse_command_line({"run.ini", "--packing"}); }), "give the option to sft-prepare");
+  check_says(refusal([] { (void)parse_text("", {"--packing", "true"}); }), "sft does not take `packing = true` on the");
+}
+
+BOOST_AUTO_TEST_CASE(no_wild_guesses) {
+  for (const char* name : {"velocity", "report_too_much", "tpx.y", "foo"}) {
+    const std::string text = refusal([&] { (void)parse_text("", {std::string("--") + name, "1"}); });
+    BOOST_CHECK_MESSAGE(text.find("did you mean") == std::string::npos, text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(options_of_tools_say_what_was_meant) {
+  const std::vector<std::string> options{"input", "output", "max_length", "packing", "packing_strategy"};
+  const auto says = [&](const std::string& program, const std::string& option, const std::string& part) {
+    check_says(refusal([&] { refuse_unknown_option(program, option, options); }), part);
+  };
+  says("sft-prepare", "max_lenght", "did you mean --max_length?");
+  says("sft-prepare", "max_seq_length", "write --max_length");
+  says("sft-prepare", "dataset_name", "give --input FILE");
+  says("sft-prepare", "learning_rate", "it belongs to training");
+  says("sft-prepare", "bf16", "it belongs to training");
+  says("sft-prepare", "velocity", "see sft-prepare --help");
+  says("sft-inspect", "bf16", "see sft-inspect --help");
+}
