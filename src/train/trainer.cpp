@@ -141,6 +141,7 @@ void Trainer::restore() {
     saved = checkpoint::read_header(folder);
     check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, saved);
     check_resume_data(fingerprint, folder, saved);
+    for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
   });
   run_.groups.world.broadcast(folder, 0);
 

@@ -2,6 +2,7 @@
 // Whether a checkpoint and a configuration belong together.
 
 #include <string>
+#include <vector>
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/config.hpp"
@@ -18,5 +19,10 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
 /// data.train_files. Throws a configuration Error that names both. A checkpoint of sft 0.1.0 knows none, and is let
 /// through. Pure.
 void check_resume_data(const std::string& fingerprint, const std::string& folder, const checkpoint::Header& saved);
+
+/// Sentences that name the keys of the optimizer, and the precision, that may change on resume and did: key, value now,
+/// value before. For warnings. Pure.
+[[nodiscard]] std::vector<std::string> changes_on_resume(const config::Config& config, const std::string& folder,
+                                                         const checkpoint::Header& saved);
 
 }  // namespace sft::train

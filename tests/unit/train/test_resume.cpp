@@ -110,3 +110,19 @@ BOOST_AUTO_TEST_CASE(other_data_is_refused) {
   BOOST_CHECK_EXCEPTION(train::check_resume(example(), num_rows, 32, "checkpoint-000005", saved_by(example())), Error,
                         names("max_length"));
 }
+
+BOOST_AUTO_TEST_CASE(changed_optimizer_keys_are_reported) {
+  BOOST_TEST(train::changes_on_resume(example(), "checkpoint-000005", saved_by(example())).empty());
+  config::Config config = example();
+  config.optimizer.learning_rate = 1e-4;
+  config.optimizer.adam_beta2 = 0.95;
+  config.train.precision = config::Precision::fp32;
+  config.train.max_steps = 20;
+  config.parallel.tp_size = 4;
+  const std::vector<std::string> changes = train::changes_on_resume(config, "checkpoint-000005", saved_by(example()));
+  const std::vector<std::string> expected{
+      "train.precision is fp32 from here on; it was bf16 when checkpoint-000005 was written",
+      "optimizer.learning_rate is 1e-04 from here on; it was 2e-05 when checkpoint-000005 was written",
+      "optimizer.adam_beta2 is 0.95 from here on; it was 0.999 when checkpoint-000005 was written"};
+  BOOST_TEST(changes == expected, boost::test_tools::per_element());
+}
