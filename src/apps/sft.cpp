@@ -25,6 +25,7 @@
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
+#include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
@@ -57,7 +58,11 @@ std::string resolve(const config::CommandLine& command) {
     throw_config_error("no run is described", "there is neither a file nor an option",
                        "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
   }
-  const std::string text = command.input_file.empty() ? "" : io::read_file(command.input_file);
+  std::string text;
+  if (!command.input_file.empty()) {
+    io::require_kind(command.input_file, io::Expected::configuration);
+    text = io::read_file(command.input_file);
+  }
   return config::to_ini(config::parse(text, command.overrides, command.input_file));
 }
 

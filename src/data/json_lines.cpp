@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "sft/core/error.hpp"
+#include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::data {
@@ -24,9 +25,9 @@ constexpr std::size_t buffer_bytes = 1 << 20;
 /// Lines of a file, of a pipe or of standard input.
 class LineReader {
  public:
-  explicit LineReader(const std::string& input)
-      : name_(input == standard_input ? "standard input" : input),
-        file_(input == standard_input ? stdin : std::fopen(input.c_str(), "rbe")) {
+  explicit LineReader(const std::string& input) : name_(input == standard_input ? "standard input" : input) {
+    if (input != standard_input) io::require_kind(input, io::Expected::json_lines);
+    file_ = input == standard_input ? stdin : std::fopen(input.c_str(), "rbe");
     if (file_ == nullptr) {
       throw_data_error("cannot read '" + name_ + "'", std::strerror(errno), "check the path and its permissions");
     }
@@ -56,7 +57,7 @@ class LineReader {
 
  private:
   std::string name_;
-  std::FILE* file_;
+  std::FILE* file_ = nullptr;
   char* line_ = nullptr;  // of getline()
   std::size_t capacity_ = 0;
 };

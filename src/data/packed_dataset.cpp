@@ -7,6 +7,7 @@
 
 #include "data/shard_file.hpp"
 #include "sft/core/error.hpp"
+#include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 
@@ -39,6 +40,7 @@ struct PackedDataset::Impl {
   std::size_t last_shard = 0;                   // read from; the only one that holds memory for reading
 
   void open(const std::string& path) {
+    io::require_kind(path, io::Expected::packed_shard);
     shards.emplace_back(path);
     check_agreement(shards.front(), shards.back());
     files.push_back(path);

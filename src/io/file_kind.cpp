@@ -1,0 +1,323 @@
+#include "sft/io/file_kind.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include "sft/core/error.hpp"
+
+namespace sft::io {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+enum class Kind {
+  unknown,
+  ini,
+  yaml,
+  config_json,
+  deepspeed_json,
+  json,
+  json_array,
+  json_lines,
+  csv,
+  parquet,
+  arrow,
+  compressed,
+  safetensors,
+  pytorch,
+  gguf,
+  hdf5,
+  hub_folder,
+  adapter_folder,
+  dataset_folder,
+  checkpoint_folder,
+  output_folder,
+  shard_folder,
+  folder,
+};
+
+std::string describe(Kind kind) {
+  switch (kind) {
+    case Kind::ini:
+      return "it is an .ini file";
+    case Kind::yaml:
+      return "it is a YAML file";
+    case Kind::config_json:
+      return "it is the config.json of a model";
+    case Kind::deepspeed_json:
+      return "it is a DeepSpeed configuration";
+    case Kind::json:
+      return "it is a JSON file";
+    case Kind::json_array:
+      return "it is one JSON array";
+    case Kind::json_lines:
+      return "it is a JSON-lines file";
+    case Kind::csv:
+      return "it is a table of text";
+    case Kind::parquet:
+      return "it is a Parquet file";
+    case Kind::arrow:
+      return "it is an Arrow file";
+    case Kind::compressed:
+      return "it is compressed";
+    case Kind::safetensors:
+      return "it is a safetensors file";
+    case Kind::pytorch:
+      return "it is a PyTorch file";
+    case Kind::gguf:
+      return "it is a GGUF file";
+    case Kind::hdf5:
+      return "it is an HDF5 file";
+    case Kind::hub_folder:
+      return "it is a hub folder: config.json with weights or tokenizer";
+    case Kind::adapter_folder:
+      return "it is a PEFT folder with an adapter";
+    case Kind::dataset_folder:
+      return "it is a folder of the datasets library";
+    case Kind::checkpoint_folder:
+      return "it is a checkpoint";
+    case Kind::output_folder:
+      return "it is the output folder of a run";
+    case Kind::shard_folder:
+      return "it is a folder of packed shards";
+    case Kind::folder:
+      return "it is a folder";
+    case Kind::unknown:
+      break;
+  }
+  return {};
+}
+
+bool holds_any(const fs::path& folder, const std::vector<std::string>& names) {
+  std::error_code ignored;
+  for (const std::string& name : names) {
+    if (fs::exists(folder / name, ignored)) return true;
+  }
+  return false;
+}
+
+bool holds_file_like(const fs::path& folder, std::string_view prefix, std::string_view suffix) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(suffix)) return true;
+  }
+  return false;
+}
+
+Kind kind_of_folder(const fs::path& folder) {
+  if (holds_any(folder, {"checkpoint.h5"})) return Kind::checkpoint_folder;
+  if (holds_any(folder, {"adapter_config.json"})) return Kind::adapter_folder;
+  if (holds_any(folder, {"config.json", "tokenizer.json", "model.safetensors"})) return Kind::hub_folder;
+  if (holds_any(folder, {"dataset_info.json", "dataset_dict.json"})) return Kind::dataset_folder;
+  if (holds_any(folder, {"resolved.ini", "metrics.jsonl"}) || holds_file_like(folder, "checkpoint-", "")) {
+    return Kind::output_folder;
+  }
+  return holds_file_like(folder, "train-", ".h5") ? Kind::shard_folder : Kind::folder;
+}
+
+std::string read_start(const std::string& path) {
+  constexpr std::size_t num_bytes = 1 << 14;
+  std::string start(num_bytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(num_bytes));
+  start.resize(static_cast<std::size_t>(file.gcount()));
+  return start;
+}
+
+/// By the bytes that formats begin with.
+Kind kind_of_magic(const std::string& start) {
+  constexpr std::string_view hdf5 = "\x89HDF\r\n\x1a\n";
+  for (std::size_t offset = 0; offset + hdf5.size() <= start.size(); offset = offset == 0 ? 512 : 2 * offset) {
+    if (start.compare(offset, hdf5.size(), hdf5) == 0) return Kind::hdf5;  // behind a user block, too
+  }
+  if (start.starts_with("PAR1")) return Kind::parquet;
+  if (start.starts_with("ARROW1") || start.starts_with("\xff\xff\xff\xff")) return Kind::arrow;
+  if (start.starts_with("\x1f\x8b") || start.starts_with("\x28\xb5\x2f\xfd") || start.starts_with("BZh") ||
+      start.starts_with("\xfd"
+                        "7zXZ")) {
+    return Kind::compressed;
+  }
+  if (start.starts_with("PK\x03\x04") || start.starts_with("\x80\x02")) return Kind::pytorch;
+  if (start.starts_with("GGUF")) return Kind::gguf;
+  const bool has_header = start.size() > 9 && start[8] == '{' && start.substr(4, 4) == std::string(4, '\0');
+  return has_header ? Kind::safetensors : Kind::unknown;
+}
+
+/// Whether the first line is a whole object and not the first line of one.
+bool is_lines(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const std::size_t last = line.find_last_not_of(" \t\r");
+  return last != std::string_view::npos && line[last] == '}' && line.find(':') != std::string_view::npos;
+}
+
+/// Whether the first line that says something is `word:`, as in YAML.
+bool begins_as_yaml(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.starts_with("---")) return true;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos || line.front() == '#') continue;
+    std::size_t end = 0;
+    while (end < line.size() && (std::isalnum(static_cast<unsigned char>(line[end])) != 0 || line[end] == '_')) ++end;
+    return end > 0 && end < line.size() && line[end] == ':' && line.find('=') == std::string_view::npos;
+  }
+  return false;
+}
+
+Kind kind_of_text(const fs::path& path, std::string_view start) {
+  const std::string extension = path.extension().string();
+  if (extension == ".csv" || extension == ".tsv") return Kind::csv;
+  const std::size_t first = start.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return Kind::unknown;
+  const std::string_view text = start.substr(first);
+  if (text.front() == '{') {
+    const auto says = [&](std::string_view word) { return start.find(word) != std::string_view::npos; };
+    if (path.filename() == "config.json") return Kind::config_json;
+    if (is_lines(text)) return Kind::json_lines;
+    if (says("\"model_type\"") || says("\"architectures\"")) return Kind::config_json;
+    if (says("\"zero_optimization\"") || says("\"train_micro_batch_size_per_gpu\"")) return Kind::deepspeed_json;
+    return Kind::json;
+  }
+  if (text.front() == '[') {
+    const std::size_t second = text.find_first_not_of(" \t\r\n", 1);
+    const bool is_array = second != std::string_view::npos && (text[second] == '{' || text[second] == '"');
+    return is_array ? Kind::json_array : Kind::ini;
+  }
+  return extension == ".yaml" || extension == ".yml" || begins_as_yaml(text) ? Kind::yaml : Kind::unknown;
+}
+
+Kind kind_of(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error || !fs::exists(status)) return Kind::unknown;
+  if (fs::is_directory(status)) return kind_of_folder(path);
+  if (!fs::is_regular_file(status)) return Kind::unknown;
+  const std::string start = read_start(path);
+  const Kind kind = kind_of_magic(start);
+  return kind == Kind::unknown ? kind_of_text(path, start) : kind;
+}
+
+bool fits(Kind kind, Expected expected) {
+  if (kind == Kind::unknown) return true;
+  switch (expected) {
+    case Expected::configuration:
+      return kind == Kind::ini;
+    case Expected::json_lines:
+      return kind == Kind::json_lines || kind == Kind::json || kind == Kind::json_array;
+    case Expected::packed_shard:
+      return kind == Kind::hdf5;
+    case Expected::checkpoint:
+      return kind == Kind::checkpoint_folder || kind == Kind::output_folder || kind == Kind::folder;
+  }
+  return true;
+}
+
+std::string advice_for_configuration(Kind kind, const std::string& path) {
+  switch (kind) {
+    case Kind::yaml:
+    case Kind::deepspeed_json:
+      return "write what it says as key = value lines under [section] lines of an .ini file; names of TRL and "
+             "Accelerate are understood, --help lists ours";
+    case Kind::config_json:
+    case Kind::hub_folder:
+      return "give an .ini file, and copy hidden_size, num_hidden_layers ... of config.json under its [model]";
+    case Kind::output_folder:
+      return "give its configuration, " + path + "/resolved.ini";
+    case Kind::checkpoint_folder:
+      return "give the .ini file of the run, and --checkpoint.resume_from_checkpoint " + path;
+    case Kind::hdf5:
+    case Kind::shard_folder:
+      return "give the .ini file of a run, and name packed shards in its data.train_files";
+    default:
+      return "give the .ini file of a run; `sft --help` lists its keys, and inputs/ has examples";
+  }
+}
+
+std::string advice_for_json_lines(Kind kind, const std::string& path) {
+  switch (kind) {
+    case Kind::compressed:
+      return "unpack it first, or pipe it in: `zcat " + path + " | sft-prepare --input - ...`";
+    case Kind::parquet:
+    case Kind::arrow:
+    case Kind::csv:
+    case Kind::dataset_folder:
+      return "write it as JSON lines first, such as with to_json(PATH, orient='records', lines=True) in Python";
+    case Kind::hdf5:
+    case Kind::shard_folder:
+      return "packed shards need no more preparation: name them in data.train_files of an .ini file";
+    default:
+      return "give JSON-lines files of messages, prompt/completion or text records";
+  }
+}
+
+std::string advice_for_shard(Kind kind, const std::string& path) {
+  switch (kind) {
+    case Kind::json_lines:
+    case Kind::json:
+    case Kind::json_array:
+      return "prepare it first, `sft-prepare --input " + path +
+             " --output FOLDER`, and set data.train_files = " + "FOLDER/train-*.h5";
+    case Kind::shard_folder:
+      return "set data.train_files = " + path + "/train-*.h5";
+    case Kind::parquet:
+    case Kind::arrow:
+    case Kind::csv:
+    case Kind::compressed:
+    case Kind::dataset_folder:
+      return "write it as JSON lines, prepare those with sft-prepare, and set data.train_files = FOLDER/train-*.h5";
+    default:
+      return "name shards that sft-prepare wrote, data.train_files = FOLDER/train-*.h5";
+  }
+}
+
+std::string advice_for_checkpoint(Kind kind) {
+  if (kind == Kind::hub_folder || kind == Kind::adapter_folder || kind == Kind::safetensors || kind == Kind::gguf ||
+      kind == Kind::pytorch) {
+    return "give a checkpoint of sft; this version reads no other weights";
+  }
+  return "give a checkpoint such as output/checkpoint-000100, or the output folder of a run";
+}
+
+const char* name_of(Expected expected) {
+  switch (expected) {
+    case Expected::configuration:
+      return "a configuration";
+    case Expected::json_lines:
+      return "JSON lines";
+    case Expected::packed_shard:
+      return "packed data";
+    case Expected::checkpoint:
+      return "a checkpoint";
+  }
+  return "";
+}
+
+std::string advice(Kind kind, Expected expected, const std::string& path) {
+  switch (expected) {
+    case Expected::configuration:
+      return advice_for_configuration(kind, path);
+    case Expected::json_lines:
+      return advice_for_json_lines(kind, path);
+    case Expected::packed_shard:
+      return advice_for_shard(kind, path);
+    case Expected::checkpoint:
+      return advice_for_checkpoint(kind);
+  }
+  return {};
+}
+
+}  // namespace
+
+void require_kind(const std::string& path, Expected expected) {
+  const Kind kind = kind_of(path);
+  if (fits(kind, expected)) return;
+  throw_data_error("cannot use " + path + " as " + name_of(expected), describe(kind), advice(kind, expected, path));
+}
+
+}  // namespace sft::io

@@ -1,0 +1,116 @@
+#include "sft/io/file_kind.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "sft/core/error.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace sft;
+using io::Expected;
+
+namespace {
+
+class Folder {
+ public:
+  /// The path of a new file of this content.
+  std::string file(const std::string& name, const std::string& content) const {
+    const std::string path = folder_.file(name);
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  }
+  std::string path(const std::string& name) const { return folder_.file(name); }
+
+ private:
+  test::TemporaryFolder folder_;
+};
+
+/// The error's text; empty when the path may be what is expected.
+std::string misfit(const std::string& path, Expected expected) {
+  try {
+    io::require_kind(path, expected);
+  } catch (const Error& error) {
+    BOOST_TEST((error.status() == ExitStatus::data));
+    return error.what();
+  }
+  return {};
+}
+
+void check_says(const std::string& text, const std::string& part) {
+  BOOST_CHECK_MESSAGE(text.find(part) != std::string::npos, "\"" << text << "\" does not say \"" << part << "\"");
+}
+
+const std::string hdf5 = std::string("\x89HDF\r\n\x1a\n") + std::string(100, '\0');
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_belongs_there_passes) {
+  const Folder folder;
+  BOOST_TEST(misfit(folder.file("run.ini", "# x\n[model]\nhidden_size = 8\n"), Expected::configuration) == "");
+  BOOST_TEST(misfit(folder.file("top.ini", "max_steps = 8\n"), Expected::configuration) == "");
+  BOOST_TEST(misfit(folder.file("a.jsonl", "{\"text\": \"x\"}\n{\"text\": \"y\"}\n"), Expected::json_lines) == "");
+  BOOST_TEST(misfit(folder.file("a.h5", hdf5), Expected::packed_shard) == "");
+  BOOST_TEST(misfit(folder.file("b.h5", std::string(2048, '\0') + hdf5), Expected::packed_shard) == "");
+  BOOST_TEST(misfit(folder.path("missing"), Expected::packed_shard) == "");
+  BOOST_TEST(misfit(folder.file("empty", ""), Expected::configuration) == "");
+  folder.file("checkpoint-000001/checkpoint.h5", hdf5);
+  BOOST_TEST(misfit(folder.path("checkpoint-000001"), Expected::checkpoint) == "");
+}
+
+BOOST_AUTO_TEST_CASE(another_kind_for_a_configuration) {
+  const Folder folder;
+  const auto says = [&](const std::string& path, const std::string& part) {
+    check_says(misfit(path, Expected::configuration), part);
+  };
+  const std::string yaml = folder.file("fsdp.conf", "# Accelerate\ncompute_environment: LOCAL_MACHINE\n");
+  says(yaml, "cannot use " + yaml + " as a configuration (it is a YAML file): write what it says as key = value");
+  says(folder.file("a.yaml", "- x\n"), "it is a YAML file");
+  says(folder.file("config.json", "{\n  \"hidden_size\": 8\n}\n"), "copy hidden_size, num_hidden_layers ...");
+  says(folder.file("ds.json", "{\n  \"zero_optimization\": {}\n}\n"), "it is a DeepSpeed configuration");
+  says(folder.file("x.jsonl", "{\"text\": \"x\"}\n"), "it is a JSON-lines file");
+  says(folder.file("x.parquet", "PAR1...."), "it is a Parquet file");
+  says(folder.file("x.h5", hdf5), "data.train_files");
+  folder.file("out/resolved.ini", "");
+  says(folder.path("out"), folder.path("out") + "/resolved.ini");
+}
+
+BOOST_AUTO_TEST_CASE(another_kind_for_packed_data) {
+  const Folder folder;
+  const auto says = [&](const std::string& path, const std::string& part) {
+    check_says(misfit(path, Expected::packed_shard), part);
+  };
+  const std::string lines = folder.file("x.jsonl", "{\"text\": \"x\"}\n");
+  says(lines, "`sft-prepare --input " + lines + " --output FOLDER`");
+  says(folder.file("y.json", "[{\"text\": \"x\"}]"), "it is one JSON array");
+  says(folder.file("x.parquet", "PAR1...."), "write it as JSON lines, prepare those");
+  says(folder.file("x.arrow", "ARROW1.."), "it is an Arrow file");
+  says(folder.file("x.gz", "\x1f\x8b...."), "it is compressed");
+  says(folder.file("m.safetensors", std::string("\x50\0\0\0\0\0\0\0", 8) + "{\"a\": 1}"), "it is a safetensors file");
+  folder.file("data/train-00000.h5", hdf5);
+  says(folder.path("data"), "set data.train_files = " + folder.path("data") + "/train-*.h5");
+  folder.file("hub/config.json", "{}");
+  says(folder.path("hub"), "it is a hub folder");
+}
+
+BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
+  const Folder folder;
+  const auto says = [&](const std::string& path, const std::string& part) {
+    check_says(misfit(path, Expected::json_lines), part);
+  };
+  says(folder.file("x.parquet", "PAR1...."), "write it as JSON lines first");
+  says(folder.file("x.jsonl.gz", "\x1f\x8b...."), "zcat ");
+  says(folder.file("x.h5", hdf5), "packed shards need no more preparation");
+  says(folder.file("config.json", "{}"), "it is the config.json of a model");
+  says(folder.file("x.csv", "a,b\n1,2\n"), "it is a table of text");
+  says(folder.file("x.yaml", "a: b\n"), "give JSON-lines files");
+}
+
+BOOST_AUTO_TEST_CASE(another_kind_for_a_checkpoint) {
+  const Folder folder;
+  folder.file("hub/config.json", "{}");
+  check_says(misfit(folder.path("hub"), Expected::checkpoint), "this version reads no other weights");
+  check_says(misfit(folder.file("x.ini", "[model]\n"), Expected::checkpoint), "give a checkpoint such as");
+}
