@@ -23,19 +23,17 @@ void linear_backward_weight(const Context& c, const parallel::GradientTarget& dw
   c.units.poll();
 }
 
-/// Views of the three parts of a fused (T, (H + 2K) D) row.
-struct HeadViews {
-  Tensor q, k, v;  ///< (T, H, D), (T, K, D), (T, K, D), strided
-};
-HeadViews split_heads(const Tensor& qkv, const Sizes& s) {
+/// Queries, keys and values of a fused (T, (H + 2K) D) tensor.
+parallel::SequenceAttention::Heads split_heads(const Tensor& qkv, const Sizes& s) {
   const auto heads = [&](std::int64_t begin, std::int64_t n) {
     return qkv.columns(begin, n * s.head_dim).view({s.tokens, n, s.head_dim});
   };
   return {heads(0, s.q_heads), heads(s.q_columns(), s.kv_heads), heads(s.q_columns() + s.kv_columns(), s.kv_heads)};
 }
 
-Tensor half_of(const Tensor& kv, std::int64_t half) {
-  return kv.rows(half, 1).view({kv.shape[1], kv.shape[2], kv.shape[3]});
+/// The heads of it that are rotated, queries and keys together: (T, H + K, D).
+Tensor rotated_heads(const Tensor& qkv, const Sizes& s) {
+  return qkv.columns(0, s.q_columns() + s.kv_columns()).view({s.tokens, s.q_heads + s.kv_heads, s.head_dim});
 }
 
 Tensor as_matrix(const Tensor& x) { return x.view({x.shape[0], x.row_elements()}); }
@@ -44,26 +42,20 @@ void attention_forward(const Context& c, int unit, const BlockIndex& index, Bloc
                        BlockScratch& scratch) {
   const bool qk_norm = index.q_norm >= 0;
   const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
-  const Tensor qkv = qk_norm ? saved.qkv : scratch.qkv;
   const Tensor bias = index.q_bias >= 0 ? c.units.parameter(unit, index.q_bias, 3) : Tensor();
-  linear(c, qkv, scratch.normed, c.units.parameter(unit, index.q_weight, 3), bias);
+  linear(c, saved.qkv, scratch.normed, c.units.parameter(unit, index.q_weight, 3), bias);
 
-  const HeadViews heads = split_heads(qkv, c.sizes);
-  const Tensor keys = half_of(saved.kv, 0);
   if (qk_norm) {
-    c.ops.norm_rope_forward(saved.q, saved.q_rstd, heads.q, c.units.parameter(unit, index.q_norm), scratch.cosine,
+    const parallel::SequenceAttention::Heads raw = split_heads(saved.qkv, c.sizes);
+    c.ops.norm_rope_forward(saved.heads.q, saved.q_rstd, raw.q, c.units.parameter(unit, index.q_norm), scratch.cosine,
                             scratch.sine, epsilon);
-    c.ops.norm_rope_forward(keys, saved.k_rstd, heads.k, c.units.parameter(unit, index.k_norm), scratch.cosine,
+    c.ops.norm_rope_forward(saved.heads.k, saved.k_rstd, raw.k, c.units.parameter(unit, index.k_norm), scratch.cosine,
                             scratch.sine, epsilon);
   } else {
-    c.ops.rope_forward(saved.q, heads.q, scratch.cosine, scratch.sine);
-    c.ops.rope_forward(keys, heads.k, scratch.cosine, scratch.sine);
+    const Tensor rotated = rotated_heads(saved.qkv, c.sizes);
+    c.ops.rope_forward(rotated, rotated, scratch.cosine, scratch.sine);
   }
-  c.ops.copy(half_of(saved.kv, 1), heads.v);
-
-  const Tensor out = scratch.attention.empty() ? saved.attention : scratch.attention;
-  c.attention.forward(saved.q, saved.kv, out, saved.lse);
-  if (!scratch.attention.empty()) c.ops.copy(saved.attention, out);
+  c.attention.forward(saved.heads, saved.attention, saved.lse);
 
   linear(c, scratch.delta, as_matrix(saved.attention), c.units.parameter(unit, index.o_weight));
   c.tp.sum(scratch.delta);
@@ -74,23 +66,18 @@ void attention_backward(const Context& c, int unit, const BlockIndex& index, Blo
   linear_backward_input(c, as_matrix(scratch.dattention), scratch.dx, c.units.parameter(unit, index.o_weight));
   linear_backward_weight(c, c.units.gradient(unit, index.o_weight), scratch.dx, as_matrix(saved.attention));
 
-  c.ops.attention_delta(scratch.attention_delta, saved.attention, scratch.dattention);
-  c.attention.backward(saved.q, saved.kv, scratch.dattention, saved.lse, scratch.attention_delta, scratch.dq,
-                       scratch.dkv);
-
-  const HeadViews gradients = split_heads(scratch.qkv, c.sizes);
+  const parallel::SequenceAttention::Heads gradients = split_heads(scratch.qkv, c.sizes);
+  c.attention.backward(saved.heads, saved.attention, saved.lse, scratch.dattention, gradients);
   if (index.q_norm >= 0) {
-    const HeadViews heads = split_heads(saved.qkv, c.sizes);
-    c.ops.norm_rope_backward(gradients.q, c.units.accumulated_gradient(unit, index.q_norm), scratch.dq, heads.q,
+    const parallel::SequenceAttention::Heads raw = split_heads(saved.qkv, c.sizes);
+    c.ops.norm_rope_backward(gradients.q, c.units.accumulated_gradient(unit, index.q_norm), gradients.q, raw.q,
                              saved.q_rstd, c.units.parameter(unit, index.q_norm), scratch.cosine, scratch.sine);
-    c.ops.norm_rope_backward(gradients.k, c.units.accumulated_gradient(unit, index.k_norm), half_of(scratch.dkv, 0),
-                             heads.k, saved.k_rstd, c.units.parameter(unit, index.k_norm), scratch.cosine,
-                             scratch.sine);
+    c.ops.norm_rope_backward(gradients.k, c.units.accumulated_gradient(unit, index.k_norm), gradients.k, raw.k,
+                             saved.k_rstd, c.units.parameter(unit, index.k_norm), scratch.cosine, scratch.sine);
   } else {
-    c.ops.rope_backward(gradients.q, scratch.dq, scratch.cosine, scratch.sine);
-    c.ops.rope_backward(gradients.k, half_of(scratch.dkv, 0), scratch.cosine, scratch.sine);
+    const Tensor rotated = rotated_heads(scratch.qkv, c.sizes);
+    c.ops.rope_backward(rotated, rotated, scratch.cosine, scratch.sine);
   }
-  c.ops.copy(gradients.v, half_of(scratch.dkv, 1));
 
   if (index.q_bias >= 0) c.ops.bias_backward(c.units.accumulated_gradient(unit, index.q_bias, 3), scratch.qkv);
   c.ops.rms_norm_apply(scratch.normed, saved.x, saved.input_rstd, c.units.parameter(unit, index.input_norm));
@@ -124,13 +111,14 @@ BlockActivations take_activations(device::Arena& arena, const Context& context) 
   BlockActivations a;
   a.x = take(arena, s.compute, {s.tokens, s.hidden});
   a.input_rstd = take(arena, DType::float32, {s.tokens});
+  a.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
+  a.heads = split_heads(a.qkv, s);
   if (context.config.qk_norm) {
-    a.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
+    a.heads.q = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
+    a.heads.k = take(arena, s.compute, {s.tokens, s.kv_heads, s.head_dim});
     a.q_rstd = take(arena, DType::float32, {s.tokens, s.q_heads});
     a.k_rstd = take(arena, DType::float32, {s.tokens, s.kv_heads});
   }
-  a.q = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
-  a.kv = take(arena, s.compute, {2, s.tokens, s.kv_heads, s.head_dim});
   a.attention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
   a.lse = take(arena, DType::float32, {s.tokens, s.q_heads});
   a.middle = take(arena, s.compute, {s.tokens, s.hidden});
@@ -145,16 +133,12 @@ BlockScratch take_scratch(device::Arena& arena, const Context& context) {
   BlockScratch b;
   b.normed = take(arena, s.compute, {s.tokens, s.hidden});
   b.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
-  if (s.compute != DType::float32) b.attention = take(arena, DType::float32, {s.tokens, s.q_heads, s.head_dim});
   b.act = take(arena, s.compute, {s.tokens, s.mlp});
   b.delta = take(arena, partial, {s.tokens, s.hidden});
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
   b.dnormed = take(arena, partial, {s.tokens, s.hidden});
   b.dact = take(arena, s.compute, {s.tokens, s.mlp});
   b.dattention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
-  b.attention_delta = take(arena, DType::float32, {s.tokens, s.q_heads});
-  b.dq = take(arena, DType::float32, {s.tokens, s.q_heads, s.head_dim});
-  b.dkv = take(arena, DType::float32, {2, s.tokens, s.kv_heads, s.head_dim});
   b.cosine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
   b.sine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
   return b;

@@ -18,7 +18,9 @@ std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& st
   return cpu::make_backend(stream, cpu::best_isa());
 }
 
-std::size_t workspace_bytes(device::Kind kind) { return kind == device::Kind::cpu ? cpu::workspace_bytes() : 0; }
+std::size_t workspace_bytes(device::Kind kind, const WorkspaceNeeds& needs) {
+  return kind == device::Kind::cpu ? cpu::workspace_bytes(needs) : 0;
+}
 
 const char* cpu_instruction_set() { return cpu::name_of(cpu::best_isa()); }
 

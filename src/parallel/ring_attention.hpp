@@ -16,9 +16,11 @@ class RingAttention final : public SequenceAttention {
                 comm::Collectives& collectives, device::Stream& ring_stream);
 
   void lay_out(device::Arena& arena) override;
+  /// None: all sums are float32 tensors of its own.
+  [[nodiscard]] ops::WorkspaceNeeds workspace_needs() const override { return {}; }
   void set_schedule(const sequence::AttentionSchedule& schedule) override;
-  void forward(Tensor q, Tensor kv, Tensor out, Tensor lse) override;
-  void backward(Tensor q, Tensor kv, Tensor dout, Tensor lse, Tensor delta, Tensor dq, Tensor dkv) override;
+  void forward(const Heads& heads, Tensor out, Tensor lse) override;
+  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
 
  private:
   struct Step {
@@ -26,22 +28,35 @@ class RingAttention final : public SequenceAttention {
     bool sends, receives, computes;
     std::unique_ptr<ops::AttentionPlan> plan;
   };
+  struct KeysValues {
+    Tensor k, v;  ///< (T, K, D)
+  };
 
-  /// Starts receiving the keys of step d; step 0 are this rank's own.
-  void start_exchange(std::size_t d, const Tensor& kv);
-  /// Waits for them.
-  [[nodiscard]] Tensor keys_of(std::size_t d, const Tensor& kv);
-  /// Waits for a neighbour's part of dkv at step d and adds it.
-  void add_returned(std::size_t d, const Tensor& dkv);
+  /// Keys, then values, of a (2, T, K, D) tensor.
+  [[nodiscard]] static KeysValues halves_of(const Tensor& kv);
+  /// Copies this rank's keys and values to where they are sent from, if any step sends.
+  void pack(const Heads& heads);
+  /// Starts receiving the keys of step d.
+  void start_exchange(std::size_t d);
+  /// Waits for the keys of step d, those of `heads` in step 0.
+  [[nodiscard]] KeysValues keys_of(std::size_t d, const Heads& heads);
+  /// Gives the keys' owner the part of its gradient that was formed in step d, and receives this rank's.
+  void start_return(std::size_t d);
+  /// Waits for this rank's part from step d and adds it.
+  void add_returned(std::size_t d, const KeysValues& sums);
 
   Shape shape_;
   comm::Group group_;
-  device::Device& device_;
   ops::Backend& backend_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   std::vector<Step> steps_;
-  // Two of each: one in use, one under way.
+  Tensor packed_kv_;  ///< (2, T, K, D) compute dtype
+  Tensor delta_;      ///< (T, H) float32
+  /// Float32 sums over the steps, where the compute dtype is another: (T, H, D) of the output in the forward pass, of
+  /// the gradient of the queries in the backward pass; (2, T, K, D) of those of keys and values.
+  Tensor q_sums_, kv_sums_;
+  // (2, T, K, D); two of each: one in use, one under way. Keys have the compute dtype, gradients are float32.
   std::array<Tensor, 2> received_kv_, partial_dkv_, returned_dkv_;
   std::array<std::unique_ptr<device::Event>, 2> kv_done_, dkv_done_;
   std::unique_ptr<device::Event> compute_done_;

@@ -1,5 +1,6 @@
 #include "sft/parallel/sequence_attention.hpp"
 
+#include "parallel/local_attention.hpp"
 #include "parallel/ring_attention.hpp"
 
 namespace sft::parallel {
@@ -8,6 +9,7 @@ std::unique_ptr<SequenceAttention> make_sequence_attention(const SequenceAttenti
                                                            device::Device& device, ops::Backend& backend,
                                                            comm::Collectives& collectives,
                                                            device::Stream& ring_stream) {
+  if (sp.size() == 1) return std::make_unique<LocalAttention>(shape, backend);
   return std::make_unique<RingAttention>(shape, sp, device, backend, collectives, ring_stream);
 }
 

@@ -72,8 +72,9 @@ struct Engine::Impl {
                .tied = config.model.tie_word_embeddings},
               device, *ops, collectives, *comm_stream),
         attention(parallel::make_sequence_attention(
-            {sizes.tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute}, groups.sp, device, *ops,
-            collectives, *ring_stream)),
+            {sizes.tokens, sequence::RowCut(max_length, place.layout().sp).local_length(), sizes.q_heads,
+             sizes.kv_heads, sizes.head_dim, sizes.compute},
+            groups.sp, device, *ops, collectives, *ring_stream)),
         decoder({config.model, sizes, device, *ops, units, tp, *attention}, config.parallel.reshard_after_forward),
         adamw(config.optimizer, shard_map, units, *ops) {
     ledger.add(Label::process, device::resident_bytes() + device::later_process_bytes +
@@ -112,8 +113,9 @@ struct Engine::Impl {
     inputs.targets = take(arena, DType::int32, {sizes.tokens});
     inputs.weights = take(arena, DType::float32, {sizes.tokens});
     results = take(arena, DType::float64, {num_metrics + 1});
-    workspace = Tensor(arena.take(ops::workspace_bytes(device.kind())), DType::bf16,
-                       {static_cast<std::int64_t>(ops::workspace_bytes(device.kind()) / size_of(DType::bf16))});
+    const std::size_t workspace_bytes = ops::workspace_bytes(device.kind(), attention->workspace_needs());
+    workspace = Tensor(arena.take(workspace_bytes), DType::bf16,
+                       {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
     comm::StagingPlan plan = units.staging();
     if (tp.size() > 1) {
       plan.max_all_reduce_bytes =

@@ -40,7 +40,8 @@ class Bench {
         stream_(device_->make_stream()),
         ops_(ops::make_backend(*device_, *stream_)),
         memory_(*device_, ledger_, device::Label::activations, std::size_t{3} << 30) {
-    const std::size_t workspace_bytes = ops::workspace_bytes(device::Kind::cpu);
+    const std::size_t workspace_bytes =
+        ops::workspace_bytes(device::Kind::cpu, {.num_keys = T, .longest_lane = T, .num_kv_heads = K, .head_dim = D});
     ops_->set_workspace(take(memory_, DType::float32, {static_cast<std::int64_t>(workspace_bytes / sizeof(float))}));
     std::printf("%s, %s, %d threads, best of %d\n", device_->description().c_str(), ops::cpu_instruction_set(),
                 omp_get_max_threads(), repetitions_);
@@ -159,7 +160,8 @@ void Bench::row_ops(DType dtype) {
 
   const Tensor frequencies = make(DType::float64, {D / 2}), cosine = make(DType::float32, {T, D / 2});
   const Tensor sine = make(DType::float32, {T, D / 2}), qkv = make(dtype, {T, (H + 2 * K) * D});
-  const Tensor heads = qkv.columns(0, (H + K) * D).view({T, H + K, D}), dheads = make(DType::float32, {T, H + K, D});
+  const Tensor heads = qkv.columns(0, (H + K) * D).view({T, H + K, D});
+  const Tensor dheads = make(dtype, {T, (H + 2 * K) * D}).columns(0, (H + K) * D).view({T, H + K, D});
   const Tensor norm_rstd = make(DType::float32, {T, H + K}), norm_weight = make(dtype, {D}),
                dnorm = make(DType::float32, {D});
   const double heads_width = static_cast<double>(T * (H + K) * D);
@@ -167,11 +169,11 @@ void Bench::row_ops(DType dtype) {
   memory("rope_table", 4.0 * static_cast<double>(T * D), 1,
          [&] { ops_->rope_table(cosine, sine, tokens, frequencies); });
   memory("rope_forward", 2 * element * heads_width, L, [&] { ops_->rope_forward(heads, heads, cosine, sine); });
-  memory("rope_backward", (4 + element) * heads_width, L, [&] { ops_->rope_backward(heads, dheads, cosine, sine); });
+  memory("rope_backward", 2 * element * heads_width, L, [&] { ops_->rope_backward(dheads, dheads, cosine, sine); });
   memory("norm_rope_forward", 2 * element * heads_width, 0,
          [&] { ops_->norm_rope_forward(heads, norm_rstd, heads, norm_weight, cosine, sine, 1e-6f); });
-  memory("norm_rope_backward", (4 + 2 * element) * heads_width, 0,
-         [&] { ops_->norm_rope_backward(heads, dnorm, dheads, heads, norm_rstd, norm_weight, cosine, sine); });
+  memory("norm_rope_backward", 3 * element * heads_width, 0,
+         [&] { ops_->norm_rope_backward(dheads, dnorm, dheads, heads, norm_rstd, norm_weight, cosine, sine); });
 
   const Tensor gate_up = make(dtype, {T, 2 * F}), dgate_up = make(dtype, {T, 2 * F}), act = make(dtype, {T, F});
   const Tensor dact = make(dtype, {T, F});
@@ -185,28 +187,27 @@ void Bench::row_ops(DType dtype) {
 
 /// FLOPs of the causal half alone: 4 D a visible pair forward, 10 D backward.
 void Bench::attention(DType dtype, const std::string& name, std::int64_t document_length, int calls_per_step) {
-  const Tensor qkv = make(dtype, {T, (H + 2 * K) * D}), out = make(DType::float32, {T, H, D});
+  const Tensor qkv = make(dtype, {T, (H + 2 * K) * D}), dqkv = make(dtype, {T, (H + 2 * K) * D});
   const Tensor lse = make(DType::float32, {T, H}), delta = make(DType::float32, {T, H}), dout = make(dtype, {T, H, D});
-  const Tensor rounded = make(dtype, {T, H, D});
-  const Tensor dq = make(DType::float32, {T, H, D}), dk = make(DType::float32, {T, K, D}),
-               dv = make(DType::float32, {T, K, D});
-  const Tensor q = qkv.columns(0, H * D).view({T, H, D}), k = qkv.columns(H * D, K * D).view({T, K, D});
-  const Tensor v = qkv.columns((H + K) * D, K * D).view({T, K, D});
+  const Tensor out = make(dtype, {T, H, D});
+  const auto heads = [](const Tensor& x, std::int64_t first, std::int64_t count) {
+    return x.columns(first * D, count * D).view({T, count, D});
+  };
+  const Tensor q = heads(qkv, 0, H), k = heads(qkv, H, K), v = heads(qkv, H + K, K);
   std::vector<sequence::AttentionSpan> spans;
   for (std::int64_t begin = 0; begin < T; begin += document_length) {
     spans.push_back({begin, document_length, begin, document_length, 0, begin * num_rows / T});
   }
-  const auto plan = ops_->plan_attention(spans);
+  const auto plan = ops_->plan_attention(spans, T, T);
   const double pairs = 0.5 * static_cast<double>(T * H) * static_cast<double>(document_length + 1);
   product("attention_forward " + name, 4.0 * static_cast<double>(D) * pairs, calls_per_step, [&] {
-    ops_->fill(out, 0.0f);
-    ops_->fill(lse, -1e30f);
     ops_->attention_forward({q, k, v, out, lse, 0.125f, *plan});
   });
   memory("attention_delta " + name, 2.0 * static_cast<double>(size_of(dtype) * T * H * D), calls_per_step,
-         [&] { ops_->attention_delta(delta, rounded, dout); });
+         [&] { ops_->attention_delta(delta, out, dout); });
   product("attention_backward " + name, 10.0 * static_cast<double>(D) * pairs, calls_per_step, [&] {
-    ops_->attention_backward({q, k, v, dout, lse, delta, dq, dk, dv, 0.125f, *plan});
+    ops_->attention_backward(
+        {q, k, v, dout, lse, delta, heads(dqkv, 0, H), heads(dqkv, H, K), heads(dqkv, H + K, K), 0.125f, *plan});
   });
 }
 

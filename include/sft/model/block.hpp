@@ -10,17 +10,18 @@ namespace sft::model {
 
 /// What the forward pass of one block keeps for its backward pass. Shapes as in Sizes; compute dtype unless stated.
 struct BlockActivations {
-  Tensor x;               ///< (T, C) the residual stream that enters
-  Tensor input_rstd;      ///< (T) float32
-  Tensor qkv;             ///< (T, (H + 2K) D) before the head norms; only with qk_norm
+  Tensor x;           ///< (T, C) the residual stream that enters
+  Tensor input_rstd;  ///< (T) float32
+  /// (T, (H + 2K) D) queries, keys and values; without qk_norm the first two are rotated in place.
+  Tensor qkv;
   Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32; only with qk_norm
-  Tensor q;               ///< (T, H, D) rotated
-  Tensor kv;              ///< (2, T, K, D) rotated keys, values
-  Tensor attention;       ///< (T, H, D)
-  Tensor lse;             ///< (T, H) float32
-  Tensor middle;          ///< (T, C) the residual stream between attention and MLP
-  Tensor middle_rstd;     ///< (T) float32
-  Tensor gate_up;         ///< (T, 2F); its gradient after the backward pass
+  /// What attention reads: columns of qkv; with qk_norm normed and rotated queries and keys of their own.
+  parallel::SequenceAttention::Heads heads;
+  Tensor attention;    ///< (T, H, D)
+  Tensor lse;          ///< (T, H) float32
+  Tensor middle;       ///< (T, C) the residual stream between attention and MLP
+  Tensor middle_rstd;  ///< (T) float32
+  Tensor gate_up;      ///< (T, 2F); its gradient after the backward pass
 };
 /// Memory of `arena`, contents undefined; so take_scratch.
 [[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Context& context);
@@ -28,18 +29,15 @@ struct BlockActivations {
 /// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx`, `cosine` and `sine`. Compute
 /// dtype unless stated; "partial dtype" is that of TensorParallel::partial_dtype.
 struct BlockScratch {
-  Tensor normed;           ///< (T, C)
-  Tensor qkv;              ///< (T, (H + 2K) D); with qk_norm only its gradient
-  Tensor attention;        ///< (T, H, D) float32; empty when the compute dtype is float32
-  Tensor act;              ///< (T, F)
-  Tensor delta;            ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
-  Tensor dx;               ///< (T, C) gradient of the residual stream
-  Tensor dnormed;          ///< (T, C) partial dtype
-  Tensor dact;             ///< (T, F)
-  Tensor dattention;       ///< (T, H, D)
-  Tensor attention_delta;  ///< (T, H) float32
-  Tensor dq, dkv;          ///< (T, H, D), (2, T, K, D) float32
-  Tensor cosine, sine;     ///< (T, D/2) float32, of the micro-batch's positions
+  Tensor normed;        ///< (T, C)
+  Tensor qkv;           ///< (T, (H + 2K) D) the gradient of queries, keys and values
+  Tensor act;           ///< (T, F)
+  Tensor delta;         ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
+  Tensor dx;            ///< (T, C) gradient of the residual stream
+  Tensor dnormed;       ///< (T, C) partial dtype
+  Tensor dact;          ///< (T, F)
+  Tensor dattention;    ///< (T, H, D)
+  Tensor cosine, sine;  ///< (T, D/2) float32, of the micro-batch's positions
 };
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Context& context);
 

@@ -10,8 +10,9 @@
 //
 // Misuse is a std::logic_error where it is found. The CPU backend finds: float64 and int32 where float32 or bf16 is
 // due; a tensor that is not float32 or not contiguous where it has to be; sizes that do not fit in copy and matmul, and
-// dtypes in matmul; a head dim that is odd or above 256 in attention_forward, attention_backward and norm_rope_*; a
-// workspace that is too small when it is set. The rest of what is stated here, equal sizes above all, is not checked.
+// dtypes in matmul; a head dim that is odd or above 256 in attention_forward, attention_backward and norm_rope_*; an
+// attention plan that was made for other sizes; a workspace that is too small when it is set or, for
+// attention_backward, used. The rest of what is stated here, equal sizes above all, is not checked.
 
 #include <cstdint>
 #include <memory>
@@ -39,25 +40,31 @@ struct Matmul {
   Tensor bias{};
 };
 
-/// H is a multiple of K.
+/// H is a multiple of K. With `merge`, out and lse hold the result over the keys of earlier calls (0 and -inf where
+/// there was none) and become that over all; out is float32 then. Else both are overwritten, queries outside the plan's
+/// spans with 0 and -inf.
 struct AttentionForward {
   Tensor q;    ///< (T, H, D) compute dtype, strided
   Tensor k;    ///< (Tk, K, D) compute dtype, strided
   Tensor v;    ///< (Tk, K, D) compute dtype, strided
-  Tensor out;  ///< (T, H, D) float32, in and out
-  Tensor lse;  ///< (T, H) float32, in and out
+  Tensor out;  ///< (T, H, D) compute dtype or float32, strided
+  Tensor lse;  ///< (T, H) float32
   float scale;
   const AttentionPlan& plan;
+  bool merge = false;
 };
 
+/// With accumulate_dq or accumulate_dkv the gradients are added to what dq, or dk and dv, hold; they are float32 then.
+/// Else they are overwritten, rows outside the plan's spans with 0. None of them shares memory with q, k, v or dout.
 struct AttentionBackward {
   Tensor q, k, v;     ///< as in the forward pass
-  Tensor dout;        ///< (T, H, D) compute dtype
+  Tensor dout;        ///< (T, H, D) compute dtype, strided
   Tensor lse, delta;  ///< (T, H) float32; the final log-sum-exp, and attention_delta
-  Tensor dq;          ///< (T, H, D) float32, +=
-  Tensor dk, dv;      ///< (Tk, K, D) float32, +=
+  Tensor dq;          ///< (T, H, D) compute dtype or float32, strided
+  Tensor dk, dv;      ///< (Tk, K, D) compute dtype or float32, both the same; strided
   float scale;
   const AttentionPlan& plan;
+  bool accumulate_dq = false, accumulate_dkv = false;
 };
 
 /// A chunk of T tokens of the vocabulary-parallel cross-entropy (Shoeybi et al. 2019); see Backend::cross_entropy_* for
@@ -83,14 +90,14 @@ class Backend {
   virtual ~Backend() = default;
   [[nodiscard]] virtual device::Stream& stream() = 0;
 
-  /// Scratch memory the ops of this backend may use, of any dtype and at least workspace_bytes() (see factory.hpp),
+  /// Scratch memory the ops of this backend may use, of any dtype and at least workspace_bytes (see factory.hpp),
   /// else std::logic_error. Set it before the first op; it stays the caller's and must outlive the backend's use.
   virtual void set_workspace(Tensor workspace) = 0;
 
   // Elementary
   virtual void fill(Tensor x, float value) = 0;              ///< float32 or bf16
   virtual void copy(Tensor destination, Tensor source) = 0;  ///< any dtype pair of float32/bf16; strided both
-  virtual void add(Tensor destination, Tensor source) = 0;   ///< destination += source; float32
+  virtual void add(Tensor destination, Tensor source) = 0;   ///< destination += source; float32, strided both
   virtual void sum_squares(Tensor result, Tensor x) = 0;     ///< float64 (1) += sum of float32 x^2
   /// x[i] = mean 0, standard deviation `stddev`, drawn from (seed, first_index + i) alone (Box-Muller on a
   /// counter-based generator): a slice of a tensor gets the same numbers on any mesh. float32, contiguous.
@@ -120,12 +127,12 @@ class Backend {
   virtual void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies) = 0;
   /// out, in (T, n, D) compute dtype, both strided. May be in place.
   virtual void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) = 0;
-  /// din (T, n, D) compute dtype, strided; dout (T, n, D) float32.
+  /// din, dout as out and in of the forward pass. May be in place.
   virtual void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) = 0;
   /// The same after RMSNorm of every head (Qwen3): weight (D) compute dtype or float32; rstd (T, n) float32.
   virtual void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
                                  float epsilon) = 0;
-  /// in: the forward pass's input, strided. dweight (D) float32.
+  /// in: the forward pass's input. din (T, n, D) and dout as there, strided; din may be dout. dweight (D) float32.
   virtual void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight,
                                   Tensor cosine, Tensor sine) = 0;
 
@@ -137,18 +144,18 @@ class Backend {
   virtual void bias_backward(Tensor dbias, Tensor dy) = 0;
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
-  /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward: done once
-  /// a micro-batch for all layers. The plan is for this backend alone and does not outlive it; it may be destroyed
-  /// while queued calls still use it.
-  [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(
-      const std::vector<sequence::AttentionSpan>& spans) = 0;
-  /// Merges the softmax attention over the plan's spans into (out, lse), which hold the result over the keys seen
-  /// before: out = 0 and lse = -inf where none was. Rows without a span are left alone.
+  /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward, over
+  /// num_queries queries (T) and num_keys keys (Tk): done once a micro-batch for all layers. The plan is for this
+  /// backend alone and does not outlive it; it may be destroyed while queued calls still use it.
+  [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                                                      std::int64_t num_queries,
+                                                                      std::int64_t num_keys) = 0;
+  /// Softmax attention of the queries over the keys that the plan's spans let them see.
   virtual void attention_forward(const AttentionForward& attention) = 0;
-  /// delta (T, H) float32 = sum over D of out * dout; out, dout (T, H, D) compute dtype.
+  /// delta (T, H) float32 = sum over D of out * dout; out, dout (T, H, D) compute dtype, strided.
   virtual void attention_delta(Tensor delta, Tensor out, Tensor dout) = 0;
-  /// Adds the gradients of the attention over the plan's spans to dq, dk and dv; probabilities are formed again from
-  /// the final lse, over all spans of a query. Rows without a span are left alone.
+  /// Gradients of the attention over the plan's spans; probabilities are formed again from the final lse, over the keys
+  /// of all calls of the forward pass.
   virtual void attention_backward(const AttentionBackward& attention) = 0;
 
   // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up, dgate_up (T, 2F) hold gate, then up, in every row. act, dact

@@ -9,13 +9,22 @@
 
 namespace sft::ops::cpu {
 
+/// Neighbouring rows of a tensor.
+struct RowRun {
+  std::int64_t begin, count;
+};
+
 /// Tiles of queries by lane, with the key ranges each sees.
 struct TilePlan final : AttentionPlan {
   std::vector<AttentionRange> ranges;
   std::vector<AttentionTile> tiles;
-  std::vector<std::int64_t> lanes;  ///< lane l owns tiles [lanes[l], lanes[l + 1])
+  std::vector<AttentionLane> lanes;
+  std::int64_t num_queries, num_keys;
+  std::int64_t longest_lane = 0;                ///< most keys from a lane's first to its last
+  std::vector<RowRun> idle_queries, idle_keys;  ///< rows outside every span
 
-  explicit TilePlan(const std::vector<sequence::AttentionSpan>& spans);
+  /// Throws std::logic_error where a span lies outside the rows or the keys of two lanes interleave.
+  TilePlan(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys);
 };
 
 }  // namespace sft::ops::cpu

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/cpu/attention_plan.hpp"
 #include "ops/cpu/matmul.hpp"
@@ -19,7 +20,7 @@ class CpuBackend final : public Backend {
   device::Stream& stream() override { return stream_; }
 
   void set_workspace(Tensor workspace) override {
-    ensure(workspace.size_bytes() >= workspace_bytes(), "ops: the workspace is too small");
+    ensure(workspace.size_bytes() >= workspace_bytes({}), "ops: the workspace is too small");
     workspace_ = workspace;
   }
 
@@ -38,7 +39,11 @@ class CpuBackend final : public Backend {
 
   void add(Tensor destination, Tensor source) override {
     stream_.synchronize();
-    kernels_.add(floats_of(destination), floats_of(source), destination.num_elements());
+    ensure(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
+    ensure(destination.num_elements() == source.num_elements(), "add: shapes do not fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    kernels_.add(flat ? flat_view_of(destination) : view_of(destination),
+                 flat ? flat_view_of(source) : view_of(source));
   }
 
   void sum_squares(Tensor result, Tensor x) override {
@@ -130,15 +135,23 @@ class CpuBackend final : public Backend {
     kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
   }
 
-  std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans) override {
-    return std::make_unique<TilePlan>(spans);
+  std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                                std::int64_t num_queries, std::int64_t num_keys) override {
+    return std::make_unique<TilePlan>(spans, num_queries, num_keys);
   }
 
   void attention_forward(const AttentionForward& attention) override {
     stream_.synchronize();
-    AttentionArguments arguments = arguments_of(attention);
-    arguments.out = floats_of(attention.out);
+    const TilePlan& plan = plan_of(attention);
+    AttentionArguments arguments = arguments_of(attention, plan);
     arguments.lse = floats_of(attention.lse);
+    arguments.out = view_of(attention.out);
+    arguments.merges = attention.merge;
+    ensure(!attention.merge || !arguments.out.is_bf16, "ops: partial attention results merge in float32");
+    if (!attention.merge) {
+      fill_rows(attention.out, plan.idle_queries, 0.0F);
+      fill_rows(attention.lse, plan.idle_queries, -std::numeric_limits<float>::infinity());
+    }
     kernels_.attention_forward(arguments, attention_scratch());
   }
 
@@ -149,13 +162,25 @@ class CpuBackend final : public Backend {
 
   void attention_backward(const AttentionBackward& attention) override {
     stream_.synchronize();
-    AttentionArguments arguments = arguments_of(attention);
+    const TilePlan& plan = plan_of(attention);
+    AttentionArguments arguments = arguments_of(attention, plan);
     arguments.lse = floats_of(attention.lse);
     arguments.dout = view_of(attention.dout);
     arguments.delta = floats_of(attention.delta);
-    arguments.dq = floats_of(attention.dq);
-    arguments.dk = floats_of(attention.dk);
-    arguments.dv = floats_of(attention.dv);
+    arguments.dq = view_of(attention.dq);
+    arguments.dk = view_of(attention.dk);
+    arguments.dv = view_of(attention.dv);
+    arguments.adds_to_dq = attention.accumulate_dq;
+    arguments.adds_to_dkv = attention.accumulate_dkv;
+    ensure(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
+    ensure(!attention.accumulate_dq || !arguments.dq.is_bf16, "ops: parts of dq add up in float32");
+    ensure(!attention.accumulate_dkv || !arguments.dk.is_bf16, "ops: parts of dk and dv add up in float32");
+    if (arguments.dk.is_bf16) arguments.key_sums = key_sum_scratch(arguments, plan);
+    if (!attention.accumulate_dq) fill_rows(attention.dq, plan.idle_queries, 0.0F);
+    if (!attention.accumulate_dkv) {
+      fill_rows(attention.dk, plan.idle_keys, 0.0F);
+      fill_rows(attention.dv, plan.idle_keys, 0.0F);
+    }
     kernels_.attention_backward(arguments, attention_scratch());
   }
 
@@ -257,11 +282,34 @@ class CpuBackend final : public Backend {
     return {workspace_.as<float>(), num_threads * attention_scratch_floats};
   }
 
+  /// The workspace behind the tiles of all threads, for the sums that are rounded into dk and dv.
+  [[nodiscard]] KeySumScratch key_sum_scratch(const AttentionArguments& arguments, const TilePlan& plan) const {
+    const Scratch tiles = attention_scratch();
+    const std::int64_t num_threads = tiles.num_floats / attention_scratch_floats;
+    const std::int64_t row_floats = 2 * arguments.head_dim;  // of dk and dv
+    const std::int64_t capacity = (scratch().num_floats - tiles.num_floats) / row_floats;
+    const bool is_per_thread = num_threads * plan.longest_lane <= capacity;
+    ensure(is_per_thread || arguments.num_kv_heads * plan.num_keys <= capacity,
+           "ops: the workspace is too small for attention_backward");
+    return {tiles.data + tiles.num_floats, is_per_thread, plan.longest_lane};
+  }
+
+  void fill_rows(const Tensor& x, const std::vector<RowRun>& runs, float value) const {
+    for (const RowRun& run : runs) kernels_.fill(view_of(x.rows(run.begin, run.count)), value);
+  }
+
   template <class Attention>
-  static AttentionArguments arguments_of(const Attention& attention) {
-    check_head_dim(attention.q);
+  static const TilePlan& plan_of(const Attention& attention) {
     const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
     ensure(plan != nullptr, "ops: an attention plan is for the backend that made it");
+    ensure(plan->num_queries == attention.q.shape[0] && plan->num_keys == attention.k.shape[0],
+           "ops: an attention plan is for the sizes it was made for");
+    return *plan;
+  }
+
+  template <class Attention>
+  static AttentionArguments arguments_of(const Attention& attention, const TilePlan& plan) {
+    check_head_dim(attention.q);
     AttentionArguments arguments{};
     arguments.q = view_of(attention.q);
     arguments.k = view_of(attention.k);
@@ -270,10 +318,11 @@ class CpuBackend final : public Backend {
     arguments.num_heads = attention.q.shape[1];
     arguments.num_kv_heads = attention.k.shape[1];
     arguments.head_dim = attention.q.shape[2];
-    arguments.ranges = plan->ranges.data();
-    arguments.tiles = plan->tiles.data();
-    arguments.lanes = plan->lanes.data();
-    arguments.num_lanes = static_cast<std::int64_t>(plan->lanes.size()) - 1;
+    arguments.ranges = plan.ranges.data();
+    arguments.tiles = plan.tiles.data();
+    arguments.lanes = plan.lanes.data();
+    arguments.num_tiles = std::ssize(plan.tiles);
+    arguments.num_lanes = std::ssize(plan.lanes);
     return arguments;
   }
 
@@ -304,10 +353,12 @@ std::unique_ptr<Backend> make_backend(device::Stream& stream, Isa isa) {
   return std::make_unique<CpuBackend>(stream, isa);
 }
 
-std::size_t workspace_bytes() {
-  const auto num_threads = static_cast<std::size_t>(omp_get_max_threads());
+std::size_t workspace_bytes(const WorkspaceNeeds& needs) {
+  const std::int64_t num_threads = omp_get_max_threads();
+  const std::int64_t key_sum_rows = std::min(num_threads * needs.longest_lane, needs.num_kv_heads * needs.num_keys);
+  const std::int64_t attention_floats = num_threads * attention_scratch_floats + key_sum_rows * 2 * needs.head_dim;
   return std::max(matmul_workspace_bytes(omp_get_max_threads()),
-                  num_threads * static_cast<std::size_t>(attention_scratch_floats) * sizeof(float));
+                  static_cast<std::size_t>(attention_floats) * sizeof(float));
 }
 
 }  // namespace sft::ops::cpu

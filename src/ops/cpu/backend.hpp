@@ -5,6 +5,7 @@
 
 #include "ops/cpu/isa.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/factory.hpp"
 
 namespace sft::ops::cpu {
 
@@ -13,6 +14,6 @@ namespace sft::ops::cpu {
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream, Isa isa);
 
 /// Scratch bytes that every op needs at most, on as many threads as OpenMP uses.
-[[nodiscard]] std::size_t workspace_bytes();
+[[nodiscard]] std::size_t workspace_bytes(const WorkspaceNeeds& needs);
 
 }  // namespace sft::ops::cpu

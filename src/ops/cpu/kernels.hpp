@@ -33,19 +33,39 @@ struct AttentionTile {
   std::int64_t q_begin, q_len, range_begin, range_end;
 };
 
+/// Tiles [tile_begin, tile_end), whose keys lie in [k_begin, k_end). Lanes share no query, and no key of one lies in
+/// the range of another.
+struct AttentionLane {
+  std::int64_t tile_begin, tile_end, k_begin, k_end;
+};
+
+/// Scratch rows of dk and dv, side by side: `rows_of_thread` for each thread, or one for each key/value head and key.
+struct KeySumScratch {
+  float* data;
+  bool is_per_thread;
+  std::int64_t rows_of_thread;
+};
+
 struct AttentionArguments {
-  View q, k, v;         ///< (T, H D), (Tk, K D), (Tk, K D)
-  float *out, *lse;     ///< (T, H, D), (T, H); the backward pass only reads lse
-  View dout;            ///< backward: (T, H D)
-  const float* delta;   ///< backward: (T, H)
-  float *dq, *dk, *dv;  ///< backward: (T, H, D), (Tk, K, D), (Tk, K, D)
+  View q, k, v;  ///< (T, H D), (Tk, K D), (Tk, K D)
   float scale;
   std::int64_t num_heads, num_kv_heads, head_dim;
   const AttentionRange* ranges;
   const AttentionTile* tiles;
-  /// Lane l owns tiles [lanes[l], lanes[l + 1]); lanes share no query and no key.
-  const std::int64_t* lanes;
-  std::int64_t num_lanes;
+  const AttentionLane* lanes;
+  std::int64_t num_tiles, num_lanes;
+  float* lse;  ///< (T, H); the backward pass only reads it
+
+  // Forward.
+  View out;     ///< (T, H D)
+  bool merges;  ///< with what out, float32 then, and lse hold
+
+  // Backward.
+  View dout;                     ///< (T, H D)
+  const float* delta;            ///< (T, H)
+  View dq, dk, dv;               ///< (T, H D), (Tk, K D), (Tk, K D)
+  bool adds_to_dq, adds_to_dkv;  ///< to what they, float32 then, hold
+  KeySumScratch key_sums;        ///< when dk and dv are bf16
 };
 
 /// Queries and keys of one block product of the attention.
@@ -92,7 +112,7 @@ inline constexpr std::int64_t small_matmul_panel = 16;
 struct Kernels {
   void (*fill)(View x, float value);
   void (*copy)(View destination, View source);
-  void (*add)(float* destination, const float* source, std::int64_t size);
+  void (*add)(View destination, View source);
   double (*sum_squares)(const float* x, std::int64_t size);
   void (*fill_normal)(float* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev);
   void (*column_sums)(float* sums, View x, Scratch scratch);

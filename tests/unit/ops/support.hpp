@@ -85,6 +85,7 @@ class Owned {
     fill(std::numeric_limits<double>::quiet_NaN());
   }
   Owned(Owned&&) = default;
+  Owned& operator=(Owned&&) = default;
 
   [[nodiscard]] const Tensor& operator*() const { return tensor_; }
   [[nodiscard]] const Tensor* operator->() const { return &tensor_; }
@@ -143,11 +144,14 @@ inline void check_close(const Tensor& actual, const std::vector<double>& expecte
 /// A backend of one instruction set with its stream and workspace.
 class TestBackend {
  public:
-  explicit TestBackend(cpu::Isa isa)
+  explicit TestBackend(cpu::Isa isa, const WorkspaceNeeds& needs = {.num_keys = 512,
+                                                                    .longest_lane = 512,
+                                                                    .num_kv_heads = 8,
+                                                                    .head_dim = 256})
       : isa_(isa),
         device_(device::make_device(device::Kind::cpu, 0, 1)),
         stream_(device_->make_stream()),
-        workspace_(DType::float32, {static_cast<std::int64_t>(cpu::workspace_bytes() / sizeof(float))}),
+        workspace_(DType::float32, {static_cast<std::int64_t>(cpu::workspace_bytes(needs) / sizeof(float))}),
         backend_(cpu::make_backend(*stream_, isa_)) {
     backend_->set_workspace(*workspace_);
   }

@@ -61,6 +61,21 @@ BOOST_AUTO_TEST_CASE(conversion_rounds_to_nearest_even_and_keeps_nan_and_infinit
   });
 }
 
+BOOST_AUTO_TEST_CASE(add_of_strided_rows) {
+  on_every_backend([](TestBackend& backend) {
+    const Owned a = Owned(DType::float32, {70, 400}).normal(1), b = Owned(DType::float32, {70, 300}).normal(2);
+    const Tensor destination = a->columns(50, 250), source = b->columns(11, 250);
+    const double outside = get(*a, 3, 49);
+    std::vector<double> expected = read(destination);
+    const std::vector<double> added = read(source);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += added[i];
+    backend->add(destination, source);
+    check_close(destination, expected, 1e-7, backend.name());
+    BOOST_TEST(get(*a, 3, 49) == outside);
+    BOOST_CHECK_THROW(backend->add(destination, *b), std::logic_error);
+  });
+}
+
 BOOST_AUTO_TEST_CASE(add_and_sum_squares) {
   on_every_backend([](TestBackend& backend) {
     for (const std::int64_t size : {1, 17, 5000, 300001}) {

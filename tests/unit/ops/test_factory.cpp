@@ -31,7 +31,10 @@ BOOST_AUTO_TEST_CASE(makes_a_cpu_backend_on_the_given_stream) {
   const auto backend = make_backend(*device, *stream);
   BOOST_TEST(&backend->stream() == stream.get());
   BOOST_TEST(ops::is_built(device::Kind::cpu));
-  BOOST_TEST(workspace_bytes(device::Kind::cpu) > 0u);
+  const std::size_t least = workspace_bytes(device::Kind::cpu, {});
+  BOOST_TEST(least > 0u);
+  const WorkspaceNeeds long_rows{.num_keys = 1 << 20, .longest_lane = 1 << 18, .num_kv_heads = 8, .head_dim = 128};
+  BOOST_TEST(workspace_bytes(device::Kind::cpu, long_rows) > least);
   BOOST_TEST(std::string(cpu_instruction_set()).size() > 0u);
 }
 

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include "ops/cpu/kernels/amx_tile.hpp"
+#include "ops/cpu/kernels/key_sums.hpp"
 #include "ops/cpu/kernels/softmax.hpp"
 #include "ops/cpu/kernels/table.hpp"
 
@@ -70,6 +71,18 @@ void clear_padding(float* scores, const Block& block) {
   }
 }
 
+/// sums (D, q) = what `out` holds from `column` on; `rows` (q, D) is scratch.
+void read_sums(float* sums, float* rows, const AttentionArguments& arguments, const AttentionTile& tile,
+               std::int64_t column, const Sizes& sizes) {
+  for (std::int64_t r = 0; r < sizes.queries; ++r) {
+    const std::int64_t size = r < tile.q_len ? sizes.head_dim : 0;
+    const float* out = row<float>(arguments.out, tile.q_begin + r) + column;
+    for (std::int64_t d = 0; d < size; ++d) rows[r * sizes.depth + d] = out[d];
+    for (std::int64_t d = size; d < sizes.depth; ++d) rows[r * sizes.depth + d] = 0.0f;
+  }
+  transpose(sums, attention_tile, rows, sizes.depth, sizes.queries, sizes.depth);
+}
+
 constexpr std::int64_t max_forward_heads = 4, max_backward_heads = 2;
 
 void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t kv_head,
@@ -83,7 +96,6 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
   std::int32_t* weights = words.take<std::int32_t>(score_words / 2);  // paired along k, (k, q)
   ForwardHead heads[max_forward_heads];
 
-  const std::int64_t out_stride = arguments.num_heads * sizes.head_dim;
   float* result = reinterpret_cast<float*>(paired);  // (q, D)
   for (std::int64_t h = 0; h < num_heads; ++h) {
     const std::int64_t column = (first_head + h) * sizes.head_dim;
@@ -92,13 +104,13 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
     pad_rows(rows, sizes.queries, sizes.depth, row<Bf16>(arguments.q, tile.q_begin) + column, arguments.q.stride,
              tile.q_len, sizes.head_dim);
     pair_along_depth(heads[h].queries, rows, sizes);
-    for (std::int64_t r = 0; r < sizes.queries; ++r) {
-      const float* out = arguments.out + (tile.q_begin + r) * out_stride + column;
-      const std::int64_t size = r < tile.q_len ? sizes.head_dim : 0;
-      for (std::int64_t d = 0; d < size; ++d) result[r * sizes.depth + d] = out[d];
-      for (std::int64_t d = size; d < sizes.depth; ++d) result[r * sizes.depth + d] = 0.0f;
+    if (arguments.merges) {
+      read_sums(heads[h].sums, result, arguments, tile, column, sizes);
+    } else {
+      for (std::int64_t d = 0; d < sizes.depth; ++d) {
+        for (std::int64_t r = 0; r < sizes.queries; ++r) heads[h].sums[d * attention_tile + r] = 0.0f;
+      }
     }
-    transpose(heads[h].sums, attention_tile, result, sizes.depth, sizes.queries, sizes.depth);
     heads[h].running.read(arguments, tile, first_head + h);
   }
 
@@ -137,7 +149,7 @@ void attention_forward(const AttentionArguments& arguments, Scratch scratch) {
   const std::int64_t group = arguments.num_heads / arguments.num_kv_heads;
   const std::int64_t parts = divide_up(group, max_forward_heads);
   const std::int64_t items_per_tile = arguments.num_kv_heads * parts;
-  const std::int64_t num_items = arguments.lanes[arguments.num_lanes] * items_per_tile;
+  const std::int64_t num_items = arguments.num_tiles * items_per_tile;
 #pragma omp parallel num_threads(threads_of(scratch))
   {
     const AmxTiles tiles;
@@ -178,19 +190,8 @@ struct BackwardHead {
   }
 };
 
-/// destination (rows, D) += factor * sums (rows, depth)
-void add_rows_to(float* destination, std::int64_t destination_stride, const float* sums, std::int64_t rows,
-                 const Sizes& sizes, float factor) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t d = 0; d < sizes.head_dim; ++d) {
-      destination[r * destination_stride + d] += factor * sums[r * sizes.depth + d];
-    }
-  }
-}
-
 void backward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t kv_head,
-                   std::int64_t first_head, std::int64_t num_heads, float* scratch) {
+                   std::int64_t first_head, std::int64_t num_heads, const KeySums& sums, float* scratch) {
   const Sizes sizes(arguments, tile);
   Words32 words(scratch);
   Bf16* keys = words.take<Bf16>(sizes.half_tile_words);
@@ -213,7 +214,7 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
     head.read(arguments, tile, first_head + h, sizes, keys);
   }
 
-  const std::int64_t kv_stride = arguments.num_kv_heads * sizes.head_dim, column = kv_head * sizes.head_dim;
+  const std::int64_t column = kv_head * sizes.head_dim;
   for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
     const std::int64_t num_keys = amx_padded(block.num_keys);
     pad_rows(keys, num_keys, sizes.depth, row<Bf16>(arguments.k, key) + column, arguments.k.stride, block.num_keys,
@@ -241,14 +242,13 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
       amx_multiply<true>(head.dqueries, attention_tile, keys_transposed, attention_tile, dscores_paired, attention_tile,
                          sizes.depth, sizes.queries, num_keys);
     }
-    add_rows_to(arguments.dk + key * kv_stride + column, kv_stride, dkeys, block.num_keys, sizes, arguments.scale);
-    add_rows_to(arguments.dv + key * kv_stride + column, kv_stride, dvalues, block.num_keys, sizes, 1.0f);
+    add_rows_to(sums.dk_of(key), sums.dk_stride(), dkeys, sizes.depth, block.num_keys, sizes.head_dim, arguments.scale);
+    add_rows_to(sums.dv_of(key), sums.dv_stride(), dvalues, sizes.depth, block.num_keys, sizes.head_dim, 1.0f);
   });
-  const std::int64_t q_stride = arguments.num_heads * sizes.head_dim;
   for (std::int64_t h = 0; h < num_heads; ++h) {
     transpose(dkeys, sizes.depth, heads[h].dqueries, attention_tile, sizes.depth, sizes.queries);
-    add_rows_to(arguments.dq + tile.q_begin * q_stride + (first_head + h) * sizes.head_dim, q_stride, dkeys, tile.q_len,
-                sizes, arguments.scale);
+    put_rows(arguments.dq, tile.q_begin, (first_head + h) * sizes.head_dim, dkeys, sizes.depth, tile.q_len,
+             sizes.head_dim, arguments.scale, arguments.adds_to_dq);
   }
 }
 
@@ -261,14 +261,17 @@ void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
     const AmxTiles tiles;
 #pragma omp for schedule(dynamic)
     for (std::int64_t item = 0; item < num_items; ++item) {
-      const std::int64_t lane = item / arguments.num_kv_heads, kv_head = item % arguments.num_kv_heads;
+      const AttentionLane& lane = arguments.lanes[item / arguments.num_kv_heads];
+      const std::int64_t kv_head = item % arguments.num_kv_heads;
       float* thread_scratch = scratch.data + omp_get_thread_num() * attention_scratch_floats;
-      for (std::int64_t i = arguments.lanes[lane]; i < arguments.lanes[lane + 1]; ++i) {
+      const KeySums sums(arguments, lane, kv_head, omp_get_thread_num());
+      for (std::int64_t i = lane.tile_begin; i < lane.tile_end; ++i) {
         for (std::int64_t first = 0; first < group; first += max_backward_heads) {
           backward_tile(arguments, arguments.tiles[i], kv_head, kv_head * group + first,
-                        min(max_backward_heads, group - first), thread_scratch);
+                        min(max_backward_heads, group - first), sums, thread_scratch);
         }
       }
+      sums.finish(arguments);
     }
   }
 }

@@ -2,30 +2,20 @@
 
 #include <omp.h>
 
+#include "ops/cpu/kernels/key_sums.hpp"
 #include "ops/cpu/kernels/softmax.hpp"
 #include "ops/cpu/kernels/table.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
-/// destination (rows, D) += factor * tile (rows, padded(D))
-void add_tile(float* destination, std::int64_t destination_stride, const float* tile, std::int64_t rows,
-              std::int64_t head_dim, float factor) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t d = 0; d < head_dim; ++d) {
-      destination[r * destination_stride + d] += factor * tile[r * padded(head_dim) + d];
-    }
-  }
-}
-
 /// One query tile of one head: p = exp(s - lse); dv += p' dout; dp = dout v'; ds = p (dp - delta); dq += ds k;
 /// dk += ds' q.
 template <class T>
-void backward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head, float* scratch) {
-  const std::int64_t head_dim = arguments.head_dim, tile_floats = attention_tile * padded(head_dim);
+void backward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head,
+                   const KeySums& sums, float* scratch) {
+  const std::int64_t head_dim = arguments.head_dim, stride = padded(head_dim), tile_floats = attention_tile * stride;
   const std::int64_t kv_head = head / (arguments.num_heads / arguments.num_kv_heads);
-  const std::int64_t q_stride = arguments.num_heads * head_dim, kv_stride = arguments.num_kv_heads * head_dim;
 
   float* queries = scratch;                           // (q, D)
   float* queries_transposed = queries + tile_floats;  // (D, q)
@@ -44,7 +34,7 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
   pack_transposed(queries_transposed, queries, tile.q_len, head_dim);
   pack(douts, dout, arguments.dout.stride, tile.q_len, head_dim);
   pack_transposed(douts_transposed, douts, tile.q_len, head_dim);
-  for (std::int64_t i = 0; i < tile.q_len * padded(head_dim); ++i) dqueries[i] = 0.0f;
+  for (std::int64_t i = 0; i < tile.q_len * stride; ++i) dqueries[i] = 0.0f;
   float lse[attention_tile] = {}, delta[attention_tile] = {};
   for (std::int64_t r = 0; r < tile.q_len; ++r) {
     const std::int64_t index = (tile.q_begin + r) * arguments.num_heads + head;
@@ -59,15 +49,13 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
     multiply_scores(dscores, values, douts_transposed, head_dim, block);
     softmax_backward(probabilities, dscores, lse, delta, block, arguments.scale);
     sum_over_queries(dkeys_or_dvalues, probabilities, douts, head_dim, block);
-    add_tile(arguments.dv + key * kv_stride + kv_head * head_dim, kv_stride, dkeys_or_dvalues, block.num_keys, head_dim,
-             1.0f);
+    add_rows_to(sums.dv_of(key), sums.dv_stride(), dkeys_or_dvalues, stride, block.num_keys, head_dim, 1.0f);
     sum_over_queries(dkeys_or_dvalues, dscores, queries, head_dim, block);
-    add_tile(arguments.dk + key * kv_stride + kv_head * head_dim, kv_stride, dkeys_or_dvalues, block.num_keys, head_dim,
-             arguments.scale);
+    add_rows_to(sums.dk_of(key), sums.dk_stride(), dkeys_or_dvalues, stride, block.num_keys, head_dim, arguments.scale);
     add_over_keys(dqueries, dscores, keys, head_dim, block);
   });
-  add_tile(arguments.dq + tile.q_begin * q_stride + head * head_dim, q_stride, dqueries, tile.q_len, head_dim,
-           arguments.scale);
+  put_rows(arguments.dq, tile.q_begin, head * head_dim, dqueries, stride, tile.q_len, head_dim, arguments.scale,
+           arguments.adds_to_dq);
 }
 
 /// Key/value heads of all lanes run at the same time; query heads and tiles that share keys, one after the other.
@@ -78,13 +66,16 @@ void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(scratch))
     for (std::int64_t item = 0; item < num_items; ++item) {
-      const std::int64_t lane = item / arguments.num_kv_heads, kv_head = item % arguments.num_kv_heads;
+      const AttentionLane& lane = arguments.lanes[item / arguments.num_kv_heads];
+      const std::int64_t kv_head = item % arguments.num_kv_heads;
       float* thread_scratch = scratch.data + omp_get_thread_num() * attention_scratch_floats;
+      const KeySums sums(arguments, lane, kv_head, omp_get_thread_num());
       for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-        for (std::int64_t i = arguments.lanes[lane]; i < arguments.lanes[lane + 1]; ++i) {
-          backward_tile<T>(arguments, arguments.tiles[i], head, thread_scratch);
+        for (std::int64_t i = lane.tile_begin; i < lane.tile_end; ++i) {
+          backward_tile<T>(arguments, arguments.tiles[i], head, sums, thread_scratch);
         }
       }
+      sums.finish(arguments);
     }
   });
 }

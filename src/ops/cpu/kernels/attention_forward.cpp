@@ -20,8 +20,11 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
 
   pack(sums, row<T>(arguments.q, tile.q_begin) + head * head_dim, arguments.q.stride, tile.q_len, head_dim);
   pack_transposed(queries, sums, tile.q_len, head_dim);
-  const std::int64_t out_stride = arguments.num_heads * head_dim;
-  pack(sums, arguments.out + tile.q_begin * out_stride + head * head_dim, out_stride, tile.q_len, head_dim);
+  if (arguments.merges) {
+    pack(sums, row<float>(arguments.out, tile.q_begin) + head * head_dim, arguments.out.stride, tile.q_len, head_dim);
+  } else {
+    for (std::int64_t i = 0; i < tile.q_len * stride; ++i) sums[i] = 0.0f;
+  }
   RunningSoftmax running;
   running.read(arguments, tile, head);
 
@@ -41,7 +44,7 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
 }
 
 void attention_forward(const AttentionArguments& arguments, Scratch scratch) {
-  const std::int64_t num_items = arguments.lanes[arguments.num_lanes] * arguments.num_heads;
+  const std::int64_t num_items = arguments.num_tiles * arguments.num_heads;
   with_type(arguments.q, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(scratch))

@@ -32,6 +32,34 @@ inline void pack_transposed(float* out, float* packed, std::int64_t rows, std::i
   transpose(out, attention_tile, packed, stride, padded(rows), stride);
 }
 
+/// Rows of `out` from `first_row`, from `first_column` on, = factor * tile (rows, D), or += where it is float32.
+inline void put_rows(const View& out, std::int64_t first_row, std::int64_t first_column, const float* tile,
+                     std::int64_t tile_stride, std::int64_t rows, std::int64_t head_dim, float factor, bool adds) {
+  with_type(out, [&](auto type) {
+    using T = typename decltype(type)::type;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* to = row<T>(out, first_row + r) + first_column;
+      const float* from = tile + r * tile_stride;
+      if (adds) {
+#pragma omp simd
+        for (std::int64_t d = 0; d < head_dim; ++d) store(to[d], load(to[d]) + factor * from[d]);
+      } else {
+#pragma omp simd
+        for (std::int64_t d = 0; d < head_dim; ++d) store(to[d], factor * from[d]);
+      }
+    }
+  });
+}
+
+/// sums (rows, D) += factor * tile (rows, D)
+inline void add_rows_to(float* sums, std::int64_t sums_stride, const float* tile, std::int64_t tile_stride,
+                        std::int64_t rows, std::int64_t head_dim, float factor) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+#pragma omp simd
+    for (std::int64_t d = 0; d < head_dim; ++d) sums[r * sums_stride + d] += factor * tile[r * tile_stride + d];
+  }
+}
+
 /// One block of the score matrix: query r sees key j iff j <= r + diagonal.
 struct Block {
   std::int64_t num_queries, num_keys, diagonal;

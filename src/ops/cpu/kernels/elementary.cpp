@@ -21,20 +21,26 @@ void fill(View x, float value) {
   });
 }
 
+/// Calls work(row, first column, number of columns) for pieces of all rows, on many threads.
+template <class F>
+void for_each_chunk(const View& x, F work) {
+  const std::int64_t chunks_per_row = divide_up(x.columns, chunk_elements);
+  const std::int64_t num_chunks = x.rows * chunks_per_row;
+#pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
+  for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    const std::int64_t begin = chunk % chunks_per_row * chunk_elements;
+    work(chunk / chunks_per_row, begin, min(x.columns - begin, chunk_elements));
+  }
+}
+
 template <class To, class From>
 void copy_rows(View destination, View source) {
-  const std::int64_t chunks_per_row = divide_up(source.columns, chunk_elements);
-  const std::int64_t num_chunks = source.rows * chunks_per_row;
-#pragma omp parallel for if (source.rows * source.columns >= min_parallel_elements)
-  for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
-    const std::int64_t r = chunk / chunks_per_row;
-    const std::int64_t begin = chunk % chunks_per_row * chunk_elements;
-    const std::int64_t size = min(source.columns - begin, chunk_elements);
+  for_each_chunk(source, [&](std::int64_t r, std::int64_t begin, std::int64_t size) {
     To* to = row<To>(destination, r) + begin;
     const From* from = row<From>(source, r) + begin;
 #pragma omp simd
     for (std::int64_t c = 0; c < size; ++c) store(to[c], load(from[c]));
-  }
+  });
 }
 
 void copy(View destination, View source) {
@@ -45,9 +51,13 @@ void copy(View destination, View source) {
   });
 }
 
-void add(float* destination, const float* source, std::int64_t size) {
-#pragma omp parallel for simd if (parallel : size >= min_parallel_elements)
-  for (std::int64_t i = 0; i < size; ++i) destination[i] += source[i];
+void add(View destination, View source) {
+  for_each_chunk(source, [&](std::int64_t r, std::int64_t begin, std::int64_t size) {
+    float* to = row<float>(destination, r) + begin;
+    const float* from = row<float>(source, r) + begin;
+#pragma omp simd
+    for (std::int64_t c = 0; c < size; ++c) to[c] += from[c];
+  });
 }
 
 /// Float sums over short runs, double sums over the runs of a fixed number of chunks.

@@ -35,30 +35,25 @@ void rotate(To* out, const From* in, const float* cosine, const float* sine, std
   }
 }
 
-template <class To, class From>
 void rotate_all(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim, float direction) {
   const std::int64_t half = head_dim / 2;
+  with_type(in, [&](auto type) {
+    using T = typename decltype(type)::type;
 #pragma omp parallel for if (in.rows * in.columns >= min_parallel_elements)
-  for (std::int64_t t = 0; t < in.rows; ++t) {
-    To* to = row<To>(out, t);
-    const From* from = row<From>(in, t);
-    for (std::int64_t begin = 0; begin < in.columns; begin += head_dim) {
-      rotate(to + begin, from + begin, cosine + t * half, sine + t * half, half, direction);
+    for (std::int64_t t = 0; t < in.rows; ++t) {
+      for (std::int64_t begin = 0; begin < in.columns; begin += head_dim) {
+        rotate(row<T>(out, t) + begin, row<T>(in, t) + begin, cosine + t * half, sine + t * half, half, direction);
+      }
     }
-  }
+  });
 }
 
 void rope_forward(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim) {
-  with_type(in, [&](auto type) {
-    using T = typename decltype(type)::type;
-    rotate_all<T, T>(out, in, cosine, sine, head_dim, 1.0f);
-  });
+  rotate_all(out, in, cosine, sine, head_dim, 1.0f);
 }
 
 void rope_backward(View din, View dout, const float* cosine, const float* sine, std::int64_t head_dim) {
-  with_type(din, [&](auto type) {
-    rotate_all<typename decltype(type)::type, float>(din, dout, cosine, sine, head_dim, -1.0f);
-  });
+  rotate_all(din, dout, cosine, sine, head_dim, -1.0f);
 }
 
 void norm_rope_forward(View out, float* rstd, View in, const float* weight, const float* cosine, const float* sine,
@@ -94,7 +89,7 @@ void norm_rope_backward(View din, float* dweight, View dout, View in, const floa
       const std::int64_t end = min(in.rows, (block + 1) * blocks.rows);
       for (std::int64_t t = block * blocks.rows; t < end; ++t) {
         for (std::int64_t h = 0; h < num_heads; ++h) {
-          rotate(dy, row<float>(dout, t) + h * head_dim, cosine + t * half, sine + t * half, half, -1.0f);
+          rotate(dy, row<T>(dout, t) + h * head_dim, cosine + t * half, sine + t * half, half, -1.0f);
           norm_backward<T>(row<T>(din, t) + h * head_dim, partial, dy, row<T>(in, t) + h * head_dim,
                            rstd[t * num_heads + h], weight, nullptr, head_dim);
         }

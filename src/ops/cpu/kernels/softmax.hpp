@@ -14,10 +14,11 @@ struct RunningSoftmax {
   float rescale[attention_tile];
   bool rescales;
 
-  /// Starts from the merged result of earlier calls.
+  /// Starts from the merged result of earlier calls, or from nothing.
   void read(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head) {
     for (std::int64_t r = 0; r < attention_tile; ++r) {
-      largest[r] = r < tile.q_len ? arguments.lse[(tile.q_begin + r) * arguments.num_heads + head] : minus_infinity;
+      const bool is_known = arguments.merges && r < tile.q_len;
+      largest[r] = is_known ? arguments.lse[(tile.q_begin + r) * arguments.num_heads + head] : minus_infinity;
       total[r] = largest[r] == minus_infinity ? 0.0f : 1.0f;
     }
   }
@@ -59,18 +60,20 @@ struct RunningSoftmax {
     }
   }
 
-  /// Writes sums (q, padded(D)) / total; rows that saw no key, now or before, are left alone.
+  /// Writes sums (q, padded(D)) / total; 0 and -infinity for rows that saw no key, now or before.
   void write(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head, const float* sums,
              std::int64_t sums_stride) const {
-    for (std::int64_t r = 0; r < tile.q_len; ++r) {
-      if (total[r] == 0.0f) continue;
-      const std::int64_t index = (tile.q_begin + r) * arguments.num_heads + head;
-      const float inverse = 1.0f / total[r];
-      float* out = arguments.out + index * arguments.head_dim;
+    with_type(arguments.out, [&](auto type) {
+      for (std::int64_t r = 0; r < tile.q_len; ++r) {
+        const std::int64_t query = tile.q_begin + r;
+        const bool sees_any = total[r] != 0.0f;
+        const float inverse = sees_any ? 1.0f / total[r] : 0.0f;
+        auto* out = row<typename decltype(type)::type>(arguments.out, query) + head * arguments.head_dim;
 #pragma omp simd
-      for (std::int64_t d = 0; d < arguments.head_dim; ++d) out[d] = sums[r * sums_stride + d] * inverse;
-      arguments.lse[index] = largest[r] + log_of(total[r]);
-    }
+        for (std::int64_t d = 0; d < arguments.head_dim; ++d) store(out[d], sums[r * sums_stride + d] * inverse);
+        arguments.lse[query * arguments.num_heads + head] = sees_any ? largest[r] + log_of(total[r]) : minus_infinity;
+      }
+    });
   }
 };
 
