@@ -20,11 +20,27 @@ try:
 
     matplotlib.use("Agg")  # draws to files, needs no display
     import matplotlib.pyplot as plt
+    import numpy as np
 
     from sft_run import read_metrics
 except ImportError as error:
     sys.exit(f"plot_loss.py: error: {error}: apt install python3-matplotlib python3-h5py "
              "(of another python3 than Debian's: start it as /usr/bin/python3 postprocess/plot_loss.py)")
+
+
+UNITS = {
+    "loss": "nats a target token",
+    "step_loss": "nats a target token",
+    "entropy": "nats a target token",
+    "tokens_per_second": "tokens / s",
+    "target_tokens_per_second": "tokens / s",
+    "step_time_s": "s",
+    "num_tokens": "tokens",
+    "num_target_tokens": "tokens",
+    "peak_memory_bytes_min": "bytes",
+    "peak_memory_bytes_mean": "bytes",
+    "peak_memory_bytes_max": "bytes",
+}
 
 
 @dataclass
@@ -34,18 +50,32 @@ class Curve:
     name: str
     steps: list[int]
     values: list[float]
+    resumed_steps: list[int]  # the steps after which the run went on from a checkpoint
 
 
 def smoothed(values: list[float], weight: float) -> list[float]:
-    """Exponential moving average without a bias at the start; NaN counts as no value."""
-    result: list[float] = []
-    average = total = 0.0
-    for value in values:
-        if not math.isnan(value):
-            average = weight * average + (1.0 - weight) * value
-            total = weight * total + (1.0 - weight)
-        result.append(average / total if total > 0.0 else math.nan)
-    return result
+    """At each value, the height there of the parabola that fits its neighbours on both sides best, a neighbour d lines
+    away with the weight `weight`**d (local regression). Unlike a mean of the past it does not trail behind, and it
+    follows a bend: a falling loss lies as often above the line as below it. NaN counts as no value.
+    """
+    y = np.array(values, dtype=np.float64)
+    is_known = ~np.isnan(y)
+    reach = 1 if weight <= 0.0 else min(len(values), math.ceil(math.log(1e-6) / math.log(weight)))
+    lines = np.arange(-reach, reach + 1)
+    kernel = weight ** np.abs(lines)
+    distance = lines * (1.0 - weight)  # about 1 where the kernel has fallen to a third
+
+    def sums(terms: np.ndarray, power: int) -> np.ndarray:
+        """Of terms x distance^power x weight over the neighbours of each value."""
+        reversed_kernel = (kernel * distance**power)[::-1]  # numpy turns a kernel around
+        return np.convolve(terms, reversed_kernel)[reach : reach + len(y)]
+
+    moments = [sums(is_known.astype(np.float64), power) for power in range(5)]
+    matrix = np.stack([np.stack(moments[row : row + 3], axis=-1) for row in range(3)], axis=-2)  # (lines, 3, 3)
+    right = np.stack([sums(np.where(is_known, y, 0.0), power) for power in range(3)], axis=-1)  # (lines, 3)
+    coefficients = np.linalg.pinv(matrix, rcond=1e-9, hermitian=True) @ right[..., np.newaxis]
+    height = coefficients[:, 0, 0]
+    return np.where(moments[0] > 0.0, height, math.nan).tolist()
 
 
 def read_curve(path: Path, metric: str) -> Curve:
@@ -53,6 +83,7 @@ def read_curve(path: Path, metric: str) -> Curve:
     file = path / "metrics.jsonl" if path.is_dir() else path
     steps: list[int] = []
     values: list[float] = []
+    resumed_steps: list[int] = []
     for number, record in enumerate(read_metrics(file), 1):
         if metric not in record:
             continue
@@ -60,12 +91,14 @@ def read_curve(path: Path, metric: str) -> Curve:
             value = record[metric]
             values.append(math.nan if value is None else float(value))
             steps.append(int(record["step"]))
+            if "resumed_step" in record:
+                resumed_steps.append(int(record["resumed_step"]))
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"{file}:{number} has no number for step and {metric}") from None
     if not steps:
         raise ValueError(f"{file} has no line with {metric}")
     name = file.resolve().parent.name if file.name == "metrics.jsonl" else file.stem
-    return Curve(name, steps, values)
+    return Curve(name, steps, values, resumed_steps)
 
 
 def distinguish(curves: list[Curve], paths: list[Path]) -> None:
@@ -90,11 +123,14 @@ def draw(curves: list[Curve], metric: str, smooth: float, log: bool, output: Pat
     for curve in curves:
         if smooth > 0.0:
             (raw,) = axes.plot(curve.steps, curve.values, linewidth=0.8, alpha=0.3)
-            axes.plot(curve.steps, smoothed(curve.values, smooth), color=raw.get_color(), label=curve.name)
+            (line,) = axes.plot(curve.steps, smoothed(curve.values, smooth), color=raw.get_color(), label=curve.name)
         else:
-            axes.plot(curve.steps, curve.values, label=curve.name)
+            (line,) = axes.plot(curve.steps, curve.values, label=curve.name)
+        for i, step in enumerate(curve.resumed_steps):
+            label = f"{curve.name} resumed" if i == 0 else None
+            axes.axvline(step, color=line.get_color(), linewidth=0.8, linestyle=":", label=label)
     axes.set_xlabel("step")
-    axes.set_ylabel(metric)
+    axes.set_ylabel(f"{metric} ({UNITS[metric]})" if metric in UNITS else metric)
     axes.grid(alpha=0.3)
     if log:
         axes.set_yscale("log")
@@ -109,7 +145,8 @@ def parse_arguments() -> argparse.Namespace:
                         help="picture to write (default: %(default)s)")
     parser.add_argument("--metric", default="loss", help="key of metrics.jsonl (default: %(default)s)")
     parser.add_argument("--smooth", type=float, default=0.8, metavar="W",
-                        help="weight of the past in the bold line, 0 (none) to below 1 (default: %(default)s)")
+                        help="smoothing of the bold line, 0 (none) to below 1: a neighbour d lines away counts "
+                        "W^d (default: %(default)s)")
     parser.add_argument("--log", action="store_true", help="logarithmic axis")
     arguments = parser.parse_args()
     if not 0.0 <= arguments.smooth < 1.0:

@@ -21,10 +21,10 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
+#include "sft/core/table.hpp"
 #include "sft/core/version.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/io/files.hpp"
-#include "table.hpp"
 
 namespace {
 
@@ -160,7 +160,7 @@ std::vector<std::string> cells_of(const Row& row, const std::string& shape) {
 
 void print_text(const Contents& contents, const std::string& folder) {
   const checkpoint::Position& position = contents.header.position;
-  apps::Table run({apps::Align::left, apps::Align::left});
+  Table run({Align::left, Align::left});
   run.add({"checkpoint", folder});
   run.add({"written", contents.header.date + " by sft " + contents.header.sft_version});
   run.add({"mesh", contents.header.mesh});
@@ -174,9 +174,7 @@ void print_text(const Contents& contents, const std::string& folder) {
                          device::format_bytes(static_cast<std::size_t>(total_bytes(contents.shards)))});
   log_info(run.text());
 
-  using apps::Align;
-  apps::Table tensors(
-      {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  Table tensors({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
   tensors.add({"tensor", "shape", "elements", "norm", "min", "max", "NaN"});
   tensors.add_rule();
   for (const Row& row : contents.rows) tensors.add(cells_of(row, format_shape(row.tensor.shape)));
@@ -246,8 +244,7 @@ void print_comparison(const Options& options) {
   require_tensors(options.checkpoint, tensors, options.other, others);
   require_tensors(options.other, others, options.checkpoint, tensors);
 
-  using apps::Align;
-  apps::Table table({Align::left, Align::right, Align::right});
+  Table table({Align::left, Align::right, Align::right});
   table.add({"tensor", "largest difference", "relative norm"});
   table.add_rule();
   nlohmann::ordered_json json = nlohmann::ordered_json::array();

@@ -17,6 +17,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
+#include "sft/core/status_line.hpp"
 #include "sft/core/version.hpp"
 #include "sft/data/prepare.hpp"
 
@@ -149,26 +150,24 @@ std::optional<PrepareOptions> parse_command_line(int argc, char** argv) {
 /// One line on standard error, redrawn at every full percent; silent when that is no terminal.
 class ProgressBar {
  public:
-  ~ProgressBar() { clear(); }
-
   void draw(const char* stage, std::int64_t done, std::int64_t total) {
-    if (!visible_) return;
     const auto percent = static_cast<int>(total == 0 ? 100 : done * 100 / total);
     if (percent == percent_ && stage == stage_) return;
     percent_ = percent;
     stage_ = stage;
     const std::string filled(static_cast<std::size_t>(percent * width_ / 100), '#');
-    std::fprintf(stderr, "\r%s [%-*s] %3d %%", stage, width_, filled.c_str(), percent);
+    const std::string empty(static_cast<std::size_t>(width_) - filled.size(), ' ');
+    line_.show(stage_ + " [" + filled + empty + "] " + std::to_string(percent) + " %");
   }
 
   void clear() {
-    if (visible_ && percent_ >= 0) std::fputs("\r\033[K", stderr);
+    line_.clear();
     percent_ = -1;
   }
 
  private:
   static constexpr int width_ = 40;
-  const bool visible_ = isatty(STDERR_FILENO) != 0;
+  sft::StatusLine line_{stderr, isatty(STDERR_FILENO) != 0};
   int percent_ = -1;
   std::string stage_;
 };

@@ -10,6 +10,7 @@
 
 #include "printable.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/table.hpp"
 
 namespace sft::apps {
 
@@ -73,14 +74,10 @@ void warn_of_roles(const data::PrepareSummary& summary) {
 }  // namespace
 
 void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
-  const auto line = [](const char* name, const std::string& value) {
-    std::array<char, 32> text;
-    std::snprintf(text.data(), text.size(), "  %-20s ", name);
-    log_info(text.data() + value);
-  };
+  Table table({Align::left, Align::left}, 2);
+  const auto line = [&table](const char* name, const std::string& value) { table.add({name, value}); };
   std::array<char, 32> efficiency;
   std::snprintf(efficiency.data(), efficiency.size(), "%.2f %%", 100.0 * summary.packing_efficiency());
-  log_info("prepared " + options.output);
   line("records", std::to_string(summary.num_records));
   if (!summary.census.roles.by_name().empty()) line("roles", list_of(summary.census.roles));
   if (!summary.census.ignored_fields.by_name().empty()) line("ignored fields", list_of(summary.census.ignored_fields));
@@ -96,6 +93,9 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   const std::string& last = summary.files.back();
   line("files", std::to_string(summary.files.size()) + ": " + summary.files.front() +
                     (summary.files.size() > 1 ? " ... " + last : ""));
+  std::string text = table.text();
+  text.pop_back();  // log_info ends the line
+  log_info("prepared " + options.output + "\n" + text);
   warn_of_lost_records(summary, options);
   warn_of_roles(summary);
 }

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "sft/core/log.hpp"
+#include "sft/core/table.hpp"
 
 namespace sft::train {
 
@@ -22,19 +23,7 @@ std::string format(const char* pattern, Arguments... arguments) {
   return buffer.data();
 }
 
-constexpr const char* erase_line = "\r\033[K";
-
 }  // namespace
-
-std::string format_table(const Table& table) {
-  std::size_t width = 0;
-  for (const auto& row : table) width = std::max(width, row.first.size());
-  std::string text;
-  for (const auto& [label, value] : table) {
-    text += "  " + label + std::string(width - label.size() + 2, ' ') + value + "\n";
-  }
-  return text;
-}
 
 std::string format_ledger(const device::Ledger& ledger, const comm::Group& world) {
   constexpr std::size_t num_rows = device::num_labels + 1;  // the labels and the total
@@ -47,13 +36,14 @@ std::string format_ledger(const device::Ledger& ledger, const comm::Group& world
     extremes[num_rows + i] = bytes;
   }
   world.max(std::span<std::int64_t>(extremes));
-  std::string text = format("  %-16s %12s %12s\n", "memory a rank", "least", "most");
+  Table table({Align::left, Align::right, Align::right}, 2);
+  table.add({"memory a rank", "least", "most"});
   for (std::size_t i = 0; i < num_rows; ++i) {
     const char* label = i == device::num_labels ? "total" : device::name_of(static_cast<device::Label>(i));
-    text += format("  %-16s %12s %12s\n", label, device::format_bytes(static_cast<std::size_t>(-extremes[i])).c_str(),
-                   device::format_bytes(static_cast<std::size_t>(extremes[num_rows + i])).c_str());
+    table.add({label, device::format_bytes(static_cast<std::size_t>(-extremes[i])),
+               device::format_bytes(static_cast<std::size_t>(extremes[num_rows + i]))});
   }
-  return text;
+  return table.text();
 }
 
 std::string format_count(double count) {
@@ -80,22 +70,18 @@ bool is_terminal() {
 }
 
 Progress::Progress(std::int64_t first_step, std::int64_t last_step, bool terminal)
-    : first_step_(first_step), last_step_(last_step), terminal_(terminal && log_rank() == 0) {}
+    : first_step_(first_step), last_step_(last_step), line_(stdout, terminal && log_rank() == 0) {}
 
 void Progress::advance(std::int64_t step, double loss, double learning_rate, double tokens_per_second) {
-  if (!terminal_) return;
+  if (!line_.is_visible()) return;
   const auto now = Clock::now();
   if (now - last_drawn_ < std::chrono::milliseconds(200) && step < last_step_) return;
   last_drawn_ = now;
-  line_open_ = true;
   const double elapsed_s = std::chrono::duration<double>(now - start_).count();
   const double left_s = elapsed_s / static_cast<double>(step - first_step_) * static_cast<double>(last_step_ - step);
-  std::fputs((erase_line + format("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left",
-                                  static_cast<long long>(step), static_cast<long long>(last_step_), loss, learning_rate,
-                                  format_count(tokens_per_second).c_str(), format_duration(left_s).c_str()))
-                 .c_str(),
-             stdout);
-  std::fflush(stdout);
+  line_.show(format("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left", static_cast<long long>(step),
+                    static_cast<long long>(last_step_), loss, learning_rate, format_count(tokens_per_second).c_str(),
+                    format_duration(left_s).c_str()));
 }
 
 void Progress::log(const StepMetrics& metrics) {
@@ -110,11 +96,6 @@ void Progress::log(const StepMetrics& metrics) {
                   format_count(metrics.tokens_per_second()).c_str(), metrics.step_time_s));
 }
 
-void Progress::finish() {
-  if (!line_open_) return;
-  std::fputs(erase_line, stdout);
-  std::fflush(stdout);
-  line_open_ = false;
-}
+void Progress::finish() { line_.clear(); }
 
 }  // namespace sft::train

@@ -49,6 +49,7 @@ std::string to_json(const StepMetrics& metrics) {
   json["peak_memory_bytes_min"] = metrics.peak_memory.min_bytes;
   json["peak_memory_bytes_mean"] = metrics.peak_memory.mean_bytes;
   json["peak_memory_bytes_max"] = metrics.peak_memory.max_bytes;
+  if (metrics.resumed_step) json["resumed_step"] = *metrics.resumed_step;
   return json.dump();
 }
 

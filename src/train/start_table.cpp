@@ -3,6 +3,7 @@
 #include <array>
 #include <sstream>
 
+#include "sft/core/table.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/run_length.hpp"
@@ -76,18 +77,17 @@ std::string describe_device(const device::Device& device) {
 }  // namespace
 
 std::string start_table(const Run& run, std::int64_t num_steps, const std::string& origin) {
-  const Table table{
-      {"mesh", run.place.layout().describe() + ", " + describe_ranks(run)},
-      {"device", describe_device(run.device)},
-      {"model", describe_model(run)},
-      {"precision", describe_precision(run)},
-      {"weights", origin},
-      {"data", describe_data(run)},
-      {"batch", describe_batch(run)},
-      {"steps", describe_steps(run, num_steps)},
-      {"output", run.config.train.output_dir},
-  };
-  return format_table(table) + "\n" + format_ledger(run.ledger, run.groups.world);
+  Table table({Align::left, Align::left}, 2);
+  table.add({"mesh", run.place.layout().describe() + ", " + describe_ranks(run)});
+  table.add({"device", describe_device(run.device)});
+  table.add({"model", describe_model(run)});
+  table.add({"precision", describe_precision(run)});
+  table.add({"weights", origin});
+  table.add({"data", describe_data(run)});
+  table.add({"batch", describe_batch(run)});
+  table.add({"steps", describe_steps(run, num_steps)});
+  table.add({"output", run.config.train.output_dir});
+  return table.text() + "\n" + format_ledger(run.ledger, run.groups.world);
 }
 
 }  // namespace sft::train

@@ -153,6 +153,7 @@ void Trainer::restore() {
                                  run_.engine.stream());
     run_.engine.parameters_changed();
     saved_step_ = position_.step;
+    resumed_step_ = position_.step;
     origin_ = folder + ", step " + std::to_string(position_.step);
   }
   let_rank_0(run_.groups.world, [&] {
@@ -230,6 +231,7 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   metrics.step_num_tokens = result.num_tokens;
   metrics.step_num_target_tokens = result.num_target_tokens;
   metrics.step_time_s = step_time_s;
+  metrics.resumed_step = resumed_step_;
   if (const double peak_tflops = run_.config.device.peak_tflops; peak_tflops > 0) {
     metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.groups.world.size());
   }
@@ -271,6 +273,7 @@ ExitStatus Trainer::train() {
     if (is_last || is_due(position_.step, config.train.logging_steps)) {
       const StepMetrics metrics = measure(result, learning_rate, step_time_s);
       position_.since_log = {};
+      resumed_step_.reset();
       progress.log(metrics);
       if (const std::exception_ptr lost_line = append(metrics)) failure = lost_line;
     }

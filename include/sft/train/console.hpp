@@ -4,18 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "sft/comm/group.hpp"
+#include "sft/core/status_line.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/train/metrics.hpp"
 
 namespace sft::train {
-
-/// Pairs of a label and a text, as a table of two columns.
-using Table = std::vector<std::pair<std::string, std::string>>;
-[[nodiscard]] std::string format_table(const Table& table);
 
 /// The ledger's labels with the least and the most bytes of any rank. Collective over `world`.
 [[nodiscard]] std::string format_ledger(const device::Ledger& ledger, const comm::Group& world);
@@ -47,9 +42,8 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   std::int64_t first_step_, last_step_;
-  bool terminal_;
+  StatusLine line_;
   bool header_printed_ = false;
-  bool line_open_ = false;
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_drawn_{};
 };

@@ -31,7 +31,8 @@ struct StepMetrics {
   std::int64_t step_num_tokens = 0;
   std::int64_t step_num_target_tokens = 0;
   double step_time_s = 0.0;
-  std::optional<double> mfu;  ///< share of the peak FLOP rate; empty: the peak is unknown
+  std::optional<std::int64_t> resumed_step;  ///< in the first line after a restart: the step that it went on from
+  std::optional<double> mfu;                 ///< share of the peak FLOP rate; empty: the peak is unknown
   MemoryPeaks peak_memory;
 
   /// Of this step.

@@ -53,6 +53,7 @@ class Trainer {
   std::int64_t last_step_;
   checkpoint::Position position_;
   std::int64_t saved_step_ = -1;               ///< -1: none
+  std::optional<std::int64_t> resumed_step_;   ///< until the first line of metrics.jsonl
   std::string origin_;                         ///< of the weights, for people
   std::optional<OutputLock> lock_;             ///< on rank 0
   std::unique_ptr<MetricsFile> metrics_file_;  ///< on rank 0

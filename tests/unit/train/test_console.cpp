@@ -18,8 +18,3 @@ BOOST_AUTO_TEST_CASE(durations) {
   BOOST_TEST(train::format_duration(3723.4) == "1:02:03");
   BOOST_TEST(train::format_seconds(0.4249) == "0.42 s");
 }
-
-BOOST_AUTO_TEST_CASE(columns_align) {
-  BOOST_TEST(train::format_table({{"mesh", "2 x 2"}, {"precision", "bf16"}}) ==
-             "  mesh       2 x 2\n  precision  bf16\n");
-}

@@ -68,6 +68,13 @@ BOOST_AUTO_TEST_CASE(mfu_only_when_the_peak_is_known) {
   BOOST_TEST(nlohmann::json::parse(train::to_json(metrics))["mfu"].get<double>() == 0.25);
 }
 
+BOOST_AUTO_TEST_CASE(only_the_first_line_after_a_restart_names_its_step) {
+  train::StepMetrics metrics = example(1);
+  BOOST_TEST(!nlohmann::json::parse(train::to_json(metrics)).contains("resumed_step"));
+  metrics.resumed_step = 7;
+  BOOST_TEST(nlohmann::json::parse(train::to_json(metrics))["resumed_step"].get<std::int64_t>() == 7);
+}
+
 BOOST_AUTO_TEST_CASE(later_steps_and_cut_lines_are_dropped) {
   const std::string text = "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"step\": ";
   BOOST_TEST(train::keep_steps(text, 2) == "{\"step\": 1}\n{\"step\": 2}\n");

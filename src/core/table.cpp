@@ -1,4 +1,4 @@
-#include "table.hpp"
+#include "sft/core/table.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 
 #include "sft/core/error.hpp"
 
-namespace sft::apps {
+namespace sft {
 
 namespace {
 
@@ -14,7 +14,7 @@ constexpr const char* gap = "  ";
 
 }  // namespace
 
-Table::Table(std::vector<Align> columns) : columns_(std::move(columns)) {}
+Table::Table(std::vector<Align> columns, std::size_t indent) : columns_(std::move(columns)), indent_(indent) {}
 
 void Table::add(std::vector<std::string> cells) {
   ensure(cells.size() == columns_.size(), "a table's row has one cell a column");
@@ -41,9 +41,9 @@ std::string Table::text() const {
       const std::string padding(width[i] - cells[i].size(), ' ');
       line += (i == 0 ? "" : gap) + (columns_[i] == Align::left ? cells[i] + padding : padding + cells[i]);
     }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    text += std::string(indent_, ' ') + line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
 }
 
-}  // namespace sft::apps
+}  // namespace sft

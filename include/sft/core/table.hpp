@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-namespace sft::apps {
+namespace sft {
 
 enum class Align { left, right };
 
 class Table {
  public:
-  /// One alignment a column.
-  explicit Table(std::vector<Align> columns);
+  /// One alignment a column; every line begins with `indent` spaces.
+  explicit Table(std::vector<Align> columns, std::size_t indent = 0);
 
   /// One cell a column.
   void add(std::vector<std::string> cells);
@@ -25,7 +25,8 @@ class Table {
   [[nodiscard]] std::vector<std::size_t> widths() const;
 
   std::vector<Align> columns_;
+  std::size_t indent_;
   std::vector<std::vector<std::string>> rows_;  // a rule has no cells
 };
 
-}  // namespace sft::apps
+}  // namespace sft

@@ -1,0 +1,44 @@
+#include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <string>
+
+#include "sft/core/status_line.hpp"
+#include "sft/core/table.hpp"
+
+using namespace sft;
+
+BOOST_AUTO_TEST_CASE(columns_are_as_wide_as_their_widest_cell) {
+  Table table({Align::left, Align::right}, 2);
+  table.add({"rows", "7"});
+  table.add_rule();
+  table.add({"max_length", "128"});
+  BOOST_TEST(table.text() == "  rows          7\n  ---------------\n  max_length  128\n");
+}
+
+BOOST_AUTO_TEST_CASE(no_blanks_end_a_line) {
+  Table table({Align::left, Align::left});
+  table.add({"one", ""});
+  table.add({"", "two"});
+  BOOST_TEST(table.text() == "one\n     two\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_status_line_is_redrawn_and_taken_away) {
+  for (const bool is_visible : {true, false}) {
+    std::FILE* file = std::tmpfile();
+    BOOST_TEST_REQUIRE(file != nullptr);
+    {
+      StatusLine line(file, is_visible);
+      line.show("step 1");
+      line.show("step 2");
+      line.clear();
+      line.clear();
+      line.show("step 3");
+    }
+    std::rewind(file);
+    std::string text(100, '\0');
+    text.resize(std::fread(text.data(), 1, text.size(), file));
+    std::fclose(file);
+    const std::string erase = "\r\033[K";
+    BOOST_TEST(text == (is_visible ? erase + "step 1" + erase + "step 2" + erase + erase + "step 3" + erase : ""));
+  }
+}
