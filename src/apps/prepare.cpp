@@ -6,14 +6,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <csignal>
 #include <cstdio>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "prepare_summary.hpp"
+#include "sft/config/unknown_option.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
@@ -131,6 +134,12 @@ std::optional<PrepareOptions> parse_command_line(int argc, char** argv) {
     const po::positional_options_description none;
     po::store(po::command_line_parser(argc, argv).options(options).positional(none).style(style).run(), values);
     po::notify(values);
+  } catch (const po::unknown_option& error) {
+    std::vector<std::string> known;
+    for (const auto& option : options.options()) known.push_back(option->long_name());
+    const std::string name = error.get_option_name();
+    sft::config::refuse_unknown_option("sft-prepare", name.substr(std::min(name.find_first_not_of('-'), name.size())),
+                                       known);
   } catch (const po::error& error) {
     sft::throw_config_error(error.what(), "the command line cannot be read", "see sft-prepare --help");
   }

@@ -89,7 +89,18 @@ refuses 3 'named twice'
 prepare --input .
 refuses 3 'is a folder'
 prepare --input chats.jsonl --max_lenght 128
-refuses 2 'max_lenght'
+refuses 2 'no option --max_lenght .*did you mean --max_length'
+prepare --input chats.jsonl --learning_rate 1
+refuses 2 'no option --learning_rate \(it belongs to training\): give it to sft'
+prepare --input chats.jsonl --eos_token '</s>'
+refuses 2 'no option --eos_token'
+prepare --input chats.jsonl --zzz 1
+refuses 2 'no option --zzz .*sft-prepare --help'
+prepare --input chats.jsonl -z
+refuses 2 'no option'
+printf 'model: x\n' >config.yaml
+prepare --input config.yaml
+refuses 3 'config\.yaml.*YAML'
 prepare --input chats.jsonl --max_length many
 refuses 2 'max_length'
 prepare
