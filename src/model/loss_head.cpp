@@ -2,53 +2,45 @@
 
 #include <algorithm>
 
+#include "sft/model/linear.hpp"
+#include "sft/ops/factory.hpp"
+
 namespace sft::model {
 
-namespace {
-
-/// Logits of one chunk: large enough for products at full speed, small beside the parameters.
-constexpr std::int64_t logits_budget_bytes = std::int64_t{64} << 20;
-constexpr std::int64_t min_chunk_tokens = 64;
-
-}  // namespace
+LossHead::LossHead(const Sizes& sizes, device::Kind kind)
+    : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())) {}
 
 void LossHead::lay_out(device::Arena& arena) {
-  const Sizes& s = c_.sizes;
-  const std::int64_t fitting = logits_budget_bytes / (s.vocab * static_cast<std::int64_t>(sizeof(float)));
-  chunk_tokens_ = std::min(s.tokens, std::max(min_chunk_tokens, fitting / min_chunk_tokens * min_chunk_tokens));
-  logits_ = take(arena, DType::float32, {chunk_tokens_, s.vocab});
-  dlogits_ = s.compute == DType::float32 ? logits_ : take(arena, s.compute, {chunk_tokens_, s.vocab});
+  logits_ = take(arena, DType::float32, {chunk_tokens_, sizes_.vocab});
+  dlogits_ = sizes_.compute == DType::float32 ? logits_ : take(arena, sizes_.compute, {chunk_tokens_, sizes_.vocab});
   max_ = take(arena, DType::float32, {chunk_tokens_});
   partials_ = take(arena, DType::float32, {3 * chunk_tokens_});
 }
 
-void LossHead::forward_backward(const Tensor& normed, const Tensor& weight, const Inputs& inputs, float gradient_scale,
-                                const parallel::GradientTarget& dweight, Tensor dnormed, Tensor metrics) {
-  bool accumulate = dweight.accumulate;
-  for (std::int64_t begin = 0; begin < c_.sizes.tokens; begin += chunk_tokens_) {
-    const std::int64_t n = std::min(chunk_tokens_, c_.sizes.tokens - begin);
+void LossHead::forward_backward(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
+                                double gradient_scale, Tensor dnormed, Tensor metrics) {
+  const Tensor weight = c.units.parameter(head.weight);
+  for (std::int64_t begin = 0; begin < sizes_.tokens; begin += chunk_tokens_) {
+    const std::int64_t n = std::min(chunk_tokens_, sizes_.tokens - begin);
     const Tensor x = normed.rows(begin, n);
     const ops::CrossEntropy chunk{.logits = logits_.rows(0, n),
                                   .max = max_.rows(0, n),
                                   .partials = partials_.rows(0, 3 * n).view({3, n}),
                                   .targets = inputs.targets.rows(begin, n),
                                   .weights = inputs.weights.rows(begin, n),
-                                  .vocab_begin = c_.sizes.vocab_begin};
-    c_.ops.matmul({.a = x, .b = weight, .c = chunk.logits, .transpose_b = true});
-    c_.units.poll();
-    c_.ops.cross_entropy_max(chunk);
-    c_.tp.max(chunk.max);
-    c_.ops.cross_entropy_partials(chunk);
-    c_.tp.sum(chunk.partials);
+                                  .vocab_begin = sizes_.vocab_begin};
+    c.ops.matmul({.a = x, .b = weight, .c = chunk.logits, .transpose_b = true});
+    c.ops.cross_entropy_max(chunk);
+    c.tp.max(chunk.max);
+    c.ops.cross_entropy_partials(chunk);
+    c.tp.sum(chunk.partials);
     const Tensor dlogits = dlogits_.rows(0, n);
-    c_.ops.cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
-    c_.ops.matmul({.a = dlogits, .b = weight, .c = dnormed.rows(begin, n)});
-    c_.units.poll();
-    c_.ops.matmul({.a = dlogits, .b = x, .c = dweight.tensor, .transpose_a = true, .accumulate = accumulate});
-    c_.units.poll();
-    accumulate = true;
+    c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
+    linear_backward_input(c, head, dnormed.rows(begin, n), dlogits);
+    c.tp.start_sum(dnormed.rows(begin, n));  // beside the weight gradient
+    linear_backward_weight(c, head, dlogits, x);
+    c.tp.finish_sum();
   }
-  c_.tp.sum(dnormed);
 }
 
 }  // namespace sft::model

@@ -4,31 +4,35 @@
 
 namespace sft::parallel {
 
-void LocalAttention::lay_out(device::Arena& arena) {
-  delta_ = take(arena, DType::float32, {shape_.tokens, shape_.q_heads});
+void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::float32, {shape.tokens, shape.q_heads}); }
+
+ops::WorkspaceNeeds LocalBuffers::workspace_needs() const {
+  if (shape.compute == DType::float32) return {};
+  return {.num_keys = shape.tokens,
+          .longest_lane = shape.row_tokens,
+          .num_kv_heads = shape.kv_heads,
+          .head_dim = shape.head_dim};
 }
 
-ops::WorkspaceNeeds LocalAttention::workspace_needs() const {
-  if (shape_.compute == DType::float32) return {};
-  return {.num_keys = shape_.tokens,
-          .longest_lane = shape_.row_tokens,
-          .num_kv_heads = shape_.kv_heads,
-          .head_dim = shape_.head_dim};
+std::unique_ptr<SequenceAttention> LocalBuffers::make_attention(const comm::Group&, device::Device&,
+                                                                ops::Backend& backend, comm::Collectives&,
+                                                                device::Stream&) const {
+  return std::make_unique<LocalAttention>(*this, backend);
 }
 
 void LocalAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
   ensure(schedule.steps.size() == 1, "whole rows are attended to in one step");
-  plan_ = backend_.plan_attention(schedule.steps.front().spans, shape_.tokens, shape_.tokens);
+  plan_ = backend_.plan_attention(schedule.steps.front().spans, buffers_.shape.tokens, buffers_.shape.tokens);
 }
 
 void LocalAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
-  backend_.attention_forward({heads.q, heads.k, heads.v, out, lse, shape_.scale(), *plan_});
+  backend_.attention_forward({heads.q, heads.k, heads.v, out, lse, buffers_.shape.scale(), *plan_});
 }
 
 void LocalAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
-  backend_.attention_delta(delta_, out, dout);
+  backend_.attention_delta(buffers_.delta, out, dout);
   backend_.attention_backward(
-      {heads.q, heads.k, heads.v, dout, lse, delta_, gradients.q, gradients.k, gradients.v, shape_.scale(), *plan_});
+      {heads.q, heads.k, heads.v, dout, lse, buffers_.delta, gradients.q, gradients.k, gradients.v, buffers_.shape.scale(), *plan_});
 }
 
 }  // namespace sft::parallel

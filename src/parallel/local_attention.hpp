@@ -5,21 +5,33 @@
 
 namespace sft::parallel {
 
-class LocalAttention final : public SequenceAttention {
+class LocalBuffers final : public SequenceBuffers {
  public:
-  LocalAttention(const Shape& shape, ops::Backend& backend) : shape_(shape), backend_(backend) {}
+  explicit LocalBuffers(const SequenceShape& shape) : shape(shape) {}
 
   void lay_out(device::Arena& arena) override;
   [[nodiscard]] ops::WorkspaceNeeds workspace_needs() const override;
+  [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
+                                                                  ops::Backend& backend,
+                                                                  comm::Collectives& collectives,
+                                                                  device::Stream& ring_stream) const override;
+
+  SequenceShape shape;
+  Tensor delta;  ///< (T, H) float32
+};
+
+class LocalAttention final : public SequenceAttention {
+ public:
+  LocalAttention(const LocalBuffers& buffers, ops::Backend& backend) : buffers_(buffers), backend_(backend) {}
+
   void set_schedule(const sequence::AttentionSchedule& schedule) override;
   void forward(const Heads& heads, Tensor out, Tensor lse) override;
   void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
 
  private:
-  Shape shape_;
+  const LocalBuffers& buffers_;
   ops::Backend& backend_;
   std::unique_ptr<ops::AttentionPlan> plan_;
-  Tensor delta_;  ///< (T, H) float32
 };
 
 }  // namespace sft::parallel

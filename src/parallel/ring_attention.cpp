@@ -13,9 +13,32 @@ Tensor flat(const Tensor& x) { return x.view({x.num_elements()}); }
 
 }  // namespace
 
-RingAttention::RingAttention(const Shape& shape, const comm::Group& sp, device::Device& device, ops::Backend& backend,
+void RingBuffers::lay_out(device::Arena& arena) {
+  const auto take_kv = [&](DType dtype) {
+    return take(arena, dtype, {2, shape.tokens, shape.kv_heads, shape.head_dim});
+  };
+  packed_kv = take_kv(shape.compute);
+  delta = take(arena, DType::float32, {shape.tokens, shape.q_heads});
+  if (shape.compute != DType::float32) {
+    q_sums = take(arena, DType::float32, {shape.tokens, shape.q_heads, shape.head_dim});
+    kv_sums = take_kv(DType::float32);
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    received_kv[i] = take_kv(shape.compute);
+    partial_dkv[i] = take_kv(DType::float32);
+    returned_dkv[i] = take_kv(DType::float32);
+  }
+}
+
+std::unique_ptr<SequenceAttention> RingBuffers::make_attention(const comm::Group& sp, device::Device& device,
+                                                               ops::Backend& backend, comm::Collectives& collectives,
+                                                               device::Stream& ring_stream) const {
+  return std::make_unique<RingAttention>(*this, sp, device, backend, collectives, ring_stream);
+}
+
+RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device, ops::Backend& backend,
                              comm::Collectives& collectives, device::Stream& ring_stream)
-    : shape_(shape),
+    : b_(buffers),
       group_(sp),
       backend_(backend),
       collectives_(collectives),
@@ -25,29 +48,12 @@ RingAttention::RingAttention(const Shape& shape, const comm::Group& sp, device::
   for (auto& event : dkv_done_) event = device.make_event();
 }
 
-void RingAttention::lay_out(device::Arena& arena) {
-  const auto take_kv = [&](DType dtype) {
-    return take(arena, dtype, {2, shape_.tokens, shape_.kv_heads, shape_.head_dim});
-  };
-  packed_kv_ = take_kv(shape_.compute);
-  delta_ = take(arena, DType::float32, {shape_.tokens, shape_.q_heads});
-  if (shape_.compute != DType::float32) {
-    q_sums_ = take(arena, DType::float32, {shape_.tokens, shape_.q_heads, shape_.head_dim});
-    kv_sums_ = take_kv(DType::float32);
-  }
-  for (std::size_t i = 0; i < 2; ++i) {
-    received_kv_[i] = take_kv(shape_.compute);
-    partial_dkv_[i] = take_kv(DType::float32);
-    returned_dkv_[i] = take_kv(DType::float32);
-  }
-}
-
 void RingAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
   ensure(std::cmp_equal(schedule.steps.size(), group_.size()), "the ring has one step for each rank");
   steps_.clear();
   for (const sequence::AttentionStep& step : schedule.steps) {
     steps_.push_back({step.to, step.from, step.sends, step.receives, !step.spans.empty(),
-                      backend_.plan_attention(step.spans, shape_.tokens, shape_.tokens)});
+                      backend_.plan_attention(step.spans, b_.shape.tokens, b_.shape.tokens)});
   }
 }
 
@@ -58,7 +64,7 @@ RingAttention::KeysValues RingAttention::halves_of(const Tensor& kv) {
 
 void RingAttention::pack(const Heads& heads) {
   if (std::ranges::none_of(steps_, &Step::sends)) return;
-  const KeysValues packed = halves_of(packed_kv_);
+  const KeysValues packed = halves_of(b_.packed_kv);
   backend_.copy(packed.k, heads.k);
   backend_.copy(packed.v, heads.v);
 }
@@ -69,19 +75,19 @@ void RingAttention::start_exchange(std::size_t d) {
   // The buffer's last reader, two steps ago, must be done; so must be the writer of this rank's keys.
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
-  collectives_.exchange(group_, step.sends ? flat(packed_kv_) : Tensor(), step.to,
-                        step.receives ? flat(received_kv_[d % 2]) : Tensor(), step.from, ring_stream_);
+  collectives_.exchange(group_, step.sends ? flat(b_.packed_kv) : Tensor(), step.to,
+                        step.receives ? flat(b_.received_kv[d % 2]) : Tensor(), step.from, ring_stream_);
   kv_done_[d % 2]->record(ring_stream_);
 }
 
 RingAttention::KeysValues RingAttention::keys_of(std::size_t d, const Heads& heads) {
   if (d == 0) return {heads.k, heads.v};
   backend_.stream().wait(*kv_done_[d % 2]);
-  return halves_of(received_kv_[d % 2]);
+  return halves_of(b_.received_kv[d % 2]);
 }
 
 void RingAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
-  const Tensor sums = q_sums_.empty() ? out : q_sums_;
+  const Tensor sums = b_.q_sums.empty() ? out : b_.q_sums;
   pack(heads);
   for (std::size_t d = 0; d < steps_.size(); ++d) {
     start_exchange(d + 1);
@@ -89,23 +95,23 @@ void RingAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
     const bool is_first = d == 0;
     if (!is_first && !steps_[d].computes) continue;
     backend_.attention_forward(
-        {heads.q, keys.k, keys.v, sums, lse, shape_.scale(), *steps_[d].plan, /*merge=*/!is_first});
+        {heads.q, keys.k, keys.v, sums, lse, b_.shape.scale(), *steps_[d].plan, /*merge=*/!is_first});
   }
-  if (!q_sums_.empty()) backend_.copy(out, q_sums_);
+  if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
 }
 
 void RingAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
-  backend_.attention_delta(delta_, out, dout);
-  const Tensor dq = q_sums_.empty() ? gradients.q : q_sums_;
-  const KeysValues own = kv_sums_.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(kv_sums_);
+  backend_.attention_delta(b_.delta, out, dout);
+  const Tensor dq = b_.q_sums.empty() ? gradients.q : b_.q_sums;
+  const KeysValues own = b_.kv_sums.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(b_.kv_sums);
   pack(heads);
   for (std::size_t d = 0; d < steps_.size(); ++d) {
     start_exchange(d + 1);
     const KeysValues keys = keys_of(d, heads);
     const bool is_first = d == 0;
     if (is_first || steps_[d].computes) {
-      const KeysValues sums = is_first ? own : halves_of(partial_dkv_[d % 2]);
-      backend_.attention_backward({heads.q, keys.k, keys.v, dout, lse, delta_, dq, sums.k, sums.v, shape_.scale(),
+      const KeysValues sums = is_first ? own : halves_of(b_.partial_dkv[d % 2]);
+      backend_.attention_backward({heads.q, keys.k, keys.v, dout, lse, b_.delta, dq, sums.k, sums.v, b_.shape.scale(),
                                    *steps_[d].plan, /*accumulate_dq=*/!is_first});
     }
     if (is_first) continue;
@@ -113,8 +119,8 @@ void RingAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor 
     if (d > 1) add_returned(d - 1, own);
   }
   if (steps_.size() > 1) add_returned(steps_.size() - 1, own);
-  if (q_sums_.empty()) return;
-  backend_.copy(gradients.q, q_sums_);
+  if (b_.q_sums.empty()) return;
+  backend_.copy(gradients.q, b_.q_sums);
   backend_.copy(gradients.k, own.k);
   backend_.copy(gradients.v, own.v);
 }
@@ -124,15 +130,15 @@ void RingAttention::start_return(std::size_t d) {
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
   // The keys that this rank sent in step d were used by `to`.
-  collectives_.exchange(group_, step.receives ? flat(partial_dkv_[d % 2]) : Tensor(), step.from,
-                        step.sends ? flat(returned_dkv_[d % 2]) : Tensor(), step.to, ring_stream_);
+  collectives_.exchange(group_, step.receives ? flat(b_.partial_dkv[d % 2]) : Tensor(), step.from,
+                        step.sends ? flat(b_.returned_dkv[d % 2]) : Tensor(), step.to, ring_stream_);
   dkv_done_[d % 2]->record(ring_stream_);
 }
 
 void RingAttention::add_returned(std::size_t d, const KeysValues& sums) {
   backend_.stream().wait(*dkv_done_[d % 2]);
   if (!steps_[d].sends) return;
-  const KeysValues returned = halves_of(returned_dkv_[d % 2]);
+  const KeysValues returned = halves_of(b_.returned_dkv[d % 2]);
   backend_.add(sums.k, returned.k);
   backend_.add(sums.v, returned.v);
 }

@@ -10,14 +10,33 @@
 
 namespace sft::parallel {
 
-class RingAttention final : public SequenceAttention {
+class RingBuffers final : public SequenceBuffers {
  public:
-  RingAttention(const Shape& shape, const comm::Group& sp, device::Device& device, ops::Backend& backend,
-                comm::Collectives& collectives, device::Stream& ring_stream);
+  explicit RingBuffers(const SequenceShape& shape) : shape(shape) {}
 
   void lay_out(device::Arena& arena) override;
   /// None: all sums are float32 tensors of its own.
   [[nodiscard]] ops::WorkspaceNeeds workspace_needs() const override { return {}; }
+  [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
+                                                                  ops::Backend& backend,
+                                                                  comm::Collectives& collectives,
+                                                                  device::Stream& ring_stream) const override;
+
+  SequenceShape shape;
+  Tensor packed_kv;  ///< (2, T, K, D) compute dtype
+  Tensor delta;      ///< (T, H) float32
+  /// Float32 sums over the steps, where the compute dtype is another: (T, H, D) of the output in the forward pass, of
+  /// the gradient of the queries in the backward pass; (2, T, K, D) of those of keys and values.
+  Tensor q_sums, kv_sums;
+  // (2, T, K, D); two of each: one in use, one under way. Keys have the compute dtype, gradients are float32.
+  std::array<Tensor, 2> received_kv, partial_dkv, returned_dkv;
+};
+
+class RingAttention final : public SequenceAttention {
+ public:
+  RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device, ops::Backend& backend,
+                comm::Collectives& collectives, device::Stream& ring_stream);
+
   void set_schedule(const sequence::AttentionSchedule& schedule) override;
   void forward(const Heads& heads, Tensor out, Tensor lse) override;
   void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
@@ -45,19 +64,12 @@ class RingAttention final : public SequenceAttention {
   /// Waits for this rank's part from step d and adds it.
   void add_returned(std::size_t d, const KeysValues& sums);
 
-  Shape shape_;
+  const RingBuffers& b_;
   comm::Group group_;
   ops::Backend& backend_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   std::vector<Step> steps_;
-  Tensor packed_kv_;  ///< (2, T, K, D) compute dtype
-  Tensor delta_;      ///< (T, H) float32
-  /// Float32 sums over the steps, where the compute dtype is another: (T, H, D) of the output in the forward pass, of
-  /// the gradient of the queries in the backward pass; (2, T, K, D) of those of keys and values.
-  Tensor q_sums_, kv_sums_;
-  // (2, T, K, D); two of each: one in use, one under way. Keys have the compute dtype, gradients are float32.
-  std::array<Tensor, 2> received_kv_, partial_dkv_, returned_dkv_;
   std::array<std::unique_ptr<device::Event>, 2> kv_done_, dkv_done_;
   std::unique_ptr<device::Event> compute_done_;
 };

@@ -5,12 +5,9 @@
 
 namespace sft::parallel {
 
-std::unique_ptr<SequenceAttention> make_sequence_attention(const SequenceAttention::Shape& shape, const comm::Group& sp,
-                                                           device::Device& device, ops::Backend& backend,
-                                                           comm::Collectives& collectives,
-                                                           device::Stream& ring_stream) {
-  if (sp.size() == 1) return std::make_unique<LocalAttention>(shape, backend);
-  return std::make_unique<RingAttention>(shape, sp, device, backend, collectives, ring_stream);
+std::unique_ptr<SequenceBuffers> make_sequence_buffers(const SequenceShape& shape, int sp_size) {
+  if (sp_size == 1) return std::make_unique<LocalBuffers>(shape);
+  return std::make_unique<RingBuffers>(shape);
 }
 
 }  // namespace sft::parallel

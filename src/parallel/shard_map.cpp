@@ -1,6 +1,7 @@
 #include "sft/parallel/shard_map.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "sft/core/cast.hpp"
@@ -9,8 +10,6 @@
 namespace sft::parallel {
 
 namespace {
-
-constexpr std::int64_t shard_alignment = 64;  ///< elements; 256 bytes of float32
 
 /// Cuts the logical tensor for this tp rank.
 void slice(Parameter& p, const mesh::Place& place) {
@@ -46,19 +45,34 @@ void slice(Parameter& p, const mesh::Place& place) {
   }
 }
 
+/// The pieces whose parameters satisfy `predicate`, neighbours merged.
+std::vector<ShardRange> merge(std::span<const Piece> pieces, const std::function<bool(const Parameter&)>& predicate) {
+  std::vector<ShardRange> result;
+  for (const Piece& piece : pieces) {
+    if (!predicate(*piece.parameter)) continue;
+    if (!result.empty() && result.back().begin + result.back().count == piece.shard_offset) {
+      result.back().count += piece.count;
+    } else {
+      result.push_back({piece.shard_offset, piece.count});
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(std::move(units)) {
   const int fsdp_size = place.fsdp_size();
   const int fsdp_rank = place.fsdp_rank();
   for (Unit& unit : units_) {
+    first_piece_.push_back(pieces_.size());
     std::int64_t offset = 0;
     for (Parameter& p : unit.parameters) {
       slice(p, place);
-      p.unit_offset = offset;
-      offset += p.local_elements();
+      p.unit_offset = p.joins_previous ? offset : round_up(offset, alignment_elements);
+      offset = p.unit_offset + p.local_elements();
     }
-    unit.num_elements = round_up(offset, fsdp_size * shard_alignment);
+    unit.num_elements = round_up(offset, fsdp_size * alignment_elements);
     unit.shard_elements = unit.num_elements / fsdp_size;
     unit.shard_offset = rank_shard_elements_;
     rank_shard_elements_ += unit.shard_elements;
@@ -73,6 +87,7 @@ ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(s
       }
     }
   }
+  first_piece_.push_back(pieces_.size());
 }
 
 std::vector<LogicalRectangle> ShardMap::rectangles(const Piece& piece) {
@@ -96,16 +111,13 @@ std::vector<LogicalRectangle> ShardMap::rectangles(const Piece& piece) {
 }
 
 std::vector<ShardRange> ShardMap::ranges(const std::function<bool(const Parameter&)>& predicate) const {
-  std::vector<ShardRange> result;
-  for (const Piece& piece : pieces_) {
-    if (!predicate(*piece.parameter)) continue;
-    if (!result.empty() && result.back().begin + result.back().count == piece.shard_offset) {
-      result.back().count += piece.count;
-    } else {
-      result.push_back({piece.shard_offset, piece.count});
-    }
-  }
-  return result;
+  return merge(pieces_, predicate);
+}
+
+std::vector<ShardRange> ShardMap::ranges_of_unit(int index,
+                                                 const std::function<bool(const Parameter&)>& predicate) const {
+  const auto u = static_cast<std::size_t>(index);
+  return merge(std::span(pieces_).subspan(first_piece_[u], first_piece_[u + 1] - first_piece_[u]), predicate);
 }
 
 std::vector<ShardRange> ShardMap::padding() const {
@@ -116,6 +128,17 @@ std::vector<ShardRange> ShardMap::padding() const {
     end = range.begin + range.count;
   }
   if (end < rank_shard_elements_) result.push_back({end, rank_shard_elements_ - end});
+  return result;
+}
+
+std::vector<ShardRange> ShardMap::padding_of_unit(int index) const {
+  std::vector<ShardRange> result;
+  std::int64_t end = 0;  // of the parameters so far
+  for (const Parameter& p : unit(index).parameters) {
+    if (p.unit_offset > end) result.push_back({end, p.unit_offset - end});
+    end = p.unit_offset + p.local_elements();
+  }
+  if (end < unit(index).num_elements) result.push_back({end, unit(index).num_elements - end});
   return result;
 }
 

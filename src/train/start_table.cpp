@@ -1,6 +1,8 @@
 #include "sft/train/start_table.hpp"
 
 #include <array>
+#include <set>
+#include <span>
 #include <sstream>
 
 #include "sft/core/table.hpp"
@@ -16,16 +18,10 @@ std::string plural(std::int64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-std::string describe_ranks(const Run& run) {
-  std::array<std::int64_t, 1> num_nodes{run.session.node().rank() == 0 ? 1 : 0};
-  run.groups.world.sum(std::span<std::int64_t>(num_nodes));
-  return plural(run.groups.world.size(), "rank") + " on " + plural(num_nodes[0], "node");
-}
-
-std::string describe_model(const Run& run) {
-  const config::Model& model = run.config.model;
+std::string describe_model(const StartFacts& facts) {
+  const config::Model& model = facts.config.model;
   std::ostringstream text;
-  text << format_count(static_cast<double>(run.engine.shard_map().num_parameters()))
+  text << format_count(static_cast<double>(facts.num_parameters))
        << " parameters: " << plural(model.num_hidden_layers, "layer") << ", hidden " << model.hidden_size << ", "
        << model.num_attention_heads << "/" << model.num_key_value_heads << " heads of " << model.head_dim << ", MLP "
        << model.intermediate_size << ", vocabulary " << model.vocab_size << (model.tie_word_embeddings ? ", tied" : "")
@@ -33,31 +29,33 @@ std::string describe_model(const Run& run) {
   return text.str();
 }
 
-std::string describe_precision(const Run& run) {
-  return run.config.train.precision == config::Precision::bf16
+std::string describe_precision(const StartFacts& facts) {
+  return facts.config.train.precision == config::Precision::bf16
              ? "bf16 compute and gathering, float32 weights, moments and gradient sums"
              : "float32";
 }
 
-std::string describe_batch(const Run& run) {
-  const config::Train& train = run.config.train;
+std::string describe_batch(const StartFacts& facts) {
+  const config::Train& train = facts.config.train;
+  const config::Parallel& sizes = facts.config.parallel;
+  const int data_size = sizes.dp_replicate_size * sizes.dp_shard_size;
   std::ostringstream text;
-  text << run.config.effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " a rank x "
-       << plural(run.place.data_size(), "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
-       << run.config.effective_batch_rows() * run.dataset.max_length() << " tokens a step";
+  text << facts.config.effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " per rank x "
+       << plural(data_size, "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
+       << facts.config.effective_batch_rows() * facts.dataset.max_length() << " tokens a step";
   return text.str();
 }
 
-std::string describe_steps(const Run& run, std::int64_t num_steps) {
+std::string describe_steps(const StartFacts& facts) {
   std::ostringstream text;
   text.precision(3);
-  text << num_steps << " = " << epochs_after(num_steps, run.config.effective_batch_rows(), run.dataset.num_rows())
+  text << facts.num_steps << " = " << epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.dataset.num_rows())
        << " epochs";
   return text.str();
 }
 
-std::string describe_data(const Run& run) {
-  const data::PackedDataset& data = run.dataset;
+std::string describe_data(const StartFacts& facts) {
+  const data::PackedDataset& data = facts.dataset;
   const auto capacity = static_cast<double>(data.num_rows() * data.max_length());
   std::ostringstream text;
   text.precision(3);
@@ -69,25 +67,50 @@ std::string describe_data(const Run& run) {
   return text.str();
 }
 
+}  // namespace
+
 std::string describe_device(const device::Device& device) {
   const bool is_cpu = device.kind() == device::Kind::cpu;
   return device.description() + (is_cpu ? std::string(", ") + ops::cpu_instruction_set() : "");
 }
 
-}  // namespace
+std::vector<int> nodes_of_ranks(const comm::Session& session) {
+  std::array<std::int64_t, 1> first_of_node{session.world().rank()};
+  session.node().broadcast(std::span<std::int64_t>(first_of_node), 0);
+  std::vector<int> nodes;
+  for (const std::string& text : session.world().all_gather(std::to_string(first_of_node[0]))) {
+    nodes.push_back(std::stoi(text));
+  }
+  return nodes;
+}
 
-std::string start_table(const Run& run, std::int64_t num_steps, const std::string& origin) {
+std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& node_of_rank) {
+  const std::set<int> nodes(node_of_rank.begin(), node_of_rank.end());
+  std::string text = plural(static_cast<std::int64_t>(nodes.size()), "node");
+  const std::array<bool, 4> crosses = layout.axes_between_nodes(node_of_rank);
+  std::string axes;
+  for (std::size_t axis = 0; axis < crosses.size(); ++axis) {
+    if (crosses[axis]) axes += (axes.empty() ? "" : ", ") + std::string(mesh::axis_names[axis]);
+  }
+  return axes.empty() ? text : text + "; between them: " + axes;
+}
+
+std::string start_table(const StartFacts& facts) {
+  const mesh::Layout layout = mesh::layout_of(facts.config.parallel);
   Table table({Align::left, Align::left}, 2);
-  table.add({"mesh", run.place.layout().describe() + ", " + describe_ranks(run)});
-  table.add({"device", describe_device(run.device)});
-  table.add({"model", describe_model(run)});
-  table.add({"precision", describe_precision(run)});
-  table.add({"weights", origin});
-  table.add({"data", describe_data(run)});
-  table.add({"batch", describe_batch(run)});
-  table.add({"steps", describe_steps(run, num_steps)});
-  table.add({"output", run.config.train.output_dir});
-  return table.text() + "\n" + format_ledger(run.ledger, run.groups.world);
+  const auto add = [&](const char* label, const std::string& text) {
+    if (!text.empty()) table.add({label, text});
+  };
+  add("mesh", layout.describe() + ", " + plural(layout.size(), "rank") + " on " + facts.nodes);
+  add("device", facts.device);
+  add("model", describe_model(facts));
+  add("precision", describe_precision(facts));
+  add("weights", facts.origin);
+  add("data", describe_data(facts));
+  add("batch", describe_batch(facts));
+  add("steps", describe_steps(facts));
+  add("output", facts.config.train.output_dir);
+  return table.text() + "\n" + format_memory(facts.memory);
 }
 
 }  // namespace sft::train

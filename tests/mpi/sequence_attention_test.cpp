@@ -72,19 +72,20 @@ class Layer {
         compute_stream_(fixture.device->make_stream()),
         ring_stream_(fixture.device->make_stream()),
         backend_(ops::make_backend(*fixture.device, *compute_stream_)),
-        attention_(parallel::make_sequence_attention({.tokens = num_tokens_,
-                                                      .row_tokens = cut.local_length(),
-                                                      .q_heads = q_heads,
-                                                      .kv_heads = kv_heads,
-                                                      .head_dim = head_dim,
-                                                      .compute = dtype},
-                                                     sp, *fixture.device, *backend_, *fixture.collectives,
-                                                     *ring_stream_)) {
+        buffers_(parallel::make_sequence_buffers({.tokens = num_tokens_,
+                                                  .row_tokens = cut.local_length(),
+                                                  .q_heads = q_heads,
+                                                  .kv_heads = kv_heads,
+                                                  .head_dim = head_dim,
+                                                  .compute = dtype},
+                                                 sp.size())),
+        attention_(
+            buffers_->make_attention(sp, *fixture.device, *backend_, *fixture.collectives, *ring_stream_)) {
     device::Arena sizing;
-    attention_->lay_out(sizing);
+    buffers_->lay_out(sizing);
     arena_ = device::Arena(*fixture.device, ledger_, device::Label::workspace, sizing.used_bytes());
-    attention_->lay_out(arena_);
-    workspace_.resize(ops::workspace_bytes(fixture.device->kind(), attention_->workspace_needs()));
+    buffers_->lay_out(arena_);
+    workspace_.resize(ops::workspace_bytes(fixture.device->kind(), buffers_->workspace_needs()));
     backend_->set_workspace(
         {workspace_.data(), DType::float32, {std::ssize(workspace_) / static_cast<std::int64_t>(sizeof(float))}});
   }
@@ -136,6 +137,7 @@ class Layer {
   std::vector<std::byte> workspace_;
   std::unique_ptr<device::Stream> compute_stream_, ring_stream_;
   std::unique_ptr<ops::Backend> backend_;
+  std::unique_ptr<parallel::SequenceBuffers> buffers_;
   std::unique_ptr<SequenceAttention> attention_;
 };
 
@@ -209,8 +211,9 @@ BOOST_FIXTURE_TEST_CASE(a_schedule_of_another_group_is_a_bug, CollectivesFixture
   const auto stream_of = device->make_stream();
   const auto backend = ops::make_backend(*device, *stream_of);
   const std::int64_t length = sequence::padded_row_length(72, size + 1);
-  const auto attention = parallel::make_sequence_attention(
-      {length, length, q_heads, kv_heads, head_dim, DType::float32}, world, *device, *backend, *collectives, *stream);
+  const auto buffers =
+      parallel::make_sequence_buffers({length, length, q_heads, kv_heads, head_dim, DType::float32}, size);
+  const auto attention = buffers->make_attention(world, *device, *backend, *collectives, *stream);
   BOOST_CHECK_THROW(attention->set_schedule(sequence::schedule_ring({{7}}, {length, size + 1}, 0)), std::logic_error);
 }
 

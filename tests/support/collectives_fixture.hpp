@@ -17,9 +17,9 @@ struct CollectivesFixture {
   CollectivesFixture() {
     const comm::StagingPlan plan{std::size_t{100} << 10, std::size_t{100} << 10};
     device::Arena sizing;
-    collectives->reserve(sizing, plan);
+    static_cast<void>(comm::take_staging(device->kind(), sizing, plan));
     staging = device::Arena(*device, ledger, device::Label::communication, sizing.used_bytes());
-    collectives->reserve(staging, plan);
+    collectives->set_staging(comm::take_staging(device->kind(), staging, plan));
   }
 
   const comm::Group& world = session().world();

@@ -32,6 +32,14 @@ struct StagingPlan {
   std::size_t max_all_reduce_bytes = 0;
 };
 
+/// Memory for what other ranks send into a reduction; empty where the collectives bring their own.
+struct StagingMemory {
+  Tensor reduce_scatter, all_reduce;
+};
+/// Takes it from `arena` for collectives of a device of `kind`; call with the same plan for the sizing and the real
+/// arena. Pure.
+[[nodiscard]] StagingMemory take_staging(device::Kind kind, device::Arena& arena, const StagingPlan& plan);
+
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -47,9 +55,8 @@ class Collectives {
   /// Any dtype, contiguous; what is received is as long as what its sender sends.
   virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;
 
-  /// Lays out the staging memory, before the first reduction; call once, with the same plan for the sizing and the real
-  /// arena.
-  virtual void reserve(device::Arena& arena, const StagingPlan& plan) = 0;
+  /// Gives the staging memory, before the first reduction. It stays the caller's and outlives the last one.
+  virtual void set_staging(const StagingMemory& staging) = 0;
 };
 
 /// Collectives for tensors of `device`, which outlives them: MPI for host memory, NCCL for GPUs. `groups` are all those

@@ -1,5 +1,6 @@
 #pragma once
-// What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names. Pure.
+// What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
+// that say which of them an op uses. Pure.
 
 #include <vector>
 
@@ -8,20 +9,38 @@
 
 namespace sft::model {
 
-/// Places of a block's parameters in its unit. Matrices that are multiplied as one are neighbours: q, k, v; gate, up.
-struct BlockIndex {
-  int q_weight, o_weight, gate_weight, down_weight;
-  int q_bias;          ///< -1 without attention_bias
-  int q_norm, k_norm;  ///< -1 without qk_norm
-  int input_norm, post_attention_norm;
+/// A linear layer y = x weight^T [+ bias].
+struct Linear {
+  parallel::ParameterGroup weight;  ///< several matrices may be fused: their rows one after the other
+  parallel::ParameterGroup bias;    ///< exists() or not
+
+  [[nodiscard]] int unit() const { return weight.unit; }
 };
-[[nodiscard]] BlockIndex block_index(const config::Model& model);
 
-/// The head unit holds the final norm and, unless tied, the head's matrix.
-inline constexpr int final_norm_index = 0;
-inline constexpr int head_weight_index = 1;
+/// The parameters of one block; its unit holds them all.
+struct BlockParameters {
+  int unit = 0;
+  Linear qkv, o;
+  Linear gate_up, down;
+  parallel::ParameterGroup q_norm, k_norm;  ///< with qk_norm alone
+  parallel::ParameterGroup input_norm, post_attention_norm;
+};
 
-/// Embedding, blocks, head: names, logical shapes, splits and initialization, in the order above.
-[[nodiscard]] std::vector<parallel::Unit> make_units(const config::Model& model);
+struct DecoderParameters {
+  parallel::ParameterGroup embedding;  ///< (V, C)
+  std::vector<BlockParameters> blocks;
+  parallel::ParameterGroup final_norm;
+  Linear head;  ///< of the embedding's unit when tied
+
+  [[nodiscard]] int embedding_unit() const { return embedding.unit; }
+  [[nodiscard]] int head_unit() const { return final_norm.unit; }
+};
+
+/// Units: embedding, blocks, head, in this order.
+struct Architecture {
+  std::vector<parallel::Unit> units;  ///< names, logical shapes, splits and initialization
+  DecoderParameters parameters;
+};
+[[nodiscard]] Architecture make_architecture(const config::Model& model);
 
 }  // namespace sft::model

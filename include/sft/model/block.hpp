@@ -24,10 +24,10 @@ struct BlockActivations {
   Tensor gate_up;      ///< (T, 2F); its gradient after the backward pass
 };
 /// Memory of `arena`, contents undefined; so take_scratch.
-[[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Context& context);
+[[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Sizes& sizes, bool qk_norm);
 
 /// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx`, `cosine` and `sine`. Compute
-/// dtype unless stated; "partial dtype" is that of TensorParallel::partial_dtype.
+/// dtype unless stated; "partial dtype" is Sizes::partial.
 struct BlockScratch {
   Tensor normed;        ///< (T, C)
   Tensor qkv;           ///< (T, (H + 2K) D) the gradient of queries, keys and values
@@ -39,17 +39,18 @@ struct BlockScratch {
   Tensor dattention;    ///< (T, H, D)
   Tensor cosine, sine;  ///< (T, D/2) float32, of the micro-batch's positions
 };
-[[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Context& context);
+[[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Sizes& sizes);
 
-/// Runs unit `unit` (in use) over saved.x; scratch.cosine and sine and the attention's plan are set. The residual
+/// Runs the block, whose unit is in use, over saved.x; scratch.cosine and sine and the attention's plan are set. The residual
 /// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is written to saved.x
 /// first. Leaves saved.middle and scratch.delta, whose sum is the residual stream after the block. Collective over the
 /// sp and tp groups.
-void block_forward(const Context& context, int unit, const Tensor& previous, BlockActivations& saved,
-                   BlockScratch& scratch);
+void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
+                   BlockActivations& saved, BlockScratch& scratch);
 
 /// scratch.dx: in, the gradient of the residual stream after the block; out, before it. Writes the unit's gradients,
 /// which the caller reduces; the unit is in use. Collective over the sp and tp groups.
-void block_backward(const Context& context, int unit, BlockActivations& saved, BlockScratch& scratch);
+void block_backward(const Context& context, const BlockParameters& parameters, BlockActivations& saved,
+                    BlockScratch& scratch);
 
 }  // namespace sft::model

@@ -4,6 +4,7 @@
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/shapes.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/parallel/tensor_parallel.hpp"
@@ -15,7 +16,18 @@ namespace sft::model {
 struct Sizes {
   std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin;
   DType compute;
+  DType partial;  ///< of what still has to be summed over tp: float32 with several ranks, else the compute dtype
 
+  [[nodiscard]] ops::Shapes shapes() const {
+    return {.tokens = tokens,
+            .hidden = hidden,
+            .q_heads = q_heads,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .mlp = mlp,
+            .vocab = vocab,
+            .compute = compute};
+  }
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
   [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }

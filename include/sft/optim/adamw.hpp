@@ -1,37 +1,47 @@
 #pragma once
-// AdamW and gradient clipping on this rank's shard.
+// AdamW on this rank's shard. It owns its state, the two moments.
 
 #include <cstdint>
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/device/arena.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/shard_map.hpp"
-#include "sft/parallel/sharded_units.hpp"
+#include "sft/parallel/unit_storage.hpp"
 
 namespace sft::optim {
 
-/// Factor of torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); 1 when max_norm is 0. Pure.
-[[nodiscard]] double clipping_factor(double norm, double max_norm);
-
-/// torch.optim.AdamW over the rank shard: decay on matrices only. Not collective.
-class ShardedAdamW {
+/// torch.optim.AdamW (Loshchilov & Hutter 2019) over the rank shard: decay on matrices only. Nothing here is collective,
+/// and all but the steps is pure: planning lays it out without a device.
+class AdamW {
  public:
-  /// References outlive it; `units` is laid out before the first call.
-  ShardedAdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map, parallel::ShardedUnits& units,
-               ops::Backend& backend);
+  /// References outlive it.
+  AdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map);
 
-  /// result, float64 (1), += sum of squares of this rank's gradients, each
-  /// parameter on the rank that owns it alone (ShardMap).
-  void sum_squares(Tensor result);
-  /// Step `step` (1-based) with gradients scaled by `gradient_scale`; parameters, moments and the bf16 copy change.
-  void step(std::int64_t step, double learning_rate, double gradient_scale);
+  /// Takes the moments from `arena`; call with a sizing arena, then with a real one.
+  void lay_out(device::Arena& arena);
+
+  // float32 (rank_shard_elements), cut as the parameters are.
+  [[nodiscard]] Tensor exp_avg() const { return exp_avg_; }
+  [[nodiscard]] Tensor exp_avg_sq() const { return exp_avg_sq_; }
+
+  /// Step `step` (1-based) of all units, one after the other, with gradients scaled by `gradient_scale`; parameters,
+  /// moments and the low-precision copy change.
+  void step(const parallel::UnitStorage& storage, ops::Backend& backend, std::int64_t step, double learning_rate,
+            double gradient_scale) const;
 
  private:
+  /// Parts of the rank shard that belong to one unit.
+  struct UnitRanges {
+    std::vector<parallel::ShardRange> decayed, plain;
+  };
+  void step_unit(const UnitRanges& unit, const parallel::UnitStorage& storage, ops::Backend& backend,
+                 const ops::AdamW& hyper) const;
+
   const config::Optimizer& optimizer_;
-  parallel::ShardedUnits& units_;
-  ops::Backend& backend_;
-  std::vector<parallel::ShardRange> counted_, decayed_, plain_;
+  const parallel::ShardMap& shard_map_;
+  std::vector<UnitRanges> units_;
+  Tensor exp_avg_, exp_avg_sq_;
 };
 
 }  // namespace sft::optim

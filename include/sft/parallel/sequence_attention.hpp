@@ -1,8 +1,8 @@
 #pragma once
 // Attention over rows that are cut over the sequence-parallel group.
 //
-// One interface for every way of doing it: a further `sp_method` is a class beside src/parallel/ring_attention.hpp, a
-// schedule beside sequence::schedule_ring, and a line in make_sequence_attention.
+// One interface for every way of doing it: a further `sp_method` is a class of buffers and a class of attention beside
+// src/parallel/ring_attention.hpp, a schedule beside sequence::schedule_ring, and a line in make_sequence_buffers.
 
 #include <cmath>
 #include <cstdint>
@@ -18,19 +18,20 @@
 
 namespace sft::parallel {
 
-/// Causal attention within documents. Shapes: T tokens, H query heads, K key/value heads, D head dim, all local.
-/// Collective over the sp group, but for lay_out, workspace_needs and set_schedule.
+/// Shapes: T tokens, H query heads, K key/value heads, D head dim, all local.
+struct SequenceShape {
+  std::int64_t tokens;      ///< T, of all rows
+  std::int64_t row_tokens;  ///< of one row on this rank
+  std::int64_t q_heads, kv_heads, head_dim;
+  DType compute;
+
+  /// Of the scores: 1 / sqrt(D).
+  [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+/// Causal attention within documents. Collective over the sp group, but for set_schedule.
 class SequenceAttention {
  public:
-  struct Shape {
-    std::int64_t tokens;      ///< T, of all rows
-    std::int64_t row_tokens;  ///< of one row on this rank
-    std::int64_t q_heads, kv_heads, head_dim;
-    DType compute;
-
-    /// Of the scores: 1 / sqrt(D).
-    [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
-  };
   /// Rotated queries and keys, and values, of this rank, or their gradients; compute dtype, strided: they may be
   /// columns of one fused tensor.
   struct Heads {
@@ -39,10 +40,6 @@ class SequenceAttention {
 
   virtual ~SequenceAttention() = default;
 
-  /// Takes the buffers of this method from `arena`; call with a sizing arena, then with a real one.
-  virtual void lay_out(device::Arena& arena) = 0;
-  /// What its calls of the backend need beside that: for ops::workspace_bytes.
-  [[nodiscard]] virtual ops::WorkspaceNeeds workspace_needs() const = 0;
   /// Sets what the tokens that follow attend to: once a micro-batch, before its first forward pass. `schedule` is read
   /// before the call returns.
   virtual void set_schedule(const sequence::AttentionSchedule& schedule) = 0;
@@ -55,12 +52,25 @@ class SequenceAttention {
   virtual void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) = 0;
 };
 
-/// The one place that chooses: rows that lie whole on one rank need no exchange. `ring_stream` carries the exchange
-/// beside the backend's stream; all references outlive the result.
-[[nodiscard]] std::unique_ptr<SequenceAttention> make_sequence_attention(const SequenceAttention::Shape& shape,
-                                                                         const comm::Group& sp, device::Device& device,
-                                                                         ops::Backend& backend,
-                                                                         comm::Collectives& collectives,
-                                                                         device::Stream& ring_stream);
+/// The memory of one method, and the method that works in it.
+class SequenceBuffers {
+ public:
+  virtual ~SequenceBuffers() = default;
+
+  /// Takes the buffers from `arena`; call with a sizing arena, then with a real one. Pure: planning needs no device.
+  virtual void lay_out(device::Arena& arena) = 0;
+  /// What its calls of the backend need beside that: for ops::workspace_bytes. Pure.
+  [[nodiscard]] virtual ops::WorkspaceNeeds workspace_needs() const = 0;
+
+  /// The method at work in these buffers, once they are laid out. `ring_stream` carries the exchange beside the
+  /// backend's stream; all references, and the buffers, outlive the result.
+  [[nodiscard]] virtual std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
+                                                                          ops::Backend& backend,
+                                                                          comm::Collectives& collectives,
+                                                                          device::Stream& ring_stream) const = 0;
+};
+
+/// The one place that chooses the method: rows that lie whole on one rank need no exchange. Pure.
+[[nodiscard]] std::unique_ptr<SequenceBuffers> make_sequence_buffers(const SequenceShape& shape, int sp_size);
 
 }  // namespace sft::parallel

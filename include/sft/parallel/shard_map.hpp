@@ -31,6 +31,9 @@ struct Parameter {
   std::int64_t columns = 0;  ///< logical dim 1; 0: the parameter is a vector
   TpSplit split = TpSplit::none;
   Init init = Init::normal;
+  /// Ops use it together with the parameter before it, as one matrix or vector (k and v with q): it follows without a
+  /// gap. Every other parameter begins on a border of `alignment_elements`.
+  bool joins_previous = false;
 
   // Filled by ShardMap.
   std::int64_t local_rows = 0, local_columns = 0;  ///< tp slice; local_columns = 1 for a vector
@@ -43,10 +46,22 @@ struct Parameter {
   [[nodiscard]] std::int64_t elements() const { return rows * (is_vector() ? 1 : columns); }
 };
 
+/// Neighbouring parameters of one unit that ops use as one matrix (their rows one after the other) or vector.
+struct ParameterGroup {
+  int unit = 0;
+  int first = 0;
+  int count = 0;  ///< 0: the model has no such parameter
+
+  [[nodiscard]] bool exists() const { return count > 0; }
+};
+
+/// 16-byte loads of bf16 and float32 are aligned at such borders: of groups of parameters and of shards.
+inline constexpr std::int64_t alignment_elements = 64;
+
 struct Unit {
   std::string name;
   std::vector<Parameter> parameters;
-  std::int64_t num_elements = 0;    ///< of the unit flat, padded at its end to a multiple of fsdp_size * 64
+  std::int64_t num_elements = 0;    ///< of the unit flat, padded at its end to a multiple of fsdp_size * alignment_elements
   std::int64_t shard_elements = 0;  ///< num_elements / fsdp_size
   std::int64_t shard_offset = 0;    ///< of this unit's shard in the rank shard
 };
@@ -59,7 +74,7 @@ struct Piece {
   std::int64_t shard_offset;  ///< of that element in the rank shard
 };
 
-/// Neighbouring elements of the rank shard.
+/// Neighbouring elements of the rank shard, or of a unit flat.
 struct ShardRange {
   std::int64_t begin, count;
 };
@@ -78,6 +93,8 @@ class ShardMap {
   ShardMap(const ShardMap&) = delete;
 
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
+  [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
+  [[nodiscard]] const Unit& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }
   /// All pieces of this rank's shard, ascending by shard_offset.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
@@ -85,14 +102,20 @@ class ShardMap {
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
+  /// The same within one unit.
+  [[nodiscard]] std::vector<ShardRange> ranges_of_unit(int index,
+                                                       const std::function<bool(const Parameter&)>& predicate) const;
   /// The parts of the rank shard that belong to no parameter, ascending.
   [[nodiscard]] std::vector<ShardRange> padding() const;
+  /// The parts of a unit flat that belong to no parameter, ascending; begins count from its first element.
+  [[nodiscard]] std::vector<ShardRange> padding_of_unit(int index) const;
   /// Elements of all logical parameters, each counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
 
  private:
   std::vector<Unit> units_;
   std::vector<Piece> pieces_;
+  std::vector<std::size_t> first_piece_;  ///< of each unit, then the number of all
   std::int64_t rank_shard_elements_ = 0;
 };
 

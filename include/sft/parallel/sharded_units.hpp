@@ -1,25 +1,21 @@
 #pragma once
-// Fully sharded parameters (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): every unit lives as shards
-// over the fsdp group and is whole only while it is used.
+// How a unit becomes whole and its gradient a shard again: the exchange between UnitStorage (what a rank stores) and
+// UnitBuffers (where units are whole), as ShardingPolicy says.
 //
 // The verbs of a unit in one micro-batch: gather (start, ahead of time), use (wait), release; then, for its gradient,
-// gradient/accumulated_gradient while the backward pass writes, and reduce once it is whole. With one rank in the fsdp
-// group the views lead straight into the shards and nothing moves.
-//
-// Order is the caller's duty and not checked. Every other block uses the same buffers, and so do embedding and head
-// unless tied: of units that do, one is released before the next is gathered (with reshard_after_forward; without, each
-// has its own parameters), and its gradient is reduced before the next one's is written.
+// gradient or accumulated_gradient while the backward pass writes, and reduce once it is whole. UnitOrder checks their
+// order. What the policy does not shard is whole already: then nothing moves.
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "sft/comm/collectives.hpp"
-#include "sft/device/arena.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/shard_map.hpp"
+#include "sft/parallel/unit_buffers.hpp"
+#include "sft/parallel/unit_order.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel {
@@ -32,36 +28,18 @@ struct GradientTarget {
 
 class ShardedUnits {
  public:
-  struct Options {
-    DType compute = DType::float32;     ///< dtype of gathered parameters
-    bool reshard_after_forward = true;  ///< release blocks between forward and backward
-    bool tied = false;                  ///< the head uses the embedding unit's table
-  };
-  struct Arenas {
-    device::Arena parameters, gradients, optimizer, unit_buffers;
-  };
+  /// All references outlive it; storage and buffers are laid out before the first verb. Local.
+  ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffers, const ShardingPolicy& policy,
+               const SlotAssignment& slots, const mesh::Groups& groups, device::Device& device, ops::Backend& backend,
+               comm::Collectives& collectives, device::Stream& comm_stream);
 
-  /// Unit 0 is the embedding, the last one the head, the others the blocks. All references outlive it. Local.
-  ShardedUnits(const ShardMap& shard_map, const mesh::Groups& groups, const Options& options, device::Device& device,
-               ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream);
-
-  /// Takes the shards and buffers from `arenas`; call with sizing arenas, then with real ones.
-  void lay_out(Arenas& arenas);
-
-  // The rank shard, float32 (rank_shard_elements).
-  [[nodiscard]] Tensor parameter_shard() const { return parameters_; }
-  [[nodiscard]] Tensor gradient_shard() const { return gradients_; }
-  [[nodiscard]] Tensor exp_avg() const { return exp_avg_; }
-  [[nodiscard]] Tensor exp_avg_sq() const { return exp_avg_sq_; }
-  /// The bf16 copy of the parameters that gathers send; empty with float32.
-  [[nodiscard]] Tensor compute_shard() const { return compute_shard_; }
   /// Must follow every write to the parameters: later gathers see it.
   void parameters_written();
-  /// Refreshes the bf16 copy from the float32 parameters, where the writer did not keep both.
-  void refresh_compute_shard();
+  /// Writes the low-precision copy of the parameters anew, where whoever wrote them did not.
+  void refresh_compute_copy();
 
   // gather, use and reduce are collective over the fsdp group, in the same order on all its ranks. Errors of the
-  // communication surface as comm/collectives.hpp says.
+  // communication surface as comm/collectives.hpp says. A wrong order is a std::logic_error (UnitOrder).
   /// Starts gathering the unit's parameters; nothing when they are there or on their way.
   void gather(int unit);
   /// Makes later ops of the backend wait for the parameters, which it gathers first where gather was not called.
@@ -69,63 +47,62 @@ class ShardedUnits {
   /// Local: the ops queued so far are the last that read the parameters; their buffer is free for another unit behind
   /// them. Nothing when the unit is not gathered.
   void release(int unit);
-  /// Starts adding the sum of the unit's gradient over the group to the gradient shard; parameters whose gradient was
-  /// not written since begin_step or the last reduce count as zero. Once a micro-batch.
+  /// Starts adding the sum of the unit's gradient over the fsdp group to the gradient shard; parameters whose gradient
+  /// was not written since begin_step or the last reduce count as zero. Once a micro-batch. In a step's last
+  /// micro-batch it also queues the sums over key/value replicas and over replicas of the model, which run beside the
+  /// next unit's backward pass: then collective over kv_replicas and replicate too.
   void reduce(int unit);
-  /// Lets communication under way progress. Local.
-  void poll() { comm_stream_.poll(); }
 
-  /// Local (tp) slice of parameters [index, index + count) of a unit in use, as one matrix (sum of rows, columns) or
-  /// vector; several must have equal columns, else std::logic_error. compute dtype. Undefined contents when the unit is
-  /// not in use.
-  [[nodiscard]] Tensor parameter(int unit, int index, int count = 1) const;
+  /// Local (tp) slice of the parameters of a unit in use, as one matrix (sum of rows, columns) or vector; several must
+  /// have equal columns, else std::logic_error. compute dtype.
+  [[nodiscard]] Tensor parameter(const ParameterGroup& group) const;
   /// Where to write their gradient. Throws std::logic_error when some of them hold a part already and others do not.
-  [[nodiscard]] GradientTarget gradient(int unit, int index, int count = 1);
+  [[nodiscard]] GradientTarget gradient(const ParameterGroup& group);
   /// The same for ops that always add: zeroed at the first touch.
-  [[nodiscard]] Tensor accumulated_gradient(int unit, int index, int count = 1);
+  [[nodiscard]] Tensor accumulated_gradient(const ParameterGroup& group);
 
-  /// Forgets the last step's gradients.
-  void begin_step();
-  /// Once a step, after all reduces of all micro-batches: sums parts over tp and key/value replicas, then replicas of
-  /// the model, with one all-reduce a unit. Collective over the tp, kv_replicas and replicate groups.
-  void finish_gradients();
+  /// Forgets the last step's gradients; `num_micro_batches` times every unit will be reduced.
+  void begin_step(std::int64_t num_micro_batches);
+  /// After all of that: sums the parts that tp ranks have of gradients they hold in common, and makes later ops of the
+  /// backend wait for all sums. Collective over the tp group.
+  void finish_step();
 
-  /// What the collectives need for these units.
-  [[nodiscard]] comm::StagingPlan staging() const;
+  /// What the collectives need for these units. Pure.
+  [[nodiscard]] static comm::StagingPlan staging(const ShardMap& shard_map, const ShardingPolicy& policy);
 
  private:
   struct UnitState {
-    Tensor full, full_gradient;  ///< (num_elements) compute dtype; float32
-    Tensor shard, gradient_shard;
-    int parameter_slot = 0, gradient_slot = 0;
-    bool gathered = false;
     std::unique_ptr<device::Event> gather_done;
     std::vector<bool> touched;  ///< per parameter: the gradient holds a part
-  };
-  struct Slot {
-    std::int64_t elements = 0;
-    Tensor buffer;
-    std::unique_ptr<device::Event> free;  ///< the last user is done with it
+    std::int64_t reduces_left = 0;
   };
 
-  [[nodiscard]] bool is_sharded() const { return groups_.fsdp.size() > 1; }
-  void assign_slots();
-  [[nodiscard]] Tensor slice(const Tensor& flat, int unit, int index, int count) const;
+  [[nodiscard]] UnitState& state(int unit) { return units_[static_cast<std::size_t>(unit)]; }
+  [[nodiscard]] device::Event& parameter_slot_free(int unit) const;
+  [[nodiscard]] device::Event& gradient_slot_free(int unit) const;
+  [[nodiscard]] Tensor slice(const Tensor& flat, const ParameterGroup& group) const;
   /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
   void zero_untouched(int unit);
+  /// Queues the sums of the unit's gradient shard over the groups that hold the same one.
+  void sum_replicas(int unit);
+  /// The parts of the unit's gradient shard whose parameters are split so.
+  [[nodiscard]] std::vector<Tensor> gradient_parts(int unit, TpSplit split) const;
 
+  const UnitStorage& storage_;
+  const UnitBuffers& buffers_;
   const ShardMap& shard_map_;
+  const ShardingPolicy& policy_;
+  const SlotAssignment& slots_;
   const mesh::Groups& groups_;
-  Options options_;
   device::Device& device_;
   ops::Backend& backend_;
   comm::Collectives& collectives_;
   device::Stream& comm_stream_;
+  UnitOrder order_;
   std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_;
-
-  Tensor parameters_, gradients_, exp_avg_, exp_avg_sq_, compute_shard_;
   std::vector<UnitState> units_;
-  std::vector<Slot> parameter_slots_, gradient_slots_;
+  /// Per slot: its last user is done with it.
+  std::vector<std::unique_ptr<device::Event>> parameter_slots_free_, gradient_slots_free_;
 };
 
 }  // namespace sft::parallel

@@ -3,13 +3,37 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
-#include "sft/train/run.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/config/config.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/layout.hpp"
+#include "sft/train/memory.hpp"
 
 namespace sft::train {
 
-/// Mesh, model, batch, steps, data, device, and memory a rank. `origin` says where the weights come from. The same text
-/// on every rank; collective over the world.
-[[nodiscard]] std::string start_table(const Run& run, std::int64_t num_steps, const std::string& origin);
+/// What the table says. Empty texts have no line.
+struct StartFacts {
+  const config::Config& config;  ///< validated
+  const data::PackedDataset& dataset;
+  std::int64_t num_parameters;
+  std::string nodes;   ///< where the ranks are
+  std::string device;  ///< what a rank computes on
+  std::string origin;  ///< of the weights
+  std::int64_t num_steps;
+  MemoryTable memory;
+};
+
+/// Mesh, model, batch, steps, data, device, and memory per rank. Pure but for the data set's facts.
+[[nodiscard]] std::string start_table(const StartFacts& facts);
+
+/// The node of every rank: equal numbers are one node. Collective over the world.
+[[nodiscard]] std::vector<int> nodes_of_ranks(const comm::Session& session);
+/// "2 nodes; between them: dp_replicate". Pure.
+[[nodiscard]] std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& node_of_rank);
+/// What `device` computes with.
+[[nodiscard]] std::string describe_device(const device::Device& device);
 
 }  // namespace sft::train

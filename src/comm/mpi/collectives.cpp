@@ -119,20 +119,16 @@ MpiCollectives::MpiCollectives(device::Device& device) {
   all_reduce_staging_.last_use = device.make_event();
 }
 
-void MpiCollectives::reserve(device::Arena& arena, const StagingPlan& plan) {
-  const auto take_staging = [&](Staging& staging, std::size_t wanted_bytes) {
-    const std::size_t bytes = std::clamp(wanted_bytes, min_staging_bytes, max_staging_bytes);
-    staging.memory = take(arena, DType::int32, {static_cast<std::int64_t>(bytes / size_of(DType::int32))});
-  };
-  take_staging(reduce_scatter_staging_, plan.max_reduce_scatter_bytes);
-  take_staging(all_reduce_staging_, plan.max_all_reduce_bytes);
+void MpiCollectives::set_staging(const StagingMemory& staging) {
+  reduce_scatter_staging_.memory = staging.reduce_scatter;
+  all_reduce_staging_.memory = staging.all_reduce;
 }
 
 std::size_t MpiCollectives::slot_bytes(const Staging& staging, const Group& group) {
   if (group.size() == 1) return std::numeric_limits<std::size_t>::max();  // nobody sends
   constexpr std::size_t line_bytes = 64;
   const std::size_t lines = staging.memory.size_bytes() / line_bytes / static_cast<std::size_t>(group.size() - 1);
-  ensure(lines > 0, "reserve() comes before the first reduction, and each rank has a line of the staging memory");
+  ensure(lines > 0, "set_staging() comes before the first reduction, and each rank has a line of the staging memory");
   return lines * line_bytes;
 }
 

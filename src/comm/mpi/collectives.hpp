@@ -19,8 +19,7 @@ class MpiCollectives final : public Collectives {
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
 
-  /// Takes at most max_staging_bytes for each kind of reduction: larger ones run in rounds.
-  void reserve(device::Arena& arena, const StagingPlan& plan) override;
+  void set_staging(const StagingMemory& staging) override;
 
  private:
   /// Memory for what other ranks send into a reduction; one reduction uses it at a time.
@@ -28,8 +27,6 @@ class MpiCollectives final : public Collectives {
     Tensor memory;  // bytes
     std::unique_ptr<device::Event> last_use;
   };
-  static constexpr std::size_t max_staging_bytes = std::size_t{16} << 20;
-  static constexpr std::size_t min_staging_bytes = std::size_t{64} << 10;
 
   /// What one rank of `group` may send into `staging` at a time, a multiple of 64 bytes; unlimited for a single rank.
   static std::size_t slot_bytes(const Staging& staging, const Group& group);

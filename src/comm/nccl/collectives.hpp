@@ -19,7 +19,7 @@ class NcclCollectives final : public Collectives {
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
 
-  void reserve(device::Arena&, const StagingPlan&) override {}  // NCCL brings its own buffers
+  void set_staging(const StagingMemory&) override {}  // NCCL brings its own buffers
 
  private:
   device::Device& device_;

@@ -1,0 +1,33 @@
+#pragma once
+// The memory of a decoder: what the forward pass keeps for the backward pass, and what all blocks share. Pure: planning
+// lays it out without a device.
+
+#include <vector>
+
+#include "sft/device/arena.hpp"
+#include "sft/model/block.hpp"
+#include "sft/model/loss_head.hpp"
+
+namespace sft::model {
+
+class DecoderBuffers {
+ public:
+  /// For a rank of `sizes` that computes on a device of `kind`.
+  DecoderBuffers(const config::Model& config, const Sizes& sizes, device::Kind kind);
+
+  /// Takes everything; call with sizing arenas, then with real ones.
+  void lay_out(device::Arena& activations, device::Arena& workspace);
+
+  std::vector<BlockActivations> blocks;
+  BlockScratch scratch;
+  Tensor last;                 ///< (T, C) residual stream after the last block
+  Tensor last_rstd;            ///< (T) float32
+  Tensor inverse_frequencies;  ///< (D/2) float64
+  LossHead loss_head;
+
+ private:
+  Sizes sizes_;
+  bool qk_norm_;
+};
+
+}  // namespace sft::model

@@ -1,0 +1,17 @@
+#pragma once
+// A linear layer, forward and backward: y = x weight^T [+ bias]. T tokens, M columns in, N columns out, all local.
+
+#include "sft/model/architecture.hpp"
+#include "sft/model/context.hpp"
+
+namespace sft::model {
+
+/// y (T, N) of x (T, M); the layer's unit is in use.
+void linear_forward(const Context& context, const Linear& layer, Tensor y, const Tensor& x);
+/// dx (T, M) = dy weight; the layer's unit is in use. It comes before linear_backward_weight, under which the sum of dx
+/// over tp and the next gather can run.
+void linear_backward_input(const Context& context, const Linear& layer, Tensor dx, const Tensor& dy);
+/// Writes the gradients of weight and bias from dy (T, N) and x (T, M).
+void linear_backward_weight(const Context& context, const Linear& layer, const Tensor& dy, const Tensor& x);
+
+}  // namespace sft::model

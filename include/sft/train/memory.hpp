@@ -1,0 +1,47 @@
+#pragma once
+// The memory of all ranks: as planned, before a byte is taken, and as entered in their ledgers.
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "sft/comm/group.hpp"
+#include "sft/config/config.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/train/machine.hpp"
+
+namespace sft::train {
+
+/// What the ranks of a mesh use, least and most; the first rank with the most.
+struct MemoryRange {
+  std::size_t least_bytes = 0, most_bytes = 0;
+  int most_rank = 0;
+};
+struct MemoryTable {
+  std::array<MemoryRange, device::num_labels> labels;  ///< by device::Label
+  MemoryRange total;
+};
+
+/// The ledger that rank place.rank() of a validated configuration will have when it trains: by the code that lays the
+/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data set's facts.
+[[nodiscard]] device::Ledger plan_ledger(const config::Config& config, const data::PackedDataset& dataset,
+                                         const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
+
+/// The same for every rank of the mesh, on one rank.
+[[nodiscard]] MemoryTable plan_memory(const config::Config& config, const data::PackedDataset& dataset,
+                                      const Machine& machine, std::size_t process_bytes);
+
+/// The ledgers of all ranks. Collective over `world`.
+[[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, const comm::Group& world);
+
+/// A line for each label that any rank uses, and the total.
+[[nodiscard]] std::string format_memory(const MemoryTable& table);
+
+/// Refuses, with a configuration Error, ranks that together need more of their node's memory than `node_bytes`, its RAM
+/// or its control group's limit. `ledger`: this rank's. Collective over `node`; the error is not shared beyond it.
+void require_node_memory(const device::Ledger& ledger, device::Kind kind, std::size_t node_bytes,
+                         const comm::Group& node);
+
+}  // namespace sft::train

@@ -1,0 +1,22 @@
+#include <algorithm>
+
+#include "sft/comm/collectives.hpp"
+
+namespace sft::comm {
+
+StagingMemory take_staging(device::Kind kind, device::Arena& arena, const StagingPlan& plan) {
+  if (kind != device::Kind::cpu) return {};  // NCCL brings its own buffers
+  // Larger reductions run in rounds.
+  constexpr std::size_t max_bytes = std::size_t{16} << 20;
+  constexpr std::size_t min_bytes = std::size_t{64} << 10;
+  const auto take_clamped = [&](std::size_t wanted_bytes) {
+    const std::size_t bytes = std::clamp(wanted_bytes, min_bytes, max_bytes);
+    return take(arena, DType::int32, {static_cast<std::int64_t>(bytes / size_of(DType::int32))});
+  };
+  StagingMemory staging;
+  staging.reduce_scatter = take_clamped(plan.max_reduce_scatter_bytes);
+  staging.all_reduce = take_clamped(plan.max_all_reduce_bytes);
+  return staging;
+}
+
+}  // namespace sft::comm

@@ -1,0 +1,23 @@
+#include "sft/model/linear.hpp"
+
+namespace sft::model {
+
+void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
+  c.ops.matmul({.a = x,
+                .b = c.units.parameter(layer.weight),
+                .c = y,
+                .transpose_b = true,
+                .bias = layer.bias.exists() ? c.units.parameter(layer.bias) : Tensor()});
+}
+
+void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy) {
+  c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight), .c = dx});
+}
+
+void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x) {
+  if (layer.bias.exists()) c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
+  const parallel::GradientTarget weight = c.units.gradient(layer.weight);
+  c.ops.matmul({.a = dy, .b = x, .c = weight.tensor, .transpose_a = true, .accumulate = weight.accumulate});
+}
+
+}  // namespace sft::model

@@ -1,0 +1,55 @@
+#include "sft/train/dry_run.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "rank_plan.hpp"
+#include "sft/train/memory.hpp"
+#include "sft/train/run_length.hpp"
+#include "sft/train/start_table.hpp"
+
+namespace sft::train {
+
+namespace {
+
+nlohmann::ordered_json to_json(const MemoryRange& range) {
+  return {{"least_bytes", range.least_bytes}, {"most_bytes", range.most_bytes}, {"most_rank", range.most_rank}};
+}
+
+}  // namespace
+
+std::string dry_run(const config::Config& config, const data::PackedDataset& dataset, const Machine& machine,
+                    std::size_t process_bytes, bool json) {
+  const mesh::Layout layout = mesh::layout_of(config.parallel);
+  const RankPlan first(config, dataset.max_length(), mesh::Place(config, 0), machine);
+  const std::int64_t num_parameters = first.shard_map.num_parameters();
+  const std::int64_t steps = num_steps(config, dataset.num_rows());
+  const MemoryTable memory = plan_memory(config, dataset, machine, process_bytes);
+  if (!json) {
+    return start_table({.config = config,
+                        .dataset = dataset,
+                        .num_parameters = num_parameters,
+                        .nodes = "not started",
+                        .device = "",
+                        .origin = "",
+                        .num_steps = steps,
+                        .memory = memory});
+  }
+  nlohmann::ordered_json memory_json;
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    memory_json[device::name_of(static_cast<device::Label>(i))] = to_json(memory.labels[i]);
+  }
+  memory_json["total"] = to_json(memory.total);
+  const nlohmann::ordered_json result{
+      {"mesh",
+       {{"dp_replicate", layout.dp_replicate}, {"dp_shard", layout.dp_shard}, {"sp", layout.sp}, {"tp", layout.tp}}},
+      {"num_ranks", layout.size()},
+      {"num_parameters", num_parameters},
+      {"num_rows", dataset.num_rows()},
+      {"max_length", dataset.max_length()},
+      {"effective_batch_rows", config.effective_batch_rows()},
+      {"num_steps", steps},
+      {"memory_per_rank", memory_json}};
+  return result.dump(2) + "\n";
+}
+
+}  // namespace sft::train

@@ -1,0 +1,66 @@
+#include "not_finite.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "sft/comm/session.hpp"
+
+namespace sft::train {
+
+namespace {
+
+/// A NaN has no sign.
+std::string text_of(double number) { return std::isnan(number) ? "nan" : std::to_string(number); }
+
+/// "3, 7 and 12", the first eight at most.
+std::string list_of(const std::vector<std::int64_t>& rows) {
+  constexpr std::size_t limit = 8;
+  const std::size_t count = std::min(rows.size(), limit);
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_end = i + 1 == rows.size();
+    text += (i == 0 ? "" : is_end ? " and " : ", ") + std::to_string(rows[i]);
+  }
+  return rows.size() > limit ? text + " and " + std::to_string(rows.size() - limit) + " more" : text;
+}
+
+/// "2, 5": the ranks where `seen` holds. Collective.
+std::string ranks_where(bool seen, const comm::Group& world) {
+  const std::vector<std::string> flags = world.all_gather(seen ? "1" : "0");
+  std::string ranks;
+  for (std::size_t r = 0; r < flags.size(); ++r) {
+    if (flags[r] == "1") ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
+  }
+  return ranks;
+}
+
+/// What the lowest rank where `seen` holds says. Collective.
+std::string first_where(bool seen, const std::string& text, const comm::Group& world) {
+  for (const std::string& said : world.all_gather(seen ? text : "")) {
+    if (!said.empty()) return said;
+  }
+  return "";
+}
+
+}  // namespace
+
+void throw_not_finite(const NotFinite& seen, const comm::Group& world) {
+  const bool is_loss = !std::isfinite(seen.local_loss);
+  const std::string loss_ranks = ranks_where(is_loss, world);
+  const std::string loss_rows = first_where(
+      is_loss, "rank " + std::to_string(world.rank()) + " read row " + list_of(seen.rows) + " of the data in this step",
+      world);
+  const std::string shard_ranks = ranks_where(!std::isfinite(seen.local_square_sum), world);
+  const std::string where = !loss_ranks.empty()    ? "first seen in the loss of rank " + loss_ranks + "; " + loss_rows
+                            : !shard_ranks.empty() ? "the loss is finite; seen in the gradient shard of rank " + shard_ranks
+                                                   : "finite on every rank, but not their sum";
+  throw comm::SharedError(
+      ExitStatus::numerical,
+      "loss " + text_of(seen.loss) + " and gradient norm " + text_of(seen.norm) + " at step " +
+          std::to_string(seen.step) + " are not finite",
+      where,
+      "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at the rows of this step");
+}
+
+}  // namespace sft::train

@@ -1,0 +1,25 @@
+#pragma once
+// What a run says when its loss or gradient norm is NaN or Inf: where it was seen first.
+
+#include <cstdint>
+#include <vector>
+
+#include "sft/comm/group.hpp"
+
+namespace sft::train {
+
+/// What one rank knows of a step that is not finite.
+struct NotFinite {
+  std::int64_t step = 0;           ///< 1-based
+  double loss = 0.0, norm = 0.0;   ///< of all ranks
+  double local_loss = 0.0;         ///< sum of this rank's own tokens
+  double local_square_sum = 0.0;   ///< of the gradients that this rank owns
+  std::vector<std::int64_t> rows;  ///< that this rank read, in file order
+};
+
+/// Throws a numerical Error that every rank holds. It names the ranks whose own tokens have such a loss, and the rows
+/// that the first of them read; where none has, the ranks whose gradient shard, a sum over all ranks, has such a norm;
+/// where none has either, the global sum alone has. Collective over the world.
+[[noreturn]] void throw_not_finite(const NotFinite& seen, const comm::Group& world);
+
+}  // namespace sft::train

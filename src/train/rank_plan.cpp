@@ -1,0 +1,78 @@
+#include "rank_plan.hpp"
+
+#include <algorithm>
+
+#include "sft/ops/factory.hpp"
+#include "sft/parallel/sharded_units.hpp"
+#include "sft/sequence/row_cut.hpp"
+
+namespace sft::train {
+
+namespace {
+
+model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, const mesh::Place& place) {
+  const config::Model& m = config.model;
+  const int tp = place.layout().tp;
+  const sequence::RowCut cut(max_length, place.layout().sp);
+  const DType compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32;
+  return {.tokens = config.train.per_device_train_batch_size * cut.local_length(),
+          .hidden = m.hidden_size,
+          .q_heads = place.heads().q_heads,
+          .kv_heads = place.heads().kv_heads,
+          .head_dim = m.head_dim,
+          .mlp = m.intermediate_size / tp,
+          .vocab = m.vocab_size / tp,
+          .vocab_begin = m.vocab_size / tp * place.coordinates().tp,
+          .compute = compute,
+          .partial = tp > 1 ? DType::float32 : compute};
+}
+
+parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t row_tokens) {
+  return {sizes.tokens, row_tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute};
+}
+
+}  // namespace
+
+RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const mesh::Place& place_in,
+                   const Machine& machine_in)
+    : place(place_in),
+      machine(machine_in),
+      sizes(local_sizes(config, max_length, place)),
+      architecture(model::make_architecture(config.model)),
+      shard_map(architecture.units, place),
+      policy(parallel::sharding_policy(config.parallel, place)),
+      slots(shard_map.num_units(), policy.reshard_after_forward, config.model.tie_word_embeddings),
+      storage(shard_map, sizes.compute),
+      unit_buffers(storage, policy, slots),
+      decoder(config.model, sizes, machine.kind),
+      attention(parallel::make_sequence_buffers(
+          sequence_shape(sizes, sequence::RowCut(max_length, place.layout().sp).local_length()), place.layout().sp)),
+      adamw(config.optimizer, shard_map) {}
+
+void RankPlan::lay_out(Arenas& arenas) {
+  storage.lay_out(arenas.parameters, arenas.gradients);
+  adamw.lay_out(arenas.optimizer);
+  unit_buffers.lay_out(arenas.unit_buffers);
+  decoder.lay_out(arenas.activations, arenas.workspace);
+  attention->lay_out(arenas.workspace);
+  upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
+  results = take(arenas.workspace, DType::float64, {num_metrics + 1});
+  downloaded_results = take(arenas.pinned, DType::float64, {num_metrics + 1});
+  const std::size_t workspace_bytes =
+      ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->workspace_needs());
+  ops_workspace = take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
+  comm::StagingPlan plan = parallel::ShardedUnits::staging(shard_map, policy);
+  if (place.layout().tp > 1) {
+    const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
+    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
+  }
+  staging = comm::take_staging(machine.kind, arenas.communication, plan);
+}
+
+RankPlan::Arenas RankPlan::measure() {
+  Arenas sizing;
+  lay_out(sizing);
+  return sizing;
+}
+
+}  // namespace sft::train

@@ -1,0 +1,78 @@
+#pragma once
+// Everything of one rank that has a size: what it stores, what it buffers, what it keeps. Pure: any rank of any mesh,
+// without its device, its communicators or its memory.
+
+#include <cstdint>
+#include <memory>
+
+#include "sft/comm/collectives.hpp"
+#include "sft/config/config.hpp"
+#include "sft/device/arena.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/model/architecture.hpp"
+#include "sft/model/decoder_buffers.hpp"
+#include "sft/optim/adamw.hpp"
+#include "sft/optim/gradient_norm.hpp"
+#include "sft/parallel/sequence_attention.hpp"
+#include "sft/parallel/unit_buffers.hpp"
+#include "sft/train/machine.hpp"
+#include "upload.hpp"
+
+namespace sft::train {
+
+inline constexpr std::int64_t num_metrics = 4;  ///< of Backend::cross_entropy_finish
+
+class RankPlan {
+ public:
+  struct Arenas {
+    device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
+    device::Arena pinned;  ///< host memory that the device copies from and to
+  };
+
+  /// For rank place.rank() of a validated configuration, training on rows of `max_length` tokens. `config` outlives it.
+  RankPlan(const config::Config& config, std::int64_t max_length, const mesh::Place& place, const Machine& machine);
+  RankPlan(const RankPlan&) = delete;
+  RankPlan& operator=(const RankPlan&) = delete;
+
+  /// Gives every part its memory: over sizing arenas, then over real ones. The one place that knows what lies where.
+  void lay_out(Arenas& arenas);
+  /// The sizing pass: what real arenas must hold is used_bytes() of each.
+  [[nodiscard]] Arenas measure();
+
+  const mesh::Place place;
+  const Machine machine;
+  const model::Sizes sizes;
+  const model::Architecture architecture;
+  const parallel::ShardMap shard_map;
+  const parallel::ShardingPolicy policy;
+  const parallel::SlotAssignment slots;
+  parallel::UnitStorage storage;
+  parallel::UnitBuffers unit_buffers;
+  model::DecoderBuffers decoder;
+  std::unique_ptr<parallel::SequenceBuffers> attention;
+  optim::AdamW adamw;
+
+  UploadBuffers upload;
+  comm::StagingMemory staging;
+  Tensor results;             ///< (num_metrics + 1) float64: metrics, then the sum of squared gradients
+  Tensor downloaded_results;  ///< the same in pinned memory
+  Tensor ops_workspace;
+};
+
+/// Calls visit(label, space, arena) for each.
+template <class Visit>
+void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
+  using device::Label;
+  using device::Space;
+  visit(Label::parameters, Space::device, arenas.parameters);
+  visit(Label::gradients, Space::device, arenas.gradients);
+  visit(Label::optimizer, Space::device, arenas.optimizer);
+  visit(Label::unit_buffers, Space::device, arenas.unit_buffers);
+  visit(Label::activations, Space::device, arenas.activations);
+  visit(Label::workspace, Space::device, arenas.workspace);
+  visit(Label::communication, Space::device, arenas.communication);
+  visit(Label::workspace, Space::pinned, arenas.pinned);
+}
+
+}  // namespace sft::train
