@@ -23,7 +23,7 @@
 #include "sft/core/program.hpp"
 #include "sft/core/table.hpp"
 #include "sft/core/version.hpp"
-#include "sft/device/ledger.hpp"
+#include "sft/device/format_bytes.hpp"
 #include "sft/io/files.hpp"
 
 namespace {

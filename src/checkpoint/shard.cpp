@@ -19,7 +19,7 @@ std::string path_in(const std::string& folder, const Shard& shard) { return (fs:
 
 }  // namespace
 
-Staging::Staging(device::Device& device) : block_(device.allocate_pinned(capacity_bytes)) {}
+Staging::Staging(device::Device& device) : block_(device.allocate(capacity_bytes, device::Space::pinned)) {}
 
 std::vector<Tensor> tensors_of(const State& state) { return {state.parameters, state.exp_avg, state.exp_avg_sq}; }
 

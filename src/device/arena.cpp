@@ -9,19 +9,24 @@
 
 namespace sft::device {
 
-Arena::Arena(Device& device, Ledger& ledger, Label label, std::size_t capacity_bytes)
-    : block_(device.allocate(capacity_bytes)), ledger_(&ledger), label_(label), capacity_bytes_(capacity_bytes) {
-  ledger.add(label, capacity_bytes);
+Arena::Arena(Device& device, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space)
+    : block_(device.allocate(capacity_bytes, space)),
+      ledger_(&ledger),
+      label_(label),
+      space_(space),
+      capacity_bytes_(capacity_bytes) {
+  ledger.add(label, space, capacity_bytes);
 }
 
 Arena::~Arena() {
-  if (ledger_ != nullptr) ledger_->remove(label_, capacity_bytes_);
+  if (ledger_ != nullptr) ledger_->remove(label_, space_, capacity_bytes_);
 }
 
 Arena::Arena(Arena&& other) noexcept
     : block_(std::move(other.block_)),
       ledger_(std::exchange(other.ledger_, nullptr)),
       label_(other.label_),
+      space_(other.space_),
       capacity_bytes_(std::exchange(other.capacity_bytes_, 0)),
       used_bytes_(std::exchange(other.used_bytes_, 0)),
       peak_bytes_(std::exchange(other.peak_bytes_, 0)) {}
@@ -31,6 +36,7 @@ Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(block_, moved.block_);
   std::swap(ledger_, moved.ledger_);
   std::swap(label_, moved.label_);
+  std::swap(space_, moved.space_);
   std::swap(capacity_bytes_, moved.capacity_bytes_);
   std::swap(used_bytes_, moved.used_bytes_);
   std::swap(peak_bytes_, moved.peak_bytes_);

@@ -1,21 +1,16 @@
 #include "cpu_device.hpp"
 
 #include <omp.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
-#include "cpu_cores.hpp"
-#include "sft/core/error.hpp"
-#include "sft/device/ledger.hpp"
+#include "host_memory.hpp"
 
 namespace sft::device {
 
 namespace {
 
-constexpr std::size_t huge_page_threshold_bytes = std::size_t{8} << 20;
 constexpr std::size_t piece_bytes = std::size_t{512} << 10;  // what one thread copies at a time
 
 /// Calls work(begin, count) for pieces of [0, bytes), on several threads when it is worth it.
@@ -36,18 +31,9 @@ std::string CpuDevice::description() const {
   return "CPU, " + std::to_string(num_threads) + (num_threads == 1 ? " thread" : " threads");
 }
 
-Device::Block CpuDevice::allocate(std::size_t bytes) {
-  if (bytes == 0) return {};
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes), std::strerror(errno),
-                "use more ranks, shorter rows or a smaller model");
-  }
-  if (bytes >= huge_page_threshold_bytes) madvise(memory, bytes, MADV_HUGEPAGE);
-  return {memory, [bytes](void* block) { munmap(block, bytes); }};
-}
+Device::Block CpuDevice::allocate(std::size_t bytes, Space) { return allocate_host(bytes); }
 
-std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<CpuStream>(streams_); }
+std::unique_ptr<Stream> CpuDevice::make_stream(Priority) { return std::make_unique<CpuStream>(streams_); }
 std::unique_ptr<Event> CpuDevice::make_event() { return std::make_unique<CpuEvent>(); }
 
 void CpuDevice::copy(void* destination, const void* source, std::size_t bytes, Stream& stream) {

@@ -14,13 +14,13 @@ class CpuDevice final : public Device {
   [[nodiscard]] Kind kind() const override { return Kind::cpu; }
   [[nodiscard]] std::string description() const override;
 
-  /// Pages that were never written to take no memory.
-  [[nodiscard]] Block allocate(std::size_t bytes) override;
-  [[nodiscard]] Block allocate_pinned(std::size_t bytes) override { return allocate(bytes); }
+  /// All spaces are the node's memory. Pages that were never written to take none.
+  [[nodiscard]] Block allocate(std::size_t bytes, Space space) override;
 
-  [[nodiscard]] std::unique_ptr<Stream> make_stream() override;
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(Priority priority) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
 
+  void progress() override { streams_.poll_all(); }
   void copy(void* destination, const void* source, std::size_t bytes, Stream& stream) override;
   void fill_zero(void* destination, std::size_t bytes, Stream& stream) override;
 

@@ -7,6 +7,10 @@
 
 namespace sft::device {
 
+void CpuStreams::poll_all() {
+  for (CpuStream* stream : streams_) stream->poll();
+}
+
 void CpuStreams::poll_others(const CpuStream& waiting) {
   for (CpuStream* stream : streams_) {
     if (stream != &waiting) stream->poll();

@@ -19,6 +19,7 @@ class CpuStreams {
   explicit CpuStreams(bool ranks_share_cores) : ranks_share_cores_(ranks_share_cores) {}
   void add(CpuStream& stream) { streams_.push_back(&stream); }
   void remove(CpuStream& stream) { std::erase(streams_, &stream); }
+  void poll_all();
   void poll_others(const CpuStream& waiting);
   /// Between two fruitless tests, `num_tests` so far: yields, and where ranks share cores soon sleeps (a rank that
   /// merely yields keeps its share of the core from those that still compute).

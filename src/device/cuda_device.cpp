@@ -2,8 +2,9 @@
 
 #include "cuda_check.hpp"
 #include "cuda_stream.hpp"
+#include "host_memory.hpp"
 #include "sft/core/error.hpp"
-#include "sft/device/ledger.hpp"
+#include "sft/device/format_bytes.hpp"
 
 namespace sft::device {
 
@@ -17,6 +18,16 @@ int num_gpus() {
                        "check the driver with nvidia-smi and CUDA_VISIBLE_DEVICES, or set backend = cpu");
   }
   return count;
+}
+
+/// As check_cuda, with a word of its own for memory that is used up: `bytes` of it were wanted, `where`.
+void check_allocation(cudaError_t code, const char* call, std::size_t bytes, const std::string& where) {
+  if (code == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // reported here, and not again by a later check
+    throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes) + " " + where, "no memory is left there",
+                "use more ranks, shorter rows or a smaller model");
+  }
+  check_cuda(code, call);
 }
 
 }  // namespace
@@ -34,27 +45,21 @@ CudaDevice::CudaDevice(int local_rank, int num_local_ranks) {
   description_ = std::string(properties.name) + ", " + format_bytes(properties.totalGlobalMem);
 }
 
-Device::Block CudaDevice::allocate(std::size_t bytes) {
+Device::Block CudaDevice::allocate(std::size_t bytes, Space space) {
   if (bytes == 0) return {};
+  if (space == Space::host) return allocate_host(bytes);
   void* memory = nullptr;
-  const cudaError_t code = cudaMalloc(&memory, bytes);
-  if (code == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // reported here, and not again by a later check
-    throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes) + " on " + description_,
-                "its memory is used up", "use more ranks, shorter rows or a smaller model");
+  if (space == Space::pinned) {
+    check_allocation(cudaMallocHost(&memory, bytes), "cudaMallocHost", bytes, "as pinned memory for " + description_);
+    return {memory, [](void* block) { cudaFreeHost(block); }};
   }
-  check_cuda(code, "cudaMalloc");
+  check_allocation(cudaMalloc(&memory, bytes), "cudaMalloc", bytes, "on " + description_);
   return {memory, [](void* block) { cudaFree(block); }};
 }
 
-Device::Block CudaDevice::allocate_pinned(std::size_t bytes) {
-  if (bytes == 0) return {};
-  void* memory = nullptr;
-  check_cuda(cudaMallocHost(&memory, bytes), "cudaMallocHost");
-  return {memory, [](void* block) { cudaFreeHost(block); }};
+std::unique_ptr<Stream> CudaDevice::make_stream(Priority priority) {
+  return std::make_unique<CudaStream>(wait_checks(), priority);
 }
-
-std::unique_ptr<Stream> CudaDevice::make_stream() { return std::make_unique<CudaStream>(wait_checks()); }
 std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(wait_checks()); }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream& stream) {

@@ -16,10 +16,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] Kind kind() const override { return Kind::cuda; }
   [[nodiscard]] std::string description() const override { return description_; }
 
-  [[nodiscard]] Block allocate(std::size_t bytes) override;
-  [[nodiscard]] Block allocate_pinned(std::size_t bytes) override;
+  [[nodiscard]] Block allocate(std::size_t bytes, Space space) override;
 
-  [[nodiscard]] std::unique_ptr<Stream> make_stream() override;
+  [[nodiscard]] std::unique_ptr<Stream> make_stream(Priority priority) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
 
   void copy(void* destination, const void* source, std::size_t bytes, Stream& stream) override;

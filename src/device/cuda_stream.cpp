@@ -18,8 +18,11 @@ bool is_finished(cudaError_t code, const char* query) {
 
 }  // namespace
 
-CudaStream::CudaStream(const WaitChecks& checks) : checks_(checks) {
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+CudaStream::CudaStream(const WaitChecks& checks, Priority priority) : checks_(checks) {
+  int least = 0, greatest = 0;  // the greatest priority is the lowest number
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  const int level = priority == Priority::communication ? greatest : least;
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, level), "cudaStreamCreateWithPriority");
 }
 
 CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }

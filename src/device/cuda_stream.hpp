@@ -10,7 +10,7 @@ namespace sft::device {
 class CudaStream final : public Stream {
  public:
   /// Who waits for the stream asks `checks`.
-  explicit CudaStream(const WaitChecks& checks);
+  CudaStream(const WaitChecks& checks, Priority priority);
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;

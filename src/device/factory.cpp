@@ -1,7 +1,7 @@
 #include "sft/device/factory.hpp"
 
-#include "cpu_cores.hpp"
 #include "cpu_device.hpp"
+#include "cpu_threads.hpp"
 #include "sft/core/error.hpp"
 #if SFT_HAVE_CUDA
 #include "cuda_device.hpp"

@@ -1,11 +1,6 @@
 #include "sft/device/ledger.hpp"
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <fstream>
 #include <numeric>
-#include <string>
 
 namespace sft::device {
 
@@ -16,41 +11,29 @@ const char* name_of(Label label) {
   return names[static_cast<std::size_t>(label)];
 }
 
-std::size_t Ledger::total_bytes() const { return std::accumulate(bytes_.begin(), bytes_.end(), std::size_t{0}); }
-
-std::size_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");  // total and resident, in pages
-  std::size_t total_pages = 0, resident_pages = 0;
-  statm >> total_pages >> resident_pages;
-  return resident_pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+std::size_t Ledger::bytes(Label label, Space space) const {
+  return bytes_[static_cast<std::size_t>(label)][static_cast<std::size_t>(space)];
 }
 
-std::size_t peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string key;
-  while (status >> key) {
-    if (key == "VmHWM:") {
-      std::size_t kibibytes = 0;
-      status >> kibibytes;
-      return kibibytes * 1024;
+std::size_t Ledger::bytes(Label label) const {
+  const Spaces& spaces = bytes_[static_cast<std::size_t>(label)];
+  return std::accumulate(spaces.begin(), spaces.end(), std::size_t{0});
+}
+
+std::size_t Ledger::node_bytes(Kind kind) const {
+  std::size_t sum = 0;
+  for (const Spaces& spaces : bytes_) {
+    for (const Space space : {Space::device, Space::pinned, Space::host}) {
+      if (is_node_memory(kind, space)) sum += spaces[static_cast<std::size_t>(space)];
     }
   }
-  return 0;
+  return sum;
 }
 
-std::string format_bytes(std::size_t bytes) {
-  static constexpr std::array<const char*, 4> units = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return std::to_string(bytes) + " B";
-  double value = static_cast<double>(bytes) / 1024.0;
-  std::size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < units.size()) {
-    value /= 1024.0;
-    ++unit;
-  }
-  const int decimals = unit >= 2 ? 2 : 1;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, units[unit]);
-  return text.data();
+std::size_t Ledger::total_bytes() const {
+  std::size_t sum = 0;
+  for (const Spaces& spaces : bytes_) sum = std::accumulate(spaces.begin(), spaces.end(), sum);
+  return sum;
 }
 
 }  // namespace sft::device

@@ -1,8 +1,22 @@
+#include <cstdio>
+#include <exception>
 #include <stdexcept>
 
+#include "sft/core/log.hpp"
 #include "sft/device/device.hpp"
 
 namespace sft::device {
+
+void Stream::drain() noexcept {
+  // Not through the log, whose texts are made in memory that may be lacking here.
+  try {
+    synchronize();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "warning: rank %d: queued work failed at the end: %s\n", log_rank(), error.what());
+  } catch (...) {
+    std::fprintf(stderr, "warning: rank %d: queued work failed at the end\n", log_rank());
+  }
+}
 
 void Stream::push(std::unique_ptr<Pending>) { throw std::logic_error("only CPU streams hold pending host work"); }
 

@@ -1,9 +1,26 @@
 #include "sft/ops/factory.hpp"
 
+#include <algorithm>
+
 #include "ops/cpu/backend.hpp"
+#include "ops/cpu/planning.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::ops {
+
+namespace {
+
+/// A GPU runs the head's products at full speed from 2048 tokens on; more, up to 4096, where their logits take less
+/// than 1 GiB.
+std::int64_t gpu_loss_chunk_tokens(const Shapes& shapes) {
+  constexpr std::int64_t min_tokens = 2048, max_tokens = 4096, granularity = 128;
+  constexpr std::int64_t logits_budget_bytes = std::int64_t{1} << 30;
+  const std::int64_t row_bytes = std::max<std::int64_t>(shapes.vocab, 1) * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t fitting = logits_budget_bytes / row_bytes / granularity * granularity;
+  return std::min(shapes.tokens, std::clamp(fitting, min_tokens, max_tokens));
+}
+
+}  // namespace
 
 bool is_built(device::Kind kind) { return kind == device::Kind::cpu; }
 
@@ -15,11 +32,15 @@ void require_built(device::Kind kind) {
 
 std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream) {
   require_built(device.kind());
-  return cpu::make_backend(stream, cpu::best_isa());
+  return cpu::make_backend(device, stream, cpu::best_isa());
 }
 
-std::size_t workspace_bytes(device::Kind kind, const WorkspaceNeeds& needs) {
-  return kind == device::Kind::cpu ? cpu::workspace_bytes(needs) : 0;
+std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
+  return kind == device::Kind::cpu ? cpu::workspace_bytes(num_threads, shapes, attention) : 0;
+}
+
+std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes) {
+  return kind == device::Kind::cpu ? cpu::loss_chunk_tokens(shapes) : gpu_loss_chunk_tokens(shapes);
 }
 
 const char* cpu_instruction_set() { return cpu::name_of(cpu::best_isa()); }

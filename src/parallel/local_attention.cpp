@@ -6,7 +6,7 @@ namespace sft::parallel {
 
 void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::float32, {shape.tokens, shape.q_heads}); }
 
-ops::WorkspaceNeeds LocalBuffers::workspace_needs() const {
+ops::AttentionNeeds LocalBuffers::attention_needs() const {
   if (shape.compute == DType::float32) return {};
   return {.num_keys = shape.tokens,
           .longest_lane = shape.row_tokens,

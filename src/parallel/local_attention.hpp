@@ -10,7 +10,7 @@ class LocalBuffers final : public SequenceBuffers {
   explicit LocalBuffers(const SequenceShape& shape) : shape(shape) {}
 
   void lay_out(device::Arena& arena) override;
-  [[nodiscard]] ops::WorkspaceNeeds workspace_needs() const override;
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const override;
   [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
                                                                   ops::Backend& backend,
                                                                   comm::Collectives& collectives,

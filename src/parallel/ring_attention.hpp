@@ -16,7 +16,7 @@ class RingBuffers final : public SequenceBuffers {
 
   void lay_out(device::Arena& arena) override;
   /// None: all sums are float32 tensors of its own.
-  [[nodiscard]] ops::WorkspaceNeeds workspace_needs() const override { return {}; }
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const override { return {}; }
   [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
                                                                   ops::Backend& backend,
                                                                   comm::Collectives& collectives,

@@ -10,6 +10,7 @@
 
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
+#include "sft/device/format_bytes.hpp"
 
 namespace sft::train {
 

@@ -59,7 +59,7 @@ void RankPlan::lay_out(Arenas& arenas) {
   results = take(arenas.workspace, DType::float64, {num_metrics + 1});
   downloaded_results = take(arenas.pinned, DType::float64, {num_metrics + 1});
   const std::size_t workspace_bytes =
-      ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->workspace_needs());
+      ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->attention_needs());
   ops_workspace = take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
   comm::StagingPlan plan = parallel::ShardedUnits::staging(shard_map, policy);
   if (place.layout().tp > 1) {

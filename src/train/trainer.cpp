@@ -16,6 +16,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
+#include "sft/device/process_memory.hpp"
 #include "sft/io/files.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"
@@ -123,7 +124,7 @@ Trainer::Trainer(const Run& run)
       last_step_(num_steps(run.config, run.dataset.num_rows())) {
   position_.num_rows = run.dataset.num_rows();
   position_.max_length = run.dataset.max_length();
-  run_.ledger.add(device::Label::batches, data::loader_bytes(run.dataset, loader_plan()));
+  run_.ledger.add(device::Label::batches, device::Space::host, data::loader_bytes(run.dataset, loader_plan()));
 }
 
 void Trainer::restore() {

@@ -40,8 +40,11 @@ class Bench {
         stream_(device_->make_stream()),
         ops_(ops::make_backend(*device_, *stream_)),
         memory_(*device_, ledger_, device::Label::activations, std::size_t{3} << 30) {
+    const ops::Shapes shapes{
+        .tokens = T, .hidden = C, .q_heads = H, .kv_heads = K, .head_dim = D, .mlp = F, .vocab = V};
     const std::size_t workspace_bytes =
-        ops::workspace_bytes(device::Kind::cpu, {.num_keys = T, .longest_lane = T, .num_kv_heads = K, .head_dim = D});
+        ops::workspace_bytes(device::Kind::cpu, omp_get_max_threads(), shapes,
+                             {.num_keys = T, .longest_lane = T, .num_kv_heads = K, .head_dim = D});
     ops_->set_workspace(take(memory_, DType::float32, {static_cast<std::int64_t>(workspace_bytes / sizeof(float))}));
     std::printf("%s, %s, %d threads, best of %d\n", device_->description().c_str(), ops::cpu_instruction_set(),
                 omp_get_max_threads(), repetitions_);

@@ -24,6 +24,7 @@
 #include "benchmarks/square_matmul.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/device/ledger.hpp"
+#include "sft/device/process_memory.hpp"
 #include "support/engine_fixture.hpp"
 
 namespace {

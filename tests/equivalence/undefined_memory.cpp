@@ -24,10 +24,14 @@ class PoisonedDevice final : public device::Device {
  public:
   device::Kind kind() const override { return cpu_->kind(); }
   std::string description() const override { return cpu_->description(); }
-  Block allocate(std::size_t bytes) override { return poisoned(cpu_->allocate(bytes), bytes); }
-  Block allocate_pinned(std::size_t bytes) override { return poisoned(cpu_->allocate_pinned(bytes), bytes); }
-  std::unique_ptr<device::Stream> make_stream() override { return cpu_->make_stream(); }
+  Block allocate(std::size_t bytes, device::Space space) override {
+    return poisoned(cpu_->allocate(bytes, space), bytes);
+  }
+  std::unique_ptr<device::Stream> make_stream(device::Priority priority) override {
+    return cpu_->make_stream(priority);
+  }
   std::unique_ptr<device::Event> make_event() override { return cpu_->make_event(); }
+  void progress() override { cpu_->progress(); }
   void copy(void* destination, const void* source, std::size_t bytes, device::Stream& stream) override {
     cpu_->copy(destination, source, bytes, stream);
   }

@@ -85,7 +85,7 @@ class Layer {
     buffers_->lay_out(sizing);
     arena_ = device::Arena(*fixture.device, ledger_, device::Label::workspace, sizing.used_bytes());
     buffers_->lay_out(arena_);
-    workspace_.resize(ops::workspace_bytes(fixture.device->kind(), buffers_->workspace_needs()));
+    workspace_.resize(ops::workspace_bytes(fixture.device->kind(), device::num_threads(), {}, buffers_->attention_needs()));
     backend_->set_workspace(
         {workspace_.data(), DType::float32, {std::ssize(workspace_) / static_cast<std::int64_t>(sizeof(float))}});
   }

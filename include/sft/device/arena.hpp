@@ -1,6 +1,6 @@
 #pragma once
 // Memory that is planned, not discovered: a component lays itself out twice with the same code, first over a sizing
-// arena (addresses without memory), then over a real one of exactly that size.
+// arena (addresses without memory, and without a device), then over a real one of exactly that size.
 
 #include <cstddef>
 
@@ -16,7 +16,8 @@ class Arena {
 
   /// A sizing arena: take() returns addresses that must not be used, used_bytes() is the result.
   Arena() = default;
-  Arena(Device& device, Ledger& ledger, Label label, std::size_t capacity_bytes);
+  /// `capacity_bytes` of the device's `space`, entered under `label`. Device and ledger outlive it.
+  Arena(Device& device, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space = Space::device);
   ~Arena();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
@@ -35,6 +36,7 @@ class Arena {
   Device::Block block_;
   Ledger* ledger_ = nullptr;
   Label label_ = Label::workspace;
+  Space space_ = Space::device;
   std::size_t capacity_bytes_ = 0;
   std::size_t used_bytes_ = 0;
   std::size_t peak_bytes_ = 0;

@@ -10,11 +10,10 @@
 #include <memory>
 #include <string>
 
+#include "sft/device/kind.hpp"
 #include "sft/device/wait_checks.hpp"
 
 namespace sft::device {
-
-enum class Kind { cpu, cuda };
 
 /// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream, which tests only the first
 /// of its queue: work starts at its first test(), when all queued before it is finished.
@@ -25,6 +24,10 @@ class Pending {
   virtual bool test() = 0;
 };
 
+/// Which work a GPU starts first when several streams have some ready: communication, on which other ranks wait. No
+/// meaning on the CPU.
+enum class Priority { compute, communication };
+
 class Event;
 
 class Stream {
@@ -32,6 +35,8 @@ class Stream {
   virtual ~Stream() = default;
   /// Blocks the host until all queued work is finished.
   virtual void synchronize() = 0;
+  /// The same for destructors: where the work has failed it logs a warning of this rank instead of throwing.
+  void drain() noexcept;
   /// Later work of this stream runs only after what `event` recorded is finished.
   virtual void wait(Event& event) = 0;
   /// Gives asynchronous work of this stream a chance to progress; never blocks. Cheap.
@@ -59,18 +64,21 @@ class Device {
   /// For the start table: "CPU, AVX-512 + AMX, 2 threads" or the GPU's name.
   [[nodiscard]] virtual std::string description() const = 0;
 
-  /// Owning blocks of bytes, 256-byte aligned, contents undefined. Device memory must not be dereferenced by the host.
+  /// Owning blocks of bytes of a memory space, 256-byte aligned, contents undefined. Throws an Error that says how much
+  /// was asked for when there is not as much.
   using Block = std::unique_ptr<void, std::function<void(void*)>>;
-  [[nodiscard]] virtual Block allocate(std::size_t bytes) = 0;
-  /// Host memory that the device can copy from and to without staging.
-  [[nodiscard]] virtual Block allocate_pinned(std::size_t bytes) = 0;
+  [[nodiscard]] virtual Block allocate(std::size_t bytes, Space space = Space::device) = 0;
 
-  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
+  [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(Priority priority = Priority::compute) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
 
   /// Copies between host and device or within the device; regions do not overlap.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream& stream) = 0;
   virtual void fill_zero(void* destination, std::size_t bytes, Stream& stream) = 0;
+
+  /// Lets asynchronous work of all streams progress; never blocks. For who keeps the host busy: nothing on a GPU, which
+  /// progresses by itself. Errors of that work may surface here.
+  virtual void progress() {}
 
   /// Asked while the host waits for a stream or an event of a GPU, on which others queue work that may never end. Not
   /// asked on the CPU, where the work that is waited for throws itself.

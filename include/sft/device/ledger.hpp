@@ -1,11 +1,13 @@
 #pragma once
-// The account of every byte a rank uses, by label. Exact for arenas; the process itself (code, libraries, the MPI
-// library's own buffers) is entered once, as measured at start with an allowance for what it takes later.
+// The account of every byte a rank uses, by what it is for and where it lies. Exact for arenas; the process itself
+// (code, libraries, the MPI library's own buffers) is entered once, as measured at start (process_memory.hpp).
+//
+// A plain table of numbers: planning fills one for any rank of any mesh from sizing arenas, without a device.
 
 #include <array>
 #include <cstddef>
-#include <string>
-#include <vector>
+
+#include "sft/device/kind.hpp"
 
 namespace sft::device {
 
@@ -25,22 +27,26 @@ inline constexpr std::size_t num_labels = 9;
 
 class Ledger {
  public:
-  void add(Label label, std::size_t bytes) { bytes_[static_cast<std::size_t>(label)] += bytes; }
-  void remove(Label label, std::size_t bytes) { bytes_[static_cast<std::size_t>(label)] -= bytes; }
-  [[nodiscard]] std::size_t bytes(Label label) const { return bytes_[static_cast<std::size_t>(label)]; }
+  void add(Label label, Space space, std::size_t bytes) { entry(label, space) += bytes; }
+  /// Takes back what add() entered.
+  void remove(Label label, Space space, std::size_t bytes) { entry(label, space) -= bytes; }
+
+  [[nodiscard]] std::size_t bytes(Label label, Space space) const;
+  /// Of `label`, wherever it lies.
+  [[nodiscard]] std::size_t bytes(Label label) const;
+  /// Of the node's own RAM, which all its ranks share (see is_node_memory).
+  [[nodiscard]] std::size_t node_bytes(Kind kind) const;
   [[nodiscard]] std::size_t total_bytes() const;
 
  private:
-  std::array<std::size_t, num_labels> bytes_{};
-};
+  static constexpr std::size_t num_spaces = 3;
+  using Spaces = std::array<std::size_t, num_spaces>;
 
-/// What every process takes after its start on top of its arenas: pages of code and oneDNN's kernels in the first step,
-/// HDF5 and the staging memory of a checkpoint. Measured: 0 to 4 MiB, less on ranks that write no checkpoint.
-inline constexpr std::size_t later_process_bytes = std::size_t{2} << 20;
-/// Resident set of this process, in bytes, from the operating system: now, and the highest so far.
-[[nodiscard]] std::size_t resident_bytes();
-[[nodiscard]] std::size_t peak_resident_bytes();
-/// "1.25 GiB", "310.0 MiB"
-[[nodiscard]] std::string format_bytes(std::size_t bytes);
+  std::size_t& entry(Label label, Space space) {
+    return bytes_[static_cast<std::size_t>(label)][static_cast<std::size_t>(space)];
+  }
+
+  std::array<Spaces, num_labels> bytes_{};
+};
 
 }  // namespace sft::device

@@ -90,8 +90,9 @@ class Backend {
   virtual ~Backend() = default;
   [[nodiscard]] virtual device::Stream& stream() = 0;
 
-  /// Scratch memory the ops of this backend may use, of any dtype and at least workspace_bytes (see factory.hpp),
-  /// else std::logic_error. Set it before the first op; it stays the caller's and must outlive the backend's use.
+  /// Scratch memory the ops of this backend may use, of any dtype and workspace_bytes() for the shapes that ops are
+  /// called with (see factory.hpp); std::logic_error here where it is too small for any, else in the op. Set it before
+  /// the first op; it stays the caller's and must outlive the backend's use.
   virtual void set_workspace(Tensor workspace) = 0;
 
   // Elementary
@@ -170,11 +171,12 @@ class Backend {
   /// Reads logits, max (reduced), targets and vocab_begin; writes partials, of this rank's columns, and overwrites
   /// logits with exp(logit - max).
   virtual void cross_entropy_partials(const CrossEntropy& chunk) = 0;
-  /// dlogits (T, V), compute dtype = gradient_scale * weight * (softmax - onehot); empty: not wanted. dlogits may share
-  /// memory with logits when float32. metrics, float64 (4), += sum w nll; sum over w > 0 of 1, of (the target has the
-  /// largest logit), of the entropy of the prediction, in nats. Only tokens with w > 0 count. Reads all of chunk, with
-  /// max and partials reduced; writes none of it but what dlogits shares.
-  virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, float gradient_scale,
+  /// dlogits (T, V), compute dtype = gradient_scale * weight * (softmax - onehot), the product of the first two
+  /// formed in double: the one may exceed what float32 holds where the other is tiny. Empty: not wanted. dlogits may
+  /// share memory with logits when float32. metrics, float64 (4), += sum w nll; sum over w > 0 of 1, of (the target has
+  /// the largest logit), of the entropy of the prediction, in nats. Only tokens with w > 0 count. Reads all of chunk,
+  /// with max and partials reduced; writes none of it but what dlogits shares.
+  virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale,
                                     Tensor metrics) = 0;
 
   /// One step over float32 vectors (N): updates parameters, exp_avg and exp_avg_sq, reads gradients; `copy`, bf16 (N)

@@ -1,9 +1,13 @@
 #pragma once
-// The one place that knows which compute backends this program was built with.
+// The one place that knows which compute backends this program was built with, and what they need. Planning asks for
+// sizes by the kind of a device: nothing has to be there for it.
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "sft/ops/backend.hpp"
+#include "sft/ops/shapes.hpp"
 
 namespace sft::ops {
 
@@ -15,17 +19,15 @@ void require_built(device::Kind kind);
 /// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration Error when absent.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream);
 
-/// What the scratch memory of a backend depends on: the largest calls of attention_backward that write dk and dv in
-/// bf16 rather than float32. Nothing else depends on shapes.
-struct WorkspaceNeeds {
-  std::int64_t num_keys = 0;      ///< Tk; 0: there is no such call
-  std::int64_t longest_lane = 0;  ///< most keys of a lane
-  std::int64_t num_kv_heads = 0, head_dim = 0;
-};
+/// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
+/// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (device/node.hpp); 0 where the build
+/// has no kernels. Pure.
+[[nodiscard]] std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes,
+                                          const AttentionNeeds& attention = {});
 
-/// Scratch bytes that every op needs at most on this device (the matrix library's, the attention tiles' and the sums
-/// over queries). On the CPU they grow with the number of OpenMP threads; 0 where the build has no kernels.
-[[nodiscard]] std::size_t workspace_bytes(device::Kind kind, const WorkspaceNeeds& needs);
+/// Tokens whose logits the loss holds at a time: enough for the head's products to run at full speed, few enough for
+/// the (tokens, V) float32 logits to be small beside the parameters; at most shapes.tokens. Pure.
+[[nodiscard]] std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes);
 
 /// "AVX-512 + AMX", "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with (for tables and
 /// benchmarks).

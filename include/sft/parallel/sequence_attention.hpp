@@ -60,7 +60,7 @@ class SequenceBuffers {
   /// Takes the buffers from `arena`; call with a sizing arena, then with a real one. Pure: planning needs no device.
   virtual void lay_out(device::Arena& arena) = 0;
   /// What its calls of the backend need beside that: for ops::workspace_bytes. Pure.
-  [[nodiscard]] virtual ops::WorkspaceNeeds workspace_needs() const = 0;
+  [[nodiscard]] virtual ops::AttentionNeeds attention_needs() const = 0;
 
   /// The method at work in these buffers, once they are laid out. `ring_stream` carries the exchange beside the
   /// backend's stream; all references, and the buffers, outlive the result.

@@ -8,6 +8,7 @@
 
 #include "ops/cpu/attention_plan.hpp"
 #include "ops/cpu/matmul.hpp"
+#include "ops/cpu/planning.hpp"
 #include "ops/cpu/view.hpp"
 
 namespace sft::ops::cpu {
@@ -15,12 +16,13 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(device::Stream& stream, Isa isa) : stream_(stream), kernels_(kernels_of(isa)), products_(kernels_) {}
+  CpuBackend(device::Device& device, device::Stream& stream, Isa isa)
+      : device_(device), stream_(stream), kernels_(kernels_of(isa)), products_(kernels_) {}
 
   device::Stream& stream() override { return stream_; }
 
   void set_workspace(Tensor workspace) override {
-    ensure(workspace.size_bytes() >= workspace_bytes({}), "ops: the workspace is too small");
+    ensure(workspace.size_bytes() >= workspace_bytes(omp_get_max_threads(), {}, {}), "ops: the workspace is too small");
     workspace_ = workspace;
   }
 
@@ -126,6 +128,7 @@ class CpuBackend final : public Backend {
   void matmul(const Matmul& product) override {
     stream_.synchronize();
     products_.run(product, workspace_);
+    device_.progress();
   }
 
   void bias_backward(Tensor dbias, Tensor dy) override {
@@ -153,6 +156,7 @@ class CpuBackend final : public Backend {
       fill_rows(attention.lse, plan.idle_queries, -std::numeric_limits<float>::infinity());
     }
     kernels_.attention_forward(arguments, attention_scratch());
+    device_.progress();
   }
 
   void attention_delta(Tensor delta, Tensor out, Tensor dout) override {
@@ -182,6 +186,7 @@ class CpuBackend final : public Backend {
       fill_rows(attention.dv, plan.idle_keys, 0.0F);
     }
     kernels_.attention_backward(arguments, attention_scratch());
+    device_.progress();
   }
 
   void swiglu_forward(Tensor act, Tensor gate_up) override {
@@ -204,7 +209,7 @@ class CpuBackend final : public Backend {
     kernels_.cross_entropy_partials(arguments_of(chunk));
   }
 
-  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, float gradient_scale, Tensor metrics) override {
+  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale, Tensor metrics) override {
     stream_.synchronize();
     const CrossEntropyArguments arguments = arguments_of(chunk);
     auto* sums = metrics.as<double>();
@@ -341,6 +346,7 @@ class CpuBackend final : public Backend {
             .vocab_begin = chunk.vocab_begin};
   }
 
+  device::Device& device_;
   device::Stream& stream_;
   const Kernels& kernels_;
   MatmulEngine products_;
@@ -349,16 +355,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(device::Stream& stream, Isa isa) {
-  return std::make_unique<CpuBackend>(stream, isa);
-}
-
-std::size_t workspace_bytes(const WorkspaceNeeds& needs) {
-  const std::int64_t num_threads = omp_get_max_threads();
-  const std::int64_t key_sum_rows = std::min(num_threads * needs.longest_lane, needs.num_kv_heads * needs.num_keys);
-  const std::int64_t attention_floats = num_threads * attention_scratch_floats + key_sum_rows * 2 * needs.head_dim;
-  return std::max(matmul_workspace_bytes(omp_get_max_threads()),
-                  static_cast<std::size_t>(attention_floats) * sizeof(float));
+std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, Isa isa) {
+  return std::make_unique<CpuBackend>(device, stream, isa);
 }
 
 }  // namespace sft::ops::cpu

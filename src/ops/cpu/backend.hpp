@@ -9,11 +9,8 @@
 
 namespace sft::ops::cpu {
 
-/// Ops queued on `stream` with the kernels of `isa`. Results do not depend on the number of threads, but for those of
-/// matrix products.
-[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream, Isa isa);
-
-/// Scratch bytes that every op needs at most, on as many threads as OpenMP uses.
-[[nodiscard]] std::size_t workspace_bytes(const WorkspaceNeeds& needs);
+/// Ops queued on `stream` of `device` with the kernels of `isa`. Results do not depend on the number of threads, but
+/// for those of matrix products. After each op that may take long it lets the device's other streams progress.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, Isa isa);
 
 }  // namespace sft::ops::cpu

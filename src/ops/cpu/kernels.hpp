@@ -144,7 +144,7 @@ struct Kernels {
 
   void (*cross_entropy_max)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);
-  void (*cross_entropy_gradient)(const CrossEntropyArguments& chunk, View dlogits, float gradient_scale);
+  void (*cross_entropy_gradient)(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale);
 
   void (*small_matmul)(const SmallMatmul& product, double* panel);
 

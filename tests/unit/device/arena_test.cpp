@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "sft/device/factory.hpp"
+#include "sft/device/process_memory.hpp"
 
 namespace sft::device {
 
@@ -76,10 +77,13 @@ BOOST_FIXTURE_TEST_CASE(untouched_memory_is_not_resident, Machine) {
   BOOST_TEST(peak_resident_bytes() >= before / 2);
 }
 
-BOOST_AUTO_TEST_CASE(bytes_read_well) {
-  BOOST_TEST(format_bytes(17) == "17 B");
-  BOOST_TEST(format_bytes(310 * 1024 * 1024) == "310.0 MiB");
-  BOOST_TEST(format_bytes(std::size_t{1280} << 20) == "1.25 GiB");
+BOOST_FIXTURE_TEST_CASE(an_arena_is_entered_in_its_own_space, Machine) {
+  const Arena pinned(*device, ledger, Label::workspace, 512, Space::pinned);
+  const Arena on_device(*device, ledger, Label::workspace, 4096);
+  BOOST_TEST(ledger.bytes(Label::workspace, Space::pinned) == 512U);
+  BOOST_TEST(ledger.bytes(Label::workspace, Space::device) == 4096U);
+  BOOST_TEST(ledger.bytes(Label::workspace, Space::host) == 0U);
+  BOOST_TEST(ledger.bytes(Label::workspace) == 4608U);
 }
 
 }  // namespace sft::device

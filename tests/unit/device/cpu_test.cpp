@@ -97,6 +97,35 @@ BOOST_FIXTURE_TEST_CASE(waiting_for_one_stream_keeps_the_others_going, Machine) 
   BOOST_TEST(log == (Log{"start a", "start b", "end a", "end b"}), boost::test_tools::per_element());
 }
 
+BOOST_FIXTURE_TEST_CASE(a_device_lets_all_its_streams_progress_without_waiting, Machine) {
+  push(*stream, "a", 2);
+  push(*other, "b", 100);
+  device->progress();
+  BOOST_TEST(log == (Log{"start a", "start b", "end a"}), boost::test_tools::per_element());
+}
+
+BOOST_FIXTURE_TEST_CASE(draining_finishes_everything_and_never_throws, Machine) {
+  push(*stream, "a", 100);
+  stream->drain();
+  BOOST_TEST(log.back() == "end a");
+
+  class Failing final : public Pending {
+   public:
+    bool test() override {
+      if (is_started_) throw std::runtime_error("the other rank is gone");
+      is_started_ = true;
+      return false;
+    }
+
+   private:
+    bool is_started_ = false;
+  };
+  stream->push(std::make_unique<Failing>());
+  BOOST_CHECK_THROW(stream->synchronize(), std::runtime_error);
+  static_assert(noexcept(stream->drain()));
+  stream->drain();
+}
+
 BOOST_FIXTURE_TEST_CASE(copies_run_behind_pending_work, Machine) {
   const std::size_t size = 3'000'001;  // several pieces, none whole
   std::vector<unsigned char> source(size), destination(size, 0);

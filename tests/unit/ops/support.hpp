@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ops/cpu/backend.hpp"
+#include "ops/cpu/planning.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/tensor/tensor.hpp"
@@ -141,18 +142,23 @@ inline void check_close(const Tensor& actual, const std::vector<double>& expecte
   BOOST_TEST(worst <= tolerance, what << ": error " << worst << " of the largest, allowed " << tolerance);
 }
 
+/// At least those of all tests.
+inline constexpr Shapes largest_shapes{
+    .tokens = 512, .hidden = 4096, .q_heads = 16, .kv_heads = 16, .head_dim = 256, .mlp = 4096, .vocab = 4096};
+
 /// A backend of one instruction set with its stream and workspace.
 class TestBackend {
  public:
-  explicit TestBackend(cpu::Isa isa, const WorkspaceNeeds& needs = {.num_keys = 512,
+  explicit TestBackend(cpu::Isa isa, const AttentionNeeds& needs = {.num_keys = 512,
                                                                     .longest_lane = 512,
                                                                     .num_kv_heads = 8,
                                                                     .head_dim = 256})
       : isa_(isa),
         device_(device::make_device(device::Kind::cpu, 0, 1)),
         stream_(device_->make_stream()),
-        workspace_(DType::float32, {static_cast<std::int64_t>(cpu::workspace_bytes(needs) / sizeof(float))}),
-        backend_(cpu::make_backend(*stream_, isa_)) {
+        workspace_(DType::float32, {static_cast<std::int64_t>(
+                                       cpu::workspace_bytes(omp_get_max_threads(), largest_shapes, needs) / sizeof(float))}),
+        backend_(cpu::make_backend(*device_, *stream_, isa_)) {
     backend_->set_workspace(*workspace_);
   }
   Backend* operator->() { return backend_.get(); }

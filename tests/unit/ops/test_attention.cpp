@@ -294,7 +294,7 @@ BOOST_AUTO_TEST_CASE(one_thread_and_several_give_the_same_bits) {
     const Spans spans = documents({900, 600, 400});
     // The last one's scratch is too small for the sums of every thread: every key and head has its own.
     for (const auto& [run, num_threads] : {std::pair{0, 1}, {1, 4}, {2, 4}}) {
-      WorkspaceNeeds needs;
+      AttentionNeeds needs;
       if (run < 2) needs = {.num_keys = 2000, .longest_lane = 2000, .num_kv_heads = 8, .head_dim = 256};
       omp_set_num_threads(num_threads);
       TestBackend backend(cpu::best_isa(), needs);

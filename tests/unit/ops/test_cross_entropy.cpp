@@ -117,6 +117,25 @@ BOOST_AUTO_TEST_CASE(metrics_without_a_gradient) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(tiny_weights_give_the_gradient_of_their_ratios) {
+  // The smallest float32 numbers have inverses that float32 cannot hold.
+  on_every_backend([](TestBackend& backend) {
+    constexpr float tiny_weight = 1e-42F;
+    const Example example;
+    const Owned ones = Owned(DType::float32, {Example::rows}).fill(1.0);
+    const Owned weights = Owned(DType::float32, {Example::rows}).fill(tiny_weight);
+    Part part(*example.logits, *example.targets, *weights, 0, Example::columns, DType::float32);
+    const Owned metrics = Owned(DType::float64, {4}).fill(0.0);
+    backend->cross_entropy_max(part.chunk);
+    backend->cross_entropy_partials(part.chunk);
+    backend->cross_entropy_finish(part.chunk, *part.dlogits, 1.0 / (static_cast<double>(tiny_weight) * Example::rows),
+                                  *metrics);
+    const naive::CrossEntropyResult expected =
+        naive::cross_entropy(read(*example.logits), read(*example.targets), read(*ones), 1.0 / Example::rows);
+    check_close(*part.dlogits, expected.dlogits, tolerance_of(DType::float32), backend.name());
+  });
+}
+
 BOOST_AUTO_TEST_CASE(nan_reaches_the_loss_unless_its_token_does_not_count) {
   on_every_backend([](TestBackend& backend) {
     for (const std::int64_t bad_row : {std::int64_t{3}, std::int64_t{7}}) {  // row 3 has weight 0

@@ -101,7 +101,8 @@ BOOST_AUTO_TEST_CASE(small_float32_products_are_rounded_once) {
 
 BOOST_AUTO_TEST_CASE(bf16_products_by_way_of_float32_tiles) {
   omp_set_num_threads(2);
-  const Owned workspace(DType::float32, {static_cast<std::int64_t>(cpu::workspace_bytes({}) / sizeof(float))});
+  const Owned workspace(DType::float32,
+                        {static_cast<std::int64_t>(cpu::workspace_bytes(2, largest_shapes, {}) / sizeof(float))});
   cpu::MatmulEngine engine(cpu::kernels_of(cpu::best_isa()));
   const auto product = [&](const Matmul& matmul) { engine.run_in_float32(matmul, *workspace); };
   for (const Case& test : cases_of(DType::bf16)) check_product(test, DType::bf16, "tiles", product);

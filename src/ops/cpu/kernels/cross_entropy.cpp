@@ -53,14 +53,14 @@ void cross_entropy_partials(const CrossEntropyArguments& chunk) {
   }
 }
 
-void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, float gradient_scale) {
+void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale) {
   with_type(dlogits, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (is_parallel(chunk))
     for (std::int64_t t = 0; t < chunk.rows; ++t) {
       const float* e = chunk.logits + t * chunk.columns;
       T* out = row<T>(dlogits, t);
-      const float weight = gradient_scale * chunk.weights[t];
+      const auto weight = static_cast<float>(gradient_scale * static_cast<double>(chunk.weights[t]));
       if (chunk.weights[t] == 0.0f) {  // exact zeros, whatever the logits
         for (std::int64_t c = 0; c < chunk.columns; ++c) store(out[c], 0.0f);
         continue;

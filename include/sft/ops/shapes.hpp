@@ -1,0 +1,26 @@
+#pragma once
+// The sizes that a model calls the ops with on one rank: what scratch memory and chunks follow from, known from the
+// configuration and a place on the mesh alone.
+
+#include <cstdint>
+
+#include "sft/core/dtype.hpp"
+
+namespace sft::ops {
+
+/// As in the legend of backend.hpp: T tokens of a micro-batch, C hidden, H query heads, K key/value heads, D head dim,
+/// F MLP columns, V vocabulary rows, all of this rank; the dtype of activations and gathered parameters.
+struct Shapes {
+  std::int64_t tokens = 0, hidden = 0, q_heads = 0, kv_heads = 0, head_dim = 0, mlp = 0, vocab = 0;
+  DType compute = DType::float32;
+};
+
+/// The largest calls of attention_backward that write dk and dv in bf16 rather than float32: their sums need scratch
+/// memory. None by default.
+struct AttentionNeeds {
+  std::int64_t num_keys = 0;      ///< Tk; 0: there is no such call
+  std::int64_t longest_lane = 0;  ///< most keys of a lane
+  std::int64_t num_kv_heads = 0, head_dim = 0;
+};
+
+}  // namespace sft::ops

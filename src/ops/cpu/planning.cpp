@@ -1,0 +1,40 @@
+#include "ops/cpu/planning.hpp"
+
+#include <algorithm>
+
+#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/matmul.hpp"
+
+namespace sft::ops::cpu {
+
+namespace {
+
+/// Column sums of rows of `columns` numbers, behind a row weight of `weights` numbers that is converted first.
+std::int64_t column_sum_scratch_floats(std::int64_t columns, std::int64_t weights) {
+  return std::max(column_sum_floats, columns) + weights;
+}
+
+}  // namespace
+
+std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
+  const std::int64_t key_sum_rows =
+      std::min(num_threads * attention.longest_lane, attention.num_kv_heads * attention.num_keys);
+  const std::int64_t attention_floats = num_threads * attention_scratch_floats + key_sum_rows * 2 * attention.head_dim;
+  const std::int64_t qkv_columns = (shapes.q_heads + 2 * shapes.kv_heads) * shapes.head_dim;
+  const std::int64_t num_floats = std::max(
+      {attention_floats, column_sum_scratch_floats(shapes.hidden, shapes.hidden),
+       column_sum_scratch_floats(shapes.head_dim, shapes.head_dim), column_sum_scratch_floats(qkv_columns, 0)});
+  return std::max(matmul_workspace_bytes(num_threads), static_cast<std::size_t>(num_floats) * sizeof(float));
+}
+
+// The weight gradient of a chunk of n tokens reads and writes V C float32 numbers for 2 n V C operations, whatever V
+// and C are: few tokens make it wait for memory. tests/benchmarks/bench_loss_chunk measures from how many on it does
+// not.
+std::int64_t loss_chunk_tokens(const Shapes& shapes) {
+  constexpr std::int64_t logits_budget_bytes = std::int64_t{64} << 20, granularity = 64, min_tokens = 256;
+  const std::int64_t row_bytes = std::max<std::int64_t>(shapes.vocab, 1) * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t fitting = logits_budget_bytes / row_bytes / granularity * granularity;
+  return std::min(shapes.tokens, std::max(min_tokens, fitting));
+}
+
+}  // namespace sft::ops::cpu

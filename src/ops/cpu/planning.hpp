@@ -1,0 +1,17 @@
+#pragma once
+// What the CPU backend needs for shapes that are only planned: pure functions.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sft/ops/shapes.hpp"
+
+namespace sft::ops::cpu {
+
+/// See ops::workspace_bytes.
+[[nodiscard]] std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const AttentionNeeds& attention = {});
+
+/// See ops::loss_chunk_tokens.
+[[nodiscard]] std::int64_t loss_chunk_tokens(const Shapes& shapes);
+
+}  // namespace sft::ops::cpu
