@@ -153,9 +153,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   train::Engine engine(config, max_length, place, groups, *device, *collectives, ledger);
 
   // 5. Weights
-  static_cast<void>(checkpoint::load(options.checkpoint, session.world(), engine.shard_map(), engine.state(), *device,
-                                     engine.stream()));
-  engine.parameters_changed();
+  static_cast<void>(checkpoint::load(options.checkpoint, session.world(), engine.state(), *device, engine.stream()));
 
   // 6. Text
   const train::GenerateOptions generate_options{

@@ -1,7 +1,7 @@
 // Shows what a checkpoint holds, on one rank.
 //
 //   ./sft-inspect output/demo/checkpoint-001400            tensors, their statistics, and the run that wrote them
-//   ./sft-inspect output/demo/checkpoint-001400 --verify   reads every shard and compares checksums, nothing else
+//   ./sft-inspect output/demo/checkpoint-001400 --verify   reads every shard file and compares checksums, nothing else
 //   ./sft-inspect output/demo/checkpoint-001400 --compare output/other/checkpoint-001400    how far two are apart
 //   ./sft-inspect output/demo/checkpoint-001400 --json     the same for programs
 //
@@ -11,6 +11,7 @@
 #include <boost/program_options.hpp>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -43,23 +44,23 @@ struct Options {
 
 /// A tensor and its statistics.
 struct Row {
-  checkpoint::TensorInfo tensor;
+  io::TensorInfo tensor;
   checkpoint::Statistics statistics;
 };
 
 /// All of a checkpoint that is shown.
 struct Contents {
   checkpoint::Header header;
-  std::vector<checkpoint::ShardInfo> shards;
+  std::vector<checkpoint::ShardFileInfo> shard_files;
   std::vector<Row> rows;
 };
 
 po::options_description visible_options(Options& options) {
   po::options_description visible("sft-inspect CHECKPOINT");
   auto add = visible.add_options();
-  add("verify", po::bool_switch(&options.verify), "read every shard and compare its checksum, nothing else");
+  add("verify", po::bool_switch(&options.verify), "read every shard file and compare its checksum, nothing else");
   add("compare", po::value(&options.other)->value_name("OTHER"), "how far the tensors are from those of OTHER");
-  add("optimizer", po::bool_switch(&options.optimizer), "also the moments exp_avg and exp_avg_sq");
+  add("optimizer", po::bool_switch(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
   add("json", po::bool_switch(&options.json), "print JSON");
   add("help", po::bool_switch(&options.help), "print this text");
   add("version", po::bool_switch(&options.version), "print the version");
@@ -86,37 +87,34 @@ Options parse_options(const std::vector<std::string>& arguments) {
   }
   if (options.verify && (options.optimizer || !options.other.empty())) {
     throw_config_error(std::string("--verify with ") + (options.optimizer ? "--optimizer" : "--compare"),
-                       "it compares checksums of whole shards and nothing else", "give one of the two");
+                       "it compares checksums of whole shard files and nothing else", "give one of the two");
   }
   return options;
 }
 
-/// The tensors of a checkpoint that are asked for.
-std::vector<checkpoint::TensorInfo> chosen_tensors(const std::string& folder, bool optimizer) {
-  std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(folder);
-  std::erase_if(tensors, [&](const checkpoint::TensorInfo& tensor) {
-    return !optimizer && !tensor.dataset.starts_with("model/");
-  });
+bool is_weight(const io::TensorInfo& tensor) { return io::entry_of(tensor.name) == "model"; }
+
+/// The tensors of a checkpoint that are asked for: the model's, then those of its other entries.
+std::vector<io::TensorInfo> chosen_tensors(const io::TensorSource& source, bool optimizer) {
+  std::vector<io::TensorInfo> tensors = source.tensors();
+  const auto others = std::ranges::stable_partition(tensors, is_weight);
+  if (!optimizer) tensors.erase(others.begin(), others.end());
   return tensors;
 }
 
 Contents read_contents(const Options& options) {
-  Contents contents{checkpoint::read_header(options.checkpoint), checkpoint::list_shards(options.checkpoint), {}};
-  for (const checkpoint::TensorInfo& tensor : chosen_tensors(options.checkpoint, options.optimizer)) {
-    contents.rows.push_back({tensor, checkpoint::measure(options.checkpoint, tensor)});
+  Contents contents{checkpoint::read_header(options.checkpoint), checkpoint::list_shard_files(options.checkpoint), {}};
+  const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(options.checkpoint);
+  for (const io::TensorInfo& tensor : chosen_tensors(*source, options.optimizer)) {
+    contents.rows.push_back({tensor, checkpoint::measure(*source, tensor)});
   }
   return contents;
 }
 
-std::int64_t total_bytes(const std::vector<checkpoint::ShardInfo>& shards) {
+std::string format_total_bytes(const std::vector<checkpoint::ShardFileInfo>& files) {
   std::int64_t bytes = 0;
-  for (const checkpoint::ShardInfo& shard : shards) bytes += shard.size_bytes;
-  return bytes;
-}
-
-std::string format_shards(const std::vector<checkpoint::ShardInfo>& shards) {
-  return std::to_string(shards.size()) + (shards.size() == 1 ? " shard, " : " shards, ") +
-         device::format_bytes(static_cast<std::size_t>(total_bytes(shards)));
+  for (const checkpoint::ShardFileInfo& file : files) bytes += file.size_bytes;
+  return device::format_bytes(static_cast<std::size_t>(bytes));
 }
 
 std::string format_number(double value) {
@@ -149,7 +147,7 @@ Row total_of(const std::vector<Row>& rows) {
 
 std::vector<std::string> cells_of(const Row& row, const std::string& shape) {
   const checkpoint::Statistics& s = row.statistics;
-  return {row.tensor.dataset,
+  return {row.tensor.name,
           shape,
           std::to_string(row.tensor.num_elements()),
           format_number(s.norm),
@@ -170,8 +168,8 @@ void print_text(const Contents& contents, const std::string& folder) {
   run.add({"rows consumed", std::to_string(position.rows_consumed) + " of " + std::to_string(position.num_rows) +
                                 " an epoch, max_length " + std::to_string(position.max_length)});
   run.add({"tokenizer", contents.header.tokenizer});
-  run.add({"shards", std::to_string(contents.shards.size()) + ", " +
-                         device::format_bytes(static_cast<std::size_t>(total_bytes(contents.shards)))});
+  run.add(
+      {"shard files", std::to_string(contents.shard_files.size()) + ", " + format_total_bytes(contents.shard_files)});
   log_info(run.text());
 
   Table tensors({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
@@ -200,12 +198,12 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
                                  {"tokenizer", contents.header.tokenizer},
                                  {"config", contents.header.config_ini}};
   json["shards"] = nlohmann::ordered_json::array();
-  for (const checkpoint::ShardInfo& shard : contents.shards) {
-    json["shards"].push_back({{"name", shard.name}, {"size_bytes", shard.size_bytes}});
+  for (const checkpoint::ShardFileInfo& file : contents.shard_files) {
+    json["shards"].push_back({{"name", file.name}, {"size_bytes", file.size_bytes}});
   }
   json["tensors"] = nlohmann::ordered_json::array();
   for (const auto& [tensor, statistics] : contents.rows) {
-    json["tensors"].push_back({{"name", tensor.dataset},
+    json["tensors"].push_back({{"name", tensor.name},
                                {"shape", tensor.shape},
                                {"norm", statistics.norm},
                                {"min", statistics.min},
@@ -217,41 +215,48 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
 
 void print_verified(const Options& options) {
   checkpoint::verify(options.checkpoint);
-  const std::vector<checkpoint::ShardInfo> shards = checkpoint::list_shards(options.checkpoint);
+  const std::vector<checkpoint::ShardFileInfo> files = checkpoint::list_shard_files(options.checkpoint);
   if (options.json) {
     const nlohmann::ordered_json json = {
-        {"checkpoint", options.checkpoint}, {"verified", true}, {"num_shards", shards.size()}};
+        {"checkpoint", options.checkpoint}, {"verified", true}, {"num_shards", files.size()}};
     log_info(json.dump(2));
     return;
   }
-  log_info(options.checkpoint + ": " + format_shards(shards) + ", all as they were written");
+  log_info(options.checkpoint + ": " + std::to_string(files.size()) +
+           (files.size() == 1 ? " shard file, " : " shard files, ") + format_total_bytes(files) +
+           ", all as they were written");
 }
 
-/// Refuses `folder` if it lacks one of `tensors`, which are those of `other`.
-void require_tensors(const std::string& folder, const std::vector<checkpoint::TensorInfo>& held,
-                     const std::string& other, const std::vector<checkpoint::TensorInfo>& tensors) {
-  for (const checkpoint::TensorInfo& tensor : tensors) {
-    if (std::ranges::find(held, tensor.dataset, &checkpoint::TensorInfo::dataset) == held.end()) {
-      throw_data_error("cannot compare " + tensor.dataset, other + " has it, " + folder + " has not",
-                       "compare checkpoints of one model");
-    }
+/// The tensor in `tensors`, which are those of `folder`, that has the name of `wanted`, which is one of `other`.
+const io::TensorInfo& namesake(const std::string& folder, const std::vector<io::TensorInfo>& tensors,
+                               const std::string& other, const io::TensorInfo& wanted) {
+  const auto found = std::ranges::find(tensors, wanted.name, &io::TensorInfo::name);
+  if (found == tensors.end()) {
+    throw_data_error("cannot compare " + wanted.name, other + " has it, " + folder + " has not",
+                     "compare checkpoints of one model");
   }
+  return *found;
 }
 
 void print_comparison(const Options& options) {
-  const auto tensors = chosen_tensors(options.checkpoint, options.optimizer);
-  const auto others = chosen_tensors(options.other, options.optimizer);
-  require_tensors(options.checkpoint, tensors, options.other, others);
-  require_tensors(options.other, others, options.checkpoint, tensors);
+  const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(options.checkpoint);
+  const std::unique_ptr<io::TensorSource> other = checkpoint::open_source(options.other);
+  const auto tensors = chosen_tensors(*source, options.optimizer);
+  const auto others = chosen_tensors(*other, options.optimizer);
+  for (const io::TensorInfo& tensor : others) (void)namesake(options.checkpoint, tensors, options.other, tensor);
+  std::vector<io::TensorInfo> namesakes;
+  for (const io::TensorInfo& tensor : tensors) {
+    namesakes.push_back(namesake(options.other, others, options.checkpoint, tensor));
+  }
 
   Table table({Align::left, Align::right, Align::right});
   table.add({"tensor", "largest difference", "relative norm"});
   table.add_rule();
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const checkpoint::TensorInfo& tensor : tensors) {
-    const checkpoint::Difference difference = checkpoint::compare(options.checkpoint, options.other, tensor);
-    table.add({tensor.dataset, format_number(difference.max_abs), format_number(difference.relative)});
-    json.push_back({{"name", tensor.dataset}, {"max_abs", difference.max_abs}, {"relative", difference.relative}});
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const checkpoint::Difference difference = checkpoint::compare(*source, tensors[i], *other, namesakes[i]);
+    table.add({tensors[i].name, format_number(difference.max_abs), format_number(difference.relative)});
+    json.push_back({{"name", tensors[i].name}, {"max_abs", difference.max_abs}, {"relative", difference.relative}});
   }
   log_info(options.json ? json.dump(2) : table.text());
 }

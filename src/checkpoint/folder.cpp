@@ -61,7 +61,7 @@ bool exchange(const std::string& one, const std::string& other) {
 
 }  // namespace
 
-std::string shard_name(int rank) {
+std::string shard_file_name(int rank) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "shard-%05d.h5", rank);
   return text.data();

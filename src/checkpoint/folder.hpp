@@ -8,7 +8,7 @@
 namespace sft::checkpoint {
 
 /// "shard-00000.h5"
-[[nodiscard]] std::string shard_name(int rank);
+[[nodiscard]] std::string shard_file_name(int rank);
 /// "FOLDER/checkpoint.h5"
 [[nodiscard]] std::string index_path(const std::string& folder);
 /// FOLDER.tmp

@@ -33,29 +33,29 @@ std::string utc_now() {
 
 }  // namespace
 
-std::string to_text(const Shard& shard) {
-  return shard.name + " " + std::to_string(shard.size_bytes) + " " + shard.checksum + "\n";
+std::string to_text(const ShardFile& file) {
+  return file.name + " " + std::to_string(file.size_bytes) + " " + file.checksum + "\n";
 }
 
-std::vector<Shard> parse_shards(const std::string& text, const std::string& source) {
-  std::vector<Shard> shards;
+std::vector<ShardFile> parse_shard_files(const std::string& text, const std::string& source) {
+  std::vector<ShardFile> files;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
-    Shard shard;
-    if (!(words >> shard.name >> shard.size_bytes >> shard.checksum)) {
-      throw_data_error("cannot read the list of shards in " + source, "its line is \"" + line + "\"",
+    ShardFile file;
+    if (!(words >> file.name >> file.size_bytes >> file.checksum)) {
+      throw_data_error("cannot read the list of shard files in " + source, "its line is \"" + line + "\"",
                        "the file is damaged: use another checkpoint");
     }
-    shards.push_back(shard);
+    files.push_back(file);
   }
-  return shards;
+  return files;
 }
 
 void write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
-                      const std::string& mesh, const Position& position, const std::vector<Shard>& shards) {
-  std::string shard_lines;
-  for (const Shard& shard : shards) shard_lines += to_text(shard);
+                      const std::string& mesh, const Position& position, const std::vector<ShardFile>& files) {
+  std::string file_lines;
+  for (const ShardFile& file : files) file_lines += to_text(file);
   index.write_string("format", format);
   index.write_int("format_version", format_version);
   index.write_int("step", position.step);
@@ -80,7 +80,7 @@ void write_attributes(io::Hdf5File& index, const config::Config& config, const s
   index.write_string("tokenizer", tokenizer);
   index.write_string("sft_version", version());
   index.write_string("date", utc_now());
-  index.write_string("shards", shard_lines);
+  index.write_string("shards", file_lines);
 }
 
 io::Hdf5File open_index(const std::string& folder) {
@@ -123,8 +123,8 @@ Position read_position(const io::Hdf5File& index) {
   return position;
 }
 
-std::vector<Shard> read_shards(const io::Hdf5File& index) {
-  return parse_shards(index.read_string("shards"), index.path());
+std::vector<ShardFile> read_shard_files(const io::Hdf5File& index) {
+  return parse_shard_files(index.read_string("shards"), index.path());
 }
 
 Header read_header(const std::string& folder) {

@@ -10,27 +10,24 @@
 
 namespace sft::checkpoint {
 
-/// The three arrays of a checkpoint: groups of checkpoint.h5, and datasets of each shard.
-inline constexpr const char* group_names[] = {"model", "exp_avg", "exp_avg_sq"};
-
 /// A file with pieces of the tensors, as checkpoint.h5 lists it.
-struct Shard {
+struct ShardFile {
   std::string name;
   std::int64_t size_bytes = 0;
   std::string checksum;
 };
 
-/// One line a shard: "shard-00000.h5 4096 crc32:89abcdef".
-[[nodiscard]] std::string to_text(const Shard& shard);
+/// One line per shard file: "shard-00000.h5 4096 crc32:89abcdef".
+[[nodiscard]] std::string to_text(const ShardFile& file);
 /// Reads lines of to_text; `source` names them in errors.
-[[nodiscard]] std::vector<Shard> parse_shards(const std::string& text, const std::string& source);
+[[nodiscard]] std::vector<ShardFile> parse_shard_files(const std::string& text, const std::string& source);
 
 void write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
-                      const std::string& mesh, const Position& position, const std::vector<Shard>& shards);
+                      const std::string& mesh, const Position& position, const std::vector<ShardFile>& files);
 
 /// Opens checkpoint.h5 of a complete checkpoint; refuses other formats and versions.
 [[nodiscard]] io::Hdf5File open_index(const std::string& folder);
 [[nodiscard]] Position read_position(const io::Hdf5File& index);
-[[nodiscard]] std::vector<Shard> read_shards(const io::Hdf5File& index);
+[[nodiscard]] std::vector<ShardFile> read_shard_files(const io::Hdf5File& index);
 
 }  // namespace sft::checkpoint

@@ -158,7 +158,7 @@ hid_t file_type(Number type) {
 const OpenDataset& Hdf5File::Impl::dataset(const std::string& name) const {
   const auto found = open_datasets.find(name);
   if (found != open_datasets.end()) return found->second;
-  if (!is_dataset(name)) {
+  if (!is_object(name, H5I_DATASET)) {
     fail_because("cannot find the dataset " + name, "it is not there", "check that the file is what it should be");
   }
   Handle opened(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
@@ -193,15 +193,27 @@ void Hdf5File::Impl::check_presence(const std::string& name, const OpenDataset& 
   }
 }
 
-bool Hdf5File::Impl::is_dataset(const std::string& name) const {
+bool Hdf5File::Impl::is_object(const std::string& name, H5I_type_t type) const {
   if (!link_exists(file.id(), name)) return false;
   const Handle object(H5Oopen(file.id(), name.c_str(), H5P_DEFAULT), H5Oclose);
-  return object.is_valid() && H5Iget_type(object.id()) == H5I_DATASET;
+  return object.is_valid() && H5Iget_type(object.id()) == type;
+}
+
+std::vector<std::string> Hdf5File::Impl::list_objects(const std::string& group, H5I_type_t type) const {
+  std::vector<std::string> names;
+  const Handle opened(H5Gopen2(file.id(), group.c_str(), H5P_DEFAULT), H5Gclose);
+  if (!opened.is_valid() || H5Literate(opened.id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, collect_name, &names) < 0) {
+    fail("cannot list the group " + group, "check that the file is what it should be");
+  }
+  const std::string prefix = group.ends_with('/') ? group : group + "/";
+  std::erase_if(names, [&](const std::string& name) { return !is_object(prefix + name, type); });
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 bool Hdf5File::has_dataset(const std::string& name) const {
   const Hdf5Lock lock;
-  return impl_->is_dataset(name);
+  return impl_->is_object(name, H5I_DATASET);
 }
 
 std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const {
@@ -212,15 +224,12 @@ std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const
 
 std::vector<std::string> Hdf5File::list_datasets(const std::string& group) const {
   const Hdf5Lock lock;
-  std::vector<std::string> names;
-  const Handle opened(H5Gopen2(impl_->file.id(), group.c_str(), H5P_DEFAULT), H5Gclose);
-  if (!opened.is_valid() || H5Literate(opened.id(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, collect_name, &names) < 0) {
-    impl_->fail("cannot list the group " + group, "check that the file is what it should be");
-  }
-  const std::string prefix = group.ends_with('/') ? group : group + "/";
-  std::erase_if(names, [&](const std::string& name) { return !impl_->is_dataset(prefix + name); });
-  std::sort(names.begin(), names.end());
-  return names;
+  return impl_->list_objects(group, H5I_DATASET);
+}
+
+std::vector<std::string> Hdf5File::list_groups(const std::string& group) const {
+  const Hdf5Lock lock;
+  return impl_->list_objects(group, H5I_GROUP);
 }
 
 void Hdf5File::create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,

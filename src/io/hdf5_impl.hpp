@@ -81,7 +81,10 @@ struct Hdf5File::Impl {
   [[nodiscard]] const OpenDataset& dataset(const std::string& name) const;
   /// Refuses a rectangle of which some values were never written: the library would give the fill value.
   void check_presence(const std::string& name, const OpenDataset& dataset, const Rectangle& where) const;
-  [[nodiscard]] bool is_dataset(const std::string& name) const;
+  /// Whether `name` is there, and an object of that type (H5I_DATASET, H5I_GROUP).
+  [[nodiscard]] bool is_object(const std::string& name, H5I_type_t type) const;
+  /// Names in `group` of the objects of that type, sorted.
+  [[nodiscard]] std::vector<std::string> list_objects(const std::string& group, H5I_type_t type) const;
 };
 
 /// Types of numbers in memory and (little-endian) in files.

@@ -150,9 +150,7 @@ void Trainer::restore() {
     run_.engine.initialize();
     origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
   } else {
-    position_ = checkpoint::load(folder, run_.groups.world, run_.engine.shard_map(), run_.engine.state(), run_.device,
-                                 run_.engine.stream());
-    run_.engine.parameters_changed();
+    position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
     saved_step_ = position_.step;
     resumed_step_ = position_.step;
     origin_ = folder + ", step " + std::to_string(position_.step);
@@ -319,7 +317,7 @@ void Trainer::save() {
   if (saved_step_ == position_.step) return;
   const auto start = Clock::now();
   checkpoint::save(run_.config.train.output_dir, run_.config, run_.dataset.tokenizer(), run_.place, run_.groups,
-                   run_.engine.shard_map(), run_.engine.state(), position_, run_.device, run_.engine.stream());
+                   run_.engine.state(), position_, run_.device, run_.engine.stream());
   saved_step_ = position_.step;
   log_info("saved " + checkpoint::path_of(run_.config.train.output_dir, position_.step) + " in " +
            format_seconds(seconds_since(start)));

@@ -51,7 +51,7 @@ class PoisonedDevice final : public device::Device {
 /// What a run leaves on this rank.
 struct Outcome {
   std::vector<double> numbers;
-  std::vector<std::vector<float>> shards;  ///< parameters, two moments, gradients
+  std::vector<std::vector<float>> shards;  ///< gradients, parameters, two moments
   bool padding_is_zero = true;
 };
 
@@ -67,7 +67,9 @@ Outcome run(const config::Config& config, const test::Mesh& mesh, std::unique_pt
   }
   engine.stream().synchronize();
   const checkpoint::State state = engine.state();
-  for (const Tensor& shard : {state.parameters, state.exp_avg, state.exp_avg_sq, engine.gradients()}) {
+  std::vector<Tensor> shards = {engine.gradients()};
+  for (const checkpoint::Entry& entry : state.entries()) shards.push_back(entry.tensor);
+  for (const Tensor& shard : shards) {
     outcome.shards.emplace_back(shard.as<float>(), shard.as<float>() + shard.num_elements());
     for (const parallel::ShardRange& gap : engine.shard_map().padding()) {
       for (std::int64_t i = gap.begin; i < gap.begin + gap.count; ++i) {

@@ -9,6 +9,8 @@
 #include <filesystem>
 
 #include "sft/checkpoint/inspect.hpp"
+#include "sft/device/factory.hpp"
+#include "support/awkward_data.hpp"
 #include "support/checkpoint_fixture.hpp"
 
 namespace fs = std::filesystem;
@@ -45,6 +47,7 @@ void check_load_on(const mesh::Layout& layout, const std::string& folder) {
   on_mesh(layout, [&](const test::Mesh& mesh) {
     CheckpointFixture fixture(mesh, test::make_units());
     const checkpoint::Position found = fixture.load(folder);
+    BOOST_TEST(fixture.num_refreshes() == 1);
     BOOST_TEST(fixture.is_filled(seed), layout.describe() << ", rank " << mesh.groups.world.rank());
     BOOST_TEST(found.step == position.step);
     BOOST_TEST(found.epoch == position.epoch);
@@ -72,6 +75,70 @@ BOOST_AUTO_TEST_CASE(meshes_read_what_they_and_others_wrote) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_other_units_is_read) {
+  const SharedFolder output(test::session().world());
+  save_on({2, 2, 2, 2}, output.path(), position);
+  const std::string folder = checkpoint::path_of(output.path(), position.step);
+  std::vector<parallel::Unit> units(1);  // all in one, the last parameter first: no piece lies where it was written
+  for (const parallel::Unit& unit : test::make_units()) {
+    units[0].parameters.insert(units[0].parameters.begin(), unit.parameters.rbegin(), unit.parameters.rend());
+  }
+  for (const mesh::Layout& layout : {mesh::Layout{1, 1, 1, 1}, mesh::Layout{1, 3, 1, 1}, mesh::Layout{2, 2, 2, 2}}) {
+    on_mesh(layout, [&](const test::Mesh& mesh) {
+      CheckpointFixture fixture(mesh, units);
+      (void)fixture.load(folder);
+      BOOST_TEST(fixture.is_filled(seed), layout.describe() << ", rank " << mesh.groups.world.rank());
+    });
+  }
+}
+
+/// Written on 1 x 2 x 1 x 2 by sft 0.1.0, whose shard files hold whole rank shards with the padding behind each unit.
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_the_first_release_is_read) {
+  const std::string folder = SFT_SOURCE_DIR "/tests/resume/fixtures/checkpoint-000007";
+  for (const mesh::Layout& layout : layouts) check_load_on(layout, folder);
+  on_mesh({}, [&](const test::Mesh& mesh) {
+    const test::LogicalTensors expected = CheckpointFixture(mesh, test::make_units()).expected(seed);
+    const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
+    const std::vector<io::TensorInfo> tensors = source->tensors();
+    BOOST_TEST(tensors.size() == expected.size());
+    for (const io::TensorInfo& tensor : tensors) {
+      BOOST_TEST((test::read_whole(*source, tensor) == expected.at(tensor.name)), tensor.name);
+    }
+    BOOST_TEST(checkpoint::read_header(folder).sft_version == "0.1.0");
+    checkpoint::verify(folder);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
+  constexpr std::int64_t max_length = 48;
+  const SharedFolder output(test::session().world());
+  config::Config config;
+  config.model = test::small_qwen2();
+  config.train.per_device_train_batch_size = 1;
+  config.train.precision = config::Precision::bf16;
+  const mesh::Layout layout = {1, 2, 1, 1};
+  on_mesh(layout, [&](const test::Mesh& small) {
+    const test::Mesh mesh(small.groups.world, layout, config.model);
+    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+    const std::vector<data::Row> rows = test::make_awkward_rows(2, max_length, 1);
+
+    test::EngineFixture first(config, max_length, mesh, test::session());
+    first.engine().initialize();
+    (void)first.step(rows, 0, 1e-2);
+    checkpoint::save(output.path(), config, "byte", mesh.place, mesh.groups, first.engine().state(), position, *device,
+                     first.engine().stream());
+    const train::StepResult expected = first.step(rows, 1, 1e-2);
+
+    test::EngineFixture second(config, max_length, mesh, test::session());
+    second.engine().initialize();
+    (void)checkpoint::load(checkpoint::path_of(output.path(), position.step), mesh.groups.world,
+                           second.engine().state(), *device, second.engine().stream());
+    const train::StepResult found = second.step(rows, 1, 1e-2);
+    BOOST_TEST(found.loss == expected.loss);
+    BOOST_TEST(found.grad_norm == expected.grad_norm);
+  });
+}
+
 BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
   const SharedFolder output(test::session().world());
   save_on({2, 2, 2, 2}, output.path(), position);
@@ -79,17 +146,18 @@ BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
   on_mesh({}, [&](const test::Mesh& mesh) {
     const CheckpointFixture fixture(mesh, test::make_units());
     const test::LogicalTensors expected = fixture.expected(seed);
-    const std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(folder);
+    const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
+    const std::vector<io::TensorInfo> tensors = source->tensors();
     BOOST_TEST(tensors.size() == expected.size());
-    for (const checkpoint::TensorInfo& tensor : tensors) {
-      BOOST_TEST((checkpoint::read_tensor(folder, tensor.dataset) == expected.at(tensor.dataset)), tensor.dataset);
+    for (const io::TensorInfo& tensor : tensors) {
+      BOOST_TEST((test::read_whole(*source, tensor) == expected.at(tensor.name)), tensor.name);
     }
     const checkpoint::Header header = checkpoint::read_header(folder);
     BOOST_TEST(header.tokenizer == "byte");
     BOOST_TEST(header.mesh == mesh::Layout({2, 2, 2, 2}).describe());
     BOOST_TEST(header.position.num_tokens == position.num_tokens);
     BOOST_TEST(header.config_ini.find("[model]") != std::string::npos);
-    BOOST_TEST(checkpoint::list_shards(folder).size() == 8U);
+    BOOST_TEST(checkpoint::list_shard_files(folder).size() == 8U);
     checkpoint::verify(folder);
   });
 }
@@ -106,18 +174,19 @@ BOOST_AUTO_TEST_CASE(statistics_and_differences_are_those_of_the_numbers) {
     fixture.save(output.path(), {.step = 2});
   });
   if (!is_first()) return;
-  const std::vector<checkpoint::TensorInfo> tensors = checkpoint::list_tensors(folder);
-  for (const checkpoint::TensorInfo& tensor : tensors) {
-    const std::vector<float> values = checkpoint::read_tensor(folder, tensor.dataset);
+  const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
+  const std::unique_ptr<io::TensorSource> later = checkpoint::open_source(other);
+  for (const io::TensorInfo& tensor : source->tensors()) {
+    const std::vector<float> values = test::read_whole(*source, tensor);
     double sum_of_squares = 0.0;
     for (const double value : values) sum_of_squares += value * value;
-    const checkpoint::Statistics found = checkpoint::measure(folder, tensor);
+    const checkpoint::Statistics found = checkpoint::measure(*source, tensor);
     BOOST_TEST(found.norm == std::sqrt(sum_of_squares));
     BOOST_TEST(found.min == values.front());
     BOOST_TEST(found.max == values.back());
     BOOST_TEST(found.num_nan == 0);
-    BOOST_TEST(checkpoint::compare(folder, folder, tensor).max_abs == 0.0);
-    const checkpoint::Difference difference = checkpoint::compare(folder, other, tensor);
+    BOOST_TEST(checkpoint::compare(*source, tensor, *source, tensor).max_abs == 0.0);
+    const checkpoint::Difference difference = checkpoint::compare(*source, tensor, *later, tensor);
     BOOST_TEST(difference.max_abs == 1000.0);
     const auto num_elements = static_cast<double>(values.size());
     BOOST_TEST(difference.relative == 1000.0 * std::sqrt(num_elements / sum_of_squares),

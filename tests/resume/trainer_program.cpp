@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/io/hdf5.hpp"
+#include "support/checkpoint_fixture.hpp"
 
 namespace sft::test {
 namespace {
@@ -87,14 +87,9 @@ PeakBytes read_peak_bytes(const std::string& output_dir) {
 }
 
 std::map<std::string, std::vector<float>> read_checkpoint(const std::string& folder) {
-  const io::Hdf5File file = io::Hdf5File::open(folder + "/checkpoint.h5");
+  const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
   std::map<std::string, std::vector<float>> tensors;
-  for (const std::string group : {"model", "exp_avg", "exp_avg_sq"}) {
-    for (const std::string& name : file.list_datasets("/" + group)) {
-      const std::string dataset = group + "/" + name;
-      tensors[dataset] = checkpoint::read_tensor(folder, dataset);
-    }
-  }
+  for (const io::TensorInfo& tensor : source->tensors()) tensors[tensor.name] = read_whole(*source, tensor);
   return tensors;
 }
 

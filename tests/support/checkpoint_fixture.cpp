@@ -1,7 +1,6 @@
 #include "support/checkpoint_fixture.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "sft/device/factory.hpp"
@@ -9,7 +8,14 @@
 namespace sft::test {
 namespace {
 
-constexpr const char* groups[] = {"model", "exp_avg", "exp_avg_sq"};
+constexpr const char* entries[] = {"model", "exp_avg", "exp_avg_sq"};
+
+/// FNV-1a: the same on every system, as the checkpoint in tests/resume/fixtures needs.
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
 
 }  // namespace
 
@@ -56,23 +62,37 @@ std::vector<parallel::Unit> make_units(std::int64_t rows, std::int64_t columns) 
   return units;
 }
 
+std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+  const std::int64_t num_columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+  source.read(tensor.name, {.num_rows = tensor.shape[0], .num_columns = num_columns}, DType::float32, values.data());
+  return values;
+}
+
 CheckpointFixture::CheckpointFixture(const test::Mesh& mesh, std::vector<parallel::Unit> units)
     : mesh_(mesh),
       shard_map_(std::move(units), mesh.place),
       device_(device::make_device(device::Kind::cpu, 0, 1)),
       stream_(device_->make_stream()) {
   const std::int64_t size = shard_map_.rank_shard_elements();
-  memory_.assign(std::size(groups), std::vector<float>(static_cast<std::size_t>(size), -1.0F));
-  state_ = {Tensor(memory_[0].data(), DType::float32, {size}), Tensor(memory_[1].data(), DType::float32, {size}),
-            Tensor(memory_[2].data(), DType::float32, {size})};
+  memory_.assign(std::size(entries), std::vector<float>(static_cast<std::size_t>(size), -1.0F));
 }
 
-LogicalTensors CheckpointFixture::expected_of(const std::string& group, int seed) const {
+checkpoint::State CheckpointFixture::state() {
+  std::vector<checkpoint::Entry> result;
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const Tensor tensor(memory_[i].data(), DType::float32, {std::ssize(memory_[i])});
+    result.push_back({entries[i], &shard_map_, tensor});
+  }
+  return {std::move(result), [this] { ++num_refreshes_; }};
+}
+
+LogicalTensors CheckpointFixture::expected_of(const std::string& entry, int seed) const {
   LogicalTensors tensors;
   for (const parallel::Unit& unit : shard_map_.units()) {
     for (const parallel::Parameter& parameter : unit.parameters) {
       std::vector<float> values(static_cast<std::size_t>(parameter.elements()));
-      const auto name_hash = std::hash<std::string>()(group + parameter.name) % 1000;
+      const auto name_hash = hash_of(entry + parameter.name) % 1000;
       auto value = static_cast<float>(name_hash) + 1000.0F * static_cast<float>(seed);
       for (float& element : values) element = value += 0.125F;
       tensors[parameter.name] = std::move(values);
@@ -83,17 +103,17 @@ LogicalTensors CheckpointFixture::expected_of(const std::string& group, int seed
 
 LogicalTensors CheckpointFixture::expected(int seed) const {
   LogicalTensors all;
-  for (const std::string group : groups) {
-    for (auto& [name, values] : expected_of(group, seed)) all[group + "/" + name] = values;
+  for (const std::string entry : entries) {
+    for (auto& [name, values] : expected_of(entry, seed)) all[entry + "/" + name] = values;
   }
   return all;
 }
 
 void CheckpointFixture::fill(int seed) {
-  const std::array<Tensor, 3> tensors = {state_.parameters, state_.exp_avg, state_.exp_avg_sq};
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    std::fill(memory_[i].begin(), memory_[i].end(), 0.0F);
-    scatter(shard_map_, expected_of(groups[i], seed), tensors[i]);
+  for (std::vector<float>& values : memory_) std::ranges::fill(values, 0.0F);
+  const checkpoint::State filled = state();
+  for (const checkpoint::Entry& entry : filled.entries()) {
+    scatter(shard_map_, expected_of(entry.name, seed), entry.tensor);
   }
 }
 
@@ -107,12 +127,11 @@ void CheckpointFixture::save(const std::string& output_dir, const checkpoint::Po
                              std::int64_t save_total_limit) {
   config::Config config;
   config.checkpoint.save_total_limit = save_total_limit;
-  checkpoint::save(output_dir, config, "byte", mesh_.place, mesh_.groups, shard_map_, state_, position, *device_,
-                   *stream_);
+  checkpoint::save(output_dir, config, "byte", mesh_.place, mesh_.groups, state(), position, *device_, *stream_);
 }
 
 checkpoint::Position CheckpointFixture::load(const std::string& folder) {
-  return checkpoint::load(folder, mesh_.groups.world, shard_map_, state_, *device_, *stream_);
+  return checkpoint::load(folder, mesh_.groups.world, state(), *device_, *stream_);
 }
 
 }  // namespace sft::test

@@ -42,6 +42,9 @@ class SharedFolder {
 /// first matrix.
 [[nodiscard]] std::vector<parallel::Unit> make_units(std::int64_t rows = 20, std::int64_t columns = 12);
 
+/// All of one tensor, row-major.
+[[nodiscard]] std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor);
+
 /// The rank shards of one mesh over those units.
 class CheckpointFixture {
  public:
@@ -54,19 +57,23 @@ class CheckpointFixture {
 
   void save(const std::string& output_dir, const checkpoint::Position& position, std::int64_t save_total_limit = 0);
   [[nodiscard]] checkpoint::Position load(const std::string& folder);
+  /// How often what follows from the entries was refreshed.
+  [[nodiscard]] int num_refreshes() const { return num_refreshes_; }
 
   /// "model/NAME", "exp_avg/NAME" ... -> the whole tensor of `seed`.
   [[nodiscard]] LogicalTensors expected(int seed) const;
 
  private:
-  [[nodiscard]] LogicalTensors expected_of(const std::string& group, int seed) const;
+  [[nodiscard]] LogicalTensors expected_of(const std::string& entry, int seed) const;
+  /// The three entries over memory_.
+  [[nodiscard]] checkpoint::State state();
 
   test::Mesh mesh_;
   parallel::ShardMap shard_map_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::vector<std::vector<float>> memory_;
-  checkpoint::State state_;
+  int num_refreshes_ = 0;
 };
 
 }  // namespace sft::test

@@ -105,8 +105,9 @@ train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::i
 }
 
 void EngineFixture::set_parameters(const LogicalTensors& tensors) {
-  scatter(engine_->shard_map(), tensors, engine_->state().parameters);
-  engine_->parameters_changed();
+  const checkpoint::State state = engine_->state();
+  scatter(engine_->shard_map(), tensors, state.tensor("model"));
+  state.refresh();
 }
 
 LogicalTensors EngineFixture::gather_gradients() {

@@ -1,15 +1,19 @@
 #pragma once
 // Sharded HDF5 checkpoints: any mesh writes, any mesh reads, any HDF5 tool sees whole tensors.
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "sft/checkpoint/lineage.hpp"
+#include "sft/checkpoint/state.hpp"
 #include "sft/config/config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/io/tensor_source.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/parallel/shard_map.hpp"
-#include "sft/tensor/tensor.hpp"
 
 namespace sft::checkpoint {
 
@@ -33,33 +37,35 @@ struct Position {
   Lineage lineage = {};  ///< of the run; matters on rank 0, which writes it
 };
 
-/// The rank shard: float32 (rank_shard_elements) each, in device memory.
-struct State {
-  Tensor parameters, exp_avg, exp_avg_sq;
-};
-
 /// "OUTPUT_DIR/checkpoint-000100"
 [[nodiscard]] std::string path_of(const std::string& output_dir, std::int64_t step);
 /// Folders of complete checkpoints in output_dir of steps after `after_step`, ascending by step. Not collective.
 [[nodiscard]] std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step = -1);
 
-/// Writes OUTPUT_DIR/checkpoint-SSSSSS, complete or not at all: shards to .tmp, synced, virtual datasets, renamed,
-/// parent synced. Replica 0 writes; collective over the world. Then keeps, of the checkpoints on the way that the run
-/// has come (position.lineage), the `save_total_limit` that were saved last (0: all); those of other runs stay.
+/// Writes OUTPUT_DIR/checkpoint-SSSSSS with the float32 entries of `state`, complete or not at all: shard files to
+/// .tmp, synced, virtual datasets, renamed, parent synced. Replica 0 writes; collective over the world. Then keeps, of
+/// the checkpoints on the way that the run has come (position.lineage), the `save_total_limit` that were saved last (0:
+/// all); those of other runs stay.
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
-          const mesh::Place& place, const mesh::Groups& groups, const parallel::ShardMap& shard_map, const State& state,
-          const Position& position, device::Device& device, device::Stream& stream);
+          const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
+          device::Device& device, device::Stream& stream);
 
-/// What save() takes on this rank to make the virtual datasets: nothing but on rank 0 of the world. HDF5 needs about
-/// 27 KiB (measured) for each rectangle of the dataset that has most of them. Not collective.
+/// What save() takes on the rank at `place` to make the virtual datasets of entries that are cut as `shard_map` says:
+/// nothing but on rank 0 of the world. HDF5 needs about 27 KiB (measured) for each rectangle of the dataset that has
+/// most of them. Not collective.
 [[nodiscard]] std::size_t index_memory_bytes(const mesh::Place& place, const parallel::ShardMap& shard_map);
 
-/// Reads a complete checkpoint into `state`, each rank the pieces it holds. Before that rank 0 compares names and
-/// shapes with the model's, and the ranks share the shards out: each compares the sizes and checksums of its part. A
-/// rank that cannot open a shard which it reads from refuses it. Collective over the world. Errors are data Errors that
-/// name the file, and the tensor where one is concerned.
-[[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const parallel::ShardMap& shard_map,
-                            const State& state, device::Device& device, device::Stream& stream);
+/// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them.
+/// Before that rank 0 compares entries, names and shapes with those of the state, and the ranks share the shard files
+/// out: each compares the sizes and checksums of its part. A rank that cannot open a shard file which it reads from
+/// refuses it. Collective over the world. Errors are data Errors that name the file, and the tensor where one is
+/// concerned.
+[[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
+                            device::Device& device, device::Stream& stream);
+
+/// The whole tensors of a complete checkpoint, whatever entries it has, as float32. Refuses a damaged checkpoint.h5,
+/// and a shard file that is missing or cut; the contents of shard files are not compared (see verify). Not collective.
+[[nodiscard]] std::unique_ptr<io::TensorSource> open_source(const std::string& folder);
 
 /// The configuration (ini text) and tokenizer name that a checkpoint carries, and where it stands. Not collective.
 struct Header {
@@ -85,8 +91,5 @@ struct Header {
 /// The complete checkpoints in output_dir, ascending by step, that are not on the way of a run that stands at
 /// `position` with that lineage. Of those that name no run, or cannot be read, the ones of later steps. Not collective.
 [[nodiscard]] std::vector<std::string> list_of_others(const std::string& output_dir, const Position& position);
-
-/// Loads one whole logical tensor ("model/<name>") to host memory. Not collective; used by tools.
-[[nodiscard]] std::vector<float> read_tensor(const std::string& folder, const std::string& dataset);
 
 }  // namespace sft::checkpoint

@@ -10,13 +10,9 @@
 #include <vector>
 
 #include "sft/core/dtype.hpp"
+#include "sft/io/rectangle.hpp"
 
 namespace sft::io {
-
-/// A rectangle of a 1-D or 2-D dataset (1-D: columns = 1, column_begin = 0). One without elements is legal.
-struct Rectangle {
-  std::int64_t row_begin = 0, num_rows = 0, column_begin = 0, num_columns = 1;
-};
 
 /// One rectangle of a virtual dataset, mapped row by row to a contiguous range of a 1-D dataset in another file.
 struct VirtualPiece {
@@ -65,6 +61,8 @@ class Hdf5File {
   [[nodiscard]] std::vector<std::int64_t> dataset_shape(const std::string& name) const;
   /// Names (without the group) of the datasets of a group, sorted.
   [[nodiscard]] std::vector<std::string> list_datasets(const std::string& group) const;
+  /// Names (without the group) of the groups in a group, sorted.
+  [[nodiscard]] std::vector<std::string> list_groups(const std::string& group) const;
   /// chunk_rows = 0: contiguous; else chunked by rows with shuffle + deflate, and a checksum (Fletcher-32) of each
   /// chunk. To other programs a value that is never written is -1 or NaN.
   void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/state.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/batch.hpp"
@@ -45,9 +45,9 @@ class Engine {
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 
   [[nodiscard]] const parallel::ShardMap& shard_map() const;
-  /// Shards in device memory; after writing to them call parameters_changed().
+  /// The entries model, exp_avg and exp_avg_sq, in memory of the engine, which the state must not outlive; after
+  /// writing to them call refresh().
   [[nodiscard]] checkpoint::State state() const;
-  void parameters_changed();
   [[nodiscard]] device::Stream& stream();
 
   /// The accumulated gradient shard before clipping of the last step, float32 (rank_shard_elements): for tests.

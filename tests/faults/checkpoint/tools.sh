@@ -61,7 +61,7 @@ expect() {
 expect 0 '^mesh +1 x 2 x 1 x 2' "$sft_inspect" "$checkpoint"
 expect 0 'model/model\.norm\.weight +32 +32 ' "$sft_inspect" "$checkpoint"
 expect 0 'exp_avg_sq/lm_head\.weight +272 x 32 +8704 ' "$sft_inspect" "$checkpoint" --optimizer
-expect 0 '4 shards.*as they were written' "$sft_inspect" "$checkpoint" --verify
+expect 0 '4 shard files, .*as they were written' "$sft_inspect" "$checkpoint" --verify
 expect 0 '"step": 2' "$sft_inspect" "$checkpoint" --json
 expect 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare "$checkpoint"
 expect 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" --compare output/checkpoint-000001
@@ -76,7 +76,7 @@ expect 3 'shard-0000.\.h5: Too many open files.*ulimit -n' bash -c 'ulimit -n 6;
 "$mpiexec" -np 1 "$sft" run.ini --model.num_hidden_layers 10 --parallel.dp_shard_size 1 --parallel.tp_size 1 \
   --train.max_steps 0 --train.output_dir shallow >/dev/null
 shallow=shallow/checkpoint-000000
-expect 0 ': 1 shard, .*as they were written' "$sft_inspect" "$shallow" --verify
+expect 0 ': 1 shard file, .*as they were written' "$sft_inspect" "$shallow" --verify
 expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
   "$sft_inspect" "$checkpoint" --compare "$shallow"
 expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \

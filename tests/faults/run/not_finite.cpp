@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(the_rank_that_saw_it_first_is_named) {
 
   const auto hidden_size = static_cast<std::size_t>(config.model.hidden_size);
   test::LogicalTensors parameters =
-      test::gather(fixture.engine().shard_map(), fixture.engine().state().parameters, mesh);
+      test::gather(fixture.engine().shard_map(), fixture.engine().state().tensor("model"), mesh);
   parameters.at("model.embed_tokens.weight")[bad_token * hidden_size] = std::numeric_limits<float>::quiet_NaN();
   fixture.set_parameters(parameters);
 

@@ -1,0 +1,56 @@
+#pragma once
+// What a run saves and loads: named entries ("model", the moments of the optimizer ...), each a tensor for every
+// parameter, of which a rank holds its shard. Filling the entries from a source and emptying them into a sink is done
+// here, for every format of files: neither HDF5 nor a file is known to it.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sft/device/device.hpp"
+#include "sft/io/tensor_source.hpp"
+#include "sft/parallel/shard_map.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::checkpoint {
+
+/// One named part of the state. In storage its tensors are "NAME/PARAMETER", in the parameters' logical shapes.
+struct Entry {
+  std::string name;  ///< "model", "exp_avg" ...: without "/"
+  const parallel::ShardMap*
+      shard_map;  ///< which parameters, and where their pieces lie in `tensor`; outlives the entry
+  Tensor tensor;  ///< the rank shard (rank_shard_elements), in device memory, owned by others
+};
+
+/// All that a run must keep to go on, and how what follows from it is brought up to date.
+class State {
+ public:
+  /// `refresh` recomputes on the device whatever is derived from the entries, such as low-precision copies of the
+  /// parameters. Local. Throws std::logic_error without entries or `refresh`, for two entries of one name, and for a
+  /// tensor that is not as long as its shard map says.
+  State(std::vector<Entry> entries, std::function<void()> refresh);
+
+  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  /// The rank shard of the entry `name`. Throws std::logic_error when there is none.
+  [[nodiscard]] Tensor tensor(const std::string& name) const;
+  /// Must follow every write to the tensors; load_entries() does it.
+  void refresh() const { refresh_(); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::function<void()> refresh_;
+};
+
+/// Refuses a source that lacks a tensor of these entries, has one more in them, or one of another shape: a data Error
+/// that names it. Entries of the source that are not asked for are left alone. Reads no element. Local.
+void check_entries(const io::TensorSource& source, const std::vector<Entry>& entries);
+
+/// Reads the pieces that this rank holds of every entry, with zeros between them, then refreshes what follows from
+/// them. The source must have passed check_entries. Local; returns when all is read.
+void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream);
+
+/// Writes the pieces that this rank owns of every entry (Parameter::is_owner), in the order of entries and, within one,
+/// of the rank shard. Local; returns when the sink has all.
+void save_entries(const State& state, io::TensorSink& sink, device::Device& device, device::Stream& stream);
+
+}  // namespace sft::checkpoint

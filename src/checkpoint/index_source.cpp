@@ -1,0 +1,39 @@
+#include "index_source.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "header.hpp"
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/core/error.hpp"
+#include "shard_file.hpp"
+
+namespace sft::checkpoint {
+
+std::vector<io::TensorInfo> IndexSource::tensors() const {
+  std::vector<io::TensorInfo> tensors;
+  for (const std::string& entry : index_.list_groups("/")) {
+    std::vector<std::string> parameters = index_.list_datasets("/" + entry);
+    std::ranges::sort(parameters, [](const std::string& left, const std::string& right) {
+      return ::strverscmp(left.c_str(), right.c_str()) < 0;  // layers.2 before layers.10
+    });
+    for (const std::string& parameter : parameters) {
+      const std::string name = entry + "/" + parameter;
+      tensors.push_back({name, index_.dataset_shape("/" + name), DType::float32});
+    }
+  }
+  return tensors;
+}
+
+void IndexSource::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
+  ensure(dtype == DType::float32, "a checkpoint's tensors are read as float32");
+  index_.read("/" + name, io::Number::float32, where, values);
+}
+
+std::unique_ptr<io::TensorSource> open_source(const std::string& folder) {
+  auto source = std::make_unique<IndexSource>(open_index(folder));
+  for (const ShardFile& file : read_shard_files(source->index())) check_presence(folder, file);
+  return source;
+}
+
+}  // namespace sft::checkpoint

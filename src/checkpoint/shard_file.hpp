@@ -1,0 +1,43 @@
+#pragma once
+// Shard files: what each writing rank owns of every entry.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "header.hpp"
+#include "sft/checkpoint/state.hpp"
+#include "sft/io/hdf5.hpp"
+
+namespace sft::checkpoint {
+
+/// Elements of the pieces that the shard map's rank owns.
+[[nodiscard]] std::int64_t num_owned_elements(const parallel::ShardMap& shard_map);
+
+/// Writes one shard file with a flat float32 dataset /ENTRY for each entry: the owned pieces, one after the other, as
+/// save_entries() sends them.
+class ShardFileSink final : public io::TensorSink {
+ public:
+  ShardFileSink(const std::string& folder, const std::string& name, const std::vector<Entry>& entries);
+
+  void write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) override;
+  /// Closes and syncs; what checkpoint.h5 says of the file.
+  /// Throws std::logic_error unless all that the entries own was written.
+  [[nodiscard]] ShardFile finish();
+
+ private:
+  std::string name_;
+  io::Hdf5File file_;
+  struct Dataset {
+    std::int64_t size = 0, num_written = 0;  ///< elements
+  };
+  std::map<std::string, Dataset> datasets_;  ///< by entry
+};
+
+/// Refuses a shard file that is missing or has another size.
+void check_presence(const std::string& folder, const ShardFile& file);
+/// Refuses a shard file that is missing or holds other bytes than were written.
+void check_contents(const std::string& folder, const ShardFile& file);
+
+}  // namespace sft::checkpoint
