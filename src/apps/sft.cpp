@@ -25,11 +25,15 @@
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
+#include "sft/device/node.hpp"
+#include "sft/device/process_memory.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/train/dry_run.hpp"
 #include "sft/train/engine.hpp"
+#include "sft/train/memory.hpp"
 #include "sft/train/trainer.hpp"
 
 namespace {
@@ -96,6 +100,38 @@ void require_one_rank(const comm::Group& world) {
                           "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
 }
 
+/// Opens the packed shards and refuses what cannot be trained on.
+data::PackedDataset open_data(const config::Config& config) {
+  data::PackedDataset dataset(config.data.train_files);
+  if (dataset.num_target_tokens() == 0) {
+    throw_data_error(dataset.files().front() + " has no token to train on", "every loss_weight in the data set is 0",
+                     "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
+  }
+  config::validate_data(config, dataset.max_length(), dataset.vocab_size(), dataset.files().front());
+  return dataset;
+}
+
+device::Kind choose_device(config::BackendChoice choice) {
+  switch (choice) {
+    case config::BackendChoice::cpu:
+      return device::Kind::cpu;
+    case config::BackendChoice::cuda:
+      return device::Kind::cuda;
+    case config::BackendChoice::automatic:
+      break;
+  }
+  return ops::is_built(device::Kind::cuda) ? device::Kind::cuda : device::Kind::cpu;
+}
+
+/// --dry-run: what the run would be, as if all ranks were on nodes like this one.
+void plan_only(const config::Config& config, bool json) {
+  const data::PackedDataset dataset = open_data(config);
+  const int num_ranks = mesh::layout_of(config.parallel).size();
+  const train::Machine machine{choose_device(config.device.backend),
+                               device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
+  log_info(train::dry_run(config, dataset, machine, device::resident_bytes(), json));
+}
+
 /// Answers --help, --version, --print-config and --dry-run; false: there is a run to do.
 bool answer(const config::CommandLine& command, const comm::Group& world) {
   switch (command.action) {
@@ -112,22 +148,10 @@ bool answer(const config::CommandLine& command, const comm::Group& world) {
       break;
     case config::CommandLine::Action::dry_run:
       require_one_rank(world);
-      log_info(config::to_ini(read_config(command, world)));
+      plan_only(read_config(command, world), command.json);
       break;
   }
   return true;
-}
-
-device::Kind choose_device(config::BackendChoice choice) {
-  switch (choice) {
-    case config::BackendChoice::cpu:
-      return device::Kind::cpu;
-    case config::BackendChoice::cuda:
-      return device::Kind::cuda;
-    case config::BackendChoice::automatic:
-      break;
-  }
-  return ops::is_built(device::Kind::cuda) ? device::Kind::cuda : device::Kind::cpu;
 }
 
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
@@ -153,29 +177,30 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 4. Data
   std::optional<data::PackedDataset> dataset;
-  world.agree([&] {
-    dataset.emplace(config.data.train_files);
-    if (dataset->num_target_tokens() == 0) {
-      throw_data_error(dataset->files().front() + " has no token to train on", "every loss_weight in the data set is 0",
-                       "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
-    }
-    config::validate_data(config, dataset->max_length(), dataset->vocab_size(), dataset->files().front());
-  });
+  world.agree([&] { dataset.emplace(open_data(config)); });
 
-  // 5. Model, its shards and its optimizer: all memory of the run, entered in the ledger
+  // 5. Memory: planned, and refused where a node does not have it
+  device::Ledger planned;
+  world.agree([&] {
+    planned = train::plan_ledger(config, *dataset, place, {device->kind(), device::num_threads()},
+                                 device::resident_bytes());
+  });
+  train::require_node_memory(planned, device->kind(), device::node_memory_bytes(), session);
+
+  // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   std::optional<train::Engine> engine;
   world.agree([&] { engine.emplace(config, dataset->max_length(), place, groups, *device, *collectives, ledger); });
 
-  // 6. Restore
+  // 7. Restore
   train::Trainer trainer({session, config, *device, place, groups, *dataset, ledger, *engine});
   trainer.restore();
   trainer.announce();
 
-  // 7. Train
+  // 8. Train
   const ExitStatus status = trainer.train();
 
-  // 8. Save
+  // 9. Save
   trainer.save();
   return static_cast<int>(status);
 }

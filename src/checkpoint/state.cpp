@@ -104,7 +104,7 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
 }
 
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream) {
-  const device::Device::Block staging = device.allocate_pinned(staging_bytes);
+  const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
   for (const Entry& entry : state.entries()) {
     for (const parallel::ShardRange& gap : entry.shard_map->padding()) {
       const Tensor zeros = entry.tensor.rows(gap.begin, gap.count);
@@ -120,7 +120,7 @@ void load_entries(const io::TensorSource& source, const State& state, device::De
 }
 
 void save_entries(const State& state, io::TensorSink& sink, device::Device& device, device::Stream& stream) {
-  const device::Device::Block staging = device.allocate_pinned(staging_bytes);
+  const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
   for (const Entry& entry : state.entries()) {
     for_each_part(entry, true, [&](const std::string& name, const io::Rectangle& part, const Tensor& elements) {
       device.copy(staging.get(), elements.data, elements.size_bytes(), stream);

@@ -7,7 +7,7 @@ namespace sft::parallel {
 
 class LocalBuffers final : public SequenceBuffers {
  public:
-  explicit LocalBuffers(const SequenceShape& shape) : shape(shape) {}
+  explicit LocalBuffers(const SequenceShape& of) : shape(of) {}
 
   void lay_out(device::Arena& arena) override;
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override;

@@ -12,7 +12,7 @@ namespace sft::parallel {
 
 class RingBuffers final : public SequenceBuffers {
  public:
-  explicit RingBuffers(const SequenceShape& shape) : shape(shape) {}
+  explicit RingBuffers(const SequenceShape& of) : shape(of) {}
 
   void lay_out(device::Arena& arena) override;
   /// None: all sums are float32 tensors of its own.

@@ -9,8 +9,6 @@
 #include <filesystem>
 
 #include "sft/core/log.hpp"
-#include "sft/core/table.hpp"
-#include "sft/device/format_bytes.hpp"
 
 namespace sft::train {
 
@@ -25,27 +23,6 @@ std::string format(const char* pattern, Arguments... arguments) {
 }
 
 }  // namespace
-
-std::string format_ledger(const device::Ledger& ledger, const comm::Group& world) {
-  constexpr std::size_t num_rows = device::num_labels + 1;  // the labels and the total
-  std::array<std::int64_t, 2 * num_rows> extremes;          // -bytes, then bytes: one maximum gives both ends
-  for (std::size_t i = 0; i < num_rows; ++i) {
-    const bool is_total = i == device::num_labels;
-    const auto bytes =
-        static_cast<std::int64_t>(is_total ? ledger.total_bytes() : ledger.bytes(static_cast<device::Label>(i)));
-    extremes[i] = -bytes;
-    extremes[num_rows + i] = bytes;
-  }
-  world.max(std::span<std::int64_t>(extremes));
-  Table table({Align::left, Align::right, Align::right}, 2);
-  table.add({"memory a rank", "least", "most"});
-  for (std::size_t i = 0; i < num_rows; ++i) {
-    const char* label = i == device::num_labels ? "total" : device::name_of(static_cast<device::Label>(i));
-    table.add({label, device::format_bytes(static_cast<std::size_t>(-extremes[i])),
-               device::format_bytes(static_cast<std::size_t>(extremes[num_rows + i]))});
-  }
-  return table.text();
-}
 
 std::string format_count(double count) {
   constexpr std::array<const char*, 5> suffixes{"", " k", " M", " G", " T"};

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <span>
 
 #include "rank_plan.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/table.hpp"
 #include "sft/data/loader.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/device/process_memory.hpp"
@@ -31,12 +32,6 @@ std::array<std::size_t, num_rows> rows_of(const device::Ledger& ledger) {
 
 MemoryRange& range_of(MemoryTable& table, std::size_t row) {
   return row < device::num_labels ? table.labels[row] : table.total;
-}
-
-std::string format_row(const char* label, const std::string& least, const std::string& most) {
-  std::array<char, 64> line{};
-  std::snprintf(line.data(), line.size(), "  %-16s %12s %12s\n", label, least.c_str(), most.c_str());
-  return line.data();
 }
 
 }  // namespace
@@ -97,32 +92,41 @@ MemoryTable gather_memory(const device::Ledger& ledger, const comm::Group& world
 }
 
 std::string format_memory(const MemoryTable& table) {
-  using device::format_bytes;
-  std::string text = format_row("memory per rank", "least", "most");
+  Table text({Align::left, Align::right, Align::right, Align::left}, 2);
+  text.add({"memory per rank", "least", "most", ""});
+  const auto add = [&](const char* label, const MemoryRange& range) {
+    const bool is_even = range.most_bytes == range.least_bytes;
+    text.add({label, device::format_bytes(range.least_bytes), device::format_bytes(range.most_bytes),
+              is_even ? "" : "rank " + std::to_string(range.most_rank)});
+  };
   for (std::size_t i = 0; i < device::num_labels; ++i) {
-    const MemoryRange& range = table.labels[i];
-    text += format_row(device::name_of(static_cast<device::Label>(i)), format_bytes(range.least_bytes),
-                       format_bytes(range.most_bytes));
+    add(device::name_of(static_cast<device::Label>(i)), table.labels[i]);
   }
-  text += format_row("total", format_bytes(table.total.least_bytes), format_bytes(table.total.most_bytes));
-  if (table.total.most_bytes > table.total.least_bytes) {
-    text += "  (most: rank " + std::to_string(table.total.most_rank) + ")\n";
-  }
-  return text;
+  add("total", table.total);
+  return text.text();
 }
 
-void require_node_memory(const device::Ledger& ledger, device::Kind kind, std::size_t node_bytes,
-                         const comm::Group& node) {
-  std::array<std::int64_t, 1> needed{static_cast<std::int64_t>(ledger.node_bytes(kind))};
-  node.sum(std::span<std::int64_t>(needed));
+void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
+                         const comm::Session& session) {
+  const comm::Group& world = session.world();
+  std::array<std::int64_t, 1> needed{static_cast<std::int64_t>(planned.node_bytes(kind))};
+  session.node().sum(std::span<std::int64_t>(needed));
   const auto needed_bytes = static_cast<std::size_t>(needed[0]);
-  if (needed_bytes <= node_bytes) return;
-  throw_config_error(
-      "the " + std::to_string(node.size()) + (node.size() == 1 ? " rank" : " ranks") + " of this node need " +
-          device::format_bytes(needed_bytes) + " of memory",
-      "it has " + device::format_bytes(node_bytes) + ", its RAM or the limit of its control group",
-      "raise dp_shard_size, tp_size or sp_size over more nodes, or lower train.per_device_train_batch_size or the "
-      "max_length of the data; `sft INPUT.ini --dry-run --num_ranks N` shows what another mesh needs");
+  const bool fits = !node_bytes || needed_bytes <= *node_bytes;
+  std::array<std::int64_t, 1> refused{fits ? 0 : 1};
+  world.max(std::span<std::int64_t>(refused));
+  if (refused[0] == 0) return;
+  log_info(format_memory(gather_memory(planned, world)));
+  world.agree([&] {
+    if (fits) return;
+    const int num_ranks = session.node().size();
+    throw_config_error(
+        "the run does not fit in memory: " + std::to_string(num_ranks) + (num_ranks == 1 ? " rank needs " : " ranks need ") +
+            device::format_bytes(needed_bytes) + " on this node",
+        "it has " + device::format_bytes(*node_bytes) + ", its RAM or the limit of its control group",
+        "use more nodes with a larger dp_shard_size, sp_size or tp_size, or lower train.per_device_train_batch_size or "
+        "the max_length of the data; `sft INPUT.ini --dry-run --num_ranks N` shows what another mesh needs");
+  });
 }
 
 }  // namespace sft::train

@@ -21,6 +21,7 @@
 #include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/resume.hpp"
+#include "sft/train/loader_plan.hpp"
 #include "sft/train/run_length.hpp"
 #include "sft/train/signals.hpp"
 #include "sft/train/start_table.hpp"
@@ -124,7 +125,7 @@ Trainer::Trainer(const Run& run)
       last_step_(num_steps(run.config, run.dataset.num_rows())) {
   position_.num_rows = run.dataset.num_rows();
   position_.max_length = run.dataset.max_length();
-  run_.ledger.add(device::Label::batches, device::Space::host, data::loader_bytes(run.dataset, loader_plan()));
+  run_.ledger.add(device::Label::batches, device::Space::host, data::loader_bytes(run.dataset, loader_plan(run_.config, run_.place, position_.step, last_step_)));
 }
 
 void Trainer::restore() {
@@ -183,21 +184,23 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
                             run_id_comment + position_.lineage.run_id + "\n" + config::to_ini(run_.config));
 }
 
-void Trainer::announce() const { log_info(start_table(run_, last_step_, origin_)); }
-
-data::LoaderPlan Trainer::loader_plan() const {
-  data::LoaderPlan plan;
-  plan.rows_per_micro_batch = run_.config.train.per_device_train_batch_size;
-  plan.micro_batches = run_.config.train.gradient_accumulation_steps;
-  plan.data_size = run_.place.data_size();
-  plan.data_rank = run_.place.data_rank();
-  plan.sp_size = run_.place.layout().sp;
-  plan.sp_rank = run_.place.coordinates().sp;
-  plan.first_step = position_.step;
-  plan.last_step = last_step_;
-  plan.shuffle = run_.config.data.shuffle;
-  plan.seed = run_.config.data.seed;
-  return plan;
+void Trainer::announce() const {
+  const std::vector<int> nodes = nodes_of_ranks(run_.session);
+  const mesh::Layout& layout = run_.place.layout();
+  log_info(start_table({.config = run_.config,
+                        .dataset = run_.dataset,
+                        .num_parameters = run_.engine.shard_map().num_parameters(),
+                        .nodes = describe_nodes(layout, nodes),
+                        .device = describe_device(run_.device),
+                        .origin = origin_,
+                        .num_steps = last_step_,
+                        .memory = gather_memory(run_.ledger, run_.groups.world)}));
+  constexpr std::size_t tp_axis = 3;
+  if (layout.axes_between_nodes(nodes)[tp_axis]) {
+    log_warning(
+        "tp goes between nodes (its ranks sum activations several times in every block, which needs the speed of one "
+        "node): make tp_size divide the number of ranks per node");
+  }
 }
 
 void Trainer::count(const StepResult& result) {
@@ -248,7 +251,7 @@ ExitStatus Trainer::train() {
   const config::Config& config = run_.config;
   const comm::Group& world = run_.groups.world;
 
-  data::Loader loader(run_.dataset, loader_plan());
+  data::Loader loader(run_.dataset, loader_plan(run_.config, run_.place, position_.step, last_step_));
   data::StepBatch batch;
   world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());

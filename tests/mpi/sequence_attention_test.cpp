@@ -11,6 +11,7 @@
 #include <limits>
 #include <numeric>
 
+#include "sft/device/node.hpp"
 #include "sft/ops/factory.hpp"
 #include "support/collectives_fixture.hpp"
 

@@ -5,15 +5,10 @@
 #include <cstdint>
 #include <string>
 
-#include "sft/comm/group.hpp"
 #include "sft/core/status_line.hpp"
-#include "sft/device/ledger.hpp"
 #include "sft/train/metrics.hpp"
 
 namespace sft::train {
-
-/// The ledger's labels with the least and the most bytes of any rank. Collective over `world`.
-[[nodiscard]] std::string format_ledger(const device::Ledger& ledger, const comm::Group& world);
 
 /// "1.25 M", "40.1 k", "812"
 [[nodiscard]] std::string format_count(double count);

@@ -3,9 +3,10 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 
-#include "sft/comm/group.hpp"
+#include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/ledger.hpp"
@@ -39,9 +40,10 @@ struct MemoryTable {
 /// A line for each label that any rank uses, and the total.
 [[nodiscard]] std::string format_memory(const MemoryTable& table);
 
-/// Refuses, with a configuration Error, ranks that together need more of their node's memory than `node_bytes`, its RAM
-/// or its control group's limit. `ledger`: this rank's. Collective over `node`; the error is not shared beyond it.
-void require_node_memory(const device::Ledger& ledger, device::Kind kind, std::size_t node_bytes,
-                         const comm::Group& node);
+/// Refuses a run whose ranks need more of their node's memory than there is, its RAM or the limit of its control group:
+/// prints the planned memory of all ranks, then throws a configuration Error that every rank holds. `planned`: this
+/// rank's ledger; `node_bytes`: none when the system does not tell. Collective over the world and each node.
+void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
+                         const comm::Session& session);
 
 }  // namespace sft::train

@@ -36,7 +36,6 @@ class Trainer {
   void save();
 
  private:
-  [[nodiscard]] data::LoaderPlan loader_plan() const;
   /// Adds a step to where the run stands.
   void count(const StepResult& result);
   /// What a step leaves in metrics.jsonl; collective, for the memory peaks of all ranks.

@@ -20,31 +20,39 @@ sft::config::Model small() {
 }
 
 std::int64_t count(const sft::config::Model& m) {
-  return sft::parallel::ShardMap(sft::model::make_units(m), sft::mesh::Place()).num_parameters();
+  return sft::parallel::ShardMap(sft::model::make_architecture(m).units, sft::mesh::Place()).num_parameters();
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(index_names_the_right_parameters) {
+BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
   for (const bool bias : {false, true}) {
     for (const bool qk_norm : {false, true}) {
       auto m = small();
       m.attention_bias = bias;
       m.qk_norm = qk_norm;
-      const auto units = sft::model::make_units(m);
-      const auto index = sft::model::block_index(m);
-      const auto name = [&](int i) { return units[2].parameters.at(static_cast<std::size_t>(i)).name; };
-      const std::string prefix = "model.layers.1.";
-      BOOST_TEST(name(index.q_weight + 2) == prefix + "self_attn.v_proj.weight");
-      BOOST_TEST(name(index.o_weight) == prefix + "self_attn.o_proj.weight");
-      BOOST_TEST(name(index.gate_weight + 1) == prefix + "mlp.up_proj.weight");
-      BOOST_TEST(name(index.down_weight) == prefix + "mlp.down_proj.weight");
-      BOOST_TEST(name(index.input_norm) == prefix + "input_layernorm.weight");
-      BOOST_TEST(name(index.post_attention_norm) == prefix + "post_attention_layernorm.weight");
-      BOOST_TEST((index.q_bias >= 0) == bias);
-      if (bias) BOOST_TEST(name(index.q_bias) == prefix + "self_attn.q_proj.bias");
-      BOOST_TEST((index.k_norm >= 0) == qk_norm);
-      if (qk_norm) BOOST_TEST(name(index.k_norm) == prefix + "self_attn.k_norm.weight");
+      const sft::model::Architecture model = sft::model::make_architecture(m);
+      const sft::model::BlockParameters& block = model.parameters.blocks.at(1);
+      const auto names = [&](const sft::parallel::ParameterGroup& group) {
+        std::string text;
+        const auto& parameters = model.units.at(static_cast<std::size_t>(group.unit)).parameters;
+        for (int i = group.first; i < group.first + group.count; ++i) {
+          const auto& parameter = parameters.at(static_cast<std::size_t>(i));
+          BOOST_TEST(parameter.joins_previous == (i > group.first));
+          text += parameter.name.substr(std::string("model.layers.1.").size()) + " ";
+        }
+        return text;
+      };
+      BOOST_TEST(names(block.qkv.weight) == "self_attn.q_proj.weight self_attn.k_proj.weight self_attn.v_proj.weight ");
+      BOOST_TEST(names(block.o.weight) == "self_attn.o_proj.weight ");
+      BOOST_TEST(names(block.gate_up.weight) == "mlp.gate_proj.weight mlp.up_proj.weight ");
+      BOOST_TEST(names(block.down.weight) == "mlp.down_proj.weight ");
+      BOOST_TEST(names(block.input_norm) == "input_layernorm.weight ");
+      BOOST_TEST(names(block.post_attention_norm) == "post_attention_layernorm.weight ");
+      BOOST_TEST(block.qkv.bias.exists() == bias);
+      if (bias) BOOST_TEST(names(block.qkv.bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
+      BOOST_TEST(block.k_norm.exists() == qk_norm);
+      if (qk_norm) BOOST_TEST(names(block.k_norm) == "self_attn.k_norm.weight ");
     }
   }
 }
@@ -61,7 +69,11 @@ BOOST_AUTO_TEST_CASE(counts_agree_with_the_configuration) {
 
 BOOST_AUTO_TEST_CASE(tied_models_have_no_head_matrix) {
   auto m = small();
-  BOOST_TEST(sft::model::make_units(m).back().parameters.at(sft::model::head_weight_index).name == "lm_head.weight");
+  const sft::model::Architecture untied = sft::model::make_architecture(m);
+  BOOST_TEST(untied.parameters.head.unit() == untied.parameters.head_unit());
+  BOOST_TEST(untied.units.back().parameters.back().name == "lm_head.weight");
   m.tie_word_embeddings = true;
-  BOOST_TEST(sft::model::make_units(m).back().parameters.size() == 1U);
+  const sft::model::Architecture tied = sft::model::make_architecture(m);
+  BOOST_TEST(tied.parameters.head.unit() == tied.parameters.embedding_unit());
+  BOOST_TEST(tied.units.back().parameters.size() == 1U);
 }

@@ -15,7 +15,8 @@ constexpr Sizes sizes{.tokens = num_tokens,
                       .mlp = 128,
                       .vocab = vocab,
                       .vocab_begin = 0,
-                      .compute = DType::float32};
+                      .compute = DType::float32,
+                      .partial = DType::float32};
 
 /// What a head takes from an arena, without a device.
 std::size_t planned_bytes(const Sizes& of, device::Kind kind) {

@@ -112,11 +112,45 @@ BOOST_AUTO_TEST_CASE(parameters_are_counted_once) {
   BOOST_TEST(ShardMap(make_units(), place({4, 2, 2}, 0, 1, 3)).num_parameters() == expected);
 }
 
+BOOST_AUTO_TEST_CASE(groups_of_parameters_begin_on_borders) {
+  std::vector<Unit> units = make_units();
+  units[1].parameters[1].joins_previous = true;  // k with q
+  const ShardMap shard_map(std::move(units), place({2, 1, 3}, 0, 0, 1));
+  for (const Unit& unit : shard_map.units()) {
+    std::int64_t end = 0;
+    for (const Parameter& p : unit.parameters) {
+      BOOST_TEST(p.unit_offset % (p.joins_previous ? 1 : alignment_elements) == 0);
+      if (p.joins_previous) BOOST_TEST(p.unit_offset == end);
+      end = p.unit_offset + p.local_elements();
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(parameters_and_padding_fill_a_unit) {
+  const ShardMap shard_map(make_units(), place({2, 1, 3}, 0, 1, 0));
+  for (int u = 0; u < shard_map.num_units(); ++u) {
+    std::vector<int> covers(static_cast<std::size_t>(shard_map.unit(u).num_elements));
+    const auto cover = [&](std::int64_t begin, std::int64_t count) {
+      for (std::int64_t i = begin; i < begin + count; ++i) ++covers.at(static_cast<std::size_t>(i));
+    };
+    for (const Parameter& p : shard_map.unit(u).parameters) cover(p.unit_offset, p.local_elements());
+    for (const ShardRange& gap : shard_map.padding_of_unit(u)) cover(gap.begin, gap.count);
+    BOOST_TEST((covers == std::vector<int>(covers.size(), 1)));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ranges_merge_neighbours) {
-  const ShardMap shard_map(make_units(), sft::mesh::Place());
-  const auto matrices = shard_map.ranges([](const Parameter& p) { return !p.is_vector(); });
-  BOOST_REQUIRE(matrices.size() == 2U);  // the table; q, k and o together
+  std::vector<Unit> units = make_units();
+  units[1].parameters[1].joins_previous = true;  // k with q
+  const ShardMap shard_map(std::move(units), sft::mesh::Place());
+  const auto is_matrix = [](const Parameter& p) { return !p.is_vector(); };
+  const auto matrices = shard_map.ranges(is_matrix);
+  BOOST_REQUIRE(matrices.size() == 3U);  // the table; q and k together; o
   BOOST_TEST(matrices[0].count == 24 * 7);
-  BOOST_TEST(matrices[1].count == 16 * 5 + 8 * 5 + 9 * 16);
-  BOOST_TEST(matrices[1].begin == shard_map.units()[1].shard_offset);
+  BOOST_TEST(matrices[1].count == 16 * 5 + 8 * 5);
+  BOOST_TEST(matrices[1].begin == shard_map.unit(1).shard_offset);
+  const auto of_unit = shard_map.ranges_of_unit(1, is_matrix);
+  BOOST_REQUIRE(of_unit.size() == 2U);
+  BOOST_TEST(of_unit[0].begin == matrices[1].begin);
+  BOOST_TEST(of_unit[1].count == 9 * 16);
 }
