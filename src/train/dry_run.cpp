@@ -28,7 +28,7 @@ std::string dry_run(const config::Config& config, const data::PackedDataset& dat
     return start_table({.config = config,
                         .dataset = dataset,
                         .num_parameters = num_parameters,
-                        .nodes = "not started",
+                        .nodes = "",
                         .device = "",
                         .origin = "",
                         .num_steps = steps,

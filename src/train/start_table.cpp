@@ -101,7 +101,7 @@ std::string start_table(const StartFacts& facts) {
   const auto add = [&](const char* label, const std::string& text) {
     if (!text.empty()) table.add({label, text});
   };
-  add("mesh", layout.describe() + ", " + plural(layout.size(), "rank") + " on " + facts.nodes);
+  add("mesh", layout.describe() + ", " + plural(layout.size(), "rank") + (facts.nodes.empty() ? "" : " on " + facts.nodes));
   add("device", facts.device);
   add("model", describe_model(facts));
   add("precision", describe_precision(facts));
