@@ -1,6 +1,7 @@
 #include "sft/data/packed_dataset.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -14,6 +15,8 @@
 namespace sft::data {
 
 namespace {
+
+constexpr std::size_t max_open_shards = 16;
 
 /// Refuses a shard that was prepared in another way than the first.
 void check_agreement(const ShardFile& first, const ShardFile& other) {
@@ -37,7 +40,7 @@ struct PackedDataset::Impl {
   std::vector<ShardFile> shards;
   std::vector<std::string> files;
   std::vector<std::int64_t> row_offsets = {0};  // (num_shards + 1)
-  std::size_t last_shard = 0;                   // read from; the only one that holds memory for reading
+  std::deque<std::size_t> open_shards;          // those that were used last, the last of all at the end
 
   void open(const std::string& path) {
     io::require_kind(path, io::Expected::packed_shard);
@@ -45,6 +48,21 @@ struct PackedDataset::Impl {
     check_agreement(shards.front(), shards.back());
     files.push_back(path);
     row_offsets.push_back(row_offsets.back() + shards.back().num_rows());
+    (void)use(shards.size() - 1);
+  }
+
+  /// A shard to read from. Only this one holds memory for reading, and few others are open.
+  const ShardFile& use(std::size_t shard) {
+    if (open_shards.empty() || open_shards.back() != shard) {
+      if (!open_shards.empty()) shards[open_shards.back()].release();
+      std::erase(open_shards, shard);
+      open_shards.push_back(shard);
+      if (open_shards.size() > max_open_shards) {
+        shards[open_shards.front()].close();
+        open_shards.pop_front();
+      }
+    }
+    return shards[shard];
   }
 
   [[nodiscard]] const ShardTraits& traits() const { return shards.front().traits(); }
@@ -97,17 +115,17 @@ const std::vector<std::string>& PackedDataset::files() const { return impl_->fil
 std::string PackedDataset::fingerprint() const {
   io::ContentHash hash;
   bool is_sampled = false;
-  for (const ShardFile& shard : impl_->shards) {
-    const std::string text = shard.fingerprint();
+  for (std::size_t i = 0; i < impl_->shards.size(); ++i) {
+    const std::string text = impl_->use(i).fingerprint();
     is_sampled = is_sampled || text.starts_with("sampled-");
-    hash.add(shard.num_rows());
+    hash.add(impl_->shards[i].num_rows());
     hash.add(text);
   }
   return (is_sampled ? "sampled-" : "") + hash.text();
 }
 
 void PackedDataset::verify() const {
-  for (const ShardFile& shard : impl_->shards) shard.verify();
+  for (std::size_t i = 0; i < impl_->shards.size(); ++i) impl_->use(i).verify();
 }
 
 Row PackedDataset::read_row(std::int64_t index) const {
@@ -115,9 +133,7 @@ Row PackedDataset::read_row(std::int64_t index) const {
   const auto& offsets = impl_->row_offsets;
   const auto shard =
       static_cast<std::size_t>(std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1);
-  if (shard != impl_->last_shard) impl_->shards[impl_->last_shard].release();
-  impl_->last_shard = shard;
-  return impl_->shards[shard].read_row(index - offsets[shard]);
+  return impl_->use(shard).read_row(index - offsets[shard]);
 }
 
 }  // namespace sft::data

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "data/row_hash.hpp"
 #include "sft/core/error.hpp"
@@ -19,14 +21,28 @@ std::string to_text(const std::vector<std::int64_t>& shape) {
   return text + ")";
 }
 
+/// What a file that stays as it is has the same each time; nothing of a file that is not there, which opening it tells.
+FileStamp read_stamp(const std::string& path) {
+  std::error_code ignored;
+  return {std::filesystem::file_size(path, ignored), std::filesystem::last_write_time(path, ignored)};
+}
+
 }  // namespace
 
-ShardFile::ShardFile(const std::string& path) : file_(io::Hdf5File::open(path)) {
+ShardFile::ShardFile(const std::string& path) : path_(path), stamp_(read_stamp(path)) {
   read_attributes();
   check_shapes();
   check_table_ends();
-  if (!file_.is_sealed()) check_whole_table();  // a sealed file is as it was written
+  if (!file().is_sealed()) check_whole_table();  // a sealed file is as it was written
   release();
+}
+
+const io::Hdf5File& ShardFile::file() const {
+  if (!file_) {
+    if (read_stamp(path_) != stamp_) refuse("it has changed since it was opened first");
+    file_ = io::Hdf5File::open(path_);
+  }
+  return *file_;
 }
 
 void ShardFile::refuse(const std::string& why) const {
@@ -34,24 +50,24 @@ void ShardFile::refuse(const std::string& why) const {
 }
 
 void ShardFile::read_attributes() {
-  if (!file_.has_attribute("format")) refuse("it has no attribute 'format', so it is not packed data");
-  const std::string format = file_.read_string("format");
+  if (!file().has_attribute("format")) refuse("it has no attribute 'format', so it is not packed data");
+  const std::string format = file().read_string("format");
   if (format != "sft-packed") refuse("its format is '" + format + "', not 'sft-packed'");
   for (const char* name : {"format_version", "max_length", "vocab_size", "pad_token_id", "eos_token_id", "tokenizer",
                            "num_rows", "num_documents", "num_tokens", "num_target_tokens"}) {
-    if (!file_.has_attribute(name)) refuse("it has no attribute '" + std::string(name) + "'");
+    if (!file().has_attribute(name)) refuse("it has no attribute '" + std::string(name) + "'");
   }
-  const std::int64_t format_version = file_.read_int("format_version");
+  const std::int64_t format_version = file().read_int("format_version");
   if (format_version != 1) refuse("its format_version is " + std::to_string(format_version) + ", this program reads 1");
-  traits_ = {.max_length = file_.read_int("max_length"),
-             .vocab_size = file_.read_int("vocab_size"),
-             .pad_token_id = file_.read_int("pad_token_id"),
-             .eos_token_id = file_.read_int("eos_token_id"),
-             .tokenizer = file_.read_string("tokenizer")};
-  num_rows_ = file_.read_int("num_rows");
-  num_documents_ = file_.read_int("num_documents");
-  num_tokens_ = file_.read_int("num_tokens");
-  num_target_tokens_ = file_.read_int("num_target_tokens");
+  traits_ = {.max_length = file().read_int("max_length"),
+             .vocab_size = file().read_int("vocab_size"),
+             .pad_token_id = file().read_int("pad_token_id"),
+             .eos_token_id = file().read_int("eos_token_id"),
+             .tokenizer = file().read_string("tokenizer")};
+  num_rows_ = file().read_int("num_rows");
+  num_documents_ = file().read_int("num_documents");
+  num_tokens_ = file().read_int("num_tokens");
+  num_target_tokens_ = file().read_int("num_target_tokens");
   constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
   if (traits_.max_length < 1 || traits_.max_length > limit) {
     refuse("its max_length is " + std::to_string(traits_.max_length));
@@ -67,15 +83,15 @@ void ShardFile::read_attributes() {
     refuse("its num_target_tokens is " + std::to_string(num_target_tokens_) + " of " + std::to_string(num_tokens_) +
            " tokens");
   }
-  if (file_.has_attribute("fingerprint")) fingerprint_ = file_.read_string("fingerprint");
+  if (file().has_attribute("fingerprint")) fingerprint_ = file().read_string("fingerprint");
   read_place();
 }
 
 void ShardFile::read_place() {
-  if (!file_.has_attribute("shard_set")) return;
-  place_ = {.shard_set = file_.read_string("shard_set"),
-            .index = file_.read_int("shard_index"),
-            .num_shards = file_.read_int("num_shards")};
+  if (!file().has_attribute("shard_set")) return;
+  place_ = {.shard_set = file().read_string("shard_set"),
+            .index = file().read_int("shard_index"),
+            .num_shards = file().read_int("num_shards")};
   if (place_->index < 0 || place_->index >= place_->num_shards) {
     refuse("its shard_index is " + std::to_string(place_->index) +
            " of num_shards = " + std::to_string(place_->num_shards));
@@ -84,8 +100,8 @@ void ShardFile::read_place() {
 
 void ShardFile::check_shapes() const {
   const auto check = [this](const std::string& name, const std::vector<std::int64_t>& expected) {
-    if (!file_.has_dataset(name)) refuse("it has no dataset " + name);
-    const std::vector<std::int64_t> shape = file_.dataset_shape(name);
+    if (!file().has_dataset(name)) refuse("it has no dataset " + name);
+    const std::vector<std::int64_t> shape = file().dataset_shape(name);
     if (shape != expected) refuse(name + " has shape " + to_text(shape) + " where " + to_text(expected) + " belongs");
   };
   check("/tokens", {num_rows_, traits_.max_length});
@@ -96,7 +112,7 @@ void ShardFile::check_shapes() const {
 
 std::vector<std::int64_t> ShardFile::read_offsets(std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> offsets(static_cast<std::size_t>(count + 1));
-  file_.read("/document_offsets", io::Number::int64, {.row_begin = first, .num_rows = count + 1}, offsets.data());
+  file().read("/document_offsets", io::Number::int64, {.row_begin = first, .num_rows = count + 1}, offsets.data());
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
     if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || offsets[i + 1] > num_documents_) {
       refuse("document_offsets fall or leave the table at row " + std::to_string(first + static_cast<std::int64_t>(i)));
@@ -108,7 +124,7 @@ std::vector<std::int64_t> ShardFile::read_offsets(std::int64_t first, std::int64
 std::vector<std::int32_t> ShardFile::read_lengths(std::int64_t begin, std::int64_t end) const {
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(end - begin));
   if (lengths.empty()) return lengths;
-  file_.read("/document_lengths", io::Number::int32, {.row_begin = begin, .num_rows = end - begin}, lengths.data());
+  file().read("/document_lengths", io::Number::int32, {.row_begin = begin, .num_rows = end - begin}, lengths.data());
   return lengths;
 }
 
@@ -131,8 +147,8 @@ std::int64_t ShardFile::count_tokens(std::int64_t row, std::int64_t first_docume
 
 void ShardFile::check_table_ends() const {
   std::int64_t first = 0, last = 0;
-  file_.read("/document_offsets", io::Number::int64, {.row_begin = 0, .num_rows = 1}, &first);
-  file_.read("/document_offsets", io::Number::int64, {.row_begin = num_rows_, .num_rows = 1}, &last);
+  file().read("/document_offsets", io::Number::int64, {.row_begin = 0, .num_rows = 1}, &first);
+  file().read("/document_offsets", io::Number::int64, {.row_begin = num_rows_, .num_rows = 1}, &last);
   if (first != 0 || last != num_documents_) {
     refuse("document_offsets run from " + std::to_string(first) + " to " + std::to_string(last) + " where 0 to " +
            std::to_string(num_documents_) + " belongs");
@@ -214,8 +230,8 @@ Row ShardFile::read_row(std::int64_t index) const {
   row.loss_weight.resize(max_length);
   row.document_lengths = read_lengths(offsets[0], offsets[1]);
   const io::Rectangle where = {.row_begin = index, .num_rows = 1, .column_begin = 0, .num_columns = traits_.max_length};
-  file_.read("/tokens", io::Number::int32, where, row.tokens.data());
-  file_.read("/loss_weight", io::Number::float32, where, row.loss_weight.data());
+  file().read("/tokens", io::Number::int32, where, row.tokens.data());
+  file().read("/loss_weight", io::Number::float32, where, row.loss_weight.data());
   const auto in_vocabulary = [this](std::int32_t token) { return token >= 0 && token < traits_.vocab_size; };
   const auto num_tokens = static_cast<std::size_t>(count_tokens(index, offsets[0], row.document_lengths));
   for (std::size_t i = 0; i < num_tokens; ++i) {

@@ -2,6 +2,7 @@
 // One packed shard, opened and checked: the attributes and datasets of the format "sft-packed", version 1.
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,14 @@ struct ShardTraits {
   std::string tokenizer;
 };
 
+/// Tells whether a file was changed.
+struct FileStamp {
+  std::uintmax_t num_bytes = 0;
+  std::filesystem::file_time_type written;
+
+  bool operator==(const FileStamp&) const = default;
+};
+
 class ShardFile {
  public:
   /// Opens and checks the file, its attributes, the shapes, and the ends of the document table, which is then read row
@@ -29,7 +38,7 @@ class ShardFile {
   /// whole.
   explicit ShardFile(const std::string& path);
 
-  [[nodiscard]] const std::string& path() const { return file_.path(); }
+  [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const ShardTraits& traits() const { return traits_; }
   [[nodiscard]] std::int64_t num_rows() const { return num_rows_; }
   [[nodiscard]] std::int64_t num_documents() const { return num_documents_; }
@@ -47,7 +56,11 @@ class ShardFile {
   /// Reads every row; refuses a file whose rows do not have the counts and the content hash that it says.
   void verify() const;
   /// Gives back the memory that reading rows keeps for the next one.
-  void release() const { file_.release(); }
+  void release() const {
+    if (file_) file_->release();
+  }
+  /// Closes the file, for which HDF5 takes half a megabyte; the next read opens it again and refuses it if it changed.
+  void close() const { file_.reset(); }
 
  private:
   void read_attributes();
@@ -62,8 +75,12 @@ class ShardFile {
   /// The number of tokens of a row whose documents, from number `first_document` on, have these lengths; checked.
   std::int64_t count_tokens(std::int64_t row, std::int64_t first_document, std::span<const std::int32_t> lengths) const;
   [[noreturn]] void refuse(const std::string& why) const;
+  /// The file, open.
+  [[nodiscard]] const io::Hdf5File& file() const;
 
-  io::Hdf5File file_;
+  std::string path_;
+  FileStamp stamp_;
+  mutable std::optional<io::Hdf5File> file_;
   ShardTraits traits_;
   std::optional<ShardPlace> place_;
   std::string fingerprint_;  // "" when the file has none

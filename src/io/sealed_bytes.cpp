@@ -18,6 +18,8 @@ namespace sft::io {
 namespace {
 
 constexpr std::uint64_t hash_bytes = sizeof(std::uint64_t);
+constexpr std::uint64_t max_block_bytes = std::uint64_t{1} << 24U;
+constexpr std::uint64_t max_file_bytes = std::uint64_t{1} << 60U;
 
 std::uint64_t divide_up(std::uint64_t number, std::uint64_t by) { return (number + by - 1) / by; }
 
@@ -76,9 +78,9 @@ SealedBytes::SealedBytes(const std::string& path, int descriptor) {
   struct stat facts {};
   if (::fstat(descriptor, &facts) != 0) refuse_file(std::strerror(errno));
   const auto file_bytes = static_cast<std::uint64_t>(facts.st_size);
-  const bool is_possible = line && end > seal_bytes && end <= file_bytes && block_bytes >= hash_bytes &&
+  const bool is_possible = line && end > seal_bytes && end < max_file_bytes && block_bytes >= hash_bytes &&
                            std::has_single_bit(block_bytes) && block_bytes <= max_block_bytes;
-  if (!is_possible) refuse_file("its first line says \"" + text_of(block).substr(0, 80) + "\"");
+  if (!is_possible) refuse_file("its first line is not that of a seal");
   sizes_ = BlockSizes(end, block_bytes);
   if (sizes_.file_bytes != file_bytes) {
     refuse_file("it has " + std::to_string(file_bytes) + " bytes where " + std::to_string(sizes_.file_bytes) +
@@ -118,11 +120,12 @@ SealedBytes::Result SealedBytes::load_leaf_hashes(int descriptor, std::uint64_t 
   return Result::good;
 }
 
-SealedBytes::Result SealedBytes::read_blocks(int descriptor, std::uint64_t first, std::uint64_t count) {
+SealedBytes::Result SealedBytes::read_blocks(int descriptor, std::uint64_t first, std::uint64_t count,
+                                             std::vector<char>& blocks) {
   const std::uint64_t begin = seal_bytes + first * sizes_.block_bytes;
   const std::size_t size = std::min(count * sizes_.block_bytes, sizes_.end - begin);
-  blocks_.resize(size);
-  const ssize_t found = read_at(descriptor, begin, size, blocks_.data());
+  blocks.resize(size);
+  const ssize_t found = read_at(descriptor, begin, size, blocks.data());
   if (found < 0) return Result::failed;
   if (found != static_cast<ssize_t>(size)) return Result::shortened;
   const std::uint64_t hashes_per_group = sizes_.block_bytes / hash_bytes;
@@ -132,7 +135,7 @@ SealedBytes::Result SealedBytes::read_blocks(int descriptor, std::uint64_t first
     if (loaded != Result::good) return loaded;
     const std::size_t offset = i * sizes_.block_bytes;
     const std::size_t block_size = std::min<std::size_t>(sizes_.block_bytes, size - offset);
-    if (hash_of(blocks_.data() + offset, block_size) != leaf_hashes_[block % hashes_per_group]) {
+    if (hash_of(blocks.data() + offset, block_size) != leaf_hashes_[block % hashes_per_group]) {
       return refuse(begin + offset, begin + offset + block_size);
     }
   }
@@ -141,15 +144,16 @@ SealedBytes::Result SealedBytes::read_blocks(int descriptor, std::uint64_t first
 
 SealedBytes::Result SealedBytes::read(int descriptor, std::uint64_t address, std::size_t size, char* bytes) {
   constexpr std::uint64_t blocks_at_once = 64;
+  std::vector<char> blocks;
   while (size > 0) {
     const std::uint64_t first = (address - seal_bytes) / sizes_.block_bytes;
     const std::uint64_t last = (address + size - 1 - seal_bytes) / sizes_.block_bytes;
     const std::uint64_t count = std::min(last - first + 1, blocks_at_once);
-    const Result result = read_blocks(descriptor, first, count);
+    const Result result = read_blocks(descriptor, first, count, blocks);
     if (result != Result::good) return result;
     const std::size_t skipped = address - seal_bytes - first * sizes_.block_bytes;
-    const std::size_t taken = std::min(size, blocks_.size() - skipped);
-    std::copy_n(blocks_.data() + skipped, taken, bytes);
+    const std::size_t taken = std::min(size, blocks.size() - skipped);
+    std::copy_n(blocks.data() + skipped, taken, bytes);
     bytes += taken;
     address += taken;
     size -= taken;

@@ -38,8 +38,6 @@ struct BlockSizes {
   std::uint64_t file_bytes = 0;
 };
 
-inline constexpr std::uint64_t max_block_bytes = std::uint64_t{1} << 24U;
-
 /// The user block of a file with these sizes and group hashes.
 [[nodiscard]] UserBlock make_user_block(const BlockSizes& sizes, std::span<const std::uint64_t> group_hashes);
 
@@ -58,8 +56,8 @@ class SealedBytes {
   [[nodiscard]] const std::string& damage() const { return damage_; }
 
  private:
-  /// Fills blocks_ with checked blocks.
-  [[nodiscard]] Result read_blocks(int descriptor, std::uint64_t first, std::uint64_t count);
+  /// Whole blocks, checked.
+  [[nodiscard]] Result read_blocks(int descriptor, std::uint64_t first, std::uint64_t count, std::vector<char>& blocks);
   [[nodiscard]] Result load_leaf_hashes(int descriptor, std::uint64_t group);
   Result refuse(std::uint64_t begin, std::uint64_t end);
 
@@ -67,7 +65,6 @@ class SealedBytes {
   std::vector<std::uint64_t> group_hashes_;
   std::vector<std::uint64_t> leaf_hashes_;  ///< those of loaded_group_
   std::optional<std::uint64_t> loaded_group_;
-  std::vector<char> blocks_;
   std::string damage_;
 };
 

@@ -37,6 +37,7 @@ class PackedDataset {
 
   /// What tells this data set from others: a hash of the content of its shards, in order. "xxh128:..." or, when a shard
   /// does not carry its own hash, "sampled-xxh128:...": then a few rows of that shard stand for the rest, and are read.
+  /// One thread at a time, like all that reads rows.
   [[nodiscard]] std::string fingerprint() const;
 
   /// Row `index` in file order. Checks document lengths, token ids and weights (finite, >= 0) and refuses by file and

@@ -3,6 +3,7 @@
 #include "sft/data/packed_dataset.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <filesystem>
 
 #include "sft/data/prepare.hpp"
@@ -89,6 +90,29 @@ BOOST_AUTO_TEST_CASE(a_missing_shard_is_named) {
   BOOST_TEST(mentions(refusal({set + "/*.h5", twin + "/train-00000.h5"}), {"shard 1 of 3"}));
   fs::remove(set + "/train-00002.h5");
   BOOST_TEST(mentions(refusal({set + "/*.h5"}), {"shard 2 of 3", set + "/train-00002.h5"}));
+}
+
+BOOST_AUTO_TEST_CASE(of_many_shards_few_are_open_and_none_may_change) {
+  constexpr int num_shards = 40;
+  std::vector<Row> rows = make_rows();
+  for (int shard = 0; shard < num_shards; ++shard) {
+    rows[0].tokens[0] = shard;
+    sft::test::write_packed_file(folder.file("train-" + std::to_string(100 + shard) + ".h5"), rows, 64);
+  }
+  const auto num_open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
+  const std::ptrdiff_t before = num_open();
+  const PackedDataset dataset({folder.file("train-*.h5")});
+  for (const int step : {7, 1}) {
+    for (int i = 0; i < num_shards; ++i) {
+      const int shard = i * step % num_shards;
+      BOOST_TEST(dataset.read_row(shard * std::ssize(rows)).tokens[0] == shard);
+    }
+  }
+  BOOST_TEST(num_open() - before == 16);
+  const std::string changed = folder.file("train-100.h5");
+  sft::test::write_packed_file(changed, make_rows(), 60);
+  fs::last_write_time(changed, fs::last_write_time(changed) + std::chrono::seconds(2));
+  BOOST_TEST(mentions(data_error_of([&] { (void)dataset.read_row(0); }), {changed, "changed"}));
 }
 
 BOOST_AUTO_TEST_CASE(rows_are_counted_and_hashed_when_asked) {

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Makes sound shards, a checkpoint of four ranks and a configuration with the real programs, and gives them to the fuzzer.
+#
+#   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3 fuzz=$4 kind=$5 seed=$6 count=$7
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+# Random letters, so that shards have many chunks and do not shrink to nothing.
+awk 'BEGIN {
+  srand(1)
+  for (i = 0; i < 2000; ++i) {
+    text = ""
+    for (j = 0; j < 10 + int(rand() * 60); ++j) text = text sprintf("%c", 97 + int(rand() * 26))
+    printf "{\"prompt\": \"What is number %d?\", \"completion\": \"%s\"}\n", i, text
+  }
+}' >pairs.jsonl
+"$sft_prepare" --input pairs.jsonl --output data --max_length 64 --num_shards 3 >/dev/null
+
+cat >run.ini <<INI
+# Comment
+[model]
+hidden_size = 16
+num_hidden_layers = 2
+num_attention_heads = 2
+num_key_value_heads = 2
+intermediate_size = 16
+vocab_size = 272
+
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 1
+precision = fp32
+output_dir = output
+logging_steps = 1
+[optimizer]
+learning_rate = 1e-3
+lr_scheduler_type = constant
+[device]
+backend = cpu
+INI
+
+case $kind in
+  packed) path=data ;;
+  config) path=run.ini ;;
+  checkpoint)
+    "$mpiexec" -np 4 "$sft" run.ini >log 2>&1 || { cat log; exit 1; }
+    path=output/checkpoint-000001
+    ;;
+esac
+"$fuzz" "$kind" "$path" --seed "$seed" --count "$count"

@@ -1,0 +1,83 @@
+#include "readers.hpp"
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/inspect.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/io/files.hpp"
+#include "sft/io/hash.hpp"
+#include "sft/io/tensor_source.hpp"
+
+namespace sft::test {
+
+namespace {
+
+/// As training reads it, without verify(): what that would find must be found by then.
+std::string read_packed(const std::string& folder) {
+  const data::PackedDataset dataset({folder + "/*.h5"});
+  io::ContentHash hash;
+  for (const std::int64_t value :
+       {dataset.num_rows(), dataset.max_length(), dataset.vocab_size(), dataset.pad_token_id(), dataset.eos_token_id(),
+        dataset.num_documents(), dataset.num_tokens(), dataset.num_target_tokens()}) {
+    hash.add(value);
+  }
+  hash.add(dataset.tokenizer());
+  hash.add(dataset.fingerprint());
+  for (std::int64_t index = 0; index < dataset.num_rows(); ++index) {
+    const data::Row row = dataset.read_row(index);
+    hash.add(std::span(row.tokens));
+    hash.add(std::span(row.loss_weight));
+    hash.add(std::span(row.document_lengths));
+  }
+  return hash.text();
+}
+
+/// In the order of checkpoint::load(): everything is checked before a number is taken.
+std::string read_checkpoint(const std::string& folder) {
+  checkpoint::verify(folder);
+  const checkpoint::Header header = checkpoint::read_header(folder);
+  io::ContentHash hash;
+  for (const std::string& text : {header.config_ini, header.tokenizer, header.mesh, header.position.data_fingerprint,
+                                  header.sft_version, header.date}) {
+    hash.add(text);
+  }
+  for (const std::int64_t value : {header.position.step, header.position.rows_consumed, header.position.num_tokens,
+                                   header.position.num_rows, header.position.max_length}) {
+    hash.add(value);
+  }
+  const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
+  for (const io::TensorInfo& tensor : source->tensors()) {
+    hash.add(tensor.name);
+    std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+    const std::int64_t num_columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+    source->read(tensor.name, {.num_rows = tensor.shape[0], .num_columns = num_columns}, DType::float32, values.data());
+    hash.add(std::span(std::as_const(values)));
+  }
+  return hash.text();
+}
+
+/// What it was read as must be what it is read as again when it is written down.
+std::string read_config(const std::string& path) {
+  config::Config config = config::parse(io::read_file(path), {}, path);
+  const std::string text = config::to_ini(config);
+  ensure(config::to_ini(config::parse(text, {}, path)) == text, "a configuration that was read is read again the same");
+  config::validate(config, 16);
+  return text;
+}
+
+}  // namespace
+
+Reader make_reader(const std::string& kind) {
+  if (kind == "packed") return {.read = read_packed};
+  if (kind == "checkpoint") return {.read = read_checkpoint};
+  if (kind == "config") return {.read = read_config, .may_change = true};
+  throw_config_error("unknown kind \"" + kind + "\"", "there are packed, checkpoint and config", "name one of them");
+}
+
+}  // namespace sft::test
