@@ -1,6 +1,6 @@
 // Continues prompts with a trained model, on one rank, the likeliest token at a time.
 //
-//   ./sft-generate output/demo/checkpoint-001400 --prompt $'What is a puppy?\n'
+//   ./sft-generate output/demo --prompt $'What is a puppy?\n'
 //   ./sft-generate output/chat/checkpoint-001400 --chat --prompt "Hello" --max_new_tokens 64
 //
 // A prompt is tokenized as sft-prepare tokenizes the prompt of prompt/completion records; --chat makes it the message
@@ -8,12 +8,13 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/program_options.hpp>
 #include <memory>
-#include <sstream>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint_at.hpp"
+#include "generate_options.hpp"
 #include "printable.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
@@ -21,7 +22,6 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/version.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
@@ -33,58 +33,6 @@
 namespace {
 
 using namespace sft;
-namespace po = boost::program_options;
-
-struct Options {
-  std::string checkpoint;
-  std::vector<std::string> prompts;
-  std::int64_t max_new_tokens = 128;
-  bool chat = false;
-  bool help = false;
-  bool version = false;
-};
-
-po::options_description visible_options(Options& options) {
-  po::options_description visible("sft-generate CHECKPOINT --prompt TEXT [--prompt TEXT ...]");
-  auto add = visible.add_options();
-  add("prompt", po::value(&options.prompts)->composing(), "text to continue; give it several times for several texts");
-  add("max_new_tokens", po::value(&options.max_new_tokens)->default_value(options.max_new_tokens), "at most this many");
-  add("chat", po::bool_switch(&options.chat), "the prompt is a user's message, the model answers (ChatML)");
-  add("help", po::bool_switch(&options.help), "print this text");
-  add("version", po::bool_switch(&options.version), "print the version");
-  return visible;
-}
-
-Options parse_options(const std::vector<std::string>& arguments) {
-  Options options;
-  po::options_description all = visible_options(options);
-  all.add_options()("checkpoint", po::value(&options.checkpoint));
-  po::positional_options_description positional;
-  positional.add("checkpoint", 1);
-  try {
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::variables_map values;
-    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values);
-    po::notify(values);
-  } catch (const po::error& error) {
-    throw_config_error("bad command line", error.what(), "see sft-generate --help");
-  }
-  if (options.help || options.version) return options;
-  if (options.checkpoint.empty()) {
-    throw_config_error("no checkpoint", "sft-generate needs a folder such as output/demo/checkpoint-001400",
-                       "see sft-generate --help");
-  }
-  const bool has_empty = std::ranges::any_of(options.prompts, [](const std::string& text) { return text.empty(); });
-  if (options.prompts.empty() || has_empty) {
-    throw_config_error("no prompt", "there is nothing to continue", "give --prompt TEXT");
-  }
-  constexpr std::int64_t limit = 1 << 20;
-  if (options.max_new_tokens < 1 || options.max_new_tokens > limit) {
-    throw_config_error("max_new_tokens is " + std::to_string(options.max_new_tokens),
-                       "it must be from 1 to " + std::to_string(limit), "leave it out for 128");
-  }
-  return options;
-}
 
 /// The configuration that the checkpoint carries, on one rank and in float32.
 config::Config single_rank_config(const std::string& config_ini, const std::string& source) {
@@ -108,18 +56,9 @@ std::vector<text::TokenId> encode_prompt(const std::string& prompt, bool chat, c
 
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. What is asked
-  Options options;
-  session.world().agree([&] { options = parse_options(arguments); });
-  if (options.help) {
-    std::ostringstream text;
-    text << visible_options(options);
-    log_info(text.str());
-    return 0;
-  }
-  if (options.version) {
-    log_info(std::string("sft-generate ") + version());
-    return 0;
-  }
+  std::optional<apps::GenerateOptions> options;
+  session.world().agree([&] { options = apps::read_generate_options(arguments); });
+  if (!options) return static_cast<int>(ExitStatus::done);
   session.world().agree([&] {
     if (session.world().size() == 1) return;
     throw_config_error("sft-generate was started on " + std::to_string(session.world().size()) + " ranks",
@@ -127,15 +66,16 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   });
 
   // 2. Model and tokenizer of the checkpoint
-  const checkpoint::Header header = checkpoint::read_header(options.checkpoint);
-  const config::Config config = single_rank_config(header.config_ini, options.checkpoint);
+  const std::string folder = apps::checkpoint_at(options->checkpoint);
+  const checkpoint::Header header = checkpoint::read_header(folder);
+  const config::Config config = single_rank_config(header.config_ini, folder);
   const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(header.tokenizer);
 
   // 3. Prompts
   std::vector<std::vector<text::TokenId>> prompts;
   std::size_t longest = 0;
-  for (const std::string& prompt : options.prompts) {
-    prompts.push_back(encode_prompt(prompt, options.chat, *tokenizer));
+  for (const std::string& prompt : options->prompts) {
+    prompts.push_back(encode_prompt(prompt, options->chat, *tokenizer));
     longest = std::max(longest, prompts.back().size());
   }
 
@@ -145,7 +85,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const mesh::Groups groups(session.world(), place);
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {});
   device::Ledger ledger;
-  const std::int64_t max_length = static_cast<std::int64_t>(longest) + options.max_new_tokens;
+  const std::int64_t max_length = static_cast<std::int64_t>(longest) + options->max_new_tokens;
   if (const std::int64_t trained = header.position.max_length; trained > 0 && max_length > trained) {
     log_warning("prompt and max_new_tokens come to " + std::to_string(max_length) + " tokens (rows had " +
                 std::to_string(trained) + " in training): text beyond that is guesswork");
@@ -153,13 +93,13 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   train::Engine engine(config, max_length, place, groups, *device, *collectives, ledger);
 
   // 5. Weights
-  static_cast<void>(checkpoint::load(options.checkpoint, session.world(), engine.state(), *device, engine.stream()));
+  static_cast<void>(checkpoint::load(folder, session.world(), engine.state(), *device, engine.stream()));
 
   // 6. Text
   const train::GenerateOptions generate_options{
-      options.max_new_tokens, tokenizer->vocab_size(), {tokenizer->specials().eos, tokenizer->specials().turn_end}};
+      options->max_new_tokens, tokenizer->vocab_size(), {tokenizer->specials().eos, tokenizer->specials().turn_end}};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    log_info("> " + apps::printable(options.prompts[i], /*keep_newlines=*/false));
+    log_info("> " + apps::printable(options->prompts[i], /*keep_newlines=*/false));
     const std::vector<text::TokenId> tokens = train::generate(engine, prompts[i], generate_options);
     log_info(apps::printable(tokenizer->decode(tokens), /*keep_newlines=*/true));
   }

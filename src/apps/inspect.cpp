@@ -1,6 +1,6 @@
 // Shows what a checkpoint holds, on one rank.
 //
-//   ./sft-inspect output/demo/checkpoint-001400            tensors, their statistics, and the run that wrote them
+//   ./sft-inspect output/demo    of the checkpoint saved last: tensors, their statistics, and the run that wrote them
 //   ./sft-inspect output/demo/checkpoint-001400 --verify   reads every shard file and compares checksums, nothing else
 //   ./sft-inspect output/demo/checkpoint-001400 --compare output/other/checkpoint-001400    how far two are apart
 //   ./sft-inspect output/demo/checkpoint-001400 --json     the same for programs
@@ -8,39 +8,30 @@
 // Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, or two that hold different tensors.
 
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint_at.hpp"
+#include "inspect_options.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/table.hpp"
-#include "sft/core/version.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/io/files.hpp"
 
 namespace {
 
 using namespace sft;
-namespace po = boost::program_options;
 
-struct Options {
-  std::string checkpoint;
-  std::string other;  // empty: nothing to compare with
-  bool verify = false;
-  bool optimizer = false;
-  bool json = false;
-  bool help = false;
-  bool version = false;
-};
+using apps::InspectOptions;
 
 /// A tensor and its statistics.
 struct Row {
@@ -55,43 +46,6 @@ struct Contents {
   std::vector<Row> rows;
 };
 
-po::options_description visible_options(Options& options) {
-  po::options_description visible("sft-inspect CHECKPOINT");
-  auto add = visible.add_options();
-  add("verify", po::bool_switch(&options.verify), "read every shard file and compare its checksum, nothing else");
-  add("compare", po::value(&options.other)->value_name("OTHER"), "how far the tensors are from those of OTHER");
-  add("optimizer", po::bool_switch(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
-  add("json", po::bool_switch(&options.json), "print JSON");
-  add("help", po::bool_switch(&options.help), "print this text");
-  add("version", po::bool_switch(&options.version), "print the version");
-  return visible;
-}
-
-Options parse_options(const std::vector<std::string>& arguments) {
-  Options options;
-  po::options_description all = visible_options(options);
-  all.add_options()("checkpoint", po::value(&options.checkpoint));
-  po::positional_options_description positional;
-  positional.add("checkpoint", 1);
-  try {
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::variables_map values;
-    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values);
-    po::notify(values);
-  } catch (const po::error& error) {
-    throw_config_error("bad command line", error.what(), "see sft-inspect --help");
-  }
-  if (options.checkpoint.empty() && !options.help && !options.version) {
-    throw_config_error("no checkpoint", "sft-inspect needs a folder such as output/demo/checkpoint-001400",
-                       "see sft-inspect --help");
-  }
-  if (options.verify && (options.optimizer || !options.other.empty())) {
-    throw_config_error(std::string("--verify with ") + (options.optimizer ? "--optimizer" : "--compare"),
-                       "it compares checksums of whole shard files and nothing else", "give one of the two");
-  }
-  return options;
-}
-
 bool is_weight(const io::TensorInfo& tensor) { return io::entry_of(tensor.name) == "model"; }
 
 /// The tensors of a checkpoint that are asked for: the model's, then those of its other entries.
@@ -102,7 +56,7 @@ std::vector<io::TensorInfo> chosen_tensors(const io::TensorSource& source, bool 
   return tensors;
 }
 
-Contents read_contents(const Options& options) {
+Contents read_contents(const InspectOptions& options) {
   Contents contents{checkpoint::read_header(options.checkpoint), checkpoint::list_shard_files(options.checkpoint), {}};
   const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(options.checkpoint);
   for (const io::TensorInfo& tensor : chosen_tensors(*source, options.optimizer)) {
@@ -213,7 +167,7 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
   return json;
 }
 
-void print_verified(const Options& options) {
+void print_verified(const InspectOptions& options) {
   checkpoint::verify(options.checkpoint);
   const std::vector<checkpoint::ShardFileInfo> files = checkpoint::list_shard_files(options.checkpoint);
   if (options.json) {
@@ -238,7 +192,7 @@ const io::TensorInfo& namesake(const std::string& folder, const std::vector<io::
   return *found;
 }
 
-void print_comparison(const Options& options) {
+void print_comparison(const InspectOptions& options) {
   const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(options.checkpoint);
   const std::unique_ptr<io::TensorSource> other = checkpoint::open_source(options.other);
   const auto tensors = chosen_tensors(*source, options.optimizer);
@@ -262,23 +216,20 @@ void print_comparison(const Options& options) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  Options options = parse_options(arguments);
-  if (options.help) {
-    std::ostringstream text;
-    text << visible_options(options);
-    log_info(text.str());
-  } else if (options.version) {
-    log_info(std::string("sft-inspect ") + version());
-  } else if (options.verify) {
-    print_verified(options);
-  } else if (!options.other.empty()) {
-    print_comparison(options);
+  std::optional<InspectOptions> options = apps::read_inspect_options(arguments);
+  if (!options) return static_cast<int>(ExitStatus::done);
+  options->checkpoint = apps::checkpoint_at(options->checkpoint);
+  if (!options->other.empty()) options->other = apps::checkpoint_at(options->other);
+  if (options->verify) {
+    print_verified(*options);
+  } else if (!options->other.empty()) {
+    print_comparison(*options);
   } else {
-    const Contents contents = read_contents(options);
-    if (options.json) {
-      log_info(to_json(contents, options.checkpoint).dump(2));
+    const Contents contents = read_contents(*options);
+    if (options->json) {
+      log_info(to_json(contents, options->checkpoint).dump(2));
     } else {
-      print_text(contents, options.checkpoint);
+      print_text(contents, options->checkpoint);
     }
   }
   return static_cast<int>(ExitStatus::done);

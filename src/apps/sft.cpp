@@ -182,8 +182,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 5. Memory: planned, and refused where a node does not have it
   device::Ledger planned;
   world.agree([&] {
-    planned = train::plan_ledger(config, *dataset, place, {device->kind(), device::num_threads()},
-                                 device::resident_bytes());
+    planned =
+        train::plan_ledger(config, *dataset, place, {device->kind(), device::num_threads()}, device::resident_bytes());
   });
   train::require_node_memory(planned, device->kind(), device::node_memory_bytes(), session);
 

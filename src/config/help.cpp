@@ -1,37 +1,44 @@
-#include <algorithm>
 #include <string>
 
 #include "config/keys.hpp"
+#include "sft/config/manual.hpp"
 #include "sft/config/parse.hpp"
 
 namespace sft::config {
 
-std::string help_text() {
-  std::string text =
-      "Fine-tunes a decoder language model on a mesh of MPI ranks.\n"
-      "\n"
-      "  mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]\n"
-      "\n"
-      "  -h, --help      print this text\n"
-      "  --version       print the version\n"
-      "  --print-config  print the configuration that this command line means, as .ini text\n"
-      "  --dry-run       on one rank, print what the run would be and the memory of all its ranks, and end\n"
-      "  --json          with --dry-run: as JSON\n"
-      "  --num_ranks N   with --dry-run: for N ranks; without it, for as many as the mesh needs\n"
-      "\n"
-      "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. Defaults are in brackets.\n";
-  std::size_t width = 0;
-  for (const Key& key : keys()) width = std::max(width, key.name.size());
+Manual sft_manual() {
+  Manual manual;
+  manual.program = "sft";
+  manual.summary = "Fine-tunes a decoder language model on a mesh of MPI ranks";
+  manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
+                  "sft INPUT.ini --dry-run [--json] [--num_ranks N]"};
+  manual.groups.push_back(
+      {"Options",
+       {{"help", "", "print this text (also -h)", "", {}, false},
+        {"version", "", "print the version", "", {}, false},
+        {"print-config", "", "print the configuration that this command line means, as .ini text", "", {}, false},
+        {"dry-run",
+         "",
+         "on one rank, print what the run would be and the memory of all its ranks, and end",
+         "",
+         {},
+         false},
+        {"json", "", "with --dry-run: as JSON", "", {}, false},
+        {"num_ranks", "N", "with --dry-run: for N ranks; without it, for as many as the mesh needs", "", {}, false}},
+       /*has_dashes=*/true});
+  manual.keys_heading =
+      "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
+      "where only one has the key. Defaults are in brackets.";
+  manual.operand = "*.ini";
   const Config defaults;
-  std::string section;
   for (const Key& key : keys()) {
-    if (key.section != section) text += "\n[" + key.section + "]\n";
-    section = key.section;
-    const std::string value = key.get(defaults);
-    text += "  " + key.name + std::string(width - key.name.size() + 2, ' ') + key.help;
-    text += value.empty() ? "\n" : " [" + value + "]\n";
+    const std::string title = "[" + key.section + "]";
+    if (manual.groups.back().title != title) manual.groups.push_back({title, {}, /*has_dashes=*/false});
+    manual.groups.back().options.push_back({key.name, "VALUE", key.help, key.get(defaults), key.choices, key.is_path});
   }
-  return text;
+  return manual;
 }
+
+std::string help_text() { return help_of(sft_manual()); }
 
 }  // namespace sft::config

@@ -68,6 +68,13 @@ expect 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" 
 "$sft_inspect" "$checkpoint" | grep -o 'layers\.[0-9]*\.mlp\.up_proj' >order
 expect 0 same bash -c 'cmp order <(sort -V order) && echo same'
 
+# The output folder of a run means the checkpoint saved last
+expect 0 '^checkpoint +output/checkpoint-000002$' "$sft_inspect" output
+expect 0 '^using output/checkpoint-000002, saved last$' "$sft_inspect" output
+expect 0 '"step": 2' bash -c '"$@" 2>/dev/null' - "$sft_inspect" output --json
+expect 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare output
+expect 0 '^using output/checkpoint-000002, saved last$' "$sft_generate" output --prompt ab --max_new_tokens 2
+
 # Too few files may be open for all shards: the soft limit is raised, the hard one is an error and no NaN.
 expect 0 'model/model\.norm\.weight +32 +32 .* 0$' bash -c 'ulimit -Sn 6; "$@"' _ "$sft_inspect" "$checkpoint"
 expect 3 'shard-0000.\.h5: Too many open files.*ulimit -n' bash -c 'ulimit -n 6; "$@"' _ "$sft_inspect" "$checkpoint"
@@ -84,7 +91,7 @@ expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
 
 # Text
 expect 0 '^warning: .* 50 tokens \(rows had 48' "$sft_generate" "$checkpoint" --prompt ab --max_new_tokens 48
-expect 2 "unrecognised option '--prom'" "$sft_generate" "$checkpoint" --prom ab
+expect 2 'sft-generate has no option --prom ' "$sft_generate" "$checkpoint" --prom ab
 # shellcheck disable=SC2016  # for the inner shell
 expect 2 '^1$' bash -c '"$@" 2>&1 | grep -c error: ; exit "${PIPESTATUS[0]}"' - \
   "$mpiexec" -np 3 "$sft_generate" "$checkpoint" --prompt ab
@@ -140,10 +147,19 @@ expect 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint" --verify
 expect 1 'shard-00001\.h5 is missing' "$python" read.py "$postprocess"
 printf x | dd of=output/checkpoint-000001/shard-00002.h5 bs=1 seek=3000 conv=notrunc status=none
 expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
-expect 3 'no complete checkpoint' "$sft_inspect" output
+mkdir empty
+expect 3 'no complete checkpoint' "$sft_inspect" empty
+expect 3 'cannot use data as a checkpoint \(it is a folder of packed shards\)' "$sft_inspect" data
+expect 3 'cannot use run.ini as a checkpoint \(it is an .ini file\)' "$sft_inspect" run.ini
 expect 2 'no checkpoint' "$sft_inspect"
-expect 2 'bad command line' "$sft_inspect" "$checkpoint" --unknown
-expect 2 "unrecognised option '--veri'" "$sft_inspect" "$checkpoint" --veri
+expect 2 'sft-inspect has no option --unknown' "$sft_inspect" "$checkpoint" --unknown
+expect 2 'sft-inspect has no option --verfy .*did you mean --verify' "$sft_inspect" "$checkpoint" --verfy
+expect 2 'sft-prepare has no option --max_seq_length .*write --max_length' \
+  "$sft_prepare" --input pairs.jsonl --output other --max_seq_length 8
+expect 2 'sft-prepare has no option --learning_rate .*give it to sft' \
+  "$sft_prepare" --input pairs.jsonl --output other --learning_rate 8
+expect 3 'cannot use data/train-00000.h5 as JSON lines \(it is an HDF5 file\)' \
+  "$sft_prepare" --input data/train-00000.h5 --output other
 expect 2 '^sft-inspect: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
 expect 2 '^sft-inspect: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
 

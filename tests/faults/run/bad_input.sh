@@ -71,6 +71,10 @@ fi
 
 # Configuration
 refuse 2 'nowhere\.ini' nowhere.ini
+printf 'compute_environment: LOCAL_MACHINE\n' >fsdp.yaml
+refuse 2 'cannot use fsdp\.yaml as a configuration \(it is a YAML file\)' fsdp.yaml
+refuse 2 'sft does not take .packing = true..*sft-prepare' good.ini --packing true
+refuse 2 'variable NOWHERE_SET to be set' good.ini --train.output_dir "\$NOWHERE_SET/out"
 refuse 2 'hidden_sizes.*hidden_size' good.ini --model.hidden_sizes 32
 refuse 2 'hidden_size' good.ini --model.hidden_size many
 refuse 2 'tp_size|mesh' good.ini --parallel.tp_size 7
@@ -88,6 +92,9 @@ if [[ $ranks -eq 4 ]]; then
 fi
 
 # Data
+refuse 3 'cannot use pairs\.jsonl as packed data \(it is a JSON-lines file\): .*sft-prepare --input pairs\.jsonl' \
+  good.ini --data.train_files pairs.jsonl
+refuse 3 'data.train_files = data/train-' good.ini --data.train_files data
 refuse 3 'missing' good.ini --data.train_files 'missing/train-*.h5'
 name=$(printf 'n%.0s' $(seq 300))
 refuse 3 'cannot use n+ \(File name too long\)' good.ini --data.train_files "$name"

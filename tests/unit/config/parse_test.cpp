@@ -352,6 +352,11 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(help_fits_the_terminal) {
+  std::istringstream lines(help_text());
+  for (std::string line; std::getline(lines, line);) BOOST_TEST(line.size() <= 100u, line);
+}
+
 BOOST_AUTO_TEST_CASE(help_lists_every_key_of_the_ini_text) {
   const std::string help = help_text();
   std::istringstream lines(to_ini(Config{}));

@@ -1,0 +1,29 @@
+#include "checkpoint_at.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/core/log.hpp"
+#include "sft/io/file_kind.hpp"
+
+namespace sft::apps {
+
+std::string checkpoint_at(const std::string& path) {
+  io::require_kind(path, io::Expected::checkpoint);
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(path) / "checkpoint.h5", ignored)) return path;
+  std::string chosen = path;
+  std::string date;
+  for (const std::string& folder : checkpoint::list(path)) {
+    std::string written = checkpoint::read_header(folder).date;
+    if (written < date) continue;
+    date = std::move(written);
+    chosen = folder;
+  }
+  if (chosen != path && log_rank() == 0) std::fprintf(stderr, "using %s, saved last\n", chosen.c_str());
+  return chosen;
+}
+
+}  // namespace sft::apps

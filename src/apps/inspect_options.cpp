@@ -1,0 +1,58 @@
+#include "inspect_options.hpp"
+
+#include "sft/core/error.hpp"
+#include "tool.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+namespace po = boost::program_options;
+
+config::Manual about() {
+  config::Manual manual;
+  manual.program = "sft-inspect";
+  manual.summary = "Shows what a checkpoint holds";
+  manual.usage = {"sft-inspect FOLDER [--optimizer] [--json]", "sft-inspect FOLDER --verify [--json]",
+                  "sft-inspect FOLDER --compare OTHER [--optimizer] [--json]"};
+  manual.paragraphs = {
+      "FOLDER is a checkpoint, or the output folder of a run: then the checkpoint saved last is used. Without options: "
+      "the run that wrote it, its tensors with their statistics, and its configuration."};
+  manual.operand = "/";
+  return manual;
+}
+
+po::options_description describe(InspectOptions& options) {
+  po::options_description description;
+  auto add = description.add_options();
+  add("verify", po::bool_switch(&options.verify), "read every shard file and compare its checksum, nothing else");
+  add("compare", po::value(&options.other)->value_name("CHECKPOINT"),
+      "how far the tensors are from those of another checkpoint");
+  add("optimizer", po::bool_switch(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
+  add("json", po::bool_switch(&options.json), "print JSON");
+  return description;
+}
+
+}  // namespace
+
+std::optional<InspectOptions> read_inspect_options(const std::vector<std::string>& arguments) {
+  InspectOptions options;
+  const std::optional<po::variables_map> values = read_options(about(), describe(options), arguments);
+  if (!values) return std::nullopt;
+  if (values->count("operand") == 0) {
+    throw_config_error("no checkpoint", "sft-inspect needs a folder such as output/demo", "see sft-inspect --help");
+  }
+  options.checkpoint = (*values)["operand"].as<std::string>();
+  if (options.verify && (options.optimizer || !options.other.empty())) {
+    throw_config_error(std::string("--verify with ") + (options.optimizer ? "--optimizer" : "--compare"),
+                       "it compares checksums of whole shard files and nothing else", "give one of the two");
+  }
+  return options;
+}
+
+config::Manual inspect_manual() {
+  InspectOptions options;
+  return manual_of(about(), describe(options));
+}
+
+}  // namespace sft::apps

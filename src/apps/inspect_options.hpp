@@ -1,0 +1,25 @@
+#pragma once
+// The command line of sft-inspect.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sft/config/manual.hpp"
+
+namespace sft::apps {
+
+struct InspectOptions {
+  std::string checkpoint;  ///< as given: a checkpoint, or the output folder of a run
+  std::string other;       ///< the same; empty: nothing to compare with
+  bool verify = false;
+  bool optimizer = false;
+  bool json = false;
+};
+
+/// Nothing when help or the version was asked for and printed. Throws a configuration Error.
+[[nodiscard]] std::optional<InspectOptions> read_inspect_options(const std::vector<std::string>& arguments);
+
+[[nodiscard]] config::Manual inspect_manual();
+
+}  // namespace sft::apps

@@ -1,0 +1,41 @@
+// Writes the manual pages and shell completions of all programs, when they are built.
+//
+//   write_manuals SHARE_FOLDER
+//
+// leaves SHARE_FOLDER/man/man1/*.1, SHARE_FOLDER/bash-completion/completions/* and SHARE_FOLDER/zsh/site-functions/_*.
+
+#include <string>
+
+#include "generate_options.hpp"
+#include "inspect_options.hpp"
+#include "prepare_options.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/program.hpp"
+#include "sft/io/files.hpp"
+
+namespace {
+
+using namespace sft;
+
+void write(const std::string& folder, const std::string& name, const std::string& text) {
+  io::make_folders(folder);
+  io::write_file_atomically(folder + "/" + name, text);
+}
+
+int run(int argc, char** argv) {
+  if (argc != 2) throw_config_error("no folder", "there is one argument, the folder to write to", "give it");
+  const std::string share = argv[1];
+  for (const config::Manual& manual :
+       {config::sft_manual(), apps::prepare_manual(), apps::generate_manual(), apps::inspect_manual()}) {
+    write(share + "/man/man1", manual.program + ".1", config::man_page_of(manual));
+    write(share + "/bash-completion/completions", manual.program, config::bash_completion_of(manual));
+    write(share + "/zsh/site-functions", "_" + manual.program, config::zsh_completion_of(manual));
+  }
+  return static_cast<int>(ExitStatus::done);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return sft::run_alone([&] { return run(argc, argv); });
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The manual pages and shell completions that the build writes: groff takes the pages without a complaint, and bash
+# completes options, choices and files by them.
+#
+#   manuals.sh SHARE_FOLDER
+set -euo pipefail
+
+share=$1
+failures=0
+wrong() {
+  failures=$((failures + 1))
+  printf 'WRONG %s\n' "$*"
+}
+
+for program in sft sft-prepare sft-generate sft-inspect; do
+  page=$share/man/man1/$program.1
+  [[ $(head -c 3 "$page") == .TH ]] || wrong "$page is no manual page"
+  if command -v groff >/dev/null; then
+    complaints=$(groff -man -Tutf8 -ww -z "$page" 2>&1)
+    [[ -z $complaints ]] || wrong "$page: $complaints"
+  fi
+  bash -n "$share/bash-completion/completions/$program" || wrong "bash completion of $program"
+  if command -v zsh >/dev/null; then
+    zsh -n "$share/zsh/site-functions/_$program" || wrong "zsh completion of $program"
+  fi
+  grep -qx "#compdef $program" "$share/zsh/site-functions/_$program" || wrong "_$program names no program"
+done
+
+# complete EXPECTED WORD...: the last word's completions hold EXPECTED.
+complete_last() {
+  local expected=$1
+  shift
+  COMP_WORDS=("$@")
+  COMP_CWORD=$(($# - 1))
+  COMPREPLY=()
+  # shellcheck disable=SC2317  # the completions call it; bash has its own only while it completes
+  compopt() { :; }
+  "_${1//-/_}"
+  printf '%s\n' "${COMPREPLY[@]}" | grep -qxF -- "$expected" || wrong "$* completes to: ${COMPREPLY[*]}, not $expected"
+}
+for program in sft sft-prepare sft-generate sft-inspect; do
+  # shellcheck source=/dev/null
+  source "$share/bash-completion/completions/$program"
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+touch run.ini notes.txt
+mkdir output
+complete_last --parallel.tp_size sft --parallel.tp
+complete_last --dry-run sft --d
+complete_last bf16 sft --train.precision b
+complete_last true sft --data.shuffle t
+complete_last run.ini sft r
+complete_last output sft-inspect out
+complete_last --max_length sft-prepare --max
+complete_last --prompt sft-generate --p
+[[ $failures -eq 0 ]] && echo "manual pages and completions are right"
+exit $((failures > 0))
