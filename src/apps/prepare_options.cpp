@@ -57,6 +57,8 @@ po::options_description describe() {
      "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
     ("pad_to_multiple_of", po::value<std::int64_t>()->default_value(1)->value_name("N"),
      "pad rows to the next multiple of N at or above max_length; sequence parallelism needs 2 * sp_size")
+    ("sp_size", po::value<int>()->default_value(1)->value_name("N"),
+     "pad rows so that N ranks can share them: for runs with parallel.sp_size = N")
     ("num_shards", po::value<std::int64_t>()->default_value(0)->value_name("N"),
      "number of files; 0: as few as hold at most 1 GiB each before compression")
     ("shuffle_dataset", boolean(false)->value_name("BOOL"), "put documents in random order before packing")
@@ -98,6 +100,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   options.example.completion_only_loss = values["completion_only_loss"].as<bool>();
   options.example.assistant_only_loss = values["assistant_only_loss"].as<bool>();
   options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();
+  options.sp_size = values["sp_size"].as<int>();
   options.num_shards = values["num_shards"].as<std::int64_t>();
   options.shuffle_dataset = values["shuffle_dataset"].as<bool>();
   const auto seed = values["seed"].as<std::int64_t>();

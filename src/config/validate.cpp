@@ -241,8 +241,8 @@ void validate_data(const Config& config, std::int64_t max_length, std::int64_t v
         "rows of " + source + " cannot be cut for sequence parallelism",
         "max_length / (2 x sp_size) = " + text_of(max_length) + " / " + text_of(num_chunks) + " is no whole number",
         "prepare the data with --max_length " +
-            text_of(sequence::padded_row_length(max_length, config.parallel.sp_size)) + " or --pad_to_multiple_of " +
-            text_of(num_chunks) + ", or change sp_size");
+            text_of(sequence::padded_row_length(max_length, config.parallel.sp_size)) + " or --sp_size " +
+            text_of(config.parallel.sp_size) + ", or change sp_size");
   }
   const std::int64_t batch = config.train.per_device_train_batch_size, sp_size = config.parallel.sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "data/shard_writer.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
+#include "sft/sequence/row_cut.hpp"
 
 namespace sft::data {
 
@@ -22,7 +24,7 @@ constexpr std::int64_t bytes_per_position = sizeof(std::int32_t) + sizeof(float)
 
 /// max_length, padded.
 std::int64_t row_length_of(const PrepareOptions& options) {
-  const std::int64_t step = options.pad_to_multiple_of;
+  const std::int64_t step = std::lcm(options.pad_to_multiple_of, sequence::row_multiple(options.sp_size));
   return (options.max_length + step - 1) / step * step;
 }
 
@@ -36,6 +38,11 @@ void check_options(const PrepareOptions& options) {
   if (options.pad_to_multiple_of < 1) {
     throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
                        "rows are padded to a multiple of it", "give 1 or more");
+  }
+  constexpr int max_sp_size = 1 << 15;
+  if (options.sp_size < 1 || options.sp_size > max_sp_size) {
+    throw_config_error("sp_size = " + std::to_string(options.sp_size) + " is impossible", "it counts ranks",
+                       "give 1 to " + std::to_string(max_sp_size) + ", the parallel.sp_size of the runs to come");
   }
   if (options.pad_to_multiple_of > limit || row_length_of(options) > limit) {
     throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",

@@ -19,6 +19,7 @@ struct PrepareOptions {
   PackingStrategy packing_strategy = PackingStrategy::bfd;
   ExampleOptions example = {};
   std::int64_t pad_to_multiple_of = 1;  ///< rows are padded to its next multiple at or above max_length
+  int sp_size = 1;                      ///< ranks that will share a row: it is padded to what they can (RowCut)
   std::int64_t num_shards = 0;          ///< 0: as few as hold at most 1 GiB each before compression
   bool shuffle_dataset = false;         ///< documents in random order before they are packed
   std::uint64_t seed = 42;

@@ -183,6 +183,7 @@ BOOST_AUTO_TEST_CASE(rows_must_be_cut_into_two_chunks_a_rank) {
   const std::string message = refusal([&] { validate_data(config, 500, 272, "train.h5"); });
   check_says(message, "max_length / (2 x sp_size) = 500 / 8 is no whole number");
   check_says(message, "--max_length 504");
+  check_says(message, "--sp_size 4");
   config.parallel.sp_size = 1;
   validate_data(config, 501, 272, "train.h5");
 }
