@@ -13,15 +13,18 @@ PACKAGES := g++ cmake ninja-build \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles.
 TEST_PACKAGES := lmod
+MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 STYLE_PACKAGES := clang-format clang-tidy libomp-dev
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' ':!tests/layering/bad_tree')
 ROOT_RUN := $(filter 0,$(shell id -u))
 
-# More ranks than cores share them politely; Open MPI asks root to confirm twice.
+# More ranks than cores share them politely (OMPI_: Open MPI 4, PRTE_: Open MPI 5); Open MPI asks root to confirm twice.
 export OMPI_MCA_rmaps_base_oversubscribe := 1
 export OMPI_MCA_mpi_yield_when_idle := 1
 export OMPI_MCA_hwloc_base_binding_policy := none
+export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
+export PRTE_MCA_hwloc_default_binding_policy := none
 ifneq ($(ROOT_RUN),)
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
@@ -31,7 +34,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build deps test-deps demo install test format tidy clean help
+.PHONY: build deps test-deps demo install test test-asan test-tsan test-mpich format tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -74,6 +77,27 @@ demo: deps ## prepare real text, train on 16 ranks, stop, resume, plot and gener
 test: test-deps ## build and run every test
 	@$(MAKE) --no-print-directory build
 	@ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure
+
+# The parts of the tests that a sanitizer runs: what reads files and moves memory; what has threads and signals.
+ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_data unit_checkpoint unit_parallel \
+  unit_model unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test mpi_collectives_test \
+  reference leakage
+TSAN_TESTS := unit_data unit_train device_cpu_test mpi_streams_test
+
+# $(call sanitized,preset,tests): builds these tests and runs them, on 1, 2 and 4 ranks.
+empty :=
+sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(2) && \
+	ctest --test-dir build/$(1) -j $(TEST_JOBS) --output-on-failure -R '^($(subst $(empty) $(empty),|,$(strip $(2))))(_np[124])?$$'
+
+test-asan: test-deps ## a part of the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call sanitized,asan,$(ASAN_TESTS))
+
+test-tsan: test-deps ## loader, streams and signals under ThreadSanitizer
+	$(call sanitized,tsan,$(TSAN_TESTS))
+
+test-mpich: test-deps ## a part of the tests with MPICH in place of Open MPI
+	$(call install,$(MPICH_PACKAGES))
+	@JOBS=$(JOBS) tests/scripts/mpich.sh
 
 format: ## clang-format every source in place
 	$(call install,clang-format)

@@ -1,7 +1,7 @@
 # How everything is compiled.
 option(SFT_BUILD_TESTS "Build the tests and benchmarks" ON)
 option(SFT_WERROR "Treat warnings as errors" ON)
-option(SFT_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+set(SFT_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize: `address,undefined` or `thread`")
 set(SFT_CUDA "AUTO" CACHE STRING "Build the CUDA and NCCL sides: AUTO (where found), ON (required) or OFF")
 set_property(CACHE SFT_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -25,7 +25,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND SFT_COMPILE_FLAGS -Wno-restrict)
 endif()
 if(SFT_SANITIZE)
-  list(APPEND SFT_COMPILE_FLAGS -fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  list(APPEND SFT_COMPILE_FLAGS -fsanitize=${SFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # GCC 12 takes members of <regex> for uninitialized when they are instrumented (GCC bug 105562).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND SFT_COMPILE_FLAGS -Wno-maybe-uninitialized)
@@ -34,5 +34,5 @@ endif()
 add_library(sft_flags INTERFACE)
 target_compile_options(sft_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${SFT_COMPILE_FLAGS}>")
 if(SFT_SANITIZE)
-  target_link_options(sft_flags INTERFACE -fsanitize=address,undefined)
+  target_link_options(sft_flags INTERFACE -fsanitize=${SFT_SANITIZE})
 endif()

@@ -3,7 +3,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <cstdlib>
+#include <string>
 
 namespace sft::ops::cpu {
 
@@ -30,7 +34,7 @@ bool has_amx() {
          __builtin_cpu_supports("avx512bf16") != 0 && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
-Isa find_best_isa() {
+Isa best_isa_of_processor() {
   if (__builtin_cpu_supports("x86-64-v4") != 0) return has_amx() ? Isa::amx : Isa::avx512;
   if (__builtin_cpu_supports("x86-64-v3") != 0) return Isa::avx2;
   return Isa::baseline;
@@ -38,8 +42,19 @@ Isa find_best_isa() {
 
 }  // namespace
 
+Isa isa_limit(const char* onednn_name) {
+  std::string name = onednn_name != nullptr ? onednn_name : "";
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  if (name.find("AMX") != std::string::npos) return Isa::amx;
+  if (name.starts_with("AVX512") || name.starts_with("AVX10")) return Isa::avx512;
+  if (name.starts_with("AVX2")) return Isa::avx2;
+  if (name == "AVX" || name == "SSE41") return Isa::baseline;
+  return Isa::amx;
+}
+
 Isa best_isa() {
-  static const Isa best = find_best_isa();
+  static const Isa best = std::min(best_isa_of_processor(), isa_limit(std::getenv("ONEDNN_MAX_CPU_ISA")));
   return best;
 }
 

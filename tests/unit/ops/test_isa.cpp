@@ -1,0 +1,28 @@
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+
+#include "ops/cpu/isa.hpp"
+
+namespace sft::ops::cpu {
+
+BOOST_AUTO_TEST_SUITE(processor)
+
+BOOST_AUTO_TEST_CASE(names_of_onednn_limit_the_kernels) {
+  for (const char* name : {"SSE41", "AVX", "sse41"}) BOOST_CHECK(isa_limit(name) == Isa::baseline);
+  for (const char* name : {"AVX2", "AVX2_VNNI", "avx2"}) BOOST_CHECK(isa_limit(name) == Isa::avx2);
+  for (const char* name : {"AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16", "AVX10_1_512"}) {
+    BOOST_CHECK(isa_limit(name) == Isa::avx512);
+  }
+  for (const char* name : {"AVX512_CORE_AMX", "AVX10_1_512_AMX", "ALL", "DEFAULT", "", "unheard of"}) {
+    BOOST_CHECK(isa_limit(name) == Isa::amx);
+  }
+  BOOST_CHECK(isa_limit(nullptr) == Isa::amx);
+}
+
+BOOST_AUTO_TEST_CASE(the_limit_of_the_environment_holds) {
+  BOOST_CHECK(best_isa() <= isa_limit(std::getenv("ONEDNN_MAX_CPU_ISA")));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::cpu
