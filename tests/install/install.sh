@@ -60,6 +60,7 @@ INI
 check 'sft --version' has "^sft $version\$" "$prefix/bin/sft" --version
 check 'sft-prepare' "$prefix/bin/sft-prepare" --input pairs.jsonl --output data --max_length 64
 check 'two ranks train' "$mpiexec" -np 2 "$prefix/bin/sft" run.ini
+check 'sft-run finds the installed sft' "$prefix/bin/sft-run" -n 2 run.ini --train.output_dir output2
 check 'sft-inspect' has 'step +2' "$prefix/bin/sft-inspect" output/checkpoint-000002
 check 'no rpath leads into the build' bash -c "! readelf -d '$prefix'/bin/sft* | grep -F '$build'"
 
