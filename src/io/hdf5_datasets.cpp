@@ -285,13 +285,12 @@ void Hdf5File::read(const std::string& name, Number type, const Rectangle& where
   const Handle memory = memory_space(shape, where);
   std::map<std::string, std::string>& bad_sources = impl_->status->bad_sources;
   bad_sources.clear();
-  if (H5Dread(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) < 0) {
-    impl_->fail("cannot read the dataset " + name, "the file is damaged: restore it");
-  }
-  if (!bad_sources.empty()) {
+  const bool is_read = H5Dread(dataset, memory_type(type), memory.id(), space.id(), H5P_DEFAULT, values) >= 0;
+  if (!bad_sources.empty()) {  // HDF5 1.10 fills their parts, 1.14 reads nothing
     impl_->fail_because("cannot read the dataset " + name, bad_sources.begin()->second,
                         "restore the file, check that this machine sees it, or raise `ulimit -n`");
   }
+  if (!is_read) impl_->fail("cannot read the dataset " + name, "the file is damaged: restore it");
 }
 
 void Hdf5File::release() const {

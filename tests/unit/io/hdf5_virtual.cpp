@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -69,19 +70,19 @@ BOOST_AUTO_TEST_CASE(pieces_of_other_files_are_one_matrix_also_after_a_move) {
   BOOST_TEST(std::equal(vector.begin(), vector.end(), expected.begin() + 6));
 }
 
-BOOST_AUTO_TEST_CASE(a_source_that_cannot_be_used_is_named_and_filled_with_nan) {
+BOOST_AUTO_TEST_CASE(a_source_that_cannot_be_used_is_named_and_gives_no_numbers) {
   const sft::test::TemporaryFolder folder;
   const std::string source = folder.file("b.h5");
   const auto check = [&](const std::string& reason) {
     const Hdf5File whole = Hdf5File::open(folder.file("whole.h5"));
-    std::vector<float> values(12);
+    std::vector<float> values(12, std::numeric_limits<float>::quiet_NaN());
     for (int repeat = 0; repeat < 2; ++repeat) {
       const std::string error = data_error_of([&] {
         whole.read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
       });
       BOOST_TEST(mentions(error, {"whole.h5", "/model/matrix", "b.h5", reason}), error);
     }
-    for (std::size_t i = 0; i < values.size(); ++i) BOOST_TEST(std::isnan(values[i]) == (i >= 6));
+    for (std::size_t i = 6; i < values.size(); ++i) BOOST_TEST(std::isnan(values[i]));
     whole.read("/model/matrix", Number::float32, {0, 1, 0, 4}, values.data());
     BOOST_TEST(values[3] == 3.0F);
   };
