@@ -11,8 +11,8 @@ PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
   libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
-# What only tests use: Lmod reads the installed modulefiles.
-TEST_PACKAGES := lmod
+# What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
+TEST_PACKAGES := lmod qemu-user
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 STYLE_PACKAGES := clang-format clang-tidy libomp-dev
 

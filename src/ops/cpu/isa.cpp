@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <string>
@@ -73,16 +72,30 @@ const char* name_of(Isa isa) {
 }
 
 const Kernels& kernels_of(Isa isa) {
-  static const std::array<Kernels, 4> tables = [] {
-    std::array<Kernels, 4> filled{};
-    baseline::fill_table(filled[static_cast<std::size_t>(Isa::baseline)]);
-    avx2::fill_table(filled[static_cast<std::size_t>(Isa::avx2)]);
-    avx512::fill_table(filled[static_cast<std::size_t>(Isa::avx512)]);
-    filled[static_cast<std::size_t>(Isa::amx)] = filled[static_cast<std::size_t>(Isa::avx512)];
-    amx::enter_attention_amx(filled[static_cast<std::size_t>(Isa::amx)]);
-    return filled;
-  }();
-  return tables[static_cast<std::size_t>(isa)];
+  // What fills a table is itself compiled for its instruction set: only the table that is asked for is filled.
+  const auto filled = [](auto... fills) {
+    Kernels table{};
+    (fills(table), ...);
+    return table;
+  };
+  switch (isa) {
+    case Isa::amx: {
+      static const Kernels table = filled(avx512::fill_table, amx::enter_attention_amx);
+      return table;
+    }
+    case Isa::avx512: {
+      static const Kernels table = filled(avx512::fill_table);
+      return table;
+    }
+    case Isa::avx2: {
+      static const Kernels table = filled(avx2::fill_table);
+      return table;
+    }
+    case Isa::baseline:
+      break;
+  }
+  static const Kernels table = filled(baseline::fill_table);
+  return table;
 }
 
 }  // namespace sft::ops::cpu

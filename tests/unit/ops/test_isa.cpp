@@ -23,6 +23,10 @@ BOOST_AUTO_TEST_CASE(the_limit_of_the_environment_holds) {
   BOOST_CHECK(best_isa() <= isa_limit(std::getenv("ONEDNN_MAX_CPU_ISA")));
 }
 
+BOOST_AUTO_TEST_CASE(the_best_kernels_can_be_entered) {  // on lesser processors too: ops_test_Nehalem
+  BOOST_CHECK(kernels_of(best_isa()).small_matmul != nullptr);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace sft::ops::cpu
