@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails when an object of the kernels defines a weak symbol outside the namespace of its instruction set.
+# Fails when an object of the kernels defines a weak function outside the namespace of its instruction set.
 #
 #   kernel_symbols.sh OBJECT...
 set -euo pipefail
@@ -8,7 +8,7 @@ set -euo pipefail
 failures=0
 for object in "$@"; do
   isa=$(grep -oE 'sft_kernels_[a-z0-9]+' <<<"$object" | head -1)
-  foreign=$(nm --demangle --defined-only "$object" | grep -E ' [VWu] ' | grep -vF "sft::ops::cpu::${isa#sft_kernels_}::" || true)
+  foreign=$(nm --demangle --defined-only "$object" | grep ' W ' | grep -vF "sft::ops::cpu::${isa#sft_kernels_}::" || true)
   if [[ -n $foreign ]]; then
     printf '%s\n%s\n' "$object" "$foreign"
     failures=1
