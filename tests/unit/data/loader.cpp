@@ -38,7 +38,8 @@ struct Fixture {
 BOOST_FIXTURE_TEST_SUITE(loader, Fixture)
 
 BOOST_AUTO_TEST_CASE(steps_come_in_order_with_the_rows_of_this_rank) {
-  const PackedDataset dataset = open();
+  const PackedDataset dataset = open();  // of the loader, whose thread reads it
+  const PackedDataset same_rows = open();
   const LoaderPlan plan = {.rows_per_micro_batch = 2,
                            .micro_batches = 3,
                            .data_size = 2,
@@ -59,7 +60,7 @@ BOOST_AUTO_TEST_CASE(steps_come_in_order_with_the_rows_of_this_rank) {
       for (std::int64_t i = 0; i < 2; ++i) {
         const std::int64_t row = order.row_at(step * 12 + (micro * 2 + 1) * 2 + i);
         BOOST_TEST(batch.rows[static_cast<std::size_t>(micro * 2 + i)] == row);
-        rows.push_back(dataset.read_row(row));
+        rows.push_back(same_rows.read_row(row));
         BOOST_TEST(batch.micro_batches[static_cast<std::size_t>(micro)].tokens[static_cast<std::size_t>(i * 4)] == row);
       }
       BOOST_TEST(std::ssize(batch.micro_batches[static_cast<std::size_t>(micro)].tokens) == 2 * max_length / 2);
@@ -97,8 +98,9 @@ BOOST_AUTO_TEST_CASE(all_meshes_train_on_the_same_rows_in_every_step) {
 
 BOOST_AUTO_TEST_CASE(a_resumed_loader_continues_the_order) {
   const PackedDataset dataset = open();
+  const PackedDataset same_rows = open();
   Loader whole(dataset, {.rows_per_micro_batch = 3, .last_step = 12});
-  Loader resumed(dataset, {.rows_per_micro_batch = 3, .first_step = 8, .last_step = 12});
+  Loader resumed(same_rows, {.rows_per_micro_batch = 3, .first_step = 8, .last_step = 12});
   for (int step = 0; step < 8; ++step) (void)whole.next();
   for (int step = 8; step < 12; ++step) BOOST_TEST(whole.next().rows == resumed.next().rows);
 }
