@@ -1,7 +1,7 @@
 #pragma once
 // Seals: hashes that a file carries of its own bytes, so that damage is found before anything trusts it. The HDF5
 // library can hang, crash or read zeros on damaged bytes. Of a sealed file it gets none that were not checked, and a
-// file is checked block by block as it is read: opening one of 100 GB reads a few kilobytes.
+// file is checked block by block as it is read: opening one of 100 GB reads some tens of kilobytes.
 //
 // A sealed file is an HDF5 file between two parts of ours that HDF5 tools skip:
 //   [0, 512)      user block: the line "sft-seal 1 END BLOCK_BYTES ROOT" and zeros
