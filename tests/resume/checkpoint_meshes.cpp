@@ -7,11 +7,13 @@
 // The main comes first.
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/device/factory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/checkpoint_fixture.hpp"
+#include "support/error_text.hpp"
 
 namespace fs = std::filesystem;
 using namespace sft;
@@ -106,6 +108,51 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_the_first_release_is_read) {
     }
     BOOST_TEST(checkpoint::read_header(folder).sft_version == "0.1.0");
     checkpoint::verify(folder);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(entries_of_any_name_and_cut_are_kept) {
+  const SharedFolder output(test::session().world());
+  const std::string folder = checkpoint::path_of(output.path(), position.step);
+  on_mesh({1, 2, 1, 2}, [&](const test::Mesh& mesh) {
+    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+    const std::unique_ptr<device::Stream> stream = device->make_stream();
+    const std::vector<parallel::Unit> units = test::make_units(4, 5);
+    const parallel::ShardMap all(units, mesh.place);
+    const parallel::ShardMap first({units[0]}, mesh.place);  // one parameter: cut in another way
+    std::vector<float> base(static_cast<std::size_t>(all.rank_shard_elements()), 2.0F);
+    for (const parallel::ShardRange& gap : all.padding()) std::fill_n(base.begin() + gap.begin, gap.count, 0.0F);
+    std::vector<float> scale(static_cast<std::size_t>(first.rank_shard_elements()));
+    test::LogicalTensors scales = {{units[0].parameters[0].name, std::vector<float>(20)}};
+    std::iota(scales.begin()->second.begin(), scales.begin()->second.end(), 1.0F);
+    const checkpoint::Entry base_entry = {"base", &all, Tensor(base.data(), DType::float32, {std::ssize(base)})};
+    const checkpoint::Entry scale_entry = {"scale", &first, Tensor(scale.data(), DType::float32, {std::ssize(scale)})};
+    test::scatter(first, scales, scale_entry.tensor);
+    const checkpoint::State state({base_entry, scale_entry}, [] {});
+    checkpoint::save(output.path(), config::Config(), "byte", mesh.place, mesh.groups, state, position, *device,
+                     *stream);
+
+    const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
+    const std::vector<io::TensorInfo> tensors = source->tensors();
+    BOOST_TEST(std::ranges::count(tensors, "base", [](const auto& t) { return io::entry_of(t.name); }) == 8);
+    BOOST_TEST(tensors.size() == 9U);
+    BOOST_TEST((test::read_whole(*source, tensors.back()) == scales.begin()->second));
+
+    const std::vector<std::vector<float>> saved = {base, scale};
+    std::ranges::fill(base, -1.0F);
+    std::ranges::fill(scale, -1.0F);
+    (void)checkpoint::load(folder, mesh.groups.world, state, *device, *stream);
+    BOOST_TEST((saved == std::vector<std::vector<float>>{base, scale}));
+
+    // A run that keeps fewer entries, or others, is another run.
+    const auto load_error = [&](const checkpoint::State& other) {
+      return test::data_error_of([&] { (void)checkpoint::load(folder, mesh.groups.world, other, *device, *stream); });
+    };
+    BOOST_TEST(test::mentions(load_error(checkpoint::State({base_entry}, [] {})), {"checkpoint.h5", "it holds scale"}));
+    checkpoint::Entry renamed = scale_entry;
+    renamed.name = "momentum";
+    BOOST_TEST(test::mentions(load_error(checkpoint::State({base_entry, renamed}, [] {})),
+                              {"checkpoint.h5", "it has no momentum/model.embed_tokens.weight"}));
   });
 }
 
