@@ -14,9 +14,9 @@ install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Man pages and completions, written by the programs themselves at build time.
-install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
+install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
 foreach(completions bash-completion/completions zsh/site-functions)
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/share/${completions}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/${completions} OPTIONAL)
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/share/${completions}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/${completions})
 endforeach()
 
 # Modulefiles for Environment Modules (Tcl) and Lmod (Lua): `module use PREFIX/share/modulefiles; module load sft`.
