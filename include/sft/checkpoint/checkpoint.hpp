@@ -44,7 +44,7 @@ struct Position {
 
 /// Writes OUTPUT_DIR/checkpoint-SSSSSS with the float32 entries of `state`, complete or not at all: shard files to
 /// .tmp, synced, virtual datasets, renamed, parent synced. Replica 0 writes; collective over the world. Then keeps, of
-/// the checkpoints on the way that the run has come (position.lineage), the `save_total_limit` that were saved last (0:
+/// the checkpoints of this run and those that it goes on from (position.lineage), the `save_total_limit` saved last (0:
 /// all); those of other runs stay.
 void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
           const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
@@ -56,8 +56,8 @@ void save(const std::string& output_dir, const config::Config& config, const std
 [[nodiscard]] std::size_t index_memory_bytes(const mesh::Place& place, const parallel::ShardMap& shard_map);
 
 /// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them.
-/// Before that rank 0 compares entries, names and shapes with those of the state, and the ranks share the shard files
-/// out: each compares the sizes and checksums of its part. A rank that cannot open a shard file which it reads from
+/// Before that rank 0 compares entries, names and shapes with those of the state, and the ranks divide the shard files
+/// among them: each compares sizes and checksums of its part. A rank that cannot open a shard file that it reads from
 /// refuses it. Collective over the world. Errors are data Errors that name the file, and the tensor where one is
 /// concerned.
 [[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
@@ -88,8 +88,8 @@ struct Header {
 /// checkpoint in output_dir, else one that branches off. Not collective.
 [[nodiscard]] Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Position& saved);
 
-/// The complete checkpoints in output_dir, ascending by step, that are not on the way of a run that stands at
-/// `position` with that lineage. Of those that name no run, or cannot be read, the ones of later steps. Not collective.
+/// The complete checkpoints in output_dir, ascending by step, that neither a run at `position` wrote nor those that it
+/// goes on from. One that names no run, or cannot be read, is among them if its step is later. Not collective.
 [[nodiscard]] std::vector<std::string> list_of_others(const std::string& output_dir, const Position& position);
 
 }  // namespace sft::checkpoint

@@ -24,7 +24,7 @@ struct Lineage {
 [[nodiscard]] Lineage new_lineage();
 /// Of a run that branches off from a checkpoint of `parent` at `step`.
 [[nodiscard]] Lineage branch_off(const Lineage& parent, std::int64_t step);
-/// Whether a checkpoint that the run `run_id` wrote at `step` is on the way that `lineage` has come, its own included.
+/// Whether a checkpoint that the run `run_id` wrote at `step` belongs to `lineage`: to its run or to an ancestor.
 [[nodiscard]] bool contains(const Lineage& lineage, const std::string& run_id, std::int64_t step);
 
 /// One line an ancestor, "RUN_ID STEP".

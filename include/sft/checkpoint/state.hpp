@@ -1,7 +1,7 @@
 #pragma once
 // What a run saves and loads: named entries ("model", the moments of the optimizer ...), each a tensor for every
-// parameter, of which a rank holds its shard. Filling the entries from a source and emptying them into a sink is done
-// here, for every format of files: neither HDF5 nor a file is known to it.
+// parameter, of which a rank holds its rank shard. Filling the entries from a source and emptying them into a sink is
+// done here, the same for every file format; nothing here knows HDF5 or files.
 
 #include <functional>
 #include <string>

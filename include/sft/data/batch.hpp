@@ -34,7 +34,7 @@ struct StepBatch {
 };
 
 /// Cuts whole rows, all of one length. Labels are shifted on the whole row before the cut; the first token of a
-/// document is no target.
+/// document is never a target.
 [[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank);
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
 

@@ -1,5 +1,5 @@
 #pragma once
-// A list of packed HDF5 shards, read as one data set of rows.
+// A list of packed HDF5 shard files, read as one data set of rows.
 
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,5 @@
 #pragma once
-// The whole way from JSON-lines files to packed shards: what sft-prepare does.
+// The whole way from JSON-lines files to packed shard files: what sft-prepare does.
 
 #include <cstdint>
 #include <functional>

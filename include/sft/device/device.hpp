@@ -76,8 +76,8 @@ class Device {
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream& stream) = 0;
   virtual void fill_zero(void* destination, std::size_t bytes, Stream& stream) = 0;
 
-  /// Lets asynchronous work of all streams progress; never blocks. For who keeps the host busy: nothing on a GPU, which
-  /// progresses by itself. Errors of that work may surface here.
+  /// Lets asynchronous work of all streams progress; never blocks. For code that keeps the host busy: nothing on a GPU,
+  /// which progresses by itself. Errors of that work may surface here.
   virtual void progress() {}
 
   /// Asked while the host waits for a stream or an event of a GPU, on which others queue work that may never end. Not

@@ -1,5 +1,5 @@
 #pragma once
-// How the host waits for a device whose work may fail without an end.
+// How the host waits for a device whose work may fail and then never end.
 
 #include <functional>
 #include <utility>

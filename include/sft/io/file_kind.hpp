@@ -9,8 +9,8 @@ namespace sft::io {
 /// What belongs at a path.
 enum class Expected { configuration, json_lines, packed_shard, checkpoint };
 
-/// Throws a data Error that says what is at `path` and what to do, by names and first bytes, when that is known to be of
-/// another kind. Does nothing when there is no such path, or nothing that is known: the reader's own error tells more.
+/// Looks at names and first bytes. When `path` is known to be of another kind, throws a data Error that says what it is
+/// and what to do. Does nothing where the path is missing or its kind is unknown: the reader's own error tells more.
 void require_kind(const std::string& path, Expected expected);
 
 }  // namespace sft::io

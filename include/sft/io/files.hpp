@@ -16,8 +16,8 @@ void write_file_atomically(const std::string& path, const std::string& text);
 void sync_path(const std::string& path);
 /// Makes the folder and its parents; a data Error says why it cannot.
 void make_folders(const std::string& path);
-/// Lets this process open as many files as the system allows it: a checkpoint may have more shards than the usual
-/// limit.
+/// Lets this process open as many files as the system allows it: a checkpoint may have more shard files than the
+/// usual limit.
 void raise_open_file_limit();
 
 }  // namespace sft::io

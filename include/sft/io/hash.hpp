@@ -1,6 +1,6 @@
 #pragma once
 // A short text that stands for many bytes: two streams with the same text hold the same bytes. It tells data apart and
-// finds damage; it is no protection against somebody who wants to deceive.
+// finds damage by accident; it does not protect against changes on purpose.
 
 #include <cstddef>
 #include <cstdint>

@@ -8,15 +8,15 @@
 
 namespace sft::mesh {
 
-/// All groups of one mesh. A group of one rank is MPI_COMM_SELF: nobody communicates in it.
+/// All groups of one mesh. A group of one rank is MPI_COMM_SELF, and no message is sent in it.
 struct Groups {
   /// Collective over `world`, whose ranks stand where `place` says of each. Throws a configuration Error, the same on
   /// every rank, unless the mesh has as many ranks as the world.
   Groups(const comm::Group& world, const Place& place);
 
   comm::Group world;
-  comm::Group replicate;    ///< same parameter shard, other rows: their gradients are summed once a step
-  comm::Group fsdp;         ///< holders of one parameter unit's shards
+  comm::Group replicate;    ///< the same rank shard, other rows: their gradients are summed once a step
+  comm::Group fsdp;         ///< the other rank shards of the same units
   comm::Group sp;           ///< the other parts of this rank's rows
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads

@@ -1,5 +1,5 @@
 #pragma once
-// Everything that follows from the sizes of the mesh and a rank number. Pure: any rank of any mesh, without its world.
+// What follows from the sizes of the mesh and a rank number alone. Pure: works for any rank of any mesh, without MPI.
 
 #include "sft/config/config.hpp"
 #include "sft/mesh/layout.hpp"
@@ -37,7 +37,7 @@ class Place {
   [[nodiscard]] const HeadSplit& heads() const { return heads_; }
   [[nodiscard]] int rank() const { return layout_.rank(coordinates_); }
 
-  /// fsdp = dp_shard x sp: the ranks that hold the shards of one unit's parameters.
+  /// fsdp = dp_shard x sp: the ranks over which each unit's parameters are sharded.
   [[nodiscard]] int fsdp_size() const { return layout_.dp_shard * layout_.sp; }
   [[nodiscard]] int fsdp_rank() const { return coordinates_.dp_shard * layout_.sp + coordinates_.sp; }
   /// data = dp_replicate x dp_shard: the ranks that read different rows.
@@ -48,7 +48,7 @@ class Place {
   [[nodiscard]] bool owns_rows() const { return coordinates_.sp == 0 && coordinates_.tp == 0; }
   /// Whether it speaks for its tokens: ranks that differ in tp alone have the same ones.
   [[nodiscard]] bool owns_tokens() const { return coordinates_.tp == 0; }
-  /// Whether it speaks for its shard of the parameters: ranks that differ in dp_replicate alone hold the same one.
+  /// Whether it speaks for its rank shard of the parameters: ranks that differ in dp_replicate alone hold the same one.
   /// ShardMap (parallel) adds what tp ranks hold in common.
   [[nodiscard]] bool owns_shard() const { return coordinates_.dp_replicate == 0; }
 

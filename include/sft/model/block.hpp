@@ -41,10 +41,10 @@ struct BlockScratch {
 };
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Sizes& sizes);
 
-/// Runs the block, whose unit is in use, over saved.x; scratch.cosine and sine and the attention's plan are set. The residual
-/// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is written to saved.x
-/// first. Leaves saved.middle and scratch.delta, whose sum is the residual stream after the block. Collective over the
-/// sp and tp groups.
+/// Runs the block, whose unit is in use; scratch.cosine and sine and the attention's schedule are set. The residual
+/// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is first written to
+/// saved.x. Leaves saved.middle and scratch.delta, whose sum is the residual stream after the block. Collective over
+/// the sp and tp groups.
 void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
                    BlockActivations& saved, BlockScratch& scratch);
 

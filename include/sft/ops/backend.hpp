@@ -31,7 +31,7 @@ class AttentionPlan {
 };
 
 /// c = op(a) op(b) [+ bias] [+ c]. op transposes where asked. a, b, c are 2-D and may be strided; a and b have the same
-/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry a column of c, or is empty. c shares no
+/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry per column of c or is empty. c shares no
 /// memory with the others.
 struct Matmul {
   Tensor a, b, c;
@@ -146,7 +146,7 @@ class Backend {
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
   /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward, over
-  /// num_queries queries (T) and num_keys keys (Tk): done once a micro-batch for all layers. The plan is for this
+  /// num_queries queries (T) and num_keys keys (Tk): once per micro-batch for all layers. The plan is for this
   /// backend alone and does not outlive it; it may be destroyed while queued calls still use it.
   [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                                       std::int64_t num_queries,

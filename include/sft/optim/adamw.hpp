@@ -1,5 +1,5 @@
 #pragma once
-// AdamW on this rank's shard. It owns its state, the two moments.
+// AdamW on the rank shard. It owns its state, the two moments.
 
 #include <cstdint>
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace sft::optim {
 
-/// torch.optim.AdamW (Loshchilov & Hutter 2019) over the rank shard: decay on matrices only. Nothing here is collective,
-/// and all but the steps is pure: planning lays it out without a device.
+/// torch.optim.AdamW (Loshchilov & Hutter 2019) over the rank shard; only matrices decay. Nothing here is collective.
+/// Everything but step() is pure: planning lays it out without a device.
 class AdamW {
  public:
   /// References outlive it.

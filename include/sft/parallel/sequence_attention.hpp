@@ -40,7 +40,7 @@ class SequenceAttention {
 
   virtual ~SequenceAttention() = default;
 
-  /// Sets what the tokens that follow attend to: once a micro-batch, before its first forward pass. `schedule` is read
+  /// Sets what the tokens that follow attend to: once per micro-batch, before its forward pass. `schedule` is read
   /// before the call returns.
   virtual void set_schedule(const sequence::AttentionSchedule& schedule) = 0;
 

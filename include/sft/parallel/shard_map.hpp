@@ -2,8 +2,8 @@
 // Every parameter of the model: its name, its logical shape, and which piece of it this rank holds. Pure.
 //
 // A rank holds, of every unit (embedding, each block, head), the tp slice of its parameters laid out flat ("unit
-// flat"), and of that the 1/fsdp_size piece `fsdp_rank` ("shard"). All shards of a rank lie one after the other ("rank
-// shard").
+// flat"), and of that the 1/fsdp_size piece `fsdp_rank` ("unit shard"). Its unit shards, one after the other, are its
+// "rank shard".
 
 #include <cstdint>
 #include <functional>
@@ -63,10 +63,10 @@ struct Unit {
   std::vector<Parameter> parameters;
   std::int64_t num_elements = 0;    ///< of the unit flat, padded at its end to a multiple of fsdp_size * alignment_elements
   std::int64_t shard_elements = 0;  ///< num_elements / fsdp_size
-  std::int64_t shard_offset = 0;    ///< of this unit's shard in the rank shard
+  std::int64_t shard_offset = 0;    ///< of the unit shard in the rank shard
 };
 
-/// A run of elements of one parameter that lies in this rank's shard.
+/// A run of elements of one parameter that lies in the rank shard.
 struct Piece {
   const Parameter* parameter;
   std::int64_t begin;  ///< first element, counted in the local (tp) slice, row-major
@@ -87,7 +87,7 @@ struct LogicalRectangle {
 
 class ShardMap {
  public:
-  /// `units` with names, shapes and splits; `place` is the rank whose shard it describes.
+  /// `units` with names, shapes and splits; `place` is that of the rank whose rank shard it describes.
   ShardMap(std::vector<Unit> units, const mesh::Place& place);
   ShardMap(ShardMap&&) noexcept = default;  // pieces point into the units, which a move keeps in place
   ShardMap(const ShardMap&) = delete;
@@ -96,7 +96,7 @@ class ShardMap {
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
   [[nodiscard]] const Unit& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }
-  /// All pieces of this rank's shard, ascending by shard_offset.
+  /// All pieces of the rank shard, ascending by shard_offset.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   /// A piece as at most three rectangles (part row, whole rows, part row) of the logical tensor.
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);

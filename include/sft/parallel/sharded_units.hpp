@@ -1,6 +1,6 @@
 #pragma once
-// How a unit becomes whole and its gradient a shard again: the exchange between UnitStorage (what a rank stores) and
-// UnitBuffers (where units are whole), as ShardingPolicy says.
+// Makes units whole before their use and cuts their gradients into shards after it: the exchange between UnitStorage
+// (what a rank stores) and UnitBuffers (where units are whole), as ShardingPolicy says.
 //
 // The verbs of a unit in one micro-batch: gather (start, ahead of time), use (wait), release; then, for its gradient,
 // gradient or accumulated_gradient while the backward pass writes, and reduce once it is whole. UnitOrder checks their
@@ -48,7 +48,7 @@ class ShardedUnits {
   /// them. Nothing when the unit is not gathered.
   void release(int unit);
   /// Starts adding the sum of the unit's gradient over the fsdp group to the gradient shard; parameters whose gradient
-  /// was not written since begin_step or the last reduce count as zero. Once a micro-batch. In a step's last
+  /// was not written since begin_step or the last reduce count as zero. Once per micro-batch. In a step's last
   /// micro-batch it also queues the sums over key/value replicas and over replicas of the model, which run beside the
   /// next unit's backward pass: then collective over kv_replicas and replicate too.
   void reduce(int unit);

@@ -16,8 +16,8 @@ namespace sft::parallel {
 ///
 /// Sharded parameters are gathered before each use (ShardedUnits::gather) into buffers that several units share
 /// (UnitBuffers); whole ones would be stored whole (UnitStorage) and gathered once a step, behind the optimizer.
-/// Sharded gradients are reduced once a micro-batch (ShardedUnits::reduce); whole ones would be once a step. Today there
-/// are stage 3 and, with one rank in the group, stage 0.
+/// Sharded gradients are reduced once per micro-batch (ShardedUnits::reduce), whole ones would be once a step. There
+/// are stage 3 and, with one rank in the group, stage 0; stages 1 and 2 are not there yet.
 struct ShardingPolicy {
   bool parameters = false, gradients = false, optimizer_state = false;
   /// Blocks are released between forward and backward pass and gathered again (FSDP, Zhao et al. 2023).

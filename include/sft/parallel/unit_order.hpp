@@ -10,13 +10,13 @@
 namespace sft::parallel {
 
 /// Follows the verbs of ShardedUnits. Each call throws std::logic_error, naming the units, when it comes too early or
-/// too late. The check is the same with one rank, where nothing moves: an order that is wrong on a mesh shows there too.
+/// too late. The check is the same with one rank, where nothing moves: an order that is wrong on a mesh is found there.
 class UnitOrder {
  public:
   /// `shard_map` gives the names; both outlive it.
   UnitOrder(const ShardMap& shard_map, const SlotAssignment& slots);
 
-  /// The unit's parameters get the slot, which nobody else holds. False: they have it already, nothing changes.
+  /// The unit's parameters get the slot, which no other unit holds. False: they have it already, nothing changes.
   bool gather(int unit);
   /// gather came before.
   void use(int unit);
@@ -24,7 +24,7 @@ class UnitOrder {
   void read_parameters(int unit) const;
   /// The slot is free. False: the unit was not gathered, nothing changes.
   bool release(int unit);
-  /// The unit's gradient gets the slot, which nobody else holds, until reduce.
+  /// The unit's gradient gets the slot, which no other unit holds, until reduce.
   void write_gradient(int unit);
   void reduce(int unit);
 

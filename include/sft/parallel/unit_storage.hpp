@@ -1,6 +1,6 @@
 #pragma once
-// What a rank stores of the model between two uses: its shard of the parameters, of their gradients and, with a compute
-// dtype below float32, of the copy that gathers send. Pure: planning lays it out without a device.
+// What a rank stores of the model between two uses: its rank shard of the parameters, of their gradients and, where the
+// compute dtype is bf16, of the copy that gathers send. Pure: planning lays it out without a device.
 
 #include "sft/device/arena.hpp"
 #include "sft/parallel/shard_map.hpp"
@@ -13,7 +13,7 @@ class UnitStorage {
   /// `shard_map` outlives it. `compute`: dtype of gathered parameters, float32 or bf16.
   UnitStorage(const ShardMap& shard_map, DType compute) : shard_map_(shard_map), compute_(compute) {}
 
-  /// Takes the shards from the arenas; call with sizing arenas, then with real ones.
+  /// Takes the memory from the arenas; call with sizing arenas, then with real ones.
   void lay_out(device::Arena& parameters, device::Arena& gradients);
 
   [[nodiscard]] const ShardMap& shard_map() const { return shard_map_; }

@@ -1,6 +1,6 @@
 #pragma once
 // Who attends to whom under sequence parallelism: which rectangles of the score matrix a rank computes, and which keys
-// it sends and receives for them. Made once a micro-batch from document lengths alone. Pure.
+// it sends and receives for them. Made once per micro-batch from document lengths alone. Pure.
 //
 // There is one schedule for each way of attending over the sequence (parallel::SequenceAttention); so far that is the
 // ring.
@@ -13,7 +13,7 @@
 
 namespace sft::sequence {
 
-/// Documents of the rows of one micro-batch: lengths in order, per row; the padded tail is no document.
+/// Documents of the rows of one micro-batch: lengths in order, per row; the padded tail does not count as one.
 using RowDocuments = std::vector<std::vector<std::int32_t>>;
 
 /// One round of exchange and the work on what it brings. Ranks are those of the sp group.

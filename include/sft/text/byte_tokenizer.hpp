@@ -1,5 +1,5 @@
 #pragma once
-// One token a byte: needs no file, knows every text.
+// One token per byte: needs no file, knows every text.
 
 #include "sft/text/tokenizer.hpp"
 

@@ -25,7 +25,7 @@ struct MessageSpan {
 
 struct RenderedChat {
   std::vector<TokenId> tokens;
-  std::vector<MessageSpan> messages;  ///< one a message, in order; together they cover the tokens
+  std::vector<MessageSpan> messages;  ///< one per message, in order; together they cover the tokens
 };
 
 /// Roles and contents are encoded as plain text, so none of them can forge the markup.

@@ -27,7 +27,7 @@ struct StepResult {
   double model_flops = 0.0;  ///< of the step, all ranks; see docs/formats.md
 };
 
-/// All calls are collective over the world.
+/// step() is collective over the world, and all ranks take the same steps. All other calls are local.
 class Engine {
  public:
   /// Plans and allocates everything (see the ledger); parameters are uninitialized until initialize() or a load.
@@ -50,7 +50,7 @@ class Engine {
   [[nodiscard]] checkpoint::State state() const;
   [[nodiscard]] device::Stream& stream();
 
-  /// The accumulated gradient shard before clipping of the last step, float32 (rank_shard_elements): for tests.
+  /// The gradient of the last step before clipping, float32 (rank_shard_elements): for tests.
   [[nodiscard]] Tensor gradients() const;
 
  private:

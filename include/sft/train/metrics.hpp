@@ -1,5 +1,5 @@
 #pragma once
-// metrics.jsonl: one JSON object a logged step.
+// metrics.jsonl: one JSON object per logged step.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ struct StepMetrics {
   std::int64_t num_tokens = 0;         ///< since the run began
   std::int64_t num_target_tokens = 0;  ///< since the run began
   double mean_token_accuracy = 0.0;    ///< mean of the steps'
-  double entropy = 0.0;                ///< nats a target token, mean of the steps'
+  double entropy = 0.0;                ///< nats per target token, mean of the steps'
   double step_loss = 0.0;
   std::int64_t step_num_tokens = 0;
   std::int64_t step_num_target_tokens = 0;

@@ -10,9 +10,9 @@ namespace sft::train {
 /// While it lives, the first SIGTERM, SIGUSR1, SIGINT, SIGHUP or SIGPIPE sets a flag and the process goes on, so that
 /// the run can save. A later one ends the process, as it would have without this class: a run that is stuck can be
 /// ended. Later means a second or more after the first, because some senders (timeout, SLURM) send twice at once.
-/// SIGPIPE, which every line to an output that nobody reads brings, only ever sets the flag. SIGINT, SIGHUP and SIGPIPE
-/// stay ignored where the process was started with them ignored (nohup, a script's background job). The former handlers
-/// come back with its end. One at a time in a process.
+/// SIGPIPE comes with every line to an output that nobody reads, so it only ever sets the flag. SIGINT, SIGHUP, SIGPIPE
+/// stay ignored where the process was started with them ignored (nohup, a script's background job). The destructor puts
+/// the former handlers back. One at a time in a process.
 class StopSignals {
  public:
   StopSignals();
