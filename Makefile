@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # One command each; `make help` lists them.
 PRESET ?= release
 BUILD := build/$(PRESET)

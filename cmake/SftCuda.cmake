@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The CUDA toolkit with its compiler, and NCCL: both or neither. Sets SFT_HAVE_CUDA and makes sft_nccl.
 set(SFT_HAVE_CUDA OFF)
 if(NOT SFT_CUDA STREQUAL "OFF")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian 12 packages, see `make deps`.
 set(SFT_BOOST_VERSION 1.74)
 set(SFT_JSON_VERSION 3.11)

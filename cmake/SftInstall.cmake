@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `make install`: programs, job scripts, documents, a modulefile, and a CMake package of the rooms. Every installed path is
 # relative to the prefix, so the tree may be moved as a whole.
 include(CMakePackageConfigHelpers)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How everything is compiled.
 option(SFT_BUILD_TESTS "Build the tests and benchmarks" ON)
 option(SFT_WERROR "Treat warnings as errors" ON)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # sft_room(NAME SOURCES file... [ROOMS room...] [LIBRARIES target...]): library sft_NAME of src/NAME and include/sft/NAME,
 # installed as sft::NAME. ROOMS are the rooms it includes; tests/layering holds them against its table.
 function(sft_room name)

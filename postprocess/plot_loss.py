@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws the loss of one or more runs over their steps, and prints where each began and ended.
 
     postprocess/plot_loss.py output/demo/metrics.jsonl -o loss.png

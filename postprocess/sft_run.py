@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a run of sft leaves, for Python: its metrics, its configuration and its checkpoints.
 
     from sft_run import Run

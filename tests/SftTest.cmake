@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # sft_test(NAME SOURCES file... ROOMS room... [RANKS n...] [TIMEOUT seconds] [LABEL label] [ARGUMENTS word...])
 # A Boost.Test program NAME. Without RANKS it runs alone; with RANKS once under mpirun for each count, as NAME_np<n>.
 # A source of an MPI test defines its own main through tests/support/mpi_test_main.hpp.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The demo: WordNet's animals -> packed shards -> 16 ranks train, are stopped, go on -> a loss curve and some answers.
 #
 #   make demo            # installs and builds first

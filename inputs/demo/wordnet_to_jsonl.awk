@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # WordNet's glosses as question/answer pairs, one JSON object a line:
 #   {"prompt": "What is a hammer?\n", "completion": "a hand tool with a heavy rigid head and a handle"}
 #

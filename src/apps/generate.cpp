@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Continues prompts with a trained model, on one rank, the likeliest token at a time.
 //
 //   ./sft-generate output/demo --prompt $'What is a puppy?\n'

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shows what a checkpoint holds, on one rank.
 //
 //   ./sft-inspect output/demo    of the checkpoint saved last: tensors, their statistics, and the run that wrote them

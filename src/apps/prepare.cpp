@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns JSON-lines files into packed HDF5 shards for training. Runs alone, without mpirun.
 //
 //   sft-prepare --input train.jsonl --output data/train

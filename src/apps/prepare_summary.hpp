@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What sft-prepare says at its end: what became of the records, and what their owner may not have meant.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Starts sft on several ranks, and stops it in good order:
 #
 #   sft-run -n 16 INPUT.ini [--section.key VALUE ...]                      on this machine, however few cores it has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fine-tunes a decoder language model on a DP x FSDP x SP x TP mesh of MPI ranks.
 //
 //   mpirun -np 16 ./sft inputs/demo.ini

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the programs beside sft share: reading the command line, answering --help and --version.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the manual pages and shell completions of all programs, when they are built.
 //
 //   write_manuals SHARE_FOLDER

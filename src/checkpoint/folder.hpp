@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Names and lifetime of checkpoint folders: checkpoint-000100 is complete, checkpoint-000100.tmp is not.
 

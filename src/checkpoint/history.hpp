@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The order in which the checkpoints of a folder were saved. It is that of steps only while a run goes straight on: one
 // that begins again at an earlier step leaves later checkpoints of an abandoned branch behind.

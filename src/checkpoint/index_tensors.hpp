@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The whole tensors of checkpoint.h5: virtual datasets over the shard files of all ranks.
 

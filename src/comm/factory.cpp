@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mpi/collectives.hpp"
 #include "sft/core/error.hpp"
 #if SFT_HAVE_CUDA

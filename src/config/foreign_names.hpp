@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The names that users bring from TRL, transformers, Accelerate and a model's config.json and that are no keys of ours:
 // one table of what each means here. tests/unit/config/foreign_names.txt lists those of TRL 1.16, transformers 5.23 and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The table of keys: the one place that knows every section, name, default and meaning. Parsing, comparing, to_ini(),
 // --help, the manual page, shell completion and docs/configuration.md come from it.

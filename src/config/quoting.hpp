@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Quotes, variables and `~` in the values of .ini files and options, as in a shell: '...' is literal; "..." and plain
 // text replace $VAR and ${VAR} by the environment; \" \\ \$ in "..." are the characters. A ~ that begins a plain value

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The `rope_scaling` object of a Hugging Face config.json <-> RopeScaling.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Text <-> the value types of the configuration. read() throws std::invalid_argument whose message is what it expected;
 // quotes, variables and ~ are those of quoting.hpp. write() is the exact inverse: read(write(x)) == x, bit for bit for

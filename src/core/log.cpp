@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/core/log.hpp"
 
 #include <cerrno>  // program_invocation_short_name, of glibc and musl

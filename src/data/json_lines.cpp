@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/json_lines.hpp"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // JSON-lines files, read one line at a time: files, pipes and standard input.
 

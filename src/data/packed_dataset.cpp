@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/data/packed_dataset.hpp"
 
 #include <algorithm>

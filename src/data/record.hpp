@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One line of a JSON-lines file as a JSON object, and what its fields may hold.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The content hash of packed rows: what makes two data sets the same.
 

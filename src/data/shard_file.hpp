@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One packed shard, opened and checked: the attributes and datasets of the format "sft-packed", version 1.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The shards of one sft-prepare run: their names, and whether all of them are there.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Packed rows -> HDF5 shards of the format "sft-packed", version 1.
 

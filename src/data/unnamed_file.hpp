@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A temporary file without a name: the system removes it when the process ends, however it ends.
 

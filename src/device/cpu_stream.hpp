@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Streams and events of the CPU: a queue of work that the MPI library is doing.
 

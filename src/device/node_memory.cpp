@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control groups limit memory through files in a tree that mirrors the tree of groups; the group of a process is a line
 // of /proc/self/cgroup, "0::/job/step" (v2) or "5:memory:/job/step" (v1). The limit of every group on the way up holds.
 // In a container the path may be that of the host, and the tree begins at the container's own group: folders that are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // File descriptors that close themselves, and reads and writes that go on after an interruption.
 

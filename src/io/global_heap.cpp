@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "global_heap.hpp"
 
 #include <algorithm>

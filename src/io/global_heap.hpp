@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Global heaps of HDF5 files hold their texts of variable length. They carry no checksum, and the library (1.10 at
 // least) never ends when it meets a damaged one, so the file driver looks at each before the library does.

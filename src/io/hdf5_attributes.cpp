@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes. Texts are written as UTF-8 of their own length: HDF5 keeps those of variable length in a heap without
 // checksums. Numbers are int64 or float64. Read is any one text or number, whoever wrote it.
 

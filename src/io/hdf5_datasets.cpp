@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Datasets: 1-D and 2-D arrays of numbers, read and written by rectangles, stored here or assembled from other files.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A file driver for the HDF5 library that never lets it meet a failed write. The library's own POSIX driver passes an
 // ENOSPC on, and the library then crashes when it ends (use of a freed file in H5F__close_cb). This one notes the first

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the sources of Hdf5File share: the lock, owning handles, and errors with the library's own reason.
 

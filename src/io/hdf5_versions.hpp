@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Where HDF5 1.10 to 1.14 differ. Elsewhere the sources use what all of them have.
 

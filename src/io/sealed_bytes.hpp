@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The bytes of a sealed file, each checked before it is given out. The format is that of sft/io/seal.hpp.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/model/architecture.hpp"
 
 #include <string>
@@ -16,7 +17,9 @@ using parallel::Unit;
 /// Adds parameters to the last of `units` and says where they went.
 class UnitBuilder {
  public:
-  UnitBuilder(std::vector<Unit>& units, std::string name) : units_(units) { units.emplace_back().name = std::move(name); }
+  UnitBuilder(std::vector<Unit>& units, std::string name) : units_(units) {
+    units.emplace_back().name = std::move(name);
+  }
 
   [[nodiscard]] int unit() const { return static_cast<int>(units_.size()) - 1; }
 
@@ -65,8 +68,8 @@ BlockParameters add_block(std::vector<Unit>& units, const config::Model& m, std:
   block.o.weight = unit.matrix(attention + "o_proj.weight", m.hidden_size, q_rows, TpSplit::columns);
   ParameterGroup& gate_up = block.gate_up.weight;
   gate_up = unit.matrix(prefix + "mlp.gate_proj.weight", m.intermediate_size, m.hidden_size, TpSplit::rows);
-  gate_up = unit.fuse(
-      gate_up, unit.matrix(prefix + "mlp.up_proj.weight", m.intermediate_size, m.hidden_size, TpSplit::rows));
+  gate_up =
+      unit.fuse(gate_up, unit.matrix(prefix + "mlp.up_proj.weight", m.intermediate_size, m.hidden_size, TpSplit::rows));
   block.down.weight =
       unit.matrix(prefix + "mlp.down_proj.weight", m.hidden_size, m.intermediate_size, TpSplit::columns);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/model/linear.hpp"
 
 namespace sft::model {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/local_attention.hpp"
 
 #include "sft/core/error.hpp"
@@ -31,8 +32,8 @@ void LocalAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
 
 void LocalAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
   backend_.attention_delta(buffers_.delta, out, dout);
-  backend_.attention_backward(
-      {heads.q, heads.k, heads.v, dout, lse, buffers_.delta, gradients.q, gradients.k, gradients.v, buffers_.shape.scale(), *plan_});
+  backend_.attention_backward({heads.q, heads.k, heads.v, dout, lse, buffers_.delta, gradients.q, gradients.k,
+                               gradients.v, buffers_.shape.scale(), *plan_});
 }
 
 }  // namespace sft::parallel

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Attention where every rank holds whole rows: nothing to exchange, no partial result to merge.
 
@@ -12,8 +13,7 @@ class LocalBuffers final : public SequenceBuffers {
   void lay_out(device::Arena& arena) override;
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override;
   [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
-                                                                  ops::Backend& backend,
-                                                                  comm::Collectives& collectives,
+                                                                  ops::Backend& backend, comm::Collectives& collectives,
                                                                   device::Stream& ring_stream) const override;
 
   SequenceShape shape;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "parallel/ring_attention.hpp"
 
 #include <algorithm>
@@ -36,8 +37,8 @@ std::unique_ptr<SequenceAttention> RingBuffers::make_attention(const comm::Group
   return std::make_unique<RingAttention>(*this, sp, device, backend, collectives, ring_stream);
 }
 
-RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device, ops::Backend& backend,
-                             comm::Collectives& collectives, device::Stream& ring_stream)
+RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device,
+                             ops::Backend& backend, comm::Collectives& collectives, device::Stream& ring_stream)
     : b_(buffers),
       group_(sp),
       backend_(backend),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Ring attention (Liu et al. 2023): in step d every rank attends to the keys of the rank d places back while those of
 // step d + 1 are under way; partial results merge in float32 by log-sum-exp. Pairs of ranks that no document spans
@@ -18,8 +19,7 @@ class RingBuffers final : public SequenceBuffers {
   /// None: all sums are float32 tensors of its own.
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override { return {}; }
   [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
-                                                                  ops::Backend& backend,
-                                                                  comm::Collectives& collectives,
+                                                                  ops::Backend& backend, comm::Collectives& collectives,
                                                                   device::Stream& ring_stream) const override;
 
   SequenceShape shape;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/parallel/sequence_attention.hpp"
 
 #include "parallel/local_attention.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/parallel/sharded_units.hpp"
 
 #include <algorithm>
@@ -98,7 +99,8 @@ void ShardedUnits::sum_replicas(int unit) {
 
 std::vector<Tensor> ShardedUnits::gradient_parts(int unit, TpSplit split) const {
   std::vector<Tensor> parts;
-  for (const ShardRange& range : shard_map_.ranges_of_unit(unit, [&](const Parameter& p) { return p.split == split; })) {
+  for (const ShardRange& range :
+       shard_map_.ranges_of_unit(unit, [&](const Parameter& p) { return p.split == split; })) {
     parts.push_back(storage_.gradients().rows(range.begin, range.count));
   }
   return parts;

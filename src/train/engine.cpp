@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/train/engine.hpp"
 
 #include <algorithm>
@@ -37,8 +38,7 @@ double model_flops(const config::Model& m, double num_tokens, double length_squa
 
 struct Engine::Impl {
   Impl(const config::Config& config_in, std::int64_t max_length_in, const mesh::Place& place,
-       const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives,
-       device::Ledger& ledger)
+       const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
       : config(config_in),
         max_length(max_length_in),
         groups(groups_in),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/train/memory.hpp"
 
 #include <algorithm>
@@ -48,9 +49,8 @@ device::Ledger plan_ledger(const config::Config& config, const data::PackedDatas
   });
   const data::LoaderPlan batches = loader_plan(config, place, 0, num_steps(config, dataset.num_rows()));
   ledger.add(Label::batches, Space::host, data::loader_bytes(dataset, batches));
-  ledger.add(
-      Label::process, Space::host,
-      process_bytes + device::later_process_bytes + checkpoint::index_memory_bytes(place, plan.shard_map));
+  ledger.add(Label::process, Space::host,
+             process_bytes + device::later_process_bytes + checkpoint::index_memory_bytes(place, plan.shard_map));
   return ledger;
 }
 
@@ -121,8 +121,8 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
     if (fits) return;
     const int num_ranks = session.node().size();
     throw_config_error(
-        "the run does not fit in memory: " + std::to_string(num_ranks) + (num_ranks == 1 ? " rank needs " : " ranks need ") +
-            device::format_bytes(needed_bytes) + " on this node",
+        "the run does not fit in memory: " + std::to_string(num_ranks) +
+            (num_ranks == 1 ? " rank needs " : " ranks need ") + device::format_bytes(needed_bytes) + " on this node",
         "it has " + device::format_bytes(*node_bytes) + ", its RAM or the limit of its control group",
         "use more nodes with a larger dp_shard_size, sp_size or tp_size, or lower train.per_device_train_batch_size or "
         "the max_length of the data; `sft INPUT.ini --dry-run --num_ranks N` shows what another mesh needs");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "not_finite.hpp"
 
 #include <algorithm>
@@ -52,9 +53,10 @@ void throw_not_finite(const NotFinite& seen, const comm::Group& world) {
       is_loss, "rank " + std::to_string(world.rank()) + " read row " + list_of(seen.rows) + " of the data in this step",
       world);
   const std::string shard_ranks = ranks_where(!std::isfinite(seen.local_square_sum), world);
-  const std::string where = !loss_ranks.empty()    ? "first seen in the loss of rank " + loss_ranks + "; " + loss_rows
-                            : !shard_ranks.empty() ? "the loss is finite; seen in the gradient shard of rank " + shard_ranks
-                                                   : "finite on every rank, but not their sum";
+  const std::string where = !loss_ranks.empty() ? "first seen in the loss of rank " + loss_ranks + "; " + loss_rows
+                            : !shard_ranks.empty()
+                                ? "the loss is finite; seen in the gradient shard of rank " + shard_ranks
+                                : "finite on every rank, but not their sum";
   throw comm::SharedError(
       ExitStatus::numerical,
       "loss " + text_of(seen.loss) + " and gradient norm " + text_of(seen.norm) + " at step " +

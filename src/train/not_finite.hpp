@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a run says when its loss or gradient norm is NaN or Inf: where it was seen first.
 

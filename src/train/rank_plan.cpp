@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "rank_plan.hpp"
 
 #include <algorithm>
@@ -60,7 +61,8 @@ void RankPlan::lay_out(Arenas& arenas) {
   downloaded_results = take(arenas.pinned, DType::float64, {num_metrics + 1});
   const std::size_t workspace_bytes =
       ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->attention_needs());
-  ops_workspace = take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
+  ops_workspace =
+      take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
   comm::StagingPlan plan = parallel::ShardedUnits::staging(shard_map, policy);
   if (place.layout().tp > 1) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Everything of one rank that has a size: what it stores, what it buffers, what it keeps. Pure: any rank of any mesh,
 // without its device, its communicators or its memory.

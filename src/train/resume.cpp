@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/train/resume.hpp"
 
 #include "sft/config/parse.hpp"

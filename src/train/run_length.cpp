@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/train/run_length.hpp"
 
 #include <algorithm>

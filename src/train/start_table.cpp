@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/train/start_table.hpp"
 
 #include <array>
@@ -49,8 +50,8 @@ std::string describe_batch(const StartFacts& facts) {
 std::string describe_steps(const StartFacts& facts) {
   std::ostringstream text;
   text.precision(3);
-  text << facts.num_steps << " = " << epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.dataset.num_rows())
-       << " epochs";
+  text << facts.num_steps << " = "
+       << epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.dataset.num_rows()) << " epochs";
   return text.str();
 }
 
@@ -101,7 +102,8 @@ std::string start_table(const StartFacts& facts) {
   const auto add = [&](const char* label, const std::string& text) {
     if (!text.empty()) table.add({label, text});
   };
-  add("mesh", layout.describe() + ", " + plural(layout.size(), "rank") + (facts.nodes.empty() ? "" : " on " + facts.nodes));
+  add("mesh",
+      layout.describe() + ", " + plural(layout.size(), "rank") + (facts.nodes.empty() ? "" : " on " + facts.nodes));
   add("device", facts.device);
   add("model", describe_model(facts));
   add("precision", describe_precision(facts));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/train/trainer.hpp"
 
 #include <array>
@@ -20,8 +21,8 @@
 #include "sft/io/files.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"
-#include "sft/train/resume.hpp"
 #include "sft/train/loader_plan.hpp"
+#include "sft/train/resume.hpp"
 #include "sft/train/run_length.hpp"
 #include "sft/train/signals.hpp"
 #include "sft/train/start_table.hpp"
@@ -125,7 +126,8 @@ Trainer::Trainer(const Run& run)
       last_step_(num_steps(run.config, run.dataset.num_rows())) {
   position_.num_rows = run.dataset.num_rows();
   position_.max_length = run.dataset.max_length();
-  run_.ledger.add(device::Label::batches, device::Space::host, data::loader_bytes(run.dataset, loader_plan(run_.config, run_.place, position_.step, last_step_)));
+  run_.ledger.add(device::Label::batches, device::Space::host,
+                  data::loader_bytes(run.dataset, loader_plan(run_.config, run_.place, position_.step, last_step_)));
 }
 
 void Trainer::restore() {

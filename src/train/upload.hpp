@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The way of micro-batches to the device. The host writes a batch into one of two pinned buffers and queues its copies;
 // it waits only where a buffer's own last copies, those of two uploads ago, have not run yet. So the host is one

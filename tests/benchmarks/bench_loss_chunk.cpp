@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench_loss_chunk: time of the loss head a token, over the number of tokens whose logits it holds at a time.
 //
 //   OMP_NUM_THREADS=2 build/release/bin/bench_loss_chunk [vocabulary, default 151936] [hidden, default 896]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bench_ops: time of every op at the shapes of a 40M Llama step, as a share of what this machine can do.
 //
 //   OMP_NUM_THREADS=2 build/release/bin/bench_ops [repetitions, default 5]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training steps of a 40M Llama on any mesh, beside oneDNN's own matrix product in the same run.
 //
 //   ./bench_step --precision bf16

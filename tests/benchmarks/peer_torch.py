@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a user would run instead of bench_step: the same 40M Llama of transformers, trained by PyTorch on processors.
 
 usage: peer_torch.py [--precision fp32|bf16] [--compile] [--rows N] [--length N] [--steps N] [--threads N]

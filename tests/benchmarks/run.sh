@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Prints how fast a training step is, as a share of oneDNN's own matmul, beside PyTorch where one is at hand, and how
 # soon the first forward pass begins. Every figure comes with the command that repeats it.
 #

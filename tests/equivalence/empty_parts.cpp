@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks whose part of a row holds padding alone, or no target, or whose rows hold no document: they add exact zeros,
 // and the others' loss and gradients are those of one rank.
 

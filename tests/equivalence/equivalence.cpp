@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ten training steps on every mesh of the table are those of one rank: same seed, same data, accumulation 1 and 3.
 
 #define BOOST_TEST_NO_MAIN

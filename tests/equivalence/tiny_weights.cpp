@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss weights count by their ratios, also where the inverse of their sum is more than float32 holds.
 
 #define BOOST_TEST_NO_MAIN

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that holds anything at first: no bit of a run, padding included, depends on it.
 
 #define BOOST_TEST_NO_MAIN

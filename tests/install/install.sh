@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs a build under DESTDIR, moves the tree, and uses it from outside: programs, job scripts, modulefiles, and a CMake
 # project that finds the rooms' libraries.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The table of rooms: who may include whom, as rooms.txt has it and as the documents show it.
 

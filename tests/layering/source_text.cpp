@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "layering/source_text.hpp"
 
 #include <cctype>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The lines of a C++ source without what the compiler does not read as code.
 

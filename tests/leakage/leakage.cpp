@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Change the tokens of one document: nothing of any other document moves, not by one bit.
 //
 // The weights are on the other documents alone, so the loss is theirs, and every gradient is that of their losses. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE mpi_group
 #define BOOST_TEST_NO_MAIN
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that ends in the way its first argument says; see program_test.cpp.
 
 #include <stdexcept>

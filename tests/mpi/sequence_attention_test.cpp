@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention over rows cut over the ranks = attention over whole rows on one rank, forward and backward, for several
 // layers under one schedule and for one schedule after the other.
 
@@ -80,13 +81,13 @@ class Layer {
                                                   .head_dim = head_dim,
                                                   .compute = dtype},
                                                  sp.size())),
-        attention_(
-            buffers_->make_attention(sp, *fixture.device, *backend_, *fixture.collectives, *ring_stream_)) {
+        attention_(buffers_->make_attention(sp, *fixture.device, *backend_, *fixture.collectives, *ring_stream_)) {
     device::Arena sizing;
     buffers_->lay_out(sizing);
     arena_ = device::Arena(*fixture.device, ledger_, device::Label::workspace, sizing.used_bytes());
     buffers_->lay_out(arena_);
-    workspace_.resize(ops::workspace_bytes(fixture.device->kind(), device::num_threads(), {}, buffers_->attention_needs()));
+    workspace_.resize(
+        ops::workspace_bytes(fixture.device->kind(), device::num_threads(), {}, buffers_->attention_needs()));
     backend_->set_workspace(
         {workspace_.data(), DType::float32, {std::ssize(workspace_) / static_cast<std::int64_t>(sizeof(float))}});
   }

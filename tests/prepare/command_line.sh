@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What sft-prepare takes, says and leaves, as a user meets it.
 #
 #   command_line.sh SFT_PREPARE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the fixtures of tests/reference: what PyTorch says loss, logits and gradients are.
 
 usage: make_reference.py [FOLDER]     (needs torch, transformers >= 5, h5py; only to make the fixtures anew)

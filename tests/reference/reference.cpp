@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss, logits and every gradient are those of PyTorch, on one rank and on meshes.
 //
 // Tolerances. A float32 product is off by 2^-24 = 6e-8 relative; sums of up to 64 of them, two layers deep and back,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints go from any mesh to any mesh, bit for bit. Run on 16 ranks.
 
 #define BOOST_TEST_NO_MAIN

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What a signal, or an output that nobody reads any more, does to the whole program: before training it ends it, while it
 # trains it saves and stops with status 75, and a second one ends a run that is stuck.
 #

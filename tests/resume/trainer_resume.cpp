@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of the whole program: twice the same, interrupted and resumed, stopped by a signal. What they leave is equal bit
 // for bit. The data have rows that leave parts of the sequence-parallel cut without a target or with padding alone.
 

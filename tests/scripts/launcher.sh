@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # sft-run: each signal to it reaches the run, its status is the run's, a run that had nothing to save may go on, and Open
 # MPI adds no lines of its own. First with a program that stands in for sft, then with sft itself.
 #

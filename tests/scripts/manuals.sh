@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The manual pages and shell completions that the build writes: groff takes the pages without a complaint, and bash
 # completes options, choices and files by them.
 #

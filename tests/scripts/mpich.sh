@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the program with MPICH and its HDF5 beside Open MPI, in build/mpich, and runs the tests that start ranks. MPICH's
 # waiting ranks do not give way to others, so counts above the number of cores take long: 1, 2 and 4 ranks are run.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The bold line of plot_loss.py lies in the middle of the data, at a falling loss too, and resumes are marked.
 
     plot_loss_test.py POSTPROCESS_FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # .ci/spdx finds the sources without a licence line, writes it where it belongs, and then finds none.
 #
 #   spdx.sh SPDX

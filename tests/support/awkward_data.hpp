@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Small models and packed rows that are meant to be awkward: what a mesh could get wrong is in every batch.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Checkpoints of a small made-up model on any mesh of an MPI test, of which every number is known.
 

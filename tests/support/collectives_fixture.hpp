@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a test of the collectives needs: a device, a stream, and tensors with known contents.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // An Engine on a mesh inside an MPI test, fed from memory: no files, whole rows and whole logical tensors in and out.
 

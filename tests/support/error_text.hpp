@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What an action throws, as text, so that a test can ask what a message names.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A disk that is full after so many bytes of a file, for this process and this scope.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Meshes over any part of the ranks of an MPI test.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The main of a Boost.Test program that runs under mpirun: MPI for the whole run, and a failure on any rank fails all.
 // Include it in exactly one source of the program, after defining BOOST_TEST_NO_MAIN.

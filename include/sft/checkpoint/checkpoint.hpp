@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Sharded HDF5 checkpoints: any mesh writes, any mesh reads, any HDF5 tool sees whole tensors.
 

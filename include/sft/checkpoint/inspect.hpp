@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Looking at tensors in storage without a mesh: for tools. Nothing here is collective, and no more than a few rows of a
 // tensor are in memory at a time.

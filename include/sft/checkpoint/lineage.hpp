@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which run wrote a checkpoint. A folder may hold checkpoints of several runs: of one that started anew in it, or went
 // on from an earlier checkpoint on a branch of its own. Pure, but for the random name.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a run saves and loads: named entries ("model", the moments of the optimizer ...), each a tensor for every
 // parameter, of which a rank holds its rank shard. Filling the entries from a source and emptying them into a sink is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Collectives on device tensors, stream-ordered. Every call is collective over its group, and all ranks of a group make
 // the same calls in the same order. Buffers belong to the call until the stream has passed it. A group of one rank is

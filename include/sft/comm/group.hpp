@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A set of ranks that communicate: lifetime, identity, and small messages between hosts.
 

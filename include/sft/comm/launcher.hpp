@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What started this process: mpirun, srun or a shell. Known from its environment; needs no MPI.
 

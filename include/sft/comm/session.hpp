@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The lifetime of MPI in this process, and how errors end a run.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The whole configuration of a run, as one validated struct. Key names are those of the .ini sections.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a program says about itself: --help, manual page and shell completion, all from one table.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Messages for the person who runs the program. Only the rank that owns the console prints.
 

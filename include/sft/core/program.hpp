@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How a program of one process ends. Programs under MPI end through comm/session.hpp.
 

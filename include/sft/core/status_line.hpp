@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A line of a terminal that is redrawn in place: how far a program has come.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What one rank computes on: its part of the rows of one micro-batch, and of one optimizer step.
 

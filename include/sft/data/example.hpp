@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One record of a JSON-lines file -> tokens and what is trained on, with TRL's meaning of the record's shape.
 

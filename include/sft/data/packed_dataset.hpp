@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A list of packed HDF5 shard files, read as one data set of rows.
 

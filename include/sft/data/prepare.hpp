@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The whole way from JSON-lines files to packed shard files: what sft-prepare does.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which row comes when: a function of the seed alone, never of the mesh. Pure.
 

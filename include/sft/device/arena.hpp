@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Memory that is planned, not discovered: a component lays itself out twice with the same code, first over a sizing
 // arena (addresses without memory, and without a device), then over a real one of exactly that size.

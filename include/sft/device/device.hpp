@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Memory, streams and events of one device, the same for host processors and GPUs.
 //

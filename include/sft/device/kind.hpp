@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Which kind of processor a rank computes on, and the memories it works with.
 

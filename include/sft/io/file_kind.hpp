@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a file or folder is that a user gave where another kind belongs: a YAML file for an .ini, Parquet for JSON
 // lines, a hub folder for a checkpoint. One place, so that every program says the same.

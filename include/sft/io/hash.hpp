@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A short text that stands for many bytes: two streams with the same text hold the same bytes. It tells data apart and
 // finds damage by accident; it does not protect against changes on purpose.

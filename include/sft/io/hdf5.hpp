@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // HDF5 files without the HDF5 headers. The library is not thread-safe in Debian's build: every call below holds one
 // process-wide lock, so a prefetch thread may read while the main thread writes. Errors are data Errors that name the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Seals: hashes that a file carries of its own bytes, so that damage is found before anything trusts it. The HDF5
 // library can hang, crash or read zeros on damaged bytes. Of a sealed file it gets none that were not checked, and a

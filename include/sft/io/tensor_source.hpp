@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Named tensors in storage, whatever its format: what a model's state is read from and written to. A format implements
 // one or both of these interfaces; what fills the memory of a rank from a source, or empties it into a sink

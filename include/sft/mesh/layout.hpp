@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Pure rank arithmetic of the mesh: no MPI, any world size.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What follows from the sizes of the mesh and a rank number alone. Pure: works for any rank of any mesh, without MPI.
 

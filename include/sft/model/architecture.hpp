@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
 // that say which of them an op uses. Pure.

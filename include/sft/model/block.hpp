@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One decoder block of Llama (Touvron et al. 2023), Qwen2 or Qwen3: x + attention(norm(x)), then + mlp(norm(.)).
 // Forward and backward written out, no autograd.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What every part of the model computes with, and the sizes of this rank's slice.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One decoder, forward and backward, over any mesh: this rank's slice of heads, columns, vocabulary and sequence.
 

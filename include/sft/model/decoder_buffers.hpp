@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The memory of a decoder: what the forward pass keeps for the backward pass, and what all blocks share. Pure: planning
 // lays it out without a device.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A linear layer, forward and backward: y = x weight^T [+ bias]. T tokens, M columns in, N columns out, all local.
 

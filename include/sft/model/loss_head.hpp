@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The head and its loss in one pass over chunks of tokens: logits of a chunk, vocabulary-parallel cross-entropy
 // (Shoeybi et al. 2019), and its gradient, so that the full logits never exist (as in Liger, Hsu et al. 2024). The
@@ -18,9 +19,9 @@ class LossHead {
   void lay_out(device::Arena& arena);
   [[nodiscard]] std::int64_t chunk_tokens() const { return chunk_tokens_; }
 
-  /// normed (T, C) after the final norm; `head` (V, C), in use, this rank's rows. Writes the head's gradient and dnormed
-  /// (T, C), partial dtype, already summed over tp; adds to metrics (see Backend::cross_entropy_finish). Every token's gradient
-  /// is scaled by gradient_scale. Collective over the tp group.
+  /// normed (T, C) after the final norm; `head` (V, C), in use, this rank's rows. Writes the head's gradient and
+  /// dnormed (T, C), partial dtype, already summed over tp; adds to metrics (see Backend::cross_entropy_finish). Every
+  /// token's gradient is scaled by gradient_scale. Collective over the tp group.
   void forward_backward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs,
                         double gradient_scale, Tensor dnormed, Tensor metrics);
 

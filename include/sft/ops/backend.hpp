@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The local math of one device. Nothing here communicates; every op is queued on the stream the backend was made for.
 //
@@ -31,8 +32,8 @@ class AttentionPlan {
 };
 
 /// c = op(a) op(b) [+ bias] [+ c]. op transposes where asked. a, b, c are 2-D and may be strided; a and b have the same
-/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry per column of c or is empty. c shares no
-/// memory with the others.
+/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry per column of c or is empty. c shares
+/// no memory with the others.
 struct Matmul {
   Tensor a, b, c;
   bool transpose_a = false, transpose_b = false;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The one place that knows which compute backends this program was built with, and what they need. Planning asks for
 // sizes by the kind of a device: nothing has to be there for it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The sizes that a model calls the ops with on one rank: what scratch memory and chunks follow from, known from the
 // configuration and a place on the mesh alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // AdamW on the rank shard. It owns its state, the two moments.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The global gradient norm, and clipping by it.
 
@@ -11,8 +12,8 @@ namespace sft::optim {
 /// Factor of torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); 1 when max_norm is 0. Pure.
 [[nodiscard]] double clipping_factor(double norm, double max_norm);
 
-/// This rank's part of the norm. Each parameter counts on the rank that owns it (parallel::Parameter::is_owner), so that
-/// the sum over all ranks is the square of the norm. Not collective.
+/// This rank's part of the norm. Each parameter counts on the rank that owns it (parallel::Parameter::is_owner), so
+/// that the sum over all ranks is the square of the norm. Not collective.
 class GradientNorm {
  public:
   explicit GradientNorm(const parallel::ShardMap& shard_map);

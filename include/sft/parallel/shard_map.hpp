@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Every parameter of the model: its name, its logical shape, and which piece of it this rank holds. Pure.
 //
@@ -61,7 +62,8 @@ inline constexpr std::int64_t alignment_elements = 64;
 struct Unit {
   std::string name;
   std::vector<Parameter> parameters;
-  std::int64_t num_elements = 0;    ///< of the unit flat, padded at its end to a multiple of fsdp_size * alignment_elements
+  std::int64_t num_elements =
+      0;  ///< of the unit flat, padded at its end to a multiple of fsdp_size * alignment_elements
   std::int64_t shard_elements = 0;  ///< num_elements / fsdp_size
   std::int64_t shard_offset = 0;    ///< of the unit shard in the rank shard
 };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Makes units whole before their use and cuts their gradients into shards after it: the exchange between UnitStorage
 // (what a rank stores) and UnitBuffers (where units are whole), as ShardingPolicy says.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // When a unit is whole: which of parameters, gradients and optimizer state are sharded. Pure.
 

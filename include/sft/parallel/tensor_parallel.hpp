@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The communication of tensor parallelism (Shoeybi et al. 2019): one sum behind every row-parallel product.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Where units are whole while they are used: buffers that several units share, one after the other. Pure: planning lays
 // them out without a device.
@@ -14,8 +15,8 @@ namespace sft::parallel {
 
 /// Which buffer ("slot") each unit uses. Unit 0 is the embedding, the last one the head, the others the blocks.
 ///
-/// Two slots serve all blocks, one unit ahead of the other. Embedding and head share one, unless tied, when the table is
-/// used on both ends. Without resharding every unit keeps its own parameters until its backward pass.
+/// Two slots serve all blocks, one unit ahead of the other. Embedding and head share one, unless tied, when the table
+/// is used on both ends. Without resharding every unit keeps its own parameters until its backward pass.
 struct SlotAssignment {
   SlotAssignment(int num_units, bool reshard_after_forward, bool tied);
 

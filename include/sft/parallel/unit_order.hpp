@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The order in which units may be used, checked: a buffer that several units share must not be taken from one that
 // still needs it. Pure.
@@ -34,7 +35,7 @@ class UnitOrder {
 
   const ShardMap& shard_map_;
   const SlotAssignment& slots_;
-  std::vector<State> states_;                          ///< of each unit
+  std::vector<State> states_;                            ///< of each unit
   std::vector<int> parameter_holder_, gradient_holder_;  ///< unit in each slot; -1: none
 };
 

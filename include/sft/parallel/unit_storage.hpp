@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a rank stores of the model between two uses: its rank shard of the parameters, of their gradients and, where the
 // compute dtype is bf16, of the copy that gathers send. Pure: planning lays it out without a device.

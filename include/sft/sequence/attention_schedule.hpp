@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Who attends to whom under sequence parallelism: which rectangles of the score matrix a rank computes, and which keys
 // it sends and receives for them. Made once per micro-batch from document lengths alone. Pure.

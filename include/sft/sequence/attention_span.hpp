@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The unit of attention work: one rectangle of the causal, document-masked score matrix.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How a row of tokens is cut for sequence parallelism: the one place that knows. Pure.
 //

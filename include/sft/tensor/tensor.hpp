@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A typed, non-owning view of device memory: contiguous but for the distance between neighbours of its first dim.
 

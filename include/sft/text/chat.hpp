@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Conversations as ChatML: "<|im_start|>role\ncontent<|im_end|>\n" for every message.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a person sees of a run. Rank 0 prints; the others stay silent.
 

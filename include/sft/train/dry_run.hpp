@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a run would be, without training: the start table with the memory of the whole mesh.
 

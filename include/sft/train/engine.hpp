@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One training step of the whole machine: the model, its shards, its optimizer and the groups it talks in.
 

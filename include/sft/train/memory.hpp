@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The memory of all ranks: as planned, before a byte is taken, and as entered in their ledgers.
 
@@ -26,7 +27,8 @@ struct MemoryTable {
 };
 
 /// The ledger that rank place.rank() of a validated configuration will have when it trains: by the code that lays the
-/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data set's facts.
+/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data set's
+/// facts.
 [[nodiscard]] device::Ledger plan_ledger(const config::Config& config, const data::PackedDataset& dataset,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 

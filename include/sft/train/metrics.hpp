@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // metrics.jsonl: one JSON object per logged step.
 

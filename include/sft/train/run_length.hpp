@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // How many steps a run has, and where in the data it stands. Pure.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The loop of one run: restore, train, save. All calls are collective over the world.
 

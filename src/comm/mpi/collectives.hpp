@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Collectives on host memory: point-to-point messages that are all posted at once, and sums in rank order.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Element by element reductions in a fixed order, so that every rank and every run gets the same bits.
 

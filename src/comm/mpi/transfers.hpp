@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // A set of messages between the ranks of one group that are under way at the same time.
 

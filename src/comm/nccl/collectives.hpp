@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Collectives on GPU memory through NCCL, each queued on the stream it is given.
 

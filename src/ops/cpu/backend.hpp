@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // ops::Backend on host processors: every op runs at once, in vectorised loops and oneDNN products on OpenMP threads.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The instruction sets the kernels are compiled for, and the choice among them at run time.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The vectorised loops of the CPU backend, as a table of function pointers: the sources in kernels/ are compiled once
 // for each instruction set and one table is chosen at run time. This header and everything under kernels/ include no

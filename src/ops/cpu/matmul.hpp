@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself; small ones in float32 with float64 sums.
 

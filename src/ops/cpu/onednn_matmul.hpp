@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The one place where oneDNN's versions differ for us: how a matrix product is described. Version 3 did away with the
 // operation descriptor of version 2.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the CPU backend needs for shapes that are only planned: pure functions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged checkpoints are refused by name on all ranks; a save that fails leaves no checkpoint. Run on 8 ranks.
 
 #define BOOST_TEST_NO_MAIN

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What sft-inspect, sft-generate and the Python readers say of a checkpoint of two steps on 4 ranks, whole and damaged, and
 # how the tools refuse a command line.
 #

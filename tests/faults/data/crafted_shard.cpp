@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "crafted_shard.hpp"
 
 #include "sft/io/hdf5.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad input of sft-prepare: each is refused by a data Error that names the place, and nothing is written.
 
 #include <boost/test/unit_test.hpp>

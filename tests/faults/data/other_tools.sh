@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Shards with a seal are HDF5 files for h5py like any other: attributes, shapes, checksummed chunks and values.
 #
 #   other_tools.sh SFT_PREPARE

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged, mismatching and impossible shards: each is refused by a data Error that names the file and the reason.
 
 #include <boost/test/unit_test.hpp>

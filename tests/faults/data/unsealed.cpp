@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shards without a seal, as sft-prepare wrote them at first: they are read as ever, and damage on which HDF5 would hang
 // or make up values is refused. The fixture has 512-byte, unsealed HDF5 structures of format 1.8.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // One action in a process of its own, which may crash or hang without harm.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Random damage to files: what disks, networks and interrupted copies do.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damages files at random and reads them with the project's readers, each in a process of its own. A reader may refuse
 // the files with an error for the user, or give exactly what it gave before the damage. A changed content, a crash, a
 // hang and any other exception are found and named, and fail the test.

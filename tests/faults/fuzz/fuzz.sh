@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes sound shards, a checkpoint of four ranks and a configuration with the real programs, and gives them to the fuzzer.
 #
 #   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT

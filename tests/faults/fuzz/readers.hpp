@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The readers under test: each reads one kind of file as the programs do and tells all that they would get from it.
 

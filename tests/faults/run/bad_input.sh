@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Every row of the table below starts sft on bad input and demands: the exit status, exactly one error line, and words
 # that the line must hold (an extended regular expression).
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A weight that is no number: the error names the step and the one rank whose tokens use it.
 
 #define BOOST_TEST_NO_MAIN

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # One folder, two runs: the second is refused by name, whichever way the first was started, and does it no harm. A killed
 # run leaves no lock behind. And a line of metrics.jsonl that cannot be written ends a run with a checkpoint.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program of another project: uses rooms that link MPI, HDF5 and oneDNN.
 
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Filling entries from a source and emptying them into a sink, without files: every number of the fakes is known.
 
 #include "sft/checkpoint/state.hpp"

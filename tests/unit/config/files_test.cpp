@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The committed files that must agree with the table of keys: docs/configuration.md and inputs/*.ini.
 #define BOOST_TEST_MODULE config_files
 #include <boost/test/unit_test.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of TRL, transformers and Accelerate.
 #define BOOST_TEST_MODULE config_foreign_names
 #include <boost/test/data/test_case.hpp>

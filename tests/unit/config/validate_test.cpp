@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE config_validate
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a list of shards says of itself: its fingerprint, and that all shards of a set are there.
 
 #include "sft/data/packed_dataset.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE device_cpu
 #include <boost/test/unit_test.hpp>
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE device_wait_checks
 #include "sft/device/wait_checks.hpp"
 

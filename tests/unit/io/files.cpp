@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/io/files.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter names, shapes and places of the three families.
 
 #define BOOST_TEST_MODULE unit_model
@@ -50,7 +51,8 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       BOOST_TEST(names(block.input_norm) == "input_layernorm.weight ");
       BOOST_TEST(names(block.post_attention_norm) == "post_attention_layernorm.weight ");
       BOOST_TEST(block.qkv.bias.exists() == bias);
-      if (bias) BOOST_TEST(names(block.qkv.bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
+      if (bias)
+        BOOST_TEST(names(block.qkv.bias) == "self_attn.q_proj.bias self_attn.k_proj.bias self_attn.v_proj.bias ");
       BOOST_TEST(block.k_norm.exists() == qk_norm);
       if (qk_norm) BOOST_TEST(names(block.k_norm) == "self_attn.k_norm.weight ");
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary frequencies against the definition and transformers' modeling_rope_utils.
 
 #include "sft/model/rope.hpp"

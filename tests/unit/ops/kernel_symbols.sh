@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Fails when an object of the kernels defines a weak function outside the namespace of its instruction set.
 #
 #   kernel_symbols.sh OBJECT...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The ops in plain double-precision loops over contiguous arrays: obvious rather than fast.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the tests of the ops share: owned tensors of random or poisoned values, and backends of every instruction set.
 
@@ -156,8 +157,9 @@ class TestBackend {
       : isa_(isa),
         device_(device::make_device(device::Kind::cpu, 0, 1)),
         stream_(device_->make_stream()),
-        workspace_(DType::float32, {static_cast<std::int64_t>(
-                                       cpu::workspace_bytes(omp_get_max_threads(), largest_shapes, needs) / sizeof(float))}),
+        workspace_(DType::float32,
+                   {static_cast<std::int64_t>(cpu::workspace_bytes(omp_get_max_threads(), largest_shapes, needs) /
+                                              sizeof(float))}),
         backend_(cpu::make_backend(*device_, *stream_, isa_)) {
     backend_->set_workspace(*workspace_);
   }

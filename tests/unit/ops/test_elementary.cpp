@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "unit/ops/support.hpp"
 
 namespace sft::ops::testing {

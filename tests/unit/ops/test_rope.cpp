@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "unit/ops/naive.hpp"
 #include "unit/ops/support.hpp"
 

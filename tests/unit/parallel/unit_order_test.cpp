@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of units that share buffers is checked.
 
 #include "sft/parallel/unit_order.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ring's schedule against the definition: a query sees the keys of its own document up to itself, each once.
 
 #include "sft/sequence/attention_schedule.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sft/text/byte_tokenizer.hpp"
 
 #include <boost/test/unit_test.hpp>

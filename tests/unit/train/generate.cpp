@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tiny model learns one document by heart; generation recites it from its beginning and heeds where to end.
 
 #define BOOST_TEST_NO_MAIN

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Uploads on a device that does its work late, as a GPU does: only when somebody waits for it.
 
 #include <boost/test/unit_test.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdamW (Loshchilov & Hutter 2019) in the order of operations of torch.optim.AdamW, one pass over memory.
 
 #include "ops/cpu/kernels/table.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // bf16 matrix products of small blocks in AMX tile registers (Intel's Advanced Matrix Extensions).
 //

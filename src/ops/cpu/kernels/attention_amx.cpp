@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal attention of bf16 tensors with block products in AMX tiles; probabilities and their gradients are rounded to
 // bf16 between the products, all sums are float32. The algorithm is that of attention_forward and attention_backward,
 // with the heads that share keys handled together, and sums over keys held transposed, (D, q).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal attention in blocks, backward: the probabilities are formed again from the log-sum-exp (Dao 2023).
 
 #include <omp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Causal attention in blocks with a running softmax (Dao 2023, FlashAttention-2), forward.
 
 #include <omp.h>

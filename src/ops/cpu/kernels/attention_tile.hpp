@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What the forward and backward passes of the attention share. Scores are held transposed, key by query, (k, q): the
 // softmax then runs along vector lanes, and only queries are transposed, once a tile, never keys.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary-parallel cross-entropy: each pass reads a row of logits once, the last two rewrite it.
 
 #include "ops/cpu/kernels/math.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fill, copy with conversion, sums.
 
 #include "ops/cpu/kernels/table.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabulary-parallel embedding.
 
 #include "ops/cpu/kernels/table.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Where the gradients of keys and values add up, over the queries that see them.
 

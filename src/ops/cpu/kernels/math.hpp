@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Branch-free elementary functions that the compiler vectorises (polynomials of S. Moshier's Cephes library), within
 // about 2 units in the last place. NaN in, NaN out.

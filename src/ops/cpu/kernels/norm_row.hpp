@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // RMSNorm of one row: of the hidden state, or of one head. The second pass over a row finds it in the cache.
 

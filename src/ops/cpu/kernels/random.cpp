@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normal numbers: Philox4x32-10 (Salmon et al. 2011) counters through the transform of Box and Muller (1958).
 
 #include "ops/cpu/kernels/math.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RMSNorm (Zhang & Sennrich 2019).
 
 #include "ops/cpu/kernels/norm_row.hpp"

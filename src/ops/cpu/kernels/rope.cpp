@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary embedding (Su et al. 2021) in the half-split layout, alone and after RMSNorm of every head (Qwen3).
 
 #include "ops/cpu/kernels/math.hpp"

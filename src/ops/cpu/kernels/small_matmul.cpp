@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products that are too small for a library's speed to matter: their sums are kept in float64 instead, which
 // makes them exact to the last bit of the result in all but contrived cases.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The running softmax of the attention, on blocks of scores held key by query.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SwiGLU (Shazeer 2020): act = silu(gate) * up.
 
 #include "ops/cpu/kernels/math.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/kernels/table.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Each source of kernels/ enters its functions into the table of the instruction set it is compiled for.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Small float32 matrix products in registers, for blocks that live in the cache.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Transposition of 32-bit words in registers: floats, or pairs of bf16.
 

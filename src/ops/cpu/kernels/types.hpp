@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Element types and loops of the kernels. SFT_ISA is the namespace of the instruction set being compiled for.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "comm/mpi/communicator.hpp"  // another room's private header: refused
 #include "sft/comm/group.hpp"
 #include "sft/core/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #if SFT_HAVE_CUDA
 #include "ops/cuda/backend.hpp"
 #endif
