@@ -39,7 +39,7 @@ struct MemoryTable {
 /// The ledgers of all ranks. Collective over `world`.
 [[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, const comm::Group& world);
 
-/// A line for each label that any rank uses, and the total.
+/// A line for each label, and the total.
 [[nodiscard]] std::string format_memory(const MemoryTable& table);
 
 /// Refuses a run whose ranks need more of their node's memory than there is, its RAM or the limit of its control group:

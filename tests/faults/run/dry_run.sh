@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What --dry-run plans on one rank is what the ranks of a run then have, label by label; and a run that cannot fit in
+# memory is refused before it takes any.
+#
+#   dry_run.sh MPIEXEC SFT SFT_PREPARE
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+for i in $(seq 60); do
+  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
+done >pairs.jsonl
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+cat >run.ini <<INI
+[model]
+hidden_size = 96
+num_hidden_layers = 2
+num_attention_heads = 4
+num_key_value_heads = 2
+intermediate_size = 160
+vocab_size = 272
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 2
+max_steps = 1
+[checkpoint]
+save_steps = 0
+[device]
+backend = cpu
+INI
+
+failures=0
+# check NAME CONDITION...: CONDITION is a command.
+check() {
+  local name=$1
+  shift
+  if "$@"; then
+    echo "ok    $name"
+  else
+    echo "WRONG $name: not $*"
+    tail -n 40 planned text real out 2>/dev/null || true
+    failures=$((failures + 1))
+  fi
+}
+
+# table_of FILE: the memory table in what sft printed, without the process, whose size is measured, and the total.
+table_of() {
+  sed -n '/memory per rank/,/^ *total/p' "$1" | sed 's/  */ /g; s/^ //; s/ $//' | grep -Ev '^(memory per rank|process|total) '
+}
+
+# table_of_json FILE: the same from --json, whose numbers are bytes.
+table_of_json() {
+  awk '
+    function text(bytes,  unit) {
+      if (bytes < 1024) return bytes " B"
+      for (unit = 0; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024
+      return sprintf(unit >= 3 ? "%.2f %s" : "%.1f %s", bytes, substr("KiBMiBGiBTiB", 3 * unit - 2, 3))
+    }
+    /"memory_per_rank"/ { inside = 1; next }
+    !inside { next }
+    /\{$/ { split($0, words, "\""); label = words[2] }
+    /"least_bytes"/ { least = $2 + 0 }
+    /"most_bytes"/ { most = $2 + 0 }
+    /"most_rank"/ && label != "process" && label != "total" {
+      print label " " text(least) " " text(most) (least == most ? "" : " rank " $2 + 0)
+    }' "$1"
+}
+
+# 1. A plan and its run, on meshes of four ranks.
+num_labels=8
+for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32' '1 1 2 2 bf16' '2 1 1 2 fp32'; do
+  read -r replicate shard sp tp precision <<<"$mesh"
+  words=(run.ini --parallel.dp_replicate_size "$replicate" --parallel.dp_shard_size "$shard" --parallel.sp_size "$sp"
+    --parallel.tp_size "$tp" --train.precision "$precision")
+  "$sft" "${words[@]}" --dry-run --json --num_ranks 4 >json
+  "$sft" "${words[@]}" --dry-run --num_ranks 4 >text
+  "$mpiexec" -np 4 "$sft" "${words[@]}" --train.output_dir "run-$replicate-$shard-$sp-$tp" >out 2>&1
+  table_of_json json >planned
+  table_of out >real
+  check "mesh $mesh: the run has a table of all labels" test "$(wc -l <real)" = "$num_labels"
+  check "mesh $mesh: the plan in JSON is what the run has" cmp planned real
+  check "mesh $mesh: the plan as a table is what the run has" cmp <(table_of text) real
+done
+check "a plan makes no output folder" test ! -e output
+
+# 2. A run that no machine has the memory for: refused with the table and one error, on every number of ranks.
+for ranks in 1 2; do
+  status=0
+  timeout 60 "$mpiexec" -np "$ranks" "$sft" run.ini --model.hidden_size 65536 --model.num_hidden_layers 1000 \
+    --model.intermediate_size 262144 --model.num_attention_heads 512 --model.num_key_value_heads 512 \
+    --train.output_dir huge >out 2>&1 || status=$?
+  check "$ranks ranks, too large: status 2" test "$status" = 2
+  check "$ranks ranks, too large: the table is there once" test "$(grep -c 'memory per rank' out)" = 1
+  check "$ranks ranks, too large: it has every label" test "$(table_of out | wc -l)" = "$num_labels"
+  check "$ranks ranks, too large: one error" test "$(grep -c 'error:' out)" = 1
+  check "$ranks ranks, too large: it says why" grep -Eq "error: the run does not fit in memory: $ranks ranks? needs? .* on this node" out
+  check "$ranks ranks, too large: nothing is written" test ! -e huge
+done
+
+echo "$failures wrong"
+exit $((failures > 0))

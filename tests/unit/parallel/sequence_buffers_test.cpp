@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of attention over the sequence, from its shapes alone.
+
+#include <boost/test/unit_test.hpp>
+
+#include "sft/parallel/sequence_attention.hpp"
+#include "unit/parallel/sample_units.hpp"
+
+namespace sft::parallel {
+
+namespace {
+
+constexpr std::int64_t num_tokens = 123, row_tokens = 41, num_q_heads = 6, num_kv_heads = 2, head_dim = 24;
+
+SequenceShape shape_of(DType compute) {
+  return {.tokens = num_tokens,
+          .row_tokens = row_tokens,
+          .q_heads = num_q_heads,
+          .kv_heads = num_kv_heads,
+          .head_dim = head_dim,
+          .compute = compute};
+}
+
+std::size_t planned_bytes(DType compute, int sp_size) {
+  device::Arena sizing;
+  make_sequence_buffers(shape_of(compute), sp_size)->lay_out(sizing);
+  return sizing.used_bytes();
+}
+
+/// A (T, H) tensor, float32.
+std::size_t delta_bytes() { return test::bytes_of(num_tokens * num_q_heads, DType::float32); }
+/// Keys and values of all tokens.
+std::size_t kv_bytes(DType dtype) { return test::bytes_of(2 * num_tokens * num_kv_heads * head_dim, dtype); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(sequence_buffers)
+
+BOOST_AUTO_TEST_CASE(whole_rows_need_one_number_for_each_head_of_a_token) {
+  BOOST_TEST(planned_bytes(DType::float32, 1) == delta_bytes());
+  BOOST_TEST(planned_bytes(DType::bf16, 1) == delta_bytes());
+}
+
+BOOST_AUTO_TEST_CASE(whole_rows_sum_low_precision_gradients_in_the_workspace) {
+  const ops::AttentionNeeds low = make_sequence_buffers(shape_of(DType::bf16), 1)->attention_needs();
+  BOOST_TEST(low.num_keys == num_tokens);
+  BOOST_TEST(low.longest_lane == row_tokens);
+  BOOST_TEST(low.num_kv_heads == num_kv_heads);
+  BOOST_TEST(low.head_dim == head_dim);
+  BOOST_TEST(make_sequence_buffers(shape_of(DType::float32), 1)->attention_needs().num_keys == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_ring_holds_keys_and_values_that_are_sent_received_and_returned) {
+  // What is sent, and two each of: keys and values received, their gradients formed here, those received back.
+  const std::size_t float32 = kv_bytes(DType::float32);
+  BOOST_TEST(planned_bytes(DType::float32, 2) == delta_bytes() + float32 + 2 * (float32 + float32 + float32));
+  // Keys and values travel in bf16; all that is summed is float32, the output's and the queries' gradient too.
+  const std::size_t bf16 = kv_bytes(DType::bf16);
+  const std::size_t sums = test::bytes_of(num_tokens * num_q_heads * head_dim, DType::float32) + float32;
+  BOOST_TEST(planned_bytes(DType::bf16, 2) == delta_bytes() + bf16 + sums + 2 * (bf16 + float32 + float32));
+}
+
+BOOST_AUTO_TEST_CASE(a_ring_of_more_ranks_takes_no_more) {
+  for (const DType compute : {DType::float32, DType::bf16}) {
+    BOOST_TEST(planned_bytes(compute, 16) == planned_bytes(compute, 2));
+    BOOST_TEST(make_sequence_buffers(shape_of(compute), 16)->attention_needs().num_keys == 0);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::parallel

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a mesh, planned on one rank: least and most of all its ranks, and what a larger mesh saves.
+
+#include "sft/train/memory.hpp"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+
+#include "sft/core/cast.hpp"
+#include "sft/device/arena.hpp"
+#include "sft/device/process_memory.hpp"
+#include "support/awkward_data.hpp"
+#include "support/packed_file.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace sft::train {
+
+namespace {
+
+using device::Label;
+
+constexpr std::size_t process_bytes = std::size_t{100} << 20U;
+
+/// A small model whose units divide into four shards without padding, and a few rows of 64 tokens.
+struct Fixture {
+  Fixture() {
+    test::write_packed_file(folder.file("rows.h5"), test::make_awkward_rows(8, 64, 1), test::small_vocab_size);
+    config.data.train_files = {folder.file("rows.h5")};
+    config.model.hidden_size = 256;
+    config.model.num_hidden_layers = 2;
+    config.model.num_attention_heads = 8;
+    config.model.num_key_value_heads = 4;
+    config.model.head_dim = 32;
+    config.model.intermediate_size = 512;
+    config.model.vocab_size = 1024;
+    config.train.max_steps = 3;
+    config.train.per_device_train_batch_size = 2;
+  }
+
+  void set_mesh(const mesh::Layout& layout) {
+    config.parallel.dp_replicate_size = layout.dp_replicate;
+    config.parallel.dp_shard_size = layout.dp_shard;
+    config.parallel.sp_size = layout.sp;
+    config.parallel.tp_size = layout.tp;
+  }
+
+  [[nodiscard]] MemoryTable plan(const mesh::Layout& layout) {
+    set_mesh(layout);
+    const data::PackedDataset dataset(config.data.train_files);
+    return plan_memory(config, dataset, {}, process_bytes);
+  }
+
+  test::TemporaryFolder folder;
+  config::Config config;
+};
+
+const MemoryRange& range_of(const MemoryTable& table, Label label) {
+  return table.labels[static_cast<std::size_t>(label)];
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(memory)
+
+BOOST_FIXTURE_TEST_CASE(all_ranks_of_1024_hold_as_much_but_rank_0_writes_the_index, Fixture) {
+  const MemoryTable table = plan({.dp_replicate = 4, .dp_shard = 32, .sp = 2, .tp = 4});
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    const auto label = static_cast<Label>(i);
+    BOOST_TEST_CONTEXT(device::name_of(label)) {
+      const MemoryRange& range = range_of(table, label);
+      BOOST_TEST(range.least_bytes > 0U);
+      BOOST_TEST(range.most_rank == 0);
+      BOOST_TEST((range.least_bytes == range.most_bytes) == (label != Label::process));
+    }
+  }
+  BOOST_TEST(range_of(table, Label::process).least_bytes == process_bytes + device::later_process_bytes);
+  BOOST_TEST(table.total.most_rank == 0);
+  BOOST_TEST(table.total.most_bytes - table.total.least_bytes ==
+             range_of(table, Label::process).most_bytes - range_of(table, Label::process).least_bytes);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_table_is_least_and_most_of_the_ledgers, Fixture) {
+  const MemoryTable table = plan({.dp_replicate = 2, .dp_shard = 3, .sp = 1, .tp = 2});
+  const data::PackedDataset dataset(config.data.train_files);
+  const mesh::Place first(config, 0);
+  std::size_t least_bytes = table.total.most_bytes, most_bytes = 0;
+  for (int rank = 0; rank < 12; ++rank) {
+    const device::Ledger ledger = plan_ledger(config, dataset, first.peer(rank), {}, process_bytes);
+    std::size_t sum_bytes = 0;
+    for (std::size_t i = 0; i < device::num_labels; ++i) {
+      const std::size_t bytes = ledger.bytes(static_cast<Label>(i));
+      BOOST_TEST(bytes >= table.labels[i].least_bytes);
+      BOOST_TEST(bytes <= table.labels[i].most_bytes);
+      if (rank == table.labels[i].most_rank) BOOST_TEST(bytes == table.labels[i].most_bytes);
+      sum_bytes += bytes;
+    }
+    BOOST_TEST(sum_bytes == ledger.total_bytes());
+    least_bytes = std::min(least_bytes, sum_bytes);
+    most_bytes = std::max(most_bytes, sum_bytes);
+  }
+  BOOST_TEST(least_bytes == table.total.least_bytes);
+  BOOST_TEST(most_bytes == table.total.most_bytes);
+}
+
+BOOST_FIXTURE_TEST_CASE(sharding_divides_what_is_stored, Fixture) {
+  const MemoryTable whole = plan({});
+  const auto num_parameters = static_cast<std::size_t>(config.model.num_parameters());
+  BOOST_TEST(range_of(whole, Label::optimizer).most_bytes == 8 * num_parameters);
+  BOOST_TEST(range_of(whole, Label::gradients).most_bytes == 4 * num_parameters);
+  BOOST_TEST(range_of(whole, Label::parameters).most_bytes == 6 * num_parameters);  // float32 and bf16
+  BOOST_TEST(range_of(whole, Label::unit_buffers).most_bytes == 0U);
+  for (const int dp_shard : {2, 4}) {
+    const MemoryTable sharded = plan({.dp_shard = dp_shard});
+    const auto divisor = static_cast<std::size_t>(dp_shard);
+    for (const Label label : {Label::optimizer, Label::gradients}) {
+      BOOST_TEST(range_of(sharded, label).most_bytes * divisor == range_of(whole, label).most_bytes);
+    }
+    const std::size_t parameters_bytes = 4 * num_parameters / divisor, copy_bytes = 2 * num_parameters / divisor;
+    BOOST_TEST(range_of(sharded, Label::parameters).most_bytes ==
+               parameters_bytes + round_up(copy_bytes, device::Arena::alignment_bytes));
+    BOOST_TEST(range_of(sharded, Label::unit_buffers).most_bytes > 0U);
+    BOOST_TEST(range_of(sharded, Label::activations).most_bytes == range_of(whole, Label::activations).most_bytes);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_table_has_a_line_for_each_label_and_names_the_rank_with_the_most) {
+  MemoryTable table;
+  for (std::size_t i = 0; i < device::num_labels; ++i) table.labels[i] = {i, i, 0};
+  table.labels[static_cast<std::size_t>(Label::batches)] = {std::size_t{1} << 20U, std::size_t{3} << 19U, 5};
+  table.total = {std::size_t{5} << 30U, std::size_t{6} << 30U, 7};
+  const std::string expected =
+      "  memory per rank     least      most\n"
+      "  parameters            0 B       0 B\n"
+      "  gradients             1 B       1 B\n"
+      "  optimizer             2 B       2 B\n"
+      "  unit buffers          3 B       3 B\n"
+      "  activations           4 B       4 B\n"
+      "  workspace             5 B       5 B\n"
+      "  communication         6 B       6 B\n"
+      "  batches           1.0 MiB   1.5 MiB  rank 5\n"
+      "  process               8 B       8 B\n"
+      "  total            5.00 GiB  6.00 GiB  rank 7\n";
+  BOOST_TEST(format_memory(table) == expected);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::train
