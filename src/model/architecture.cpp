@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "sft/core/error.hpp"
+
 namespace sft::model {
 
 namespace {
@@ -14,50 +16,62 @@ using parallel::ParameterGroup;
 using parallel::TpSplit;
 using parallel::Unit;
 
-/// Adds parameters to the last of `units` and says where they went.
+/// Adds units to an architecture, and parameters to the last of them, and says where they went.
 class UnitBuilder {
  public:
-  UnitBuilder(std::vector<Unit>& units, std::string name) : units_(units) {
-    units.emplace_back().name = std::move(name);
+  UnitBuilder(Architecture& architecture, const IsTrainable& is_trainable)
+      : units_(architecture.units), frozen_units_(architecture.frozen_units), is_trainable_(is_trainable) {}
+
+  void begin(const std::string& name) {
+    units_.emplace_back().name = name;
+    frozen_units_.emplace_back().name = name;
   }
 
   [[nodiscard]] int unit() const { return static_cast<int>(units_.size()) - 1; }
 
   ParameterGroup matrix(std::string name, std::int64_t rows, std::int64_t columns, TpSplit split) {
+    const bool trainable = is_trainable_(name);
     Parameter p;
     p.name = std::move(name);
     p.rows = rows;
     p.columns = columns;
     p.split = split;
-    std::vector<Parameter>& parameters = units_.back().parameters;
+    std::vector<Parameter>& parameters = parameters_of(trainable);
     parameters.push_back(std::move(p));
-    return {.unit = unit(), .first = static_cast<int>(parameters.size()) - 1, .count = 1};
+    return {.unit = unit(), .first = static_cast<int>(parameters.size()) - 1, .count = 1, .trainable = trainable};
   }
 
   ParameterGroup vector(std::string name, std::int64_t size, TpSplit split, Init init) {
     const ParameterGroup added = matrix(std::move(name), size, 0, split);
-    units_.back().parameters.back().init = init;
+    parameters_of(added.trainable).back().init = init;
     return added;
   }
 
   /// `group` with the parameter that was added last, which ops use as one with it.
   ParameterGroup fuse(ParameterGroup group, const ParameterGroup& last) {
-    units_.back().parameters[static_cast<std::size_t>(last.first)].joins_previous = true;
+    ensure(last.trainable == group.trainable, "parameters that ops use as one are all trainable or all frozen");
+    parameters_of(last.trainable)[static_cast<std::size_t>(last.first)].joins_previous = true;
     ++group.count;
     return group;
   }
 
  private:
+  [[nodiscard]] std::vector<Parameter>& parameters_of(bool trainable) {
+    return (trainable ? units_ : frozen_units_).back().parameters;
+  }
+
   std::vector<Unit>& units_;
+  std::vector<Unit>& frozen_units_;
+  const IsTrainable& is_trainable_;
 };
 
-BlockParameters add_block(std::vector<Unit>& units, const config::Model& m, std::int64_t layer) {
+BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_t layer) {
   const std::string unit_name = "model.layers." + std::to_string(layer);
   const std::string prefix = unit_name + ".";
   const std::string attention = prefix + "self_attn.";
   const std::int64_t q_rows = m.num_attention_heads * m.head_dim;
   const std::int64_t kv_rows = m.num_key_value_heads * m.head_dim;
-  UnitBuilder unit(units, unit_name);
+  unit.begin(unit_name);
   BlockParameters block;
   block.unit = unit.unit();
 
@@ -91,20 +105,20 @@ BlockParameters add_block(std::vector<Unit>& units, const config::Model& m, std:
 
 }  // namespace
 
-Architecture make_architecture(const config::Model& m) {
+Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable) {
   Architecture result;
-  std::vector<Unit>& units = result.units;
+  UnitBuilder unit(result, is_trainable);
   DecoderParameters& parameters = result.parameters;
-  UnitBuilder embedding(units, "model.embed_tokens");
-  parameters.embedding = embedding.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::rows);
+  unit.begin("model.embed_tokens");
+  parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::rows);
   for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
-    parameters.blocks.push_back(add_block(units, m, layer));
+    parameters.blocks.push_back(add_block(unit, m, layer));
   }
-  UnitBuilder head(units, "head");
-  parameters.final_norm = head.vector("model.norm.weight", m.hidden_size, TpSplit::none, Init::ones);
+  unit.begin("head");
+  parameters.final_norm = unit.vector("model.norm.weight", m.hidden_size, TpSplit::none, Init::ones);
   parameters.head.weight = m.tie_word_embeddings
                                ? parameters.embedding
-                               : head.matrix("lm_head.weight", m.vocab_size, m.hidden_size, TpSplit::rows);
+                               : unit.matrix("lm_head.weight", m.vocab_size, m.hidden_size, TpSplit::rows);
   return result;
 }
 

@@ -77,8 +77,10 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
     c_.units.release(unit);
     c_.units.reduce(unit);
   }
-  c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
-                            c_.sizes.vocab_begin);
+  if (p_.embedding.trainable) {
+    c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
+                              c_.sizes.vocab_begin);
+  }
   c_.units.release(p_.embedding_unit());
   c_.units.reduce(p_.embedding_unit());
 }

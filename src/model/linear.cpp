@@ -16,7 +16,8 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
 }
 
 void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x) {
-  if (layer.bias.exists()) c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
+  if (layer.bias.exists() && layer.bias.trainable) c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
+  if (!layer.weight.trainable) return;
   const parallel::GradientTarget weight = c.units.gradient(layer.weight);
   c.ops.matmul({.a = dy, .b = x, .c = weight.tensor, .transpose_a = true, .accumulate = weight.accumulate});
 }

@@ -127,6 +127,8 @@ void Engine::initialize() {
   Impl& e = *impl_;
   const config::Model& m = e.config.model;
   initialize_parameters(e.plan.shard_map, m.init_seed, m.initializer_range, e.plan.storage.parameters(), *e.ops);
+  initialize_parameters(e.plan.frozen_map, m.init_seed, m.initializer_range, e.plan.storage.frozen_parameters(),
+                        *e.ops);
   e.ops->fill(e.plan.adamw.exp_avg(), 0.0F);
   e.ops->fill(e.plan.adamw.exp_avg_sq(), 0.0F);
   state().refresh();

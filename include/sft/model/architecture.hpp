@@ -3,6 +3,8 @@
 // What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
 // that say which of them an op uses. Pure.
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "sft/config/config.hpp"
@@ -37,11 +39,18 @@ struct DecoderParameters {
   [[nodiscard]] int head_unit() const { return final_norm.unit; }
 };
 
-/// Units: embedding, blocks, head, in this order.
+/// Units: embedding, blocks, head, in this order; names, logical shapes, splits and initialization.
 struct Architecture {
-  std::vector<parallel::Unit> units;  ///< names, logical shapes, splits and initialization
+  /// Two lists of the same units: with the trainable and with the frozen parameters of each.
+  std::vector<parallel::Unit> units, frozen_units;
   DecoderParameters parameters;
 };
-[[nodiscard]] Architecture make_architecture(const config::Model& model);
+
+/// By the name of a parameter: whether it is trained. Parameters that ops use as one must agree, else std::logic_error.
+using IsTrainable = std::function<bool(const std::string& name)>;
+[[nodiscard]] inline bool all_parameters(const std::string&) { return true; }
+
+[[nodiscard]] Architecture make_architecture(const config::Model& model,
+                                             const IsTrainable& is_trainable = all_parameters);
 
 }  // namespace sft::model

@@ -56,7 +56,7 @@ class CpuBackend final : public Backend {
 
   void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
     stream_.synchronize();
-    kernels_.fill_normal(floats_of(x), x.num_elements(), seed, first_index, stddev);
+    kernels_.fill_normal(flat_view_of(x), seed, first_index, stddev);
   }
 
   void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) override {

@@ -115,7 +115,7 @@ struct Kernels {
   void (*copy)(View destination, View source);
   void (*add)(View destination, View source);
   double (*sum_squares)(const float* x, std::int64_t size);
-  void (*fill_normal)(float* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev);
+  void (*fill_normal)(View x, std::uint64_t seed, std::int64_t first_index, float stddev);
   void (*column_sums)(float* sums, View x, Scratch scratch);
 
   void (*embedding_forward)(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin);

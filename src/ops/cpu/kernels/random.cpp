@@ -50,7 +50,8 @@ void draw(std::uint64_t seed, std::uint64_t first, float (&numbers)[4][batch_cou
   }
 }
 
-void fill_normal(float* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev) {
+template <class T>
+void fill(T* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev) {
   const std::int64_t first_batch = first_index / batch_numbers;
   const std::int64_t num_batches = divide_up(first_index + size, batch_numbers) - first_batch;
 #pragma omp parallel for if (size >= min_parallel_elements)
@@ -64,8 +65,13 @@ void fill_normal(float* x, std::int64_t size, std::uint64_t seed, std::int64_t f
     }
     const std::int64_t offset = 4 * first_counter - first_index;  // of ordered[0] in x
     const std::int64_t begin = max(0, -offset), end = min(batch_numbers, size - offset);
-    for (std::int64_t i = begin; i < end; ++i) x[offset + i] = ordered[i];
+    for (std::int64_t i = begin; i < end; ++i) store(x[offset + i], ordered[i]);
   }
+}
+
+void fill_normal(View x, std::uint64_t seed, std::int64_t first_index, float stddev) {
+  with_type(x,
+            [&](auto type) { fill(row<typename decltype(type)::type>(x, 0), x.columns, seed, first_index, stddev); });
 }
 
 }  // namespace
