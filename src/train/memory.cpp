@@ -95,9 +95,8 @@ std::string format_memory(const MemoryTable& table) {
   Table text({Align::left, Align::right, Align::right, Align::left}, 2);
   text.add({"memory per rank", "least", "most", ""});
   const auto add = [&](const char* label, const MemoryRange& range) {
-    const bool is_even = range.most_bytes == range.least_bytes;
-    text.add({label, device::format_bytes(range.least_bytes), device::format_bytes(range.most_bytes),
-              is_even ? "" : "rank " + std::to_string(range.most_rank)});
+    const std::string least = device::format_bytes(range.least_bytes), most = device::format_bytes(range.most_bytes);
+    text.add({label, least, most, least == most ? "" : "rank " + std::to_string(range.most_rank)});
   };
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     add(device::name_of(static_cast<device::Label>(i)), table.labels[i]);
