@@ -164,7 +164,7 @@ printf x | dd of=output/checkpoint-000001/shard-00002.h5 bs=1 seek=3000 conv=not
 expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
 mkdir empty
 expect 3 'no complete checkpoint' "$sft_inspect" empty
-expect 3 'cannot use data as a checkpoint \(it is a folder of packed shards\)' "$sft_inspect" data
+expect 3 'cannot use data as a checkpoint \(it is a folder of packed shards\)' "$sft_generate" data --prompt x
 expect 3 'cannot use run.ini as a checkpoint \(it is an .ini file\)' "$sft_inspect" run.ini
 expect 2 'no checkpoint' "$sft_inspect"
 expect 2 'sft-inspect has no option --unknown' "$sft_inspect" "$checkpoint" --unknown
