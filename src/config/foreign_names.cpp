@@ -278,9 +278,8 @@ std::vector<Row> model_rows() {
       {"trust_remote_code", either, "no foreign code is run", leave_out},
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
-      {"use_peft use_rslora use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, all_weights,
-       leave_out},
-      {"lora_r lora_alpha lora_dropout lora_target_modules lora_target_parameters lora_modules_to_save lora_task_type "
+      {"use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, all_weights, leave_out},
+      {"lora_target_parameters lora_modules_to_save lora_task_type "
        "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
        only_none, all_weights, leave_out},
       {"ignore_bias_buffers", either, no_effect, leave_out},

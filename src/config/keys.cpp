@@ -117,6 +117,14 @@ std::vector<Key> make_keys() {
       key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
       key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
 
+      key("lora", &C::lora, "use_peft", &Lora::use_peft, "train low-rank adapters (LoRA) and freeze all other weights"),
+      key("lora", &C::lora, "lora_r", &Lora::lora_r, "rank of the adapters"),
+      key("lora", &C::lora, "lora_alpha", &Lora::lora_alpha, "adapters are scaled by lora_alpha / lora_r"),
+      key("lora", &C::lora, "lora_dropout", &Lora::lora_dropout, "share of an adapter's inputs that is dropped"),
+      key("lora", &C::lora, "lora_target_modules", &Lora::lora_target_modules,
+          "all-linear, or some of q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
+      key("lora", &C::lora, "use_rslora", &Lora::use_rslora, "scale by lora_alpha / sqrt(lora_r) instead"),
+
       path_key("data", &C::data, "train_files", &Data::train_files,
                "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),
       only("data", "eval_files", "", "shards to evaluate on; empty until evaluation is there"),
@@ -145,7 +153,7 @@ std::vector<Key> make_keys() {
           "fp32, or bf16: compute and gather in bf16, master weights and reductions in float32"),
       only("train", "activation_checkpointing", "none", "recompute activations; none until it is there"),
       key("train", &C::train, "seed", &Train::seed,
-          "seed of what is random beyond weights and the order of rows; nothing is in this version"),
+          "seed of what is random beyond weights and the order of rows: the dropout of adapters"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,
                "folder for metrics, checkpoints and resolved.ini"),
       key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl"),

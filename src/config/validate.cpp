@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -118,6 +119,25 @@ void check_train(const Config& config) {
   require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");
 }
 
+void check_lora(const Config& config) {
+  const Lora& lora = config.lora;
+  if (!lora.use_peft) return;
+  require_size(config, lora.lora_r, "lora.lora_r", max_depth);
+  require(config, lora.lora_alpha > 0, "lora.lora_alpha", "above 0");
+  require(config, lora.lora_dropout >= 0 && lora.lora_dropout < 1, "lora.lora_dropout", "at least 0, below 1");
+  require(config, !lora.lora_target_modules.empty(), "lora.lora_target_modules",
+          "all-linear or names of linear layers");
+  for (const std::string& target : lora.lora_target_modules) {
+    const std::vector<std::string>& names = linear_layer_names();
+    if (target == "all-linear" || std::ranges::find(names, target) != names.end()) continue;
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    throw_config_error("`lora.lora_target_modules` names " + target,
+                       "adapters are added to the linear layers of a block, which are " + all,
+                       "choose among them, or set lora_target_modules = all-linear");
+  }
+}
+
 void check_optimizer(const Config& config) {
   const Optimizer& optimizer = config.optimizer;
   require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");
@@ -227,6 +247,7 @@ void validate(Config& config, int world_size) {
   derive_model_sizes(config.model);
   check_model_sizes(config);
   check_heads(config.model);
+  check_lora(config);
   check_data(config);
   check_train(config);
   check_optimizer(config);

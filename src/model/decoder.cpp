@@ -66,7 +66,8 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
-                               Tensor metrics) {
+                               Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
+  b_.adapters.set_seed(dropout_seed);
   forward_body(inputs, schedule);
   head_backward(inputs, gradient_scale, metrics);
   for (std::size_t i = p_.blocks.size(); i-- > 0;) {
@@ -87,6 +88,7 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
 
 void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
+  b_.adapters.set_seed({});
   forward_body(inputs, schedule);
   c_.ops.matmul({.a = b_.scratch.normed.rows(begin, count),
                  .b = c_.units.parameter(p_.head.weight),

@@ -111,9 +111,20 @@ std::vector<Tensor> ShardedUnits::gradient_parts(int unit, TpSplit split) const 
   return parts;
 }
 
+const std::vector<Parameter>& ShardedUnits::parameters_of(const ParameterGroup& group) const {
+  return (group.trainable ? shard_map_ : storage_.frozen()).unit(group.unit).parameters;
+}
+
+std::int64_t ShardedUnits::first_row(const ParameterGroup& group, int member) const {
+  std::int64_t rows = 0;
+  for (int i = group.first; i < group.first + member; ++i) {
+    rows += parameters_of(group)[static_cast<std::size_t>(i)].local_rows;
+  }
+  return rows;
+}
+
 Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) const {
-  const ShardMap& shard_map = group.trainable ? shard_map_ : storage_.frozen();
-  const auto& parameters = shard_map.unit(group.unit).parameters;
+  const auto& parameters = parameters_of(group);
   const Parameter& first = parameters[static_cast<std::size_t>(group.first)];
   std::int64_t rows = 0;
   for (int i = group.first; i < group.first + group.count; ++i) {

@@ -54,8 +54,8 @@ struct Engine::Impl {
         units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
               *comm_stream),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
-        decoder({config.model, plan.sizes, device, *ops, units, tp, *attention}, plan.architecture.parameters,
-                plan.decoder, plan.policy.reshard_after_forward),
+        decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
+                plan.architecture.parameters, plan.decoder, plan.policy.reshard_after_forward),
         norm(plan.shard_map),
         upload(device, *compute_stream, plan.upload) {
     ops->set_workspace(plan.ops_workspace);
@@ -94,6 +94,16 @@ struct Engine::Impl {
     }
     groups.world.sum(std::span<double>(sums));
     return sums;
+  }
+
+  /// Different for all micro-batches of the run and all ranks, but those of a tp group.
+  [[nodiscard]] std::uint64_t dropout_seed(std::int64_t step, std::int64_t micro_batch) const {
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
+    std::uint64_t seed = config.train.seed;
+    for (const std::int64_t part : {step, micro_batch, std::int64_t{plan.place.rank() / plan.place.layout().tp}}) {
+      seed = (seed ^ (seed >> 31U)) * odd + static_cast<std::uint64_t>(part);
+    }
+    return seed * odd;
   }
 
   const config::Config config;
@@ -144,9 +154,11 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   e.units.begin_step(std::ssize(batch.micro_batches));
   e.device.fill_zero(plan.results.data, plan.results.size_bytes(), *e.compute_stream);
   const Tensor metrics = plan.results.rows(0, num_metrics);
+  std::int64_t micro_batch_number = 0;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
     const model::Inputs& inputs = e.upload.put(micro_batch);
-    e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics);
+    e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics,
+                               e.dropout_seed(step, micro_batch_number++));
   }
   e.units.finish_step();
   e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1));

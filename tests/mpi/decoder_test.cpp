@@ -83,7 +83,7 @@ class Stand {
         slots_(trainable_.num_units(), policy_.reshard_after_forward, config.tie_word_embeddings),
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),
-        decoder_buffers_(config, sizes_, device::Kind::cpu),
+        decoder_buffers_(config, {}, sizes_, device::Kind::cpu),
         attention_buffers_(parallel::make_sequence_buffers(
             {sizes_.tokens, sizes_.tokens / num_rows, sizes_.q_heads, sizes_.kv_heads, sizes_.head_dim, DType::float32},
             mesh.place.layout().sp)) {
@@ -104,8 +104,8 @@ class Stand {
                                  *comm_stream_);
     const auto attention =
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
-    model::Decoder decoder({model_, sizes_, *device_, *backend_, units, tp, *attention}, architecture_.parameters,
-                           decoder_buffers_, policy_.reshard_after_forward);
+    model::Decoder decoder({model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters},
+                           architecture_.parameters, decoder_buffers_, policy_.reshard_after_forward);
     decoder.initialize();
     units.parameters_written();
     units.begin_step(2);

@@ -12,10 +12,19 @@
 
 namespace sft::model {
 
-/// A linear layer y = x weight^T [+ bias].
+/// LoRA (Hu et al. 2021) of one matrix of a linear layer, N columns of its output: y += scale b a dropout(x).
+struct Adapter {
+  parallel::ParameterGroup a;  ///< (R, M)
+  parallel::ParameterGroup b;  ///< (N, R)
+  int member = 0;              ///< which of the fused matrices it belongs to
+  bool splits_input = false;   ///< tp ranks hold different columns of x, not of y
+};
+
+/// A linear layer y = x weight^T [+ bias] [+ adapters].
 struct Linear {
   parallel::ParameterGroup weight;  ///< several matrices may be fused: their rows one after the other
   parallel::ParameterGroup bias;    ///< exists() or not
+  std::vector<Adapter> adapters;    ///< of none, some or all of the matrices
 
   [[nodiscard]] int unit() const { return weight.unit; }
 };
@@ -50,7 +59,11 @@ struct Architecture {
 using IsTrainable = std::function<bool(const std::string& name)>;
 [[nodiscard]] inline bool all_parameters(const std::string&) { return true; }
 
+/// Adapters are always trainable; their names are those of PEFT.
 [[nodiscard]] Architecture make_architecture(const config::Model& model,
-                                             const IsTrainable& is_trainable = all_parameters);
+                                             const IsTrainable& is_trainable = all_parameters,
+                                             const config::Lora& lora = {});
+/// Of a run: all parameters are trainable or, with use_peft, the adapters alone.
+[[nodiscard]] Architecture make_architecture(const config::Config& config);
 
 }  // namespace sft::model

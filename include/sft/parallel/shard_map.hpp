@@ -26,7 +26,12 @@ enum class TpSplit {
   kv_rows,  ///< split along dim 0 by key/value head; heads fewer than ranks are replicated, gradients summed
 };
 
-enum class Init { normal, ones, zeros };
+enum class Init {
+  normal,
+  ones,
+  zeros,
+  kaiming,  ///< uniform in +-1/sqrt(columns): kaiming_uniform with a = sqrt(5), as torch.nn.Linear and PEFT have it
+};
 
 struct Parameter {
   // Given by the model.

@@ -58,6 +58,8 @@ class ShardedUnits {
   /// Local (tp) slice of the parameters of a unit in use, as one matrix (sum of rows, columns) or vector; several must
   /// have equal columns, else std::logic_error. compute dtype.
   [[nodiscard]] Tensor parameter(const ParameterGroup& group) const;
+  /// Where the rows of number `member` of the group begin in it.
+  [[nodiscard]] std::int64_t first_row(const ParameterGroup& group, int member) const;
   /// Where to write their gradient. Throws std::logic_error when some of them hold a part already and others do not,
   /// and for frozen ones, which have none.
   [[nodiscard]] GradientTarget gradient(const ParameterGroup& group);
@@ -84,6 +86,7 @@ class ShardedUnits {
   [[nodiscard]] UnitState& state(int unit) { return units_[static_cast<std::size_t>(unit)]; }
   [[nodiscard]] device::Event& parameter_slot_free(int unit) const;
   [[nodiscard]] device::Event& gradient_slot_free(int unit) const;
+  [[nodiscard]] const std::vector<Parameter>& parameters_of(const ParameterGroup& group) const;
   /// The part of `flat`, the trainable or frozen unit flat, that the group names.
   [[nodiscard]] Tensor slice(const Tensor& flat, const ParameterGroup& group) const;
   /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
