@@ -123,9 +123,12 @@ BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_
       Member{block.gate_up, mlp, "gate_proj", {m.intermediate_size, m.hidden_size, TpSplit::rows}},
       Member{block.gate_up, mlp, "up_proj", {m.intermediate_size, m.hidden_size, TpSplit::rows}},
       Member{block.down, mlp, "down_proj", {m.hidden_size, m.intermediate_size, TpSplit::columns}}};
-  for (const auto& [layer, module_prefix, name, shape] : members) {
-    const ParameterGroup matrix = unit.matrix(module_prefix + name + ".weight", shape.rows, shape.columns, shape.split);
-    layer.weight = layer.weight.exists() ? unit.fuse(layer.weight, matrix) : matrix;
+  for (const Member& member : members) {
+    const Shape& shape = member.shape;
+    const ParameterGroup matrix =
+        unit.matrix(member.prefix + member.name + ".weight", shape.rows, shape.columns, shape.split);
+    ParameterGroup& weight = member.layer.weight;
+    weight = weight.exists() ? unit.fuse(weight, matrix) : matrix;
   }
   if (m.attention_bias) {
     ParameterGroup& bias = block.qkv.bias;
@@ -142,8 +145,8 @@ BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_
       unit.vector(prefix + "post_attention_layernorm.weight", m.hidden_size, TpSplit::none, Init::ones);
 
   std::map<const Linear*, int> num_members;
-  for (const auto& [layer, module_prefix, name, shape] : members) {
-    unit.adapt(layer, num_members[&layer]++, module_prefix + name, name, shape);
+  for (const Member& member : members) {
+    unit.adapt(member.layer, num_members[&member.layer]++, member.prefix + member.name, member.name, member.shape);
   }
   return block;
 }
