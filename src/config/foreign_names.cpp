@@ -28,7 +28,7 @@ const char* const leave_out = "leave it out";
 const char* const under_parallel =
     "write the sizes under [parallel]: dp_replicate_size, dp_shard_size, sp_size, tp_size";
 const char* const no_evaluation = "there is no evaluation during training in this version";
-const char* const all_weights = "this version trains all weights and has no adapters or quantized weights";
+const char* const plain_adapters = "there are no quantized weights, and no adapters but plain LoRA on linear layers";
 const char* const prepared = "sft trains on rows that sft-prepare has packed";
 const char* const to_prepare = "give the option to sft-prepare";
 const char* const mpirun_starts = "mpirun starts the ranks";
@@ -278,10 +278,10 @@ std::vector<Row> model_rows() {
       {"trust_remote_code", either, "no foreign code is run", leave_out},
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
-      {"use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, all_weights, leave_out},
+      {"use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, plain_adapters, leave_out},
       {"lora_target_parameters lora_modules_to_save lora_task_type "
        "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
-       only_none, all_weights, leave_out},
+       only_none, plain_adapters, leave_out},
       {"ignore_bias_buffers", either, no_effect, leave_out},
       {"architectures model_type transformers_version max_position_embeddings bos_token_id eos_token_id "
        "pad_token_id max_window_layers",

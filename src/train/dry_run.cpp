@@ -22,7 +22,7 @@ std::string dry_run(const config::Config& config, const data::PackedDataset& dat
                     std::size_t process_bytes, bool json) {
   const mesh::Layout layout = mesh::layout_of(config.parallel);
   const RankPlan first(config, dataset.max_length(), mesh::Place(config, 0), machine);
-  const std::int64_t num_parameters = first.shard_map.num_parameters();
+  const parallel::ParameterCounts num_parameters = first.num_parameters();
   const std::int64_t steps = num_steps(config, dataset.num_rows());
   const MemoryTable memory = plan_memory(config, dataset, machine, process_bytes);
   if (!json) {
@@ -44,7 +44,8 @@ std::string dry_run(const config::Config& config, const data::PackedDataset& dat
       {"mesh",
        {{"dp_replicate", layout.dp_replicate}, {"dp_shard", layout.dp_shard}, {"sp", layout.sp}, {"tp", layout.tp}}},
       {"num_ranks", layout.size()},
-      {"num_parameters", num_parameters},
+      {"num_parameters", num_parameters.all},
+      {"num_trainable_parameters", num_parameters.trainable},
       {"num_rows", dataset.num_rows()},
       {"max_length", dataset.max_length()},
       {"effective_batch_rows", config.effective_batch_rows()},

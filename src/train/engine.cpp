@@ -28,10 +28,16 @@ namespace {
 using device::Label;
 using device::Space;
 
-/// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths).
-double model_flops(const config::Model& m, double num_tokens, double length_squares) {
-  return 6.0 * (static_cast<double>(m.num_matmul_parameters()) * num_tokens +
-                static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * length_squares);
+/// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths). With adapters, 4 x
+/// for the frozen weights, which have no gradient, and 6 x for the adapters.
+double model_flops(const config::Config& config, parallel::ParameterCounts parameters, double num_tokens,
+                   double length_squares) {
+  const config::Model& m = config.model;
+  const auto matmul = static_cast<double>(m.num_matmul_parameters());
+  const double of_weights =
+      config.lora.use_peft ? 4.0 * matmul + 6.0 * static_cast<double>(parameters.trainable) : 6.0 * matmul;
+  return of_weights * num_tokens +
+         6.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * length_squares;
 }
 
 }  // namespace
@@ -183,7 +189,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
           .entropy = sums[3] / num_targets,
           .num_tokens = static_cast<std::int64_t>(counts[0]),
           .num_target_tokens = static_cast<std::int64_t>(counts[1]),
-          .model_flops = model_flops(e.config.model, counts[0], counts[3])};
+          .model_flops = model_flops(e.config, plan.num_parameters(), counts[0], counts[3])};
 }
 
 std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool last_only) {
@@ -215,6 +221,8 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
 }
 
 const parallel::ShardMap& Engine::shard_map() const { return impl_->plan.shard_map; }
+
+parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
 
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;

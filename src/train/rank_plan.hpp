@@ -41,6 +41,11 @@ class RankPlan {
   /// The sizing pass: what real arenas must hold is used_bytes() of each.
   [[nodiscard]] Arenas measure();
 
+  [[nodiscard]] parallel::ParameterCounts num_parameters() const {
+    const std::int64_t trainable = shard_map.num_parameters();
+    return {.all = trainable + frozen_map.num_parameters(), .trainable = trainable};
+  }
+
   const mesh::Place place;
   const Machine machine;
   const model::Sizes sizes;

@@ -22,11 +22,23 @@ std::string plural(std::int64_t count, const std::string& noun) {
 std::string describe_model(const StartFacts& facts) {
   const config::Model& model = facts.config.model;
   std::ostringstream text;
-  text << format_count(static_cast<double>(facts.num_parameters))
+  text << format_count(static_cast<double>(facts.num_parameters.all))
        << " parameters: " << plural(model.num_hidden_layers, "layer") << ", hidden " << model.hidden_size << ", "
        << model.num_attention_heads << "/" << model.num_key_value_heads << " heads of " << model.head_dim << ", MLP "
        << model.intermediate_size << ", vocabulary " << model.vocab_size << (model.tie_word_embeddings ? ", tied" : "")
        << (model.attention_bias ? ", q/k/v biases" : "") << (model.qk_norm ? ", q/k norms" : "");
+  return text.str();
+}
+
+/// "2.4 M of 137 M parameters are trained: adapters of rank 16, alpha 32, dropout 0.05, on all-linear".
+std::string describe_lora(const StartFacts& facts) {
+  const config::Lora& lora = facts.config.lora;
+  std::ostringstream text;
+  text << format_count(static_cast<double>(facts.num_parameters.trainable)) << " of "
+       << format_count(static_cast<double>(facts.num_parameters.all)) << " parameters are trained: adapters of rank "
+       << lora.lora_r << ", alpha " << lora.lora_alpha << (lora.use_rslora ? " (rslora)" : "") << ", dropout "
+       << lora.lora_dropout << ", on";
+  for (const std::string& target : lora.lora_target_modules) text << " " << target;
   return text.str();
 }
 
@@ -106,6 +118,7 @@ std::string start_table(const StartFacts& facts) {
       layout.describe() + ", " + plural(layout.size(), "rank") + (facts.nodes.empty() ? "" : " on " + facts.nodes));
   add("device", facts.device);
   add("model", describe_model(facts));
+  add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts));
   add("weights", facts.origin);
   add("data", describe_data(facts));

@@ -191,7 +191,7 @@ void Trainer::announce() const {
   const mesh::Layout& layout = run_.place.layout();
   log_info(start_table({.config = run_.config,
                         .dataset = run_.dataset,
-                        .num_parameters = run_.engine.shard_map().num_parameters(),
+                        .num_parameters = run_.engine.num_parameters(),
                         .nodes = describe_nodes(layout, nodes),
                         .device = describe_device(run_.device),
                         .origin = origin_,

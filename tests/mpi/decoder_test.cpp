@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decoder on its own, on any mesh: it reads what it is given, writes every gradient once, and writes none for
-// frozen parameters, while those of the others keep every bit.
+// frozen parameters, while those of the others keep every bit. Adapters: as the weights that they stand for.
 
 #define BOOST_TEST_MODULE mpi_decoder
 #define BOOST_TEST_NO_MAIN
 #include "sft/model/decoder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "sft/data/batch.hpp"
 #include "sft/ops/factory.hpp"
@@ -22,6 +24,7 @@ namespace sft::test {
 namespace {
 
 constexpr std::int64_t num_rows = 2, row_tokens = 24;
+constexpr double gradient_divisor = 64.0;
 
 config::Model small_model(bool tied) {
   config::Model m;
@@ -72,18 +75,19 @@ void set_parameters(const parallel::ShardMap& map, const Tensor& shard) {
 /// A decoder and all that it stands on.
 class Stand {
  public:
-  Stand(const config::Model& config, const Mesh& mesh, const model::IsTrainable& is_trainable)
+  Stand(const config::Model& config, const Mesh& mesh, const model::IsTrainable& is_trainable,
+        const config::Lora& lora = {})
       : model_(config),
         mesh_(mesh),
         sizes_(sizes_of(config, mesh.place)),
-        architecture_(model::make_architecture(config, is_trainable)),
+        architecture_(model::make_architecture(config, is_trainable, lora)),
         trainable_(architecture_.units, mesh.place),
         frozen_(architecture_.frozen_units, mesh.place),
         policy_(parallel::sharding_policy({}, mesh.place)),
         slots_(trainable_.num_units(), policy_.reshard_after_forward, config.tie_word_embeddings),
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),
-        decoder_buffers_(config, {}, sizes_, device::Kind::cpu),
+        decoder_buffers_(config, lora, sizes_, device::Kind::cpu),
         attention_buffers_(parallel::make_sequence_buffers(
             {sizes_.tokens, sizes_.tokens / num_rows, sizes_.q_heads, sizes_.kv_heads, sizes_.head_dim, DType::float32},
             mesh.place.layout().sp)) {
@@ -97,8 +101,8 @@ class Stand {
     set_parameters(frozen_, storage_.frozen_parameters());
   }
 
-  /// Two micro-batches, forward and backward; the loss of this rank's tokens is in metrics[0]. Collective.
-  double run() {
+  /// Two micro-batches, forward and backward; returns the loss of all ranks. Collective.
+  double run(std::optional<std::uint64_t> dropout_seed = {}) {
     parallel::TensorParallel tp(mesh_.groups.tp, *device_, *collectives_, *stream_, *tp_stream_);
     parallel::ShardedUnits units(storage_, buffers_, policy_, slots_, mesh_.groups, *device_, *backend_, *collectives_,
                                  *comm_stream_);
@@ -111,15 +115,20 @@ class Stand {
     units.begin_step(2);
     std::vector<double> metrics(4);
     for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-      forward_backward(decoder, micro_batch, tensor_of(metrics, DType::float64));
+      forward_backward(decoder, micro_batch, tensor_of(metrics, DType::float64), dropout_seed);
     }
     units.finish_step();
     stream_->synchronize();
-    return metrics[0];
+    std::array<double, 1> loss{mesh_.place.owns_tokens() ? metrics[0] / gradient_divisor : 0.0};
+    mesh_.groups.world.sum(std::span<double>(loss));
+    return loss[0];
   }
 
   /// Whole gradients by name. Collective.
   [[nodiscard]] LogicalTensors gradients() const { return gather(trainable_, storage_.gradients(), mesh_); }
+  [[nodiscard]] LogicalTensors trainable() const { return gather(trainable_, storage_.parameters(), mesh_); }
+  [[nodiscard]] LogicalTensors frozen() const { return gather(frozen_, storage_.frozen_parameters(), mesh_); }
+  void set_trainable(const LogicalTensors& tensors) { scatter(trainable_, tensors, storage_.parameters()); }
   [[nodiscard]] Tensor gradient_shard() const { return storage_.gradients(); }
   [[nodiscard]] std::size_t storage_bytes() const { return storage_bytes_; }
 
@@ -141,7 +150,8 @@ class Stand {
   }
 
   /// A row of one document, and one of two and a padded tail.
-  void forward_backward(model::Decoder& decoder, int micro_batch, Tensor metrics) {
+  void forward_backward(model::Decoder& decoder, int micro_batch, Tensor metrics,
+                        std::optional<std::uint64_t> dropout_seed) {
     std::vector<data::Row> rows = {{{}, {}, {24}}, {{}, {}, {10, 12}}};
     const int first = 7 * micro_batch + 3 * mesh_.place.data_rank();
     for (data::Row& row : rows) {
@@ -153,7 +163,7 @@ class Stand {
     data::MicroBatch batch = data::cut_rows(rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp);
     decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
                               tensor_of(batch.targets, DType::int32), tensor_of(batch.weights)},
-                             batch.attention, 1.0 / 64, metrics);
+                             batch.attention, 1.0 / gradient_divisor, metrics, dropout_seed);
     stream_->synchronize();
   }
 
@@ -203,6 +213,45 @@ std::vector<Case> cases() {
           {"embedding and head", [](const std::string& name) { return name.find("layers") == std::string::npos; }}};
 }
 
+bool no_parameters(const std::string&) { return false; }
+
+config::Lora small_lora() {
+  config::Lora lora;
+  lora.use_peft = true;
+  lora.lora_r = 4;
+  lora.lora_alpha = 6.0;
+  lora.lora_dropout = 0.0;
+  return lora;
+}
+
+const std::string adapter_prefix = "base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
+
+/// The linear layers that have an adapter, such as model.layers.0.self_attn.q_proj.
+std::vector<std::string> modules_of(const LogicalTensors& adapters) {
+  std::vector<std::string> modules;
+  for (const auto& [name, values] : adapters) {
+    if (!name.ends_with(a_suffix)) continue;
+    modules.push_back(name.substr(adapter_prefix.size(), name.size() - adapter_prefix.size() - a_suffix.size()));
+  }
+  return modules;
+}
+
+/// The two matrices of one adapter, or their gradients.
+struct Factors {
+  Factors(const LogicalTensors& adapters, const std::string& module, std::int64_t rank)
+      : a(adapters.at(adapter_prefix + module + a_suffix)),
+        b(adapters.at(adapter_prefix + module + b_suffix)),
+        r(rank),
+        rows(std::ssize(b) / rank),
+        columns(std::ssize(a) / rank) {}
+  [[nodiscard]] double a_at(std::int64_t i, std::int64_t j) const {
+    return a[static_cast<std::size_t>(i * columns + j)];
+  }
+  [[nodiscard]] double b_at(std::int64_t i, std::int64_t j) const { return b[static_cast<std::size_t>(i * r + j)]; }
+  const std::vector<float>&a, &b;
+  std::int64_t r, rows, columns;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(decoder)
@@ -248,6 +297,97 @@ BOOST_AUTO_TEST_CASE(frozen_parameters_change_no_bit_of_the_others) {
         }
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(adapters_are_the_weights_that_they_stand_for) {
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    for (const auto& targets : {std::vector<std::string>{"all-linear"}, {"q_proj", "v_proj", "down_proj"}}) {
+      const config::Model config = small_model(false);
+      const Mesh mesh(session().world(), layout, config);
+      config::Lora lora = small_lora();
+      lora.lora_target_modules = targets;
+      Stand low(config, mesh, no_parameters, lora);
+      Stand whole(config, mesh, model::all_parameters);
+      const LogicalTensors adapters = low.trainable();
+      LogicalTensors weights = low.frozen();
+      for (const std::string& module : modules_of(adapters)) {
+        const Factors f(adapters, module, lora.lora_r);
+        std::vector<float>& weight = weights.at(module + ".weight");
+        for (std::int64_t n = 0; n < f.rows; ++n) {
+          for (std::int64_t c = 0; c < f.columns; ++c) {
+            double sum = 0.0;
+            for (std::int64_t r = 0; r < lora.lora_r; ++r) sum += f.b_at(n, r) * f.a_at(r, c);
+            weight[static_cast<std::size_t>(n * f.columns + c)] += static_cast<float>(lora.scale() * sum);
+          }
+        }
+      }
+      whole.set_trainable(weights);
+      const double expected_loss = whole.run();
+      BOOST_TEST(low.run() == expected_loss, boost::test_tools::tolerance(1e-6));
+
+      const LogicalTensors gradients = low.gradients(), whole_gradients = whole.gradients();
+      BOOST_TEST(gradients.size() == adapters.size());
+      for (const std::string& module : modules_of(adapters)) {
+        const Factors f(adapters, module, lora.lora_r), found(gradients, module, lora.lora_r);
+        const std::vector<float>& dweight = whole_gradients.at(module + ".weight");
+        const auto dweight_at = [&](std::int64_t n, std::int64_t c) {
+          return static_cast<double>(dweight[static_cast<std::size_t>(n * f.columns + c)]);
+        };
+        double difference = 0.0, size = 0.0;
+        const auto compare = [&](double expected, double is) {
+          difference += (is - expected) * (is - expected);
+          size += expected * expected;
+        };
+        for (std::int64_t r = 0; r < lora.lora_r; ++r) {
+          for (std::int64_t c = 0; c < f.columns; ++c) {
+            double sum = 0.0;
+            for (std::int64_t n = 0; n < f.rows; ++n) sum += f.b_at(n, r) * dweight_at(n, c);
+            compare(lora.scale() * sum, found.a_at(r, c));
+          }
+          for (std::int64_t n = 0; n < f.rows; ++n) {
+            double sum = 0.0;
+            for (std::int64_t c = 0; c < f.columns; ++c) sum += f.a_at(r, c) * dweight_at(n, c);
+            compare(lora.scale() * sum, found.b_at(n, r));
+          }
+        }
+        BOOST_TEST(std::sqrt(difference) < 1e-5 * std::sqrt(size), layout.describe() << ": " << module);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    const config::Model config = small_model(false);
+    const Mesh mesh(session().world(), layout, config);
+    config::Lora lora = small_lora();
+    lora.lora_dropout = 0.3;
+    Stand stand(config, mesh, no_parameters, lora);
+    const double without = stand.run(), loss = stand.run(1);
+    BOOST_TEST(stand.run(1) == loss);
+    BOOST_TEST(stand.run(2) != loss);
+    BOOST_TEST(without != loss);
+
+    // The slope of the loss along the gradient itself.
+    BOOST_TEST(stand.run(1) == loss);
+    const LogicalTensors parameters = stand.trainable(), gradients = stand.gradients();
+    double square = 0.0;
+    for (const auto& [name, values] : gradients) {
+      for (const float value : values) square += static_cast<double>(value) * static_cast<double>(value);
+    }
+    const double distance = 0.01 / std::sqrt(square);
+    const auto loss_at = [&](double along) {
+      LogicalTensors moved = parameters;
+      for (auto& [name, values] : moved) {
+        const std::vector<float>& gradient = gradients.at(name);
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(along * gradient[i]);
+      }
+      stand.set_trainable(moved);
+      return stand.run(1);
+    };
+    const double slope = (loss_at(distance) - loss_at(-distance)) / (2.0 * distance);
+    BOOST_TEST(slope == square, boost::test_tools::tolerance(2e-3));
   }
 }
 

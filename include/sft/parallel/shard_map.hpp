@@ -96,6 +96,11 @@ struct LogicalRectangle {
   std::int64_t shard_offset;
 };
 
+/// Elements of all logical parameters of a model, each counted once.
+struct ParameterCounts {
+  std::int64_t all, trainable;
+};
+
 class ShardMap {
  public:
   /// `units` with names, shapes and splits; `place` is that of the rank whose rank shard it describes.

@@ -45,7 +45,9 @@ class Engine {
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 
+  /// Of the trainable parameters.
   [[nodiscard]] const parallel::ShardMap& shard_map() const;
+  [[nodiscard]] parallel::ParameterCounts num_parameters() const;
   /// The entries model, exp_avg and exp_avg_sq, in memory of the engine, which the state must not outlive; after
   /// writing to them call refresh().
   [[nodiscard]] checkpoint::State state() const;

@@ -11,6 +11,7 @@
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/layout.hpp"
+#include "sft/parallel/shard_map.hpp"
 #include "sft/train/memory.hpp"
 
 namespace sft::train {
@@ -19,7 +20,7 @@ namespace sft::train {
 struct StartFacts {
   const config::Config& config;  ///< validated
   const data::PackedDataset& dataset;
-  std::int64_t num_parameters;
+  parallel::ParameterCounts num_parameters;
   std::string nodes;   ///< where the ranks are
   std::string device;  ///< what a rank computes on
   std::string origin;  ///< of the weights
