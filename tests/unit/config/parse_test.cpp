@@ -122,7 +122,7 @@ const Refused refused_texts[] = {
     {"[train]\ntp_sise = 2\n", "did you mean `tp_size`?"},
     {"[paralel]\n", "unknown section [paralel] in test.ini:1"},
     {"[paralel]\n", "did you mean [parallel]?"},
-    {"\n# x\n[lora]\n", "unknown section [lora] in test.ini:3 (the sections are [model], [data], [parallel]"},
+    {"\n# x\n[loro]\n", "unknown section [loro] in test.ini:3 (the sections are [model], [lora], [data], [parallel]"},
     {"[train]\nlearning_rate = 2\n", "write `optimizer.learning_rate`"},
     {"tp_sise = 2\n", "did you mean `tp_size`?"},
     {"[train]\nvelocity = 2\n", "([train] has no such key): --help lists every key"},
