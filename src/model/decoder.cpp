@@ -85,6 +85,12 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   c_.units.reduce(p_.embedding_unit());
 }
 
+void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics) {
+  forward_body(inputs, schedule);
+  b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics);
+  release_all();
+}
+
 void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
   forward_body(inputs, schedule);
@@ -92,6 +98,10 @@ void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSche
                  .b = c_.units.parameter(p_.head.weight),
                  .c = logits,
                  .transpose_b = true});
+  release_all();
+}
+
+void Decoder::release_all() {
   for (int unit = 0; unit <= p_.head_unit(); ++unit) c_.units.release(unit);
 }
 

@@ -54,6 +54,18 @@ std::string to_json(const StepMetrics& metrics) {
   return json.dump();
 }
 
+std::string to_json(const EvalMetrics& metrics) {
+  nlohmann::ordered_json json;
+  json["step"] = metrics.step;
+  json["epoch"] = metrics.epoch;
+  json["eval_loss"] = metrics.loss;
+  json["eval_mean_token_accuracy"] = metrics.mean_token_accuracy;
+  json["eval_entropy"] = metrics.entropy;
+  json["eval_num_target_tokens"] = metrics.num_target_tokens;
+  json["eval_runtime"] = metrics.time_s;
+  return json.dump();
+}
+
 std::string keep_steps(const std::string& text, std::int64_t last_step) {
   std::istringstream lines(text);
   std::string kept;
@@ -88,8 +100,8 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step, Ear
   if (!stream_) throw_data_error("cannot open " + path, "it cannot be written", "check the folder's permissions");
 }
 
-void MetricsFile::append(const StepMetrics& metrics) {
-  stream_ << to_json(metrics) << '\n' << std::flush;
+void MetricsFile::append_line(const std::string& line) {
+  stream_ << line << '\n' << std::flush;
   if (!stream_)
     throw_data_error("cannot write " + path_, "the disk may be full",
                      "free space and run again with checkpoint.resume_from_checkpoint = auto");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// metrics.jsonl: one JSON object per logged step.
+// metrics.jsonl: one JSON object per logged step, and one per evaluation.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,8 +41,20 @@ struct StepMetrics {
   [[nodiscard]] double target_tokens_per_second() const;
 };
 
+/// Of one evaluation, over all rows of data.eval_files.
+struct EvalMetrics {
+  std::int64_t step = 0;  ///< steps done before it
+  double epoch = 0.0;
+  double loss = 0.0;
+  double mean_token_accuracy = 0.0;
+  double entropy = 0.0;
+  std::int64_t num_target_tokens = 0;
+  double time_s = 0.0;
+};
+
 /// The line, without its newline. Numbers read back to the same bits.
 [[nodiscard]] std::string to_json(const StepMetrics& metrics);
+[[nodiscard]] std::string to_json(const EvalMetrics& metrics);
 
 /// The lines of `text` whose step is at most `last_step`: what a run resumed after last_step keeps. A last line that
 /// was cut off in writing goes too.
@@ -61,9 +73,12 @@ class MetricsFile {
   /// Opens `path` for the lines after `resumed_step`. Lines that it does not keep, or all of them as `earlier` says,
   /// are in PATH.old, or the first free name of PATH.old.1, .2 ...; a warning says so. Throws a data Error.
   MetricsFile(const std::string& path, std::int64_t resumed_step, EarlierLines earlier);
-  void append(const StepMetrics& metrics);
+  void append(const StepMetrics& metrics) { append_line(to_json(metrics)); }
+  void append(const EvalMetrics& metrics) { append_line(to_json(metrics)); }
 
  private:
+  void append_line(const std::string& line);
+
   std::string path_;
   std::ofstream stream_;
 };
