@@ -128,6 +128,20 @@ BOOST_FIXTURE_TEST_CASE(sharding_divides_what_is_stored, Fixture) {
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(evaluation_takes_batches_and_nothing_else, Fixture) {
+  const MemoryTable plain = plan({.dp_shard = 2, .sp = 2});
+  test::write_packed_file(folder.file("eval.h5"), test::make_awkward_rows(5, 48, 2), test::small_vocab_size);
+  config.data.eval_files = {folder.file("eval.h5")};
+  const MemoryTable evaluated = plan({.dp_shard = 2, .sp = 2});
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    const auto label = static_cast<Label>(i);
+    BOOST_TEST_CONTEXT(device::name_of(label)) {
+      const std::size_t before = range_of(plain, label).most_bytes, after = range_of(evaluated, label).most_bytes;
+      BOOST_TEST((label == Label::batches ? after > before : after == before));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_table_has_a_line_for_each_label_and_names_the_rank_with_the_most) {
   MemoryTable table;
   for (std::size_t i = 0; i < device::num_labels; ++i) table.labels[i] = {i, i, 0};

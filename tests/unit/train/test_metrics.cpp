@@ -76,6 +76,21 @@ BOOST_AUTO_TEST_CASE(only_the_first_line_after_a_restart_names_its_step) {
   BOOST_TEST(nlohmann::json::parse(train::to_json(metrics))["resumed_step"].get<std::int64_t>() == 7);
 }
 
+BOOST_AUTO_TEST_CASE(an_evaluation_has_a_line_of_its_own) {
+  const train::EvalMetrics metrics{.step = 3,
+                                   .epoch = 1.0 / 3.0,
+                                   .loss = 0.1 + 0.2,
+                                   .mean_token_accuracy = 0.5,
+                                   .entropy = 1.5,
+                                   .num_target_tokens = 709,
+                                   .time_s = 0.25};
+  BOOST_TEST(train::to_json(metrics) ==
+             R"({"step":3,"epoch":0.3333333333333333,"eval_loss":0.30000000000000004,"eval_mean_token_accuracy":0.5,)"
+             R"("eval_entropy":1.5,"eval_num_target_tokens":709,"eval_runtime":0.25})");
+  BOOST_TEST(train::keep_steps(train::to_json(metrics) + "\n", 3) == train::to_json(metrics) + "\n");
+  BOOST_TEST(train::keep_steps(train::to_json(metrics) + "\n", 2).empty());
+}
+
 BOOST_AUTO_TEST_CASE(later_steps_and_cut_lines_are_dropped) {
   const std::string text = "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"step\": ";
   BOOST_TEST(train::keep_steps(text, 2) == "{\"step\": 1}\n{\"step\": 2}\n");
