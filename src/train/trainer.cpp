@@ -157,7 +157,8 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
     if (is_same_folder && (earlier_run.empty() || earlier_run == saved.run_id)) {
       earlier = is_new ? EarlierLines::keep_and_copy : EarlierLines::keep;
     }
-    metrics_file_ = std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, earlier);
+    metrics_file_ =
+        std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, position_.evaluated_step, earlier);
   }
   io::write_file_atomically(resolved_ini,
                             run_id_comment + position_.lineage.run_id + "\n" + config::to_ini(run_.config));

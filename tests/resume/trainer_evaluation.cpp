@@ -98,9 +98,11 @@ BOOST_AUTO_TEST_CASE(a_finished_run_is_evaluated_when_there_are_rows_for_it) {
   test::TrainerProgram plain = workshop.start(run_cases[0], "run", 4, "none");
   check_done(plain, workshop, "run");
   const auto trained = test::read_metrics(workshop.path("run"));
-  test::TrainerProgram again = workshop.start(run_cases[0], "run", 4, "auto", workshop.evaluating(0));
-  check_done(again, workshop, "run");
-  BOOST_TEST(steps_of(workshop.evaluations_of("run")) == (Steps{4}), boost::test_tools::per_element());
+  for (int time = 0; time < 2; ++time) {  // the second one takes the place of the first
+    test::TrainerProgram again = workshop.start(run_cases[0], "run", 4, "auto", workshop.evaluating(0));
+    check_done(again, workshop, "run");
+    BOOST_TEST(steps_of(workshop.evaluations_of("run")) == (Steps{4}), boost::test_tools::per_element());
+  }
   BOOST_TEST((test::read_metrics(workshop.path("run")) == trained));
 }
 

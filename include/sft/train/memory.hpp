@@ -27,8 +27,8 @@ struct MemoryTable {
 };
 
 /// The ledger that rank place.rank() of a validated configuration will have when it trains: by the code that lays the
-/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the
-/// data sets' facts.
+/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data sets'
+/// facts.
 [[nodiscard]] device::Ledger plan_ledger(const config::Config& config, const Datasets& datasets,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 

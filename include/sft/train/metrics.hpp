@@ -56,9 +56,10 @@ struct EvalMetrics {
 [[nodiscard]] std::string to_json(const StepMetrics& metrics);
 [[nodiscard]] std::string to_json(const EvalMetrics& metrics);
 
-/// The lines of `text` whose step is at most `last_step`: what a run resumed after last_step keeps. A last line that
-/// was cut off in writing goes too.
-[[nodiscard]] std::string keep_steps(const std::string& text, std::int64_t last_step);
+/// The lines of `text` that a run keeps which goes on after `last_step`: those of steps up to it, and of evaluations up
+/// to `last_evaluation`, the step whose weights were evaluated last (-1: none), because a later one comes again. A last
+/// line that was cut off in writing goes too.
+[[nodiscard]] std::string keep_steps(const std::string& text, std::int64_t last_step, std::int64_t last_evaluation);
 
 /// What becomes of the lines that a folder holds already.
 enum class EarlierLines {
@@ -70,9 +71,10 @@ enum class EarlierLines {
 /// The file of one run. Every line is on its way to the disk when append returns.
 class MetricsFile {
  public:
-  /// Opens `path` for the lines after `resumed_step`. Lines that it does not keep, or all of them as `earlier` says,
-  /// are in PATH.old, or the first free name of PATH.old.1, .2 ...; a warning says so. Throws a data Error.
-  MetricsFile(const std::string& path, std::int64_t resumed_step, EarlierLines earlier);
+  /// Opens `path` for the lines after `resumed_step`, of evaluations after `evaluated_step`. Lines that it does not
+  /// keep, or all of them as `earlier` says, are in PATH.old, or the first free name of PATH.old.1, .2 ...; a warning
+  /// says so. Throws a data Error.
+  MetricsFile(const std::string& path, std::int64_t resumed_step, std::int64_t evaluated_step, EarlierLines earlier);
   void append(const StepMetrics& metrics) { append_line(to_json(metrics)); }
   void append(const EvalMetrics& metrics) { append_line(to_json(metrics)); }
 

@@ -27,8 +27,7 @@ struct StartFacts {
   MemoryTable memory;
 };
 
-/// Mesh, model, batch, steps, data, device, and memory per rank. Pure but for the data sets'
-/// facts.
+/// Mesh, model, batch, steps, data, device, and memory per rank. Pure but for facts of the data sets.
 [[nodiscard]] std::string start_table(const StartFacts& facts);
 
 /// The node of every rank: equal numbers are one node. Collective over the world.
