@@ -120,8 +120,8 @@ cat <<END
 The model has about a million parameters and has read nothing but these pairs, byte by byte: it has learned to spell, what
 the definition of an animal looks like, and many of them by heart. The last two were not in its data: it makes them up.
 The loss on the pairs that were held back falls only at first, and rises while the model learns the others by heart: to
-answer new questions well, it would have to read more. Of $sample_size questions drawn from its data it answers $num_known
-word for word. It knows nothing else.
+answer new questions well, it would have to read more.
+Of $sample_size questions drawn from its data it answers $num_known word for word. It knows nothing else.
 
   loss curves   $output/loss.png
   metrics       $output/metrics.jsonl
