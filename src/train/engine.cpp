@@ -42,6 +42,16 @@ double model_flops(const config::Config& config, parallel::ParameterCounts param
 
 }  // namespace
 
+EvalSums& EvalSums::operator+=(const EvalSums& other) {
+  weighted_nll += other.weighted_nll;
+  weight += other.weight;
+  num_right += other.num_right;
+  entropy += other.entropy;
+  num_tokens += other.num_tokens;
+  num_target_tokens += other.num_target_tokens;
+  return *this;
+}
+
 struct Engine::Impl {
   Impl(const config::Config& config_in, std::int64_t max_length_in, const mesh::Place& place,
        const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
@@ -190,6 +200,28 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
           .num_tokens = static_cast<std::int64_t>(counts[0]),
           .num_target_tokens = static_cast<std::int64_t>(counts[1]),
           .model_flops = model_flops(e.config, plan.num_parameters(), counts[0], counts[3])};
+}
+
+EvalSums Engine::evaluate(const data::StepBatch& batch) {
+  Impl& e = *impl_;
+  e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
+  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
+    const model::Inputs& inputs = e.upload.put(micro_batch);
+    e.decoder.forward_loss(inputs, micro_batch.attention, e.plan.results.rows(0, num_metrics));
+  }
+  const auto metrics = e.download_results();
+  EvalSums sums;
+  if (e.plan.place.owns_tokens()) {
+    sums.weighted_nll = metrics[0];
+    sums.num_right = metrics[2];
+    sums.entropy = metrics[3];
+  }
+  if (e.plan.place.owns_rows()) {
+    sums.weight = batch.counts.weight_sum;
+    sums.num_tokens = static_cast<double>(batch.counts.num_tokens);
+    sums.num_target_tokens = static_cast<double>(batch.counts.num_target_tokens);
+  }
+  return sums;
 }
 
 std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool last_only) {

@@ -68,6 +68,7 @@ struct Lora {
 
 struct Data {
   std::vector<std::string> train_files;  ///< paths or globs, separated by white space or commas in the file
+  std::vector<std::string> eval_files;   ///< the same; empty: no evaluation
   bool shuffle = true;
   std::uint64_t seed = 42;
 };
@@ -91,6 +92,11 @@ struct Train {
   std::uint64_t seed = 42;
   std::string output_dir = "output";
   std::int64_t logging_steps = 10;
+  std::int64_t eval_steps = -1;  ///< -1 ("none" in the file): logging_steps; 0: only at the end
+  bool eval_on_start = false;
+
+  /// Steps between two evaluations; 0: only at the end.
+  [[nodiscard]] std::int64_t eval_interval() const { return eval_steps < 0 ? logging_steps : eval_steps; }
 };
 
 struct Optimizer {

@@ -28,6 +28,10 @@ class Decoder {
   void forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
                         Tensor metrics, std::optional<std::uint64_t> dropout_seed = {});
 
+  /// Metrics of one micro-batch, added up as above. No gradient: neither is one written nor the last step's touched,
+  /// and nothing is kept for a backward pass. Collective over the sp, tp and fsdp groups.
+  void forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics);
+
   /// Logits, float32 (count, V), of this rank's tokens [begin, begin + count). No gradient.
   void forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
                       std::int64_t count, Tensor logits);
@@ -35,7 +39,10 @@ class Decoder {
  private:
   void embed(const Inputs& inputs);
   /// Embedding, blocks and final norm; scratch.normed holds the result and the head's units are in use.
-  void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule);
+  void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
+                    std::optional<std::uint64_t> dropout_seed);
+  /// After a forward pass without a backward pass: no unit is kept.
+  void release_all();
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
 
   Context c_;

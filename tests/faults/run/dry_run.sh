@@ -15,6 +15,7 @@ for i in $(seq 60); do
   printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
 done >pairs.jsonl
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+"$sft_prepare" --input pairs.jsonl --output eval --max_length 44 --num_shards 2 >/dev/null
 cat >run.ini <<INI
 [model]
 hidden_size = 96
@@ -25,6 +26,7 @@ intermediate_size = 160
 vocab_size = 272
 [data]
 train_files = data/train-*.h5
+eval_files = eval/train-*.h5
 [train]
 per_device_train_batch_size = 2
 max_steps = 1
@@ -86,6 +88,8 @@ for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32' '1 1 2 2 bf16' '2 1 1 2 fp32'; do
   check "mesh $mesh: the plan in JSON is what the run has" cmp planned real
   check "mesh $mesh: the plan as a table is what the run has" cmp <(table_of text) real
 done
+check "the plan knows the rows to evaluate on" grep -Eq '"num_eval_rows": [1-9]' json
+check "the plan says when they are" grep -q 'evaluate   every 10 steps and at the end' text
 check "a plan makes no output folder" test ! -e output
 
 # 2. A run that no machine has the memory for: refused with the table and one error, on every number of ranks.
