@@ -3,12 +3,24 @@
 
 namespace sft::model {
 
-void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
+namespace {
+
+void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias) {
   c.ops.matmul({.a = x,
                 .b = c.units.parameter(layer.weight),
                 .c = y,
                 .transpose_b = true,
-                .bias = layer.bias.exists() ? c.units.parameter(layer.bias) : Tensor()});
+                .bias = with_bias ? c.units.parameter(layer.bias) : Tensor()});
+}
+
+}  // namespace
+
+void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
+  multiply(c, layer, y, x, layer.bias.exists());
+}
+
+void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
+  multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0);
 }
 
 void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy) {
