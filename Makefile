@@ -53,7 +53,7 @@ define install
 	$(if $(ROOT_RUN),,sudo) env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
 endef
 
-build: ## compile the programs; leaves ./sft, ./sft-prepare, ./sft-generate and ./sft-inspect here
+build: ## compile the programs; leaves ./sft and ./sft-* here
 	@for tool in cmake c++ mpirun; do \
 	  command -v $$tool >/dev/null || { echo "$$tool is missing: run \`make deps\`"; exit 1; }; \
 	done

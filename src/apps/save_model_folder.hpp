@@ -8,7 +8,6 @@
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
-#include "sft/hub/weights.hpp"
 #include "sft/train/engine.hpp"
 
 namespace sft::apps {
@@ -18,9 +17,5 @@ namespace sft::apps {
 /// trained on. Collective over the world.
 void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
                        train::Engine& engine, const comm::Group& world, device::Device& device);
-
-/// Makes config.json and copies the companions of the model's origin into `folder`; a warning says when they are gone.
-void write_companions(const std::string& folder, const config::Model& model, hub::WeightType type,
-                      std::int64_t max_length);
 
 }  // namespace sft::apps

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "checkpoint_at.hpp"
+#include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
@@ -106,8 +107,7 @@ void load_start_weights(const StartModel& start, const config::Model& model, con
   }
   check_on_rank_0(world, [&] {
     const std::unique_ptr<io::TensorSource> source = hub::open_weights(start.folder, model.tie_word_embeddings);
-    checkpoint::check_entries(*source, weights.entries(),
-                              "its config.json and its weights do not belong together: copy or download it again");
+    checkpoint::check_entries(*source, weights.entries(), mismatched_folder);
     if (model.tie_word_embeddings) hub::check_tied_head(start.folder);
   });
   world.agree([&] {
