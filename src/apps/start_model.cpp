@@ -72,13 +72,12 @@ void check_on_rank_0(const comm::Group& world, const Check& check) {
 StartModel find_start_model(const config::Model& model) {
   const std::string folder = hub::find_model_folder(model.model_name_or_path, model.model_revision);
   if (hub::is_model_folder(folder)) return {StartModel::Kind::hub, folder};
-  StartModel start{StartModel::Kind::checkpoint, checkpoint_at(folder)};
   std::error_code ignored;
-  if (!fs::exists(fs::path(start.folder) / "checkpoint.h5", ignored)) {
+  if (!fs::exists(fs::path(folder) / "checkpoint.h5", ignored) && checkpoint::list(folder).empty()) {
     throw_data_error("cannot start from " + folder, "it holds neither config.json with weights nor a checkpoint",
                      "give a model folder, a checkpoint, or the output folder of a run that has saved one");
   }
-  return start;
+  return {StartModel::Kind::checkpoint, checkpoint_at(folder)};
 }
 
 config::Config parse_with_model(const std::string& ini_text, const std::vector<std::string>& overrides,

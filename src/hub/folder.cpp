@@ -117,7 +117,11 @@ std::vector<std::string> copy_companions(const std::string& from, const std::str
     std::error_code error;
     if (!fs::exists(source, error)) continue;
     // Files of the cache are links; what is written holds the files themselves.
-    fs::copy(fs::canonical(source, error), fs::path(to) / name, fs::copy_options::recursive, error);
+    const fs::path target = fs::path(to) / name;
+    fs::copy(fs::canonical(source, error), target, fs::copy_options::recursive, error);
+    if (!error && !fs::is_directory(target)) {  // one that may not be written could not be replaced later
+      fs::permissions(target, fs::perms::owner_write, fs::perm_options::add, error);
+    }
     if (error) {
       throw_data_error("cannot copy " + source.string() + " to " + to, error.message(), "free space on the disk");
     }

@@ -73,7 +73,7 @@ class WeightsSource final : public io::TensorSource {
 
   void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override {
     ensure(dtype == DType::float32 || dtype == DType::bf16, "weights are read as float32 or bf16");
-    const Tensor& tensor = tensors_.at(name.substr(name.find('/') + 1));
+    const StoredWeight& tensor = tensors_.at(name.substr(name.find('/') + 1));
     const std::vector<std::int64_t>& shape = tensor.stored.shape;
     const std::int64_t width = shape.size() > 1 ? shape[1] : 1;
     const std::uint64_t element_bytes = tensor.type == WeightType::float32 ? 4 : 2;
@@ -92,7 +92,7 @@ class WeightsSource final : public io::TensorSource {
   [[nodiscard]] bool has(const char* name) const { return tensors_.contains(name); }
 
  private:
-  struct Tensor {
+  struct StoredWeight {
     StoredTensor stored;
     WeightType type = WeightType::float32;
     std::size_t file = 0;
@@ -112,7 +112,7 @@ class WeightsSource final : public io::TensorSource {
       all_names_.insert(name);
       if (is_old_buffer(name) || (is_head_tied && name == head_name)) continue;
       const WeightType type = type_of(stored, path);
-      tensors_.emplace(name, Tensor{std::move(stored), type, files_.size() - 1});
+      tensors_.emplace(name, StoredWeight{std::move(stored), type, files_.size() - 1});
     }
   }
 
@@ -127,7 +127,7 @@ class WeightsSource final : public io::TensorSource {
 
   std::string folder_;
   std::vector<io::RawFile> files_;
-  std::map<std::string, Tensor> tensors_;
+  std::map<std::string, StoredWeight> tensors_;
   std::set<std::string> all_names_;  ///< those left out as well
 };
 
