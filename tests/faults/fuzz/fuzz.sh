@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sound shards, a checkpoint of four ranks and a configuration with the real programs, and gives them to the fuzzer.
+# Makes sound shards, a checkpoint or a model folder of four ranks and a configuration with the real programs, and gives them to the fuzzer.
 #
 #   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
 set -euo pipefail
@@ -52,6 +52,10 @@ case $kind in
   checkpoint)
     "$mpiexec" -np 4 "$sft" run.ini >log 2>&1 || { cat log; exit 1; }
     path=output/checkpoint-000001
+    ;;
+  hub)
+    "$mpiexec" -np 4 "$sft" run.ini --checkpoint.save_hub_model true >log 2>&1 || { cat log; exit 1; }
+    path=output/model
     ;;
 esac
 "$fuzz" "$kind" "$path" --seed "$seed" --count "$count"
