@@ -48,7 +48,6 @@ void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, co
   c.ops.matmul({.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
 }
 
-
 void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias) {
   c.ops.matmul({.a = x,
                 .b = c.units.parameter(layer.weight),
