@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     raise ImportError(f"{error} (checkpoints are HDF5; Debian: python3-h5py)") from error
 
-GROUPS = ("model", "exp_avg", "exp_avg_sq")
+GROUPS = ("model", "adapter", "exp_avg", "exp_avg_sq")
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:

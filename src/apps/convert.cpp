@@ -3,17 +3,20 @@
 //
 //   ./sft-convert output/chat models/chat --dtype bfloat16
 //   ./sft-convert models/chat start
+//   ./sft-convert --merge models/base output/chat/adapter models/chat
 //
 // Exit status: 0 done; 2 command line; 3 a folder that cannot be read or written.
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "convert_options.hpp"
+#include "merge_adapter.hpp"
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
@@ -21,7 +24,9 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
+#include "sft/hub/adapter_config.hpp"
 #include "sft/hub/folder.hpp"
+#include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/place.hpp"
@@ -48,30 +53,64 @@ void copy_tensor(const io::TensorSource& source, const io::TensorInfo& tensor, i
   }
 }
 
+/// Writes the tensors of `source` by `plan` to a new folder; `write_rest(FOLDER)` makes its other files.
+template <class WriteRest>
+void write_folder(const io::TensorSource& source, const std::vector<io::TensorInfo>& tensors,
+                  const hub::WeightsPlan& plan, const std::string& folder, const WriteRest& write_rest) {
+  const std::string temporary = hub::begin_folder(folder, /*replaces=*/false);
+  write_rest(temporary);
+  apps::write_weight_files(plan, temporary);
+  hub::WeightsSink sink(plan, temporary);
+  for (const io::TensorInfo& tensor : tensors) copy_tensor(source, tensor, sink);
+  sink.finish();
+  hub::finish_folder(folder);
+  log_info("wrote " + folder + ": " + std::to_string(tensors.size()) + " tensors, " + hub::name_of(plan.type()) +
+           ", in " + std::to_string(plan.files().size()) + (plan.files().size() == 1 ? " file" : " files"));
+}
+
+void checkpoint_to_adapter(const io::TensorSource& source, const config::Config& config,
+                           const apps::ConvertOptions& options) {
+  std::vector<io::TensorInfo> tensors = source.tensors();
+  std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "adapter"; });
+  const hub::WeightsPlan plan(tensors, options.dtype, std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem);
+  write_folder(source, tensors, plan, options.to,
+               [&](const std::string& to) { apps::write_adapter_companions(to, config); });
+}
+
 void checkpoint_to_hub(const std::string& folder, const apps::ConvertOptions& options) {
   // 1. What there is
   checkpoint::verify(folder);
   const checkpoint::Header header = checkpoint::read_header(folder);
-  const config::Model model = config::parse(header.config_ini, {}, folder).model;
+  const config::Config config = config::parse(header.config_ini, {}, folder);
   const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
+  if (config.lora.use_peft) return checkpoint_to_adapter(*source, config, options);
   std::vector<io::TensorInfo> tensors = source->tensors();
   std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "model"; });
 
-  // 2. The folder: everything but the weights, then these
-  const hub::WeightsPlan plan(tensors, options.dtype, options.max_shard_bytes);
-  const std::string temporary = hub::begin_folder(options.to, /*replaces=*/false);
-  apps::write_companions(temporary, model, options.dtype, header.position.max_length);
-  apps::write_weight_files(plan, temporary);
-  hub::WeightsSink sink(plan, temporary);
-  for (const io::TensorInfo& tensor : tensors) copy_tensor(*source, tensor, sink);
-  sink.finish();
-  hub::finish_folder(options.to);
-  log_info("wrote " + options.to + ": " + std::to_string(tensors.size()) + " tensors, " + hub::name_of(options.dtype) +
-           ", in " + std::to_string(plan.files().size()) + (plan.files().size() == 1 ? " file" : " files"));
+  // 2. The folder
+  write_folder(*source, tensors, hub::WeightsPlan(tensors, options.dtype, options.max_shard_bytes), options.to,
+               [&](const std::string& to) {
+                 apps::write_companions(to, config.model, options.dtype, header.position.max_length);
+               });
+}
+
+void merge(const std::string& folder, const apps::ConvertOptions& options) {
+  config::Model model = hub::read_model_config(folder).model;
+  model.model_name_or_path = folder;
+  const config::Lora lora = hub::read_adapter_config(options.adapter);
+  const std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter);
+  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), *adapter, lora);
+  const std::vector<io::TensorInfo> tensors = merged.tensors();
+  const bool is_bf16 = std::ranges::all_of(tensors, [](const auto& tensor) { return tensor.dtype == DType::bf16; });
+  if (is_bf16) merged.round_products();
+  const hub::WeightType type = options.has_dtype || !is_bf16 ? options.dtype : hub::WeightType::bfloat16;
+  log_info("adding " + std::to_string(merged.num_adapted()) + " matrices of " + options.adapter);
+  write_folder(merged, tensors, hub::WeightsPlan(tensors, type, options.max_shard_bytes), options.to,
+               [&](const std::string& to) { apps::write_companions(to, model, type, 0); });
 }
 
 void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& options) {
-  if (options.has_output_options) {
+  if (options.has_output_options()) {
     throw_config_error("--dtype and --max_shard_size do not go with the model folder " + options.from,
                        "a checkpoint holds float32 in one shard file", "leave them out");
   }
@@ -105,7 +144,14 @@ int run(const std::vector<std::string>& arguments) {
   config::Model named;
   named.model_name_or_path = options->from;
   const apps::StartModel start = apps::find_start_model(named);
-  if (start.kind == apps::StartModel::Kind::hub) {
+  if (!options->adapter.empty()) {
+    if (start.kind != apps::StartModel::Kind::hub) {
+      throw_config_error("--merge cannot add to the checkpoint " + start.folder,
+                         "it adds to model folders in hub format",
+                         "turn the checkpoint into one with sft-convert first");
+    }
+    merge(start.folder, *options);
+  } else if (start.kind == apps::StartModel::Kind::hub) {
     hub_to_checkpoint(start.folder, *options);
   } else {
     checkpoint_to_hub(start.folder, *options);

@@ -22,28 +22,36 @@ config::Manual about() {
   manual.program = "sft-convert";
   manual.summary = "Turns checkpoints into model folders in hub format, and these into checkpoints";
   manual.usage = {"sft-convert CHECKPOINT OUT_FOLDER [--dtype float32|bfloat16|float16] [--max_shard_size 5GB]",
-                  "sft-convert HUB_FOLDER OUT_CHECKPOINT"};
+                  "sft-convert HUB_FOLDER OUT_CHECKPOINT",
+                  "sft-convert --merge HUB_FOLDER ADAPTER_FOLDER OUT_FOLDER [...]"};
   manual.paragraphs = {
       "CHECKPOINT is a checkpoint of sft, or the output folder of a run: then the checkpoint saved last is used. "
       "OUT_FOLDER gets config.json, the weights as safetensors and, when the run began from a model folder, its "
       "tokenizer and generation settings.",
       "HUB_FOLDER is such a folder, or the name of one in the hub cache (org/name). OUT_CHECKPOINT can be given to sft "
       "as model.model_name_or_path, to sft-generate and sft-inspect, and to every HDF5 tool.",
+      "With --merge, OUT_FOLDER gets the model with the adapter's weights added, as PEFT's merge_and_unload makes it. "
+      "ADAPTER_FOLDER is in PEFT's format; a run with lora.use_peft leaves one in its output folder. A CHECKPOINT of "
+      "such "
+      "a run becomes such a folder.",
       "Tensors go through memory in parts, so models of any size can be converted."};
   manual.operand = "/";
-  manual.num_operands = 2;
+  manual.num_operands = 3;
   return manual;
 }
 
 struct Words {
   std::string dtype = "float32", max_shard_size = "5GB";
+  bool merge = false;
 };
 
 po::options_description describe(Words& words) {
   po::options_description description;
   auto add = description.add_options();
+  add("merge", po::bool_switch(&words.merge), "add the weights of an adapter to those of its model");
   add("dtype", po::value(&words.dtype)->default_value(words.dtype)->value_name("TYPE"),
-      "how OUT_FOLDER holds the weights: float32, bfloat16 or float16");
+      "how OUT_FOLDER holds the weights: float32, bfloat16 or float16; with --merge by default as HUB_FOLDER holds "
+      "them");
   add("max_shard_size", po::value(&words.max_shard_size)->default_value(words.max_shard_size)->value_name("SIZE"),
       "largest safetensors file, as in 500MB, 5GB, 2GiB");
   return description;
@@ -80,14 +88,24 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
   Words words;
   const std::optional<po::variables_map> values = read_options(about(), describe(words), arguments);
   if (!values) return std::nullopt;
-  if (values->count("operand2") == 0) {
+  if (values->count(words.merge ? "operand3" : "operand2") == 0) {
+    if (words.merge) {
+      throw_config_error("three folders are needed", "--merge reads a model and an adapter and writes a model",
+                         "give them, as in sft-convert --merge models/base output/chat/adapter models/chat");
+    }
     throw_config_error("two folders are needed", "sft-convert reads one and writes the other",
                        "give them, as in sft-convert output/demo models/demo");
   }
+  if (!words.merge && values->count("operand3") != 0) {
+    throw_config_error("there are three folders", "sft-convert reads one and writes the other",
+                       "give two, or add --merge to merge an adapter into a model");
+  }
   ConvertOptions options;
   options.from = (*values)["operand"].as<std::string>();
-  options.to = (*values)["operand2"].as<std::string>();
-  options.has_output_options = !(*values)["dtype"].defaulted() || !(*values)["max_shard_size"].defaulted();
+  if (words.merge) options.adapter = (*values)["operand2"].as<std::string>();
+  options.to = (*values)[words.merge ? "operand3" : "operand2"].as<std::string>();
+  options.has_dtype = !(*values)["dtype"].defaulted();
+  options.has_max_shard_size = !(*values)["max_shard_size"].defaulted();
   options.dtype = hub::parse_weight_type(words.dtype);
   options.max_shard_bytes = parse_size(words.max_shard_size);
   return options;

@@ -14,7 +14,9 @@ namespace sft::apps {
 
 struct ConvertOptions {
   std::string from, to;
-  bool has_output_options = false;  ///< dtype or max_shard_size was given
+  std::string adapter;                                 ///< PEFT folder to merge into `from`; empty: nothing is merged
+  bool has_dtype = false, has_max_shard_size = false;  ///< were given
+  [[nodiscard]] bool has_output_options() const { return has_dtype || has_max_shard_size; }
   hub::WeightType dtype = hub::WeightType::float32;
   std::uint64_t max_shard_bytes = 5'000'000'000;
 };

@@ -50,7 +50,10 @@ struct Contents {
   std::vector<Row> rows;
 };
 
-bool is_weight(const io::TensorInfo& tensor) { return io::entry_of(tensor.name) == "model"; }
+bool is_weight(const io::TensorInfo& tensor) {
+  const std::string entry = io::entry_of(tensor.name);
+  return entry == "model" || entry == "adapter";
+}
 
 /// The tensors of a checkpoint that are asked for: the model's, then those of its other entries.
 std::vector<io::TensorInfo> chosen_tensors(const io::TensorSource& source, bool optimizer) {

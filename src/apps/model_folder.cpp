@@ -3,6 +3,7 @@
 
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
+#include "sft/hub/adapter_config.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/io/files.hpp"
@@ -45,6 +46,13 @@ void write_companions(const std::string& folder, const config::Model& model, hub
     hub::copy_companions(origin, folder);
   }
   io::write_file_atomically(folder + "/config.json", hub::make_config_json(model, type, original, max_length));
+}
+
+void write_adapter_companions(const std::string& folder, const config::Config& config) {
+  const std::string origin = find_origin(config.model);
+  if (!origin.empty()) hub::copy_companions(origin, folder);
+  io::write_file_atomically(folder + "/adapter_config.json",
+                            hub::make_adapter_config(config.lora, config.model.model_name_or_path));
 }
 
 void write_weight_files(const hub::WeightsPlan& plan, const std::string& folder) {

@@ -19,6 +19,9 @@ inline constexpr const char* mismatched_folder =
 void write_companions(const std::string& folder, const config::Model& model, hub::WeightType type,
                       std::int64_t max_length);
 
+/// Makes adapter_config.json in `folder` and copies the tokenizer of the model that the adapters belong to. One rank.
+void write_adapter_companions(const std::string& folder, const config::Config& config);
+
 /// Makes the safetensors files of the plan, without their tensors, and their index. One rank.
 void write_weight_files(const hub::WeightsPlan& plan, const std::string& folder);
 

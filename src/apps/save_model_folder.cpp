@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "save_model_folder.hpp"
 
+#include <limits>
 #include <vector>
 
 #include "model_folder.hpp"
@@ -14,37 +15,38 @@ namespace {
 
 constexpr std::uint64_t max_file_bytes = 5'000'000'000;  ///< transformers' max_shard_size
 
-std::vector<io::TensorInfo> tensors_of(const parallel::ShardMap& shard_map) {
+/// All tensors of an entry, in logical shapes.
+std::vector<io::TensorInfo> tensors_of(const checkpoint::Entry& entry) {
   std::vector<io::TensorInfo> tensors;
-  for (const parallel::Unit& unit : shard_map.units()) {
+  for (const parallel::Unit& unit : entry.shard_map->units()) {
     for (const parallel::Parameter& parameter : unit.parameters) {
       std::vector<std::int64_t> shape{parameter.rows};
       if (!parameter.is_vector()) shape.push_back(parameter.columns);
-      tensors.push_back({"model/" + parameter.name, shape, DType::float32});
+      tensors.push_back({entry.name + "/" + parameter.name, shape, DType::float32});
     }
   }
   return tensors;
 }
 
-}  // namespace
-
-void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
-                       train::Engine& engine, const comm::Group& world, device::Device& device) {
-  const hub::WeightsPlan plan(tensors_of(engine.shard_map()), hub::WeightType::float32, max_file_bytes);
+/// Writes the tensors of `plan` from `state`; `write_rest(FOLDER)` makes the other files, on rank 0.
+template <class WriteRest>
+void save_folder(const std::string& folder, const hub::WeightsPlan& plan, const checkpoint::State& state,
+                 const WriteRest& write_rest, const comm::Group& world, device::Device& device,
+                 device::Stream& stream) {
   const std::string temporary = folder + ".tmp";
 
   // 1. Files of the right size, without tensors
   world.agree([&] {
     if (world.rank() != 0) return;
     static_cast<void>(hub::begin_folder(folder, /*replaces=*/true));
-    write_companions(temporary, model, plan.type(), max_length);
+    write_rest(temporary);
     write_weight_files(plan, temporary);
   });
 
   // 2. Each rank the tensors' parts that it owns
   world.agree([&] {
     hub::WeightsSink sink(plan, temporary);
-    checkpoint::save_entries(engine.weights(), sink, device, engine.stream());
+    checkpoint::save_entries(state, sink, device, stream);
     sink.finish();
   });
 
@@ -52,6 +54,25 @@ void save_model_folder(const std::string& folder, const config::Model& model, st
   world.agree([&] {
     if (world.rank() == 0) hub::finish_folder(folder);
   });
+}
+
+}  // namespace
+
+void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
+                       train::Engine& engine, const comm::Group& world, device::Device& device) {
+  const checkpoint::State weights = engine.weights();
+  const hub::WeightsPlan plan(tensors_of(weights.entries().front()), hub::WeightType::float32, max_file_bytes);
+  const auto write_rest = [&](const std::string& to) { write_companions(to, model, plan.type(), max_length); };
+  save_folder(folder, plan, weights, write_rest, world, device, engine.stream());
+}
+
+void save_adapter_folder(const std::string& folder, const config::Config& config, train::Engine& engine,
+                         const comm::Group& world, device::Device& device) {
+  const checkpoint::State adapter = engine.adapter();
+  const hub::WeightsPlan plan(tensors_of(adapter.entries().front()), hub::WeightType::float32,
+                              std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem);
+  const auto write_rest = [&](const std::string& to) { write_adapter_companions(to, config); };
+  save_folder(folder, plan, adapter, write_rest, world, device, engine.stream());
 }
 
 }  // namespace sft::apps

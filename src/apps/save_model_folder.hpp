@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A model of a run, written in hub format by all its ranks together.
+// What a run leaves for other programs, written by all its ranks together: a model in hub format, or an adapter in
+// PEFT's.
 
 #include <cstdint>
 #include <string>
@@ -17,5 +18,9 @@ namespace sft::apps {
 /// trained on. Collective over the world.
 void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
                        train::Engine& engine, const comm::Group& world, device::Device& device);
+
+/// The same of the engine's adapters: adapter_config.json and adapter_model.safetensors.
+void save_adapter_folder(const std::string& folder, const config::Config& config, train::Engine& engine,
+                         const comm::Group& world, device::Device& device);
 
 }  // namespace sft::apps

@@ -268,6 +268,11 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     apps::save_model_folder(folder, config.model, datasets->train.max_length(), *engine, world, *device);
     log_info("saved " + folder + " in hub format");
   }
+  if (status == ExitStatus::done && config.lora.use_peft) {
+    const std::string folder = config.train.output_dir + "/adapter";
+    apps::save_adapter_folder(folder, config, *engine, world, *device);
+    log_info("saved " + folder + " in PEFT's format");
+  }
   return static_cast<int>(status);
 }
 

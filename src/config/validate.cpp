@@ -271,7 +271,14 @@ void validate(Config& config, int world_size) {
   check_axes(config, world_size);
   fit_mesh(config.parallel, world_size);
   check_tensor_parallel(config.model, config.parallel.tp_size);
-  if (!config.checkpoint.save_hub_model) config.checkpoint.save_hub_model = !config.model.model_name_or_path.empty();
+  if (config.lora.use_peft && config.checkpoint.save_hub_model == true) {
+    throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",
+                       "such a run leaves its adapters, in output_dir/adapter",
+                       "leave it out, and join model and adapters afterwards with sft-convert --merge");
+  }
+  if (!config.checkpoint.save_hub_model) {
+    config.checkpoint.save_hub_model = !config.model.model_name_or_path.empty() && !config.lora.use_peft;
+  }
 }
 
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source) {

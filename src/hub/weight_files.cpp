@@ -76,4 +76,14 @@ WeightFiles find_weight_files(const std::string& folder) {
   return read_index(folder, index);
 }
 
+WeightFiles find_adapter_files(const std::string& folder) {
+  const std::string path = (fs::path(folder) / "adapter_model.safetensors").string();
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw_data_error("cannot find " + path, "an adapter in PEFT's format has its tensors there",
+                     "give the folder that PEFT's save_pretrained or sft wrote, such as output/chat/adapter");
+  }
+  return {.paths = {path}, .path_of = {}, .index = ""};
+}
+
 }  // namespace sft::hub

@@ -18,5 +18,7 @@ struct WeightFiles {
 /// model.safetensors, or the files that the index names. Refuses a folder without either, saying what it holds instead,
 /// an index that is damaged or names files outside the folder, and files that are missing.
 [[nodiscard]] WeightFiles find_weight_files(const std::string& folder);
+/// adapter_model.safetensors; refuses a folder without it.
+[[nodiscard]] WeightFiles find_adapter_files(const std::string& folder);
 
 }  // namespace sft::hub

@@ -49,11 +49,11 @@ std::string framed(const ordered_json& header) {
   return frame + text;
 }
 
-std::string file_name(std::size_t index, std::size_t count) {
-  if (count == 1) return "model.safetensors";
-  std::array<char, 64> name{};
-  std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", index + 1, count);
-  return name.data();
+std::string file_name(const std::string& stem, std::size_t index, std::size_t count) {
+  if (count == 1) return stem + ".safetensors";
+  std::array<char, 64> part{};
+  std::snprintf(part.data(), part.size(), "-%05zu-of-%05zu.safetensors", index + 1, count);
+  return stem + part.data();
 }
 
 /// `values` as `type`, into `bytes`. Calls refuse(value) for a finite number that the type cannot hold.
@@ -84,7 +84,8 @@ WeightType parse_weight_type(const std::string& text) {
                      "choose one of them");
 }
 
-WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes)
+WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
+                         const std::string& stem)
     : type_(type) {
   const TypeName& names = names_of(type);
   std::vector<ordered_json> headers;
@@ -106,7 +107,7 @@ WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType 
   for (std::size_t i = 0; i < headers.size(); ++i) {
     std::string header = framed(headers[i]);
     const std::uint64_t size = header.size() + data_bytes[i];
-    files_.push_back({file_name(i, headers.size()), std::move(header), size});
+    files_.push_back({file_name(stem, i, headers.size()), std::move(header), size});
   }
   for (auto& [name, place] : places_) place.begin += files_[place.file].header.size();
 }

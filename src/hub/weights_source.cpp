@@ -46,8 +46,7 @@ void convert(WeightType type, const char* bytes, std::size_t count, DType dtype,
 
 class WeightsSource final : public io::TensorSource {
  public:
-  WeightsSource(const std::string& folder, bool is_head_tied) : folder_(folder) {
-    const WeightFiles found = find_weight_files(folder);
+  WeightsSource(const std::string& folder, const WeightFiles& found, bool is_head_tied) : folder_(folder) {
     for (const std::string& path : found.paths) add_file(path, found, is_head_tied);
     for (const auto& [name, path] : found.path_of) {
       if (!all_names_.contains(name)) {
@@ -134,11 +133,15 @@ class WeightsSource final : public io::TensorSource {
 }  // namespace
 
 std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied) {
-  return std::make_unique<WeightsSource>(folder, is_head_tied);
+  return std::make_unique<WeightsSource>(folder, find_weight_files(folder), is_head_tied);
+}
+
+std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder) {
+  return std::make_unique<WeightsSource>(folder, find_adapter_files(folder), /*is_head_tied=*/false);
 }
 
 void check_tied_head(const std::string& folder) {
-  const WeightsSource source(folder, /*is_head_tied=*/false);
+  const WeightsSource source(folder, find_weight_files(folder), /*is_head_tied=*/false);
   if (!source.has(head_name) || !source.has(embedding_name)) return;
   const auto refuse = [&](const std::string& why) {
     throw_data_error("the head of " + folder + " is not tied", why,

@@ -112,6 +112,15 @@ struct Engine::Impl {
     return sums;
   }
 
+  void initialize_parameters_of(const parallel::ShardMap& shard_map, Tensor parameters) const {
+    initialize_parameters(shard_map, config.model.init_seed, config.model.initializer_range, parameters, *ops);
+  }
+  void initialize_trainable() const { initialize_parameters_of(plan.shard_map, plan.storage.parameters()); }
+  void zero_moments() const {
+    ops->fill(plan.adamw.exp_avg(), 0.0F);
+    ops->fill(plan.adamw.exp_avg_sq(), 0.0F);
+  }
+
   /// Different for all micro-batches of the run and all ranks, but those of a tp group.
   [[nodiscard]] std::uint64_t dropout_seed(std::int64_t step, std::int64_t micro_batch) const {
     constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
@@ -151,18 +160,16 @@ Engine::~Engine() {
 
 void Engine::initialize() {
   Impl& e = *impl_;
-  const config::Model& m = e.config.model;
-  initialize_parameters(e.plan.shard_map, m.init_seed, m.initializer_range, e.plan.storage.parameters(), *e.ops);
-  initialize_parameters(e.plan.frozen_map, m.init_seed, m.initializer_range, e.plan.storage.frozen_parameters(),
-                        *e.ops);
-  reset_optimizer();
+  e.initialize_trainable();
+  e.initialize_parameters_of(e.plan.frozen_map, e.plan.storage.frozen_parameters());
+  e.zero_moments();
   state().refresh();
 }
 
-void Engine::reset_optimizer() {
+void Engine::initialize_beside_weights() {
   Impl& e = *impl_;
-  e.ops->fill(e.plan.adamw.exp_avg(), 0.0F);
-  e.ops->fill(e.plan.adamw.exp_avg_sq(), 0.0F);
+  if (e.config.lora.use_peft) e.initialize_trainable();
+  e.zero_moments();
 }
 
 StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double learning_rate) {
@@ -264,7 +271,7 @@ parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.nu
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;
   const parallel::ShardMap* shard_map = &e.plan.shard_map;
-  return {{{"model", shard_map, e.plan.storage.parameters()},
+  return {{{e.config.lora.use_peft ? "adapter" : "model", shard_map, e.plan.storage.parameters()},
            {"exp_avg", shard_map, e.plan.adamw.exp_avg()},
            {"exp_avg_sq", shard_map, e.plan.adamw.exp_avg_sq()}},
           [&e] {
@@ -274,6 +281,13 @@ checkpoint::State Engine::state() const {
 }
 
 checkpoint::State Engine::weights() const {
+  const checkpoint::State all = state();
+  const RankPlan& plan = impl_->plan;
+  const checkpoint::Entry frozen{"model", &plan.frozen_map, plan.storage.frozen_parameters()};
+  return {{plan.frozen_map.num_parameters() > 0 ? frozen : all.entries().front()}, [all] { all.refresh(); }};
+}
+
+checkpoint::State Engine::adapter() const {
   const checkpoint::State all = state();
   return {{all.entries().front()}, [all] { all.refresh(); }};
 }

@@ -126,18 +126,21 @@ void Trainer::restore() {
   });
   run_.groups.world.broadcast(folder, 0);
 
-  if (folder.empty() && run_.start_weights != nullptr) {
+  const bool has_all_weights = !folder.empty() && !config.lora.use_peft;
+  if (!has_all_weights && run_.start_weights != nullptr) {
+    run_.engine.initialize_beside_weights();
     run_.start_weights->load(run_.engine.weights());
-    run_.engine.reset_optimizer();
     origin_ = run_.start_weights->origin;
-  } else if (folder.empty()) {
+  } else if (!has_all_weights) {
     run_.engine.initialize();
     origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
-  } else {
+  }
+  if (!folder.empty()) {
     position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
     saved_step_ = position_.step;
     resumed_step_ = position_.step;
-    origin_ = folder + ", step " + std::to_string(position_.step);
+    const std::string saved_weights = folder + ", step " + std::to_string(position_.step);
+    origin_ = has_all_weights ? saved_weights : origin_ + "; adapters: " + saved_weights;
   }
   let_rank_0(run_.groups.world, [&] {
     position_.data_fingerprint = fingerprint;

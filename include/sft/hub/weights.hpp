@@ -24,11 +24,17 @@ enum class WeightType { float32, bfloat16, float16 };
 /// The inverse; a configuration Error for another word.
 [[nodiscard]] WeightType parse_weight_type(const std::string& text);
 
+/// What the files of weights are called: model.safetensors ..., or those of an adapter in PEFT's format.
+inline constexpr const char* model_stem = "model";
+inline constexpr const char* adapter_stem = "adapter_model";
+
 /// The weights in `folder`, in F32, BF16 or F16, read as float32 or bf16. Each rank opens it for itself and reads the
 /// bytes of what it asks for alone. Left out: buffers that older files hold (rotary_emb.inv_freq) and, when
 /// `is_head_tied`, lm_head.weight. Refuses, with the file's name: no safetensors files, a damaged header or index, a
 /// file that is missing or cut, tensors of other types.
 [[nodiscard]] std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied);
+/// The tensors of an adapter's folder in PEFT's format, adapter_model.safetensors, in the same way.
+[[nodiscard]] std::unique_ptr<io::TensorSource> open_adapter_weights(const std::string& folder);
 
 /// Refuses files whose lm_head.weight, if they have one, is not their embedding table: then the head is not tied,
 /// whatever config.json says. Reads both tensors.
@@ -38,11 +44,12 @@ void check_tied_head(const std::string& folder);
 class WeightsPlan {
  public:
   /// `tensors`: "model/NAME", in the order of the files. A file takes at most `max_file_bytes` of weights, or one
-  /// tensor.
-  WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes);
+  /// tensor. `stem`: model_stem or adapter_stem.
+  WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
+              const std::string& stem = model_stem);
 
   struct File {
-    std::string name;    ///< "model.safetensors", or "model-00001-of-00003.safetensors"
+    std::string name;    ///< "STEM.safetensors", or "STEM-00001-of-00003.safetensors"
     std::string header;  ///< with its length before it
     std::uint64_t size_bytes = 0;
   };

@@ -60,13 +60,16 @@ class Engine {
   /// Of the trainable parameters.
   [[nodiscard]] const parallel::ShardMap& shard_map() const;
   [[nodiscard]] parallel::ParameterCounts num_parameters() const;
-  /// The entries model, exp_avg and exp_avg_sq, in memory of the engine, which the state must not outlive; after
-  /// writing to them call refresh().
+  /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
+  /// refresh(). The entries are model, exp_avg and exp_avg_sq; with LoRA adapter in place of model.
   [[nodiscard]] checkpoint::State state() const;
-  /// The entry model alone, in the same way.
+  /// All weights but adapters, as the entry model, in the same way.
   [[nodiscard]] checkpoint::State weights() const;
-  /// Zero moments, for weights that come from elsewhere than initialize() or a checkpoint of the run.
-  void reset_optimizer();
+  /// With LoRA: the adapters, as the entry adapter, in the same way.
+  [[nodiscard]] checkpoint::State adapter() const;
+  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these weights
+  /// are loaded.
+  void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 
   /// The gradient of the last step before clipping, float32 (rank_shard_elements): for tests.

@@ -16,7 +16,8 @@
 
 namespace sft::train {
 
-/// The weights that a new run begins with; a resumed one does not ask for them.
+/// The weights that a new run begins with; a resumed one asks for them when it trains adapters, beside which its
+/// checkpoints hold none.
 struct StartWeights {
   std::string origin;  ///< for people
   /// Fills the entry "model" and refreshes what follows from it. Collective over the world.

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "merge_adapter.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "sft/core/error.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
+
+[[noreturn]] void refuse(const io::TensorSource& adapter, const std::string& why) {
+  throw_data_error("the adapter in " + adapter.path() + " does not fit the model", why,
+                   "give the model that it was trained for; its adapter_config.json may name it");
+}
+
+std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+  source.read(tensor.name, {.row_begin = 0, .num_rows = tensor.shape[0], .num_columns = tensor.shape[1]},
+              DType::float32, values.data());
+  return values;
+}
+
+float rounded_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16U) & 1U)) & 0xffff0000U);
+}
+
+}  // namespace
+
+MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter,
+                             const config::Lora& lora)
+    : base_(std::move(base)), scale_(lora.scale()) {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const io::TensorInfo& tensor : base_->tensors()) shapes[tensor.name] = tensor.shape;
+  for (const io::TensorInfo& tensor : adapter.tensors()) {
+    const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
+    if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b)) {
+      refuse(adapter, "tensor " + tensor.name.substr(tensor.name.find('/') + 1) + " is not one of plain LoRA");
+    }
+    const std::string& suffix = is_a ? a_suffix : b_suffix;
+    const std::string module =
+        tensor.name.substr(peft_prefix.size(), tensor.name.size() - peft_prefix.size() - suffix.size());
+    const auto weight = shapes.find("model/" + module + ".weight");
+    if (weight == shapes.end() || weight->second.size() != 2) refuse(adapter, "the model has no matrix " + module);
+    Product& product = products_[weight->first];
+    product.rank = lora.lora_r;
+    product.rows = weight->second[0];
+    product.columns = weight->second[1];
+    const std::vector<std::int64_t> expected =
+        is_a ? std::vector{product.rank, product.columns} : std::vector{product.rows, product.rank};
+    if (tensor.shape != expected) {
+      refuse(adapter, module + suffix + " should have " + std::to_string(expected[0]) + " x " +
+                          std::to_string(expected[1]) + " elements");
+    }
+    (is_a ? product.a : product.b) = read_whole(adapter, tensor);
+  }
+  for (const auto& [name, product] : products_) {
+    if (product.a.empty() || product.b.empty()) refuse(adapter, "it has only one of the two matrices of " + name);
+  }
+}
+
+void MergedWeights::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
+  ensure(dtype == DType::float32, "merged weights are read as float32");
+  base_->read(name, where, dtype, values);
+  const auto found = products_.find(name);
+  if (found == products_.end()) return;
+  const Product& product = found->second;
+  auto* out = static_cast<float*>(values);
+  std::vector<float> sum(static_cast<std::size_t>(where.num_columns));
+  for (std::int64_t row = 0; row < where.num_rows; ++row, out += where.num_columns) {
+    std::ranges::fill(sum, 0.0F);
+    for (std::int64_t r = 0; r < product.rank; ++r) {
+      const float factor = product.b[static_cast<std::size_t>((where.row_begin + row) * product.rank + r)];
+      const float* a = product.a.data() + r * product.columns + where.column_begin;
+      for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * a[c];
+    }
+    for (std::size_t c = 0; c < sum.size(); ++c) {
+      const float product_value = static_cast<float>(scale_) * sum[c];
+      out[c] += rounds_products_ ? rounded_to_bf16(product_value) : product_value;
+    }
+  }
+}
+
+}  // namespace sft::apps

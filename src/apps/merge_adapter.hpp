@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A model and an adapter as one model.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+#include "sft/io/tensor_source.hpp"
+
+namespace sft::apps {
+
+/// The weights of a model with those of an adapter added: W + scale B A (Hu et al. 2021), computed in float32. The
+/// matrices of the adapter are in memory, those of the model are read part by part.
+class MergedWeights final : public io::TensorSource {
+ public:
+  /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `lora` describes. Refuses an adapter that
+  /// does not fit the model, by tensor, as a data Error.
+  MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter, const config::Lora& lora);
+
+  /// The sum B A is rounded to bf16 before it is added, as PEFT does where weights are bf16.
+  void round_products() { rounds_products_ = true; }
+  [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
+
+  [[nodiscard]] const std::string& path() const override { return base_->path(); }
+  [[nodiscard]] std::vector<io::TensorInfo> tensors() const override { return base_->tensors(); }
+  void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override;
+
+ private:
+  struct Product {
+    std::int64_t rank = 0, rows = 0, columns = 0;
+    std::vector<float> a, b;  ///< (rank, columns), (rows, rank)
+  };
+
+  std::unique_ptr<io::TensorSource> base_;
+  double scale_;
+  bool rounds_products_ = false;
+  std::map<std::string, Product> products_;  ///< by the name of the matrix, "model/...weight"
+};
+
+}  // namespace sft::apps
