@@ -102,7 +102,6 @@ void merge(const std::string& folder, const apps::ConvertOptions& options) {
   apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), *adapter, lora);
   const std::vector<io::TensorInfo> tensors = merged.tensors();
   const bool is_bf16 = std::ranges::all_of(tensors, [](const auto& tensor) { return tensor.dtype == DType::bf16; });
-  if (is_bf16) merged.round_products();
   const hub::WeightType type = options.has_dtype || !is_bf16 ? options.dtype : hub::WeightType::bfloat16;
   log_info("adding " + std::to_string(merged.num_adapted()) + " matrices of " + options.adapter);
   write_folder(merged, tensors, hub::WeightsPlan(tensors, type, options.max_shard_bytes), options.to,

@@ -2,7 +2,6 @@
 #include "merge_adapter.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "sft/core/error.hpp"
@@ -23,11 +22,6 @@ std::vector<float> read_whole(const io::TensorSource& source, const io::TensorIn
   source.read(tensor.name, {.row_begin = 0, .num_rows = tensor.shape[0], .num_columns = tensor.shape[1]},
               DType::float32, values.data());
   return values;
-}
-
-float rounded_to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return std::bit_cast<float>((bits + 0x7fffU + ((bits >> 16U) & 1U)) & 0xffff0000U);
 }
 
 }  // namespace
@@ -79,10 +73,7 @@ void MergedWeights::read(const std::string& name, const io::Rectangle& where, DT
       const float* a = product.a.data() + r * product.columns + where.column_begin;
       for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * a[c];
     }
-    for (std::size_t c = 0; c < sum.size(); ++c) {
-      const float product_value = static_cast<float>(scale_) * sum[c];
-      out[c] += rounds_products_ ? rounded_to_bf16(product_value) : product_value;
-    }
+    for (std::size_t c = 0; c < sum.size(); ++c) out[c] += static_cast<float>(scale_) * sum[c];
   }
 }
 

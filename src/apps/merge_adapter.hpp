@@ -20,8 +20,6 @@ class MergedWeights final : public io::TensorSource {
   /// does not fit the model, by tensor, as a data Error.
   MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter, const config::Lora& lora);
 
-  /// The sum B A is rounded to bf16 before it is added, as PEFT does where weights are bf16.
-  void round_products() { rounds_products_ = true; }
   [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
 
   [[nodiscard]] const std::string& path() const override { return base_->path(); }
@@ -36,7 +34,6 @@ class MergedWeights final : public io::TensorSource {
 
   std::unique_ptr<io::TensorSource> base_;
   double scale_;
-  bool rounds_products_ = false;
   std::map<std::string, Product> products_;  ///< by the name of the matrix, "model/...weight"
 };
 

@@ -143,17 +143,21 @@ def run_sft(binaries, folder, shard, output, mesh, options=()):
     sizes = [word for name, size in zip(("dp_replicate_size", "dp_shard_size", "sp_size", "tp_size"), mesh)
              for word in (f"--parallel.{name}", str(size))]
     data_ranks = mesh[0] * mesh[1]
-    command = ["mpirun", "-np", str(num_ranks), str(binaries / "sft"), "--model.model_name_or_path", str(folder),
-               "--data.train_files", str(shard), "--data.shuffle", "false", "--train.max_steps", "1",
-               "--train.per_device_train_batch_size", str(len(DOCUMENT_LENGTHS) // data_ranks),
-               "--train.precision", "fp32", "--optimizer.learning_rate", "0", "--train.logging_steps", "1",
-               "--train.output_dir", str(output), *sizes, *options]
+    settings = {"--model.model_name_or_path": folder, "--data.train_files": shard, "--data.shuffle": "false",
+                "--train.max_steps": "1",
+                "--train.per_device_train_batch_size": len(DOCUMENT_LENGTHS) // data_ranks, "--train.precision": "fp32",
+                "--optimizer.learning_rate": "0", "--train.logging_steps": "1", "--train.output_dir": output}
+    settings.update(zip(options[::2], options[1::2]))
+    words = [str(word) for setting in settings.items() for word in setting]
+    command = ["mpirun", "-np", str(num_ranks), str(binaries / "sft"), *sizes, *words]
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
                    "OMPI_MCA_hwloc_base_binding_policy": "none", "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     if result.returncode != 0:
         raise RuntimeError(f"sft failed with {result.returncode}: {result.stderr}")
+    if settings["--train.max_steps"] == "0":
+        return None
     line = json.loads((output / "metrics.jsonl").read_text().splitlines()[0])
     return line["loss"], line["grad_norm"], result.stderr
 

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""LoRA against PEFT: the same adapters, losses and merged weights.
+
+usage: lora.py SFT_BIN_FOLDER [--ranks N ...]
+
+Needs torch, transformers, peft, safetensors, h5py, and mpirun. For each case `sft` leaves the adapters of step 0
+(max_steps = 0); PEFT loads them and torch.optim.AdamW trains them on the rows that `sft` trains on, in float32 without
+dropout. Losses and gradient norms of every step must agree on every mesh, and so must the adapters in the end. Then
+`sft-convert --merge` must give what PEFT's merge_and_unload gives, also from bf16 weights.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import peft
+import torch
+import transformers
+from safetensors.torch import load_file
+
+import hub_models
+
+STEPS = 5
+RATE = 1e-2
+LOSS_TOLERANCE = 2e-5  # relative; AdamW divides small gradients by their own size
+CASES = {
+    "llama": ("llama", ["--lora.lora_r", "4"]),
+    "qwen2, some modules": ("qwen2", ["--lora.lora_r", "3", "--lora.lora_target_modules", "q_proj,v_proj,down_proj"]),
+    "qwen3, rslora": ("qwen3", ["--lora.lora_r", "8", "--lora.lora_alpha", "4", "--lora.use_rslora", "true"]),
+    "bf16 weights": ("bf16", ["--lora.lora_r", "4"]),
+}
+
+
+def losses_of(output):
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines], [line["grad_norm"] for line in lines]
+
+
+def batch_loss(network, tokens, weights):
+    total, weight_sum = 0.0, 0.0
+    for row, lengths in enumerate(hub_models.DOCUMENT_LENGTHS):
+        begin = 0
+        for length in lengths:
+            document = torch.from_numpy(tokens[row, begin:begin + length]).long()[None]
+            weight = torch.from_numpy(weights[row, begin + 1:begin + length])
+            if length > 1:
+                logits = network(input_ids=document, use_cache=False).logits[0]
+                nll = torch.nn.functional.cross_entropy(logits[:-1], document[0, 1:], reduction="none")
+                total, weight_sum = total + (weight * nll).sum(), weight_sum + weight.sum().item()
+            begin += length
+    return total / weight_sum
+
+
+def train_peft(folder, adapter, tokens, weights):
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    network = peft.PeftModel.from_pretrained(base, adapter, is_trainable=True)
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=0.0)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        loss = batch_loss(network, tokens, weights)
+        optimizer.zero_grad()
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(parameters, 1.0).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, norms, peft.get_peft_model_state_dict(network)
+
+
+def check_merge(binaries, folder, adapter, work, name):
+    merged = work / ("merged-" + name)
+    subprocess.run([binaries / "sft-convert", "--merge", folder, adapter, merged], check=True, capture_output=True)
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    expected = peft.PeftModel.from_pretrained(base, adapter).merge_and_unload().state_dict()
+    ours = transformers.AutoModelForCausalLM.from_pretrained(merged, dtype="auto").state_dict()
+    assert expected.keys() == ours.keys()
+    worst = 0.0
+    for key, tensor in expected.items():
+        assert tensor.dtype == ours[key].dtype, key
+        worst = max(worst, (tensor.float() - ours[key].float()).abs().max().item() / tensor.float().abs().max().item())
+    return worst
+
+
+def check_case(name, binaries, work, ranks):
+    model, options = CASES[name]
+    folder = hub_models.make_model(model, work / model)
+    shard = work / (model + ".h5")
+    tokens, weights = hub_models.write_rows(shard, json.loads((folder / "config.json").read_text())["vocab_size"])
+    common = ["--lora.use_peft", "true", "--lora.lora_dropout", "0", "--optimizer.learning_rate", str(RATE),
+              "--optimizer.lr_scheduler_type", "constant", *options]
+    start = work / ("start-" + name)
+    hub_models.run_sft(binaries, folder, shard, start, (1, 1, 1, 1), [*common, "--train.max_steps", "0"])
+    losses, norms, adapters = train_peft(folder, start / "adapter", tokens, weights)
+    worst_loss, worst_norm, worst_adapter = 0.0, 0.0, 0.0
+    for num_ranks in ranks:
+        for mesh in hub_models.meshes(num_ranks):
+            output = work / (f"output-{name}-" + "x".join(map(str, mesh)))
+            hub_models.run_sft(binaries, folder, shard, output, mesh, [*common, "--train.max_steps", str(STEPS)])
+            got_losses, got_norms = losses_of(output)
+            worst_loss = max(worst_loss, max(abs(a - b) / b for a, b in zip(got_losses, losses, strict=True)))
+            worst_norm = max(worst_norm, max(abs(a - b) / b for a, b in zip(got_norms, norms, strict=True)))
+            trained = load_file(output / "adapter" / "adapter_model.safetensors")
+            assert trained.keys() == adapters.keys(), trained.keys() ^ adapters.keys()
+            for key, tensor in adapters.items():
+                worst_adapter = max(worst_adapter, ((tensor - trained[key]).norm() / tensor.norm()).item())
+    merge = check_merge(binaries, folder, output / "adapter", work, name)
+    merge_tolerance = 2.0 ** -9 if model == "bf16" else 1e-6  # a sum that lies between two bf16 numbers
+    agrees = worst_loss < LOSS_TOLERANCE and worst_norm < 1e-3 and worst_adapter < 1e-2 and merge <= merge_tolerance
+    print(f"{'ok  ' if agrees else 'FAIL'} {name:22} loss {losses[0]:.5f} to {losses[-1]:.5f} +- {worst_loss:.1e}   norm "
+          f"+- {worst_norm:.1e}   adapters +- {worst_adapter:.1e}   merged +- {merge:.1e}", flush=True)
+    return agrees
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binaries", type=pathlib.Path)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    options = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory(prefix="lora-") as work:
+        results = [check_case(name, options.binaries, pathlib.Path(work), options.ranks) for name in CASES]
+    print(f"{sum(results)} of {len(results)} agree")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
