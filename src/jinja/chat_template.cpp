@@ -54,12 +54,4 @@ Json make_context(const Json& messages, const Json& tools, const Json& documents
   return context;
 }
 
-std::vector<ByteSpan> assistant_spans(const Template& chat_template, const Json& context, const Rendered& rendered,
-                                      const RenderOptions& options) {
-  if (chat_template.has_generation()) return rendered.generation;
-  (void)context;
-  (void)options;
-  return {};
-}
-
 }  // namespace sft::jinja

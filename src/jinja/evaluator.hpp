@@ -85,7 +85,7 @@ class Evaluator {
   FrameRef frame_;
   Value block_text_;             ///< what the first filter of a block works on
   std::int32_t turn_ = -1;       ///< message whose iteration is executed
-  bool is_in_plain_loop_ = false;  ///< the innermost loop goes through something else than messages
+  bool is_in_index_loop_ = false;  ///< the innermost loop goes through integers, by which messages may be taken
   std::int32_t num_generations_ = 0;
   std::size_t depth_ = 0;
   int line_ = 0;

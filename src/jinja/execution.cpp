@@ -148,7 +148,7 @@ void Evaluator::write(const Value& value) { output_->append_in_turn(*to_text(*th
 
 void Evaluator::note_message(const Value& value) {
   const Dict* dict = value.dict();
-  if (is_in_plain_loop_ && turn_ < 0 && dict != nullptr && dict->message >= 0) turn_ = dict->message;
+  if (is_in_index_loop_ && dict != nullptr && dict->message >= 0) turn_ = dict->message;
 }
 
 Evaluator::Flow Evaluator::execute_loop(const Statement& statement, const Value& iterable, std::int64_t depth0) {
@@ -159,7 +159,7 @@ Evaluator::Flow Evaluator::execute_loop(const Statement& statement, const Value&
   const FrameRef outer = frame_;
   if (statement.is_recursive) loop->recursion = {&statement, outer};
   const std::int32_t outer_turn = turn_;
-  const bool was_in_plain_loop = is_in_plain_loop_;
+  const bool was_in_index_loop = is_in_index_loop_;
   FrameRef frame;
   bool has_finished_one = false;
   while (const std::optional<Value> item = loop->advance()) {
@@ -175,7 +175,7 @@ Evaluator::Flow Evaluator::execute_loop(const Statement& statement, const Value&
     const Dict* dict = item->dict();
     const bool is_message = dict != nullptr && dict->message >= 0;
     turn_ = is_message ? dict->message : outer_turn;
-    is_in_plain_loop_ = !is_message;
+    is_in_index_loop_ = item->get<std::int64_t>() != nullptr;
     frame_ = frame;
     const Flow flow = execute(statement.body);
     frame_ = outer;
@@ -183,7 +183,7 @@ Evaluator::Flow Evaluator::execute_loop(const Statement& statement, const Value&
     if (flow == Flow::break_loop) break;
   }
   turn_ = outer_turn;
-  is_in_plain_loop_ = was_in_plain_loop;
+  is_in_index_loop_ = was_in_index_loop;
   if (frame != nullptr && frame.use_count() == 1) frame->slots.clear();
   // As in Jinja's own compiler, an iteration that `continue` or `break` ends does not keep `else` from being executed.
   if (has_finished_one || statement.otherwise.empty()) return Flow::next;
@@ -304,7 +304,7 @@ Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
   const Depth depth(*this);
   const FrameRef caller = frame_;
   const std::int32_t caller_turn = turn_;
-  const bool was_in_plain_loop = std::exchange(is_in_plain_loop_, false);
+  const bool was_in_index_loop = std::exchange(is_in_index_loop_, false);
   for (const Value& argument : arguments.positional) {
     const Dict* dict = argument.dict();
     if (turn_ < 0 && dict != nullptr && dict->message >= 0) turn_ = dict->message;
@@ -317,7 +317,7 @@ Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
   output_ = outer_output;
   frame_ = caller;
   turn_ = caller_turn;
-  is_in_plain_loop_ = was_in_plain_loop;
+  is_in_index_loop_ = was_in_index_loop;
   return text.take();
 }
 

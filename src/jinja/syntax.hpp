@@ -127,6 +127,7 @@ struct Statement {
 
 /// A whole template.
 struct Syntax {
+  std::string source;
   Body body;
   Scope scope;
   bool has_generation = false;

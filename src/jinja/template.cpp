@@ -53,6 +53,7 @@ Template::Template(std::string_view source) {
                      "at most " + std::to_string(max_source_bytes) + " are read", "give a chat template");
   }
   auto syntax = std::make_unique<Syntax>(parse(source));
+  syntax->source = source;
   try {
     bind_names(*syntax);
   } catch (const Failure& failure) {
@@ -66,6 +67,7 @@ Template::Template(Template&&) noexcept = default;
 Template& Template::operator=(Template&&) noexcept = default;
 
 bool Template::has_generation() const { return syntax_->has_generation; }
+const std::string& Template::source() const { return syntax_->source; }
 
 Rendered Template::render(const nlohmann::ordered_json& context, const RenderOptions& options) const {
   Evaluator evaluator(options);

@@ -186,6 +186,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("templates", nargs="+")
     parser.add_argument("--show", type=int, default=10, help="differences to print")
+    parser.add_argument("--each", type=int, default=2, help="differences of a kind to print for each template")
     options = parser.parse_args()
     templates, cases = load(options.templates)
     render = Renderer(options.program)
@@ -199,7 +200,7 @@ def main():
         if what not in ("same text", "both refuse", "same mask"):
             by_template.setdefault(name, {}).setdefault(what, 0)
             by_template[name][what] += 1
-            if num_shown < options.show:
+            if by_template[name][what] <= options.each and num_shown < options.show:
                 num_shown += 1
                 print(f"{what}: {name}\n{detail}\n")
 

@@ -75,6 +75,8 @@ class Template {
 
   /// Whether it has a `{% generation %}` block, so that Rendered::generation says what an assistant wrote.
   [[nodiscard]] bool has_generation() const;
+  /// What it was compiled from.
+  [[nodiscard]] const std::string& source() const;
 
  private:
   std::unique_ptr<const Syntax> syntax_;
