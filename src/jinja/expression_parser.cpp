@@ -136,8 +136,8 @@ ExpressionRef ExpressionParser::parse_not() {
 
 ExpressionRef ExpressionParser::parse_comparison() {
   static constexpr std::pair<std::string_view, Operator> symbols[] = {
-      {"==", Operator::equal}, {"!=", Operator::not_equal}, {"<", Operator::less},
-      {"<=", Operator::less_equal}, {">", Operator::greater}, {">=", Operator::greater_equal}};
+      {"==", Operator::equal},      {"!=", Operator::not_equal}, {"<", Operator::less},
+      {"<=", Operator::less_equal}, {">", Operator::greater},    {">=", Operator::greater_equal}};
   ExpressionRef first = parse_sum();
   ExpressionRef comparison;
   while (true) {
@@ -184,10 +184,8 @@ ExpressionRef ExpressionParser::parse_concat() {
 }
 
 ExpressionRef ExpressionParser::parse_product() {
-  static constexpr std::pair<std::string_view, Operator> symbols[] = {{"*", Operator::multiply},
-                                                                      {"/", Operator::divide},
-                                                                      {"//", Operator::floor_divide},
-                                                                      {"%", Operator::modulo}};
+  static constexpr std::pair<std::string_view, Operator> symbols[] = {
+      {"*", Operator::multiply}, {"/", Operator::divide}, {"//", Operator::floor_divide}, {"%", Operator::modulo}};
   ExpressionRef left = parse_power();
   while (true) {
     const auto symbol = std::find_if(std::begin(symbols), std::end(symbols),
@@ -423,7 +421,8 @@ void ExpressionParser::parse_arguments(Expression& call) {
       if (call.star_star) tokens_.fail("the arguments of a call are out of order");
       std::string name = tokens_.next().text;
       tokens_.next();
-      const bool is_known = std::any_of(call.named.begin(), call.named.end(), [&](const auto& e) { return e.first == name; });
+      const bool is_known =
+          std::any_of(call.named.begin(), call.named.end(), [&](const auto& e) { return e.first == name; });
       if (is_known) tokens_.fail("the argument '" + name + "' is given twice");
       call.named.emplace_back(std::move(name), parse());
       rise(call, *call.named.back().second);

@@ -74,7 +74,8 @@ Value filter_items(Evaluator& evaluator, const Value& input, const Arguments& ar
   if (!input.is_undefined() && input.dict() == nullptr) throw Failure("Can only get item pairs from a mapping.");
   std::vector<Value> pairs;
   if (const Dict* dict = input.dict()) {
-    for (const auto& [key, value] : dict->entries) pairs.push_back(evaluator.make_list(List::Kind::tuple, {key, value}));
+    for (const auto& [key, value] : dict->entries)
+      pairs.push_back(evaluator.make_list(List::Kind::tuple, {key, value}));
   }
   return std::make_shared<Generator>(&evaluator.heap(), std::move(pairs));
 }

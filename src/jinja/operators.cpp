@@ -37,8 +37,8 @@ std::string_view symbol_of(Operator which) {
   if (which == Operator::add && left.text() != nullptr) {
     throw Failure("can only concatenate str (not \"" + type_name(right) + "\") to str");
   }
-  throw Failure("unsupported operand type(s) for " + std::string(symbol_of(which)) + ": '" + type_name(left) + "' and '" +
-                type_name(right) + "'");
+  throw Failure("unsupported operand type(s) for " + std::string(symbol_of(which)) + ": '" + type_name(left) +
+                "' and '" + type_name(right) + "'");
 }
 
 std::int64_t require_fit(bool overflows, std::int64_t result) {
@@ -107,7 +107,8 @@ double floating_modulo(double left, double right) {
 
 Value floating_arithmetic(Operator which, double left, double right) {
   const bool divides = which == Operator::divide || which == Operator::floor_divide || which == Operator::modulo;
-  if (divides && right == 0) throw Failure(which == Operator::divide ? "float division by zero" : "float modulo by zero");
+  if (divides && right == 0)
+    throw Failure(which == Operator::divide ? "float division by zero" : "float modulo by zero");
   switch (which) {
     case Operator::add:
       return left + right;
@@ -228,7 +229,9 @@ Value apply_unary(Operator which, const Value& value) {
   if (value.is_undefined()) throw Failure(undefined_message(value));
   if (const auto* number = value.get<double>()) return which == Operator::negative ? -*number : *number;
   const auto number = as_integer(value);
-  if (!number) throw Failure("bad operand type for unary " + std::string(which == Operator::negative ? "-" : "+") + ": '" + type_name(value) + "'");
+  if (!number)
+    throw Failure("bad operand type for unary " + std::string(which == Operator::negative ? "-" : "+") + ": '" +
+                  type_name(value) + "'");
   return which == Operator::negative ? integer_arithmetic(Operator::subtract, 0, *number) : Value(*number);
 }
 

@@ -72,7 +72,8 @@ std::string digits_of(const Value& value, const Specification& specification) {
   const double number = std::fabs(*as_number(value));
   const std::string format = std::string(specification.is_alternate ? "%#.*" : "%.*") + kind;
   // -Wformat-nonliteral is not part of the warnings: the kind is one of f F e E g G.
-  std::snprintf(buffer.data(), buffer.size(), format.c_str(), static_cast<int>(specification.precision.value_or(6)), number);
+  std::snprintf(buffer.data(), buffer.size(), format.c_str(), static_cast<int>(specification.precision.value_or(6)),
+                number);
   return buffer.data();
 }
 
@@ -224,7 +225,9 @@ class PercentFormatter {
       throw Failure(std::string("unsupported format character '") + specification.kind + "'");
     }
     if (value.is_undefined()) throw Failure(undefined_message(value));
-    if (!as_number(value)) throw Failure(std::string("%") + specification.kind + " format: a real number is required, not " + type_name(value));
+    if (!as_number(value))
+      throw Failure(std::string("%") + specification.kind + " format: a real number is required, not " +
+                    type_name(value));
     if (specification.alignment == '=') specification.fill = "0";
     append_number(value, specification);
   }
@@ -233,7 +236,8 @@ class PercentFormatter {
     const bool is_integer_kind = std::string_view("dxXo").find(specification.kind) != std::string_view::npos;
     Value number = value;
     if (is_integer_kind && value.get<double>() != nullptr) {
-      if (specification.kind != 'd') throw Failure(std::string("%") + specification.kind + " format: an integer is required, not float");
+      if (specification.kind != 'd')
+        throw Failure(std::string("%") + specification.kind + " format: an integer is required, not float");
       if (!(std::fabs(*value.get<double>()) < 9e18)) fail_unsupported("an integer beyond 64 bits");
       number = static_cast<std::int64_t>(*value.get<double>());
     }
@@ -346,7 +350,9 @@ class BraceFormatter {
   static Specification parse(const std::string& text) {
     Specification specification;
     std::size_t position = 0;
-    const auto is_alignment = [&](std::size_t i) { return i < text.size() && std::string_view("<>^=").find(text[i]) != std::string_view::npos; };
+    const auto is_alignment = [&](std::size_t i) {
+      return i < text.size() && std::string_view("<>^=").find(text[i]) != std::string_view::npos;
+    };
     std::size_t behind_fill = 0;
     if (!text.empty()) (void)next_code_point(text, behind_fill);
     if (behind_fill > 0 && is_alignment(behind_fill)) {
@@ -358,9 +364,12 @@ class BraceFormatter {
       position = 1;
     }
     const auto skip = [&](char c) { return position < text.size() && text[position] == c && (++position, true); };
-    if (skip('+')) specification.sign = '+';
-    else if (skip(' ')) specification.sign = ' ';
-    else (void)skip('-');
+    if (skip('+'))
+      specification.sign = '+';
+    else if (skip(' '))
+      specification.sign = ' ';
+    else
+      (void)skip('-');
     if (skip('0') && specification.alignment == '\0') {
       specification.alignment = '=';
       specification.fill = "0";
@@ -382,8 +391,8 @@ class BraceFormatter {
     Specification specification = parse(text);
     const auto fail = [&] { fail_unsupported("the specification '" + text + "' of format() for " + type_name(value)); };
     if (const auto* string = value.get<TextRef>()) {
-      const bool is_plain = (specification.kind == '\0' || specification.kind == 's') && specification.alignment != '=' &&
-                            !specification.has_comma && specification.sign == '-';
+      const bool is_plain = (specification.kind == '\0' || specification.kind == 's') &&
+                            specification.alignment != '=' && !specification.has_comma && specification.sign == '-';
       if (!is_plain) fail();
       return builder_.append(*align(heap, shorten(heap, *string, specification), specification, '<'));
     }

@@ -55,7 +55,8 @@ Value call_swapcase(Evaluator& evaluator, const Value& self, const Arguments& ar
   for (std::size_t position = 0; position < bytes.size();) {
     const std::size_t begin = position;
     const bool is_raised = is_upper(next_code_point(bytes, position));
-    builder.append(map_case(bytes.substr(begin, position - begin), is_raised ? Case::lower : Case::upper), tag_at(text, begin));
+    builder.append(map_case(bytes.substr(begin, position - begin), is_raised ? Case::lower : Case::upper),
+                   tag_at(text, begin));
   }
   return builder.take(text.is_markup);
 }
@@ -74,7 +75,8 @@ Value call_split(Evaluator& evaluator, const Value& self, const Arguments& argum
 Value call_splitlines(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters parameters("splitlines", arguments, {"keepends"});
   std::vector<Value> lines;
-  for (TextRef& line : split_lines(evaluator.heap(), self_text(self), parameters.truth(0, false))) lines.emplace_back(std::move(line));
+  for (TextRef& line : split_lines(evaluator.heap(), self_text(self), parameters.truth(0, false)))
+    lines.emplace_back(std::move(line));
   return evaluator.make_list(List::Kind::list, std::move(lines));
 }
 
@@ -162,7 +164,8 @@ Value call_count(Evaluator& evaluator, const Value& self, const Arguments& argum
   const std::string_view view = std::string_view(bytes).substr(0, span->end);
   if (part.empty()) return count_characters(view.substr(span->begin)) + 1;
   std::int64_t count = 0;
-  for (std::optional<std::size_t> at = find_bytes(view, part, span->begin); at; at = find_bytes(view, part, *at + part.size())) {
+  for (std::optional<std::size_t> at = find_bytes(view, part, span->begin); at;
+       at = find_bytes(view, part, *at + part.size())) {
     ++count;
   }
   return count;
@@ -180,7 +183,8 @@ Value call_join(Evaluator& evaluator, const Value& self, const Arguments& argume
   std::vector<TextRef> parts;
   for (const Value& item : items_of(evaluator.heap(), *parameters[0])) {
     if (item.text() == nullptr) {
-      throw Failure("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + type_name(item) + " found");
+      throw Failure("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + type_name(item) +
+                    " found");
     }
     parts.push_back(text_argument(evaluator, self, item));
   }
