@@ -2,6 +2,7 @@
 #pragma once
 // Tokens, read one after the other by the parsers of expressions and statements.
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>

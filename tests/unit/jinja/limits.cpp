@@ -37,7 +37,9 @@ BOOST_AUTO_TEST_CASE(loops_and_recursion_end) {
   BOOST_TEST(mentions(limited("{% for i in range(10**9) %}x{% endfor %}"), {"Range too big"}));
   BOOST_TEST(mentions(limited(times_100 + end_100), {"steps"}));
   BOOST_TEST(mentions(limited("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), {"levels deep"}));
-  BOOST_TEST(mentions(limited("{% macro f() %}{{ caller() }}{% call f() %}{% endcall %}{% endmacro %}{% call f() %}{% endcall %}"), {"levels deep"}));
+  BOOST_TEST(mentions(
+      limited("{% macro f() %}{{ caller() }}{% call f() %}{% endcall %}{% endmacro %}{% call f() %}{% endcall %}"),
+      {"levels deep"}));
   BOOST_TEST(mentions(limited("{% for x in [[1]] recursive %}{{ loop([x]) }}{% endfor %}"), {"levels deep"}));
 }
 
