@@ -32,6 +32,7 @@
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/train/datasets.hpp"
 #include "sft/train/dry_run.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/memory.hpp"
@@ -112,6 +113,30 @@ data::PackedDataset open_data(const config::Config& config) {
   return dataset;
 }
 
+/// The same for rows to evaluate on beside the rows of `train`.
+data::PackedDataset open_eval_data(const config::Config& config, const data::PackedDataset& train) {
+  data::PackedDataset dataset(config.data.eval_files);
+  const std::string& file = dataset.files().front();
+  if (dataset.num_target_tokens() == 0) {
+    throw_data_error(file + " has no token to evaluate on", "every loss_weight in the data set is 0",
+                     "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
+  }
+  if (dataset.tokenizer() != train.tokenizer()) {
+    throw_data_error("cannot evaluate on " + file,
+                     "its tokenizer is '" + dataset.tokenizer() + "', that of " + train.files().front() + " '" +
+                         train.tokenizer() + "'",
+                     "prepare it with the tokenizer of the data that is trained on");
+  }
+  config::validate_eval_data(config, dataset.max_length(), dataset.vocab_size(), file, train.max_length());
+  return dataset;
+}
+
+train::Datasets open_datasets(const config::Config& config) {
+  train::Datasets datasets{open_data(config), {}};
+  if (!config.data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
+  return datasets;
+}
+
 device::Kind choose_device(config::BackendChoice choice) {
   switch (choice) {
     case config::BackendChoice::cpu:
@@ -126,11 +151,11 @@ device::Kind choose_device(config::BackendChoice choice) {
 
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
 void plan_only(const config::Config& config, bool json) {
-  const data::PackedDataset dataset = open_data(config);
+  const train::Datasets datasets = open_datasets(config);
   const int num_ranks = mesh::layout_of(config.parallel).size();
   const train::Machine machine{choose_device(config.device.backend),
                                device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
-  log_info(train::dry_run(config, dataset, machine, device::resident_bytes(), json));
+  log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), json));
 }
 
 /// Answers --help, --version, --print-config and --dry-run; false: there is a run to do.
@@ -177,28 +202,29 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, groups.of_tensors());
 
   // 4. Data
-  std::optional<data::PackedDataset> dataset;
-  world.agree([&] { dataset.emplace(open_data(config)); });
+  std::optional<train::Datasets> datasets;
+  world.agree([&] { datasets.emplace(open_datasets(config)); });
 
   // 5. Memory: planned, and refused where a node does not have it
   device::Ledger planned;
   world.agree([&] {
     planned =
-        train::plan_ledger(config, *dataset, place, {device->kind(), device::num_threads()}, device::resident_bytes());
+        train::plan_ledger(config, *datasets, place, {device->kind(), device::num_threads()}, device::resident_bytes());
   });
   train::require_node_memory(planned, device->kind(), device::node_memory_bytes(), session);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   std::optional<train::Engine> engine;
-  world.agree([&] { engine.emplace(config, dataset->max_length(), place, groups, *device, *collectives, ledger); });
+  world.agree(
+      [&] { engine.emplace(config, datasets->train.max_length(), place, groups, *device, *collectives, ledger); });
 
   // 7. Restore
-  train::Trainer trainer({session, config, *device, place, groups, *dataset, ledger, *engine});
+  train::Trainer trainer({session, config, *device, place, groups, *datasets, ledger, *engine});
   trainer.restore();
   trainer.announce();
 
-  // 8. Train
+  // 8. Train and evaluate
   const ExitStatus status = trainer.train();
 
   // 9. Save

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/config/config.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace sft::config {
 
 namespace {
@@ -24,6 +27,23 @@ std::int64_t Model::num_parameters() const {
 
 std::int64_t Model::num_matmul_parameters() const {
   return num_hidden_layers * num_block_matrix_parameters(*this) + vocab_size * hidden_size;
+}
+
+double Lora::scale() const {
+  const auto r = static_cast<double>(lora_r);
+  return lora_alpha / (use_rslora ? std::sqrt(r) : r);
+}
+
+bool Lora::adapts(const std::string& name) const {
+  return use_peft && std::ranges::any_of(lora_target_modules, [&](const std::string& target) {
+           return target == "all-linear" || target == name;
+         });
+}
+
+const std::vector<std::string>& linear_layer_names() {
+  static const std::vector<std::string> names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                                 "gate_proj", "up_proj", "down_proj"};
+  return names;
 }
 
 std::int64_t Config::effective_batch_rows() const {

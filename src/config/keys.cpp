@@ -78,6 +78,45 @@ Key resume_key(const char* help) {
           [](const Config& config) { return write(config.checkpoint.resume_from_checkpoint); }};
 }
 
+/// eval_files: as train_files, or none.
+Key eval_files_key(const char* help) {
+  Key files = path_key("data", &Config::data, "eval_files", &Data::eval_files, help);
+  files.set = [](const std::string& text, Config& config) {
+    config.data.eval_files.clear();
+    if (!is_none(unquoted(text))) read(text, config.data.eval_files);
+  };
+  return files;
+}
+
+/// eval_steps: a count, or none for that of logging_steps; "no" is 0.
+Key eval_steps_key(const char* help) {
+  return {"train",
+          "eval_steps",
+          help,
+          {},
+          /*is_path=*/false,
+          [](const std::string& text, Config& config) {
+            std::int64_t& steps = config.train.eval_steps;
+            const std::string word = unquoted(text);
+            if (truth_of(word) == false) {
+              steps = 0;
+            } else if (is_none(word)) {
+              steps = -1;
+            } else {
+              try {
+                read(text, steps);
+                if (steps < 0) throw std::invalid_argument("a negative number");
+              } catch (const std::invalid_argument&) {
+                throw std::invalid_argument("none, or a whole number from 0");
+              }
+            }
+          },
+          [](const Config& config) {
+            const std::int64_t steps = config.train.eval_steps;
+            return steps < 0 ? std::string("none") : write(steps);
+          }};
+}
+
 /// A key of the design with one value that is true of this version: nothing, "none" or "false".
 Key only(const char* section, const char* name, const std::string& value, const char* help) {
   return {section,
@@ -117,9 +156,17 @@ std::vector<Key> make_keys() {
       key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
       key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
 
+      key("lora", &C::lora, "use_peft", &Lora::use_peft, "train low-rank adapters (LoRA) and freeze all other weights"),
+      key("lora", &C::lora, "lora_r", &Lora::lora_r, "rank of the adapters"),
+      key("lora", &C::lora, "lora_alpha", &Lora::lora_alpha, "adapters are scaled by lora_alpha / lora_r"),
+      key("lora", &C::lora, "lora_dropout", &Lora::lora_dropout, "share of an adapter's inputs that is dropped"),
+      key("lora", &C::lora, "lora_target_modules", &Lora::lora_target_modules,
+          "all-linear, or some of q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
+      key("lora", &C::lora, "use_rslora", &Lora::use_rslora, "scale by lora_alpha / sqrt(lora_r) instead"),
+
       path_key("data", &C::data, "train_files", &Data::train_files,
                "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),
-      only("data", "eval_files", "", "shards to evaluate on; empty until evaluation is there"),
+      eval_files_key("packed shards to evaluate on, as train_files; none: no evaluation"),
       key("data", &C::data, "shuffle", &Data::shuffle, "a new order of rows every epoch; false: file order"),
       key("data", &C::data, "seed", &Data::seed, "seed of the order of rows"),
 
@@ -145,11 +192,13 @@ std::vector<Key> make_keys() {
           "fp32, or bf16: compute and gather in bf16, master weights and reductions in float32"),
       only("train", "activation_checkpointing", "none", "recompute activations; none until it is there"),
       key("train", &C::train, "seed", &Train::seed,
-          "seed of what is random beyond weights and the order of rows; nothing is in this version"),
+          "seed of what is random beyond weights and the order of rows: the dropout of adapters"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,
                "folder for metrics, checkpoints and resolved.ini"),
       key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl"),
-      only("train", "eval_steps", "none", "steps between evaluations; none until evaluation is there"),
+      eval_steps_key("steps between two evaluations on eval_files, beside the one at the end; none: logging_steps; "
+                     "0: only at the end"),
+      key("train", &C::train, "eval_on_start", &Train::eval_on_start, "evaluate before the first step too"),
 
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate of AdamW"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,

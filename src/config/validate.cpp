@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -100,6 +101,15 @@ void check_data(const Config& config) {
                      "name the shards that sft-prepare wrote, such as data/demo/train-*.h5");
 }
 
+void check_evaluation(const Config& config) {
+  const Train& train = config.train;
+  if (!config.data.eval_files.empty() || (train.eval_steps <= 0 && !train.eval_on_start)) return;
+  throw_config_error(train.eval_on_start ? "`train.eval_on_start = true` has no data"
+                                         : "`train.eval_steps = " + text_of(train.eval_steps) + "` has no data",
+                     "`data.eval_files` is empty",
+                     "set data.eval_files to shards that sft-prepare wrote, or leave the key out");
+}
+
 void check_train(const Config& config) {
   const Train& train = config.train;
   require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_batch);
@@ -116,6 +126,25 @@ void check_train(const Config& config) {
   require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
           "none, auto or a path");
   require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");
+}
+
+void check_lora(const Config& config) {
+  const Lora& lora = config.lora;
+  if (!lora.use_peft) return;
+  require_size(config, lora.lora_r, "lora.lora_r", max_depth);
+  require(config, lora.lora_alpha > 0, "lora.lora_alpha", "above 0");
+  require(config, lora.lora_dropout >= 0 && lora.lora_dropout < 1, "lora.lora_dropout", "at least 0, below 1");
+  require(config, !lora.lora_target_modules.empty(), "lora.lora_target_modules",
+          "all-linear or names of linear layers");
+  for (const std::string& target : lora.lora_target_modules) {
+    const std::vector<std::string>& names = linear_layer_names();
+    if (target == "all-linear" || std::ranges::find(names, target) != names.end()) continue;
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    throw_config_error("`lora.lora_target_modules` names " + target,
+                       "adapters are added to the linear layers of a block, which are " + all,
+                       "choose among them, or set lora_target_modules = all-linear");
+  }
 }
 
 void check_optimizer(const Config& config) {
@@ -221,14 +250,24 @@ void check_tensor_parallel(const Model& model, std::int64_t tp_size) {
   }
 }
 
+void check_vocabulary(const Model& model, std::int64_t vocab_size, const std::string& source) {
+  if (vocab_size <= model.vocab_size) return;
+  throw_config_error(
+      "the model cannot read " + source,
+      "its tokens run to vocab_size = " + text_of(vocab_size) + ", but model.vocab_size = " + text_of(model.vocab_size),
+      "set vocab_size to " + text_of(vocab_size) + " or more");
+}
+
 }  // namespace
 
 void validate(Config& config, int world_size) {
   derive_model_sizes(config.model);
   check_model_sizes(config);
   check_heads(config.model);
+  check_lora(config);
   check_data(config);
   check_train(config);
+  check_evaluation(config);
   check_optimizer(config);
   check_axes(config, world_size);
   fit_mesh(config.parallel, world_size);
@@ -254,12 +293,18 @@ void validate_data(const Config& config, std::int64_t max_length, std::int64_t v
                            text_of(batch * max_length / sp_size) + ", above " + text_of(max_tokens),
                        "set a smaller per_device_train_batch_size, and gradient_accumulation_steps instead");
   }
-  if (vocab_size > config.model.vocab_size) {
-    throw_config_error("the model cannot read " + source,
-                       "its tokens run to vocab_size = " + text_of(vocab_size) +
-                           ", but model.vocab_size = " + text_of(config.model.vocab_size),
-                       "set vocab_size to " + text_of(vocab_size) + " or more");
+  check_vocabulary(config.model, vocab_size, source);
+}
+
+void validate_eval_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size,
+                        const std::string& source, std::int64_t train_max_length) {
+  if (max_length > train_max_length) {
+    throw_config_error("rows of " + source + " are longer than those that are trained on",
+                       "their max_length is " + text_of(max_length) + ", that of data.train_files " +
+                           text_of(train_max_length) + ", and evaluation works in the memory of training",
+                       "prepare the data for evaluation with --max_length " + text_of(train_max_length));
   }
+  check_vocabulary(config.model, vocab_size, source);
 }
 
 }  // namespace sft::config

@@ -39,13 +39,14 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
     : place(place_in),
       machine(machine_in),
       sizes(local_sizes(config, max_length, place)),
-      architecture(model::make_architecture(config.model)),
+      architecture(model::make_architecture(config)),
       shard_map(architecture.units, place),
+      frozen_map(architecture.frozen_units, place),
       policy(parallel::sharding_policy(config.parallel, place)),
       slots(shard_map.num_units(), policy.reshard_after_forward, config.model.tie_word_embeddings),
-      storage(shard_map, sizes.compute),
+      storage(shard_map, frozen_map, sizes.compute),
       unit_buffers(storage, policy, slots),
-      decoder(config.model, sizes, machine.kind),
+      decoder(config.model, config.lora, sizes, machine.kind),
       attention(parallel::make_sequence_buffers(
           sequence_shape(sizes, sequence::RowCut(max_length, place.layout().sp).local_length()), place.layout().sp)),
       adamw(config.optimizer, shard_map) {}

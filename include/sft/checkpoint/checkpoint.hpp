@@ -35,7 +35,8 @@ struct Position {
   std::int64_t max_length = 0;        ///< of its rows
   std::string data_fingerprint = "";  ///< of that data set, data::PackedDataset's; empty: not known (sft 0.1.0)
   LogWindow since_log = {};
-  Lineage lineage = {};  ///< of the run; matters on rank 0, which writes it
+  std::int64_t evaluated_step = -1;  ///< the weights of that step were evaluated last; -1: none were
+  Lineage lineage = {};              ///< of the run; matters on rank 0, which writes it
 };
 
 /// "OUTPUT_DIR/checkpoint-000100"

@@ -46,8 +46,29 @@ struct Model {
   [[nodiscard]] std::int64_t num_matmul_parameters() const;
 };
 
+/// Low-rank adapters (Hu et al. 2021) under PEFT's names: with use_peft they are trained, all other weights are frozen.
+struct Lora {
+  bool use_peft = false;
+  std::int64_t lora_r = 16;
+  double lora_alpha = 32.0;
+  double lora_dropout = 0.05;
+  /// "all-linear", or names such as q_proj.
+  std::vector<std::string> lora_target_modules = {"all-linear"};
+  bool use_rslora = false;
+
+  /// What the product of the adapter is multiplied with: alpha / r, or alpha / sqrt(r) with use_rslora (Kalajdzievski
+  /// 2023).
+  [[nodiscard]] double scale() const;
+  /// Whether the linear layer `name`, such as q_proj, has an adapter.
+  [[nodiscard]] bool adapts(const std::string& name) const;
+};
+
+/// The linear layers of a block that an adapter can be added to.
+[[nodiscard]] const std::vector<std::string>& linear_layer_names();
+
 struct Data {
   std::vector<std::string> train_files;  ///< paths or globs, separated by white space or commas in the file
+  std::vector<std::string> eval_files;   ///< the same; empty: no evaluation
   bool shuffle = true;
   std::uint64_t seed = 42;
 };
@@ -71,6 +92,11 @@ struct Train {
   std::uint64_t seed = 42;
   std::string output_dir = "output";
   std::int64_t logging_steps = 10;
+  std::int64_t eval_steps = -1;  ///< -1 ("none" in the file): logging_steps; 0: only at the end
+  bool eval_on_start = false;
+
+  /// Steps between two evaluations; 0: only at the end.
+  [[nodiscard]] std::int64_t eval_interval() const { return eval_steps < 0 ? logging_steps : eval_steps; }
 };
 
 struct Optimizer {
@@ -97,6 +123,7 @@ struct Device {
 
 struct Config {
   Model model;
+  Lora lora;
   Data data;
   Parallel parallel;
   Train train;

@@ -41,6 +41,11 @@ void validate(Config& config, int world_size);
 /// configuration Error. `config` is validated; `source` names the data in messages. Pure.
 void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source);
 
+/// Refuses rows to evaluate on that are longer than `train_max_length`, that of the rows trained on, or that the model
+/// cannot read: throws a configuration Error. Shorter ones are padded. Arguments as above. Pure.
+void validate_eval_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size,
+                        const std::string& source, std::int64_t train_max_length);
+
 /// A key whose value differs between two configurations, and both values as text.
 struct Difference {
   std::string section, name, before, now;

@@ -34,6 +34,8 @@ struct Sizes {
   [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
 };
 
+class AdapterBuffers;
+
 /// References to what outlives the model.
 struct Context {
   const config::Model& config;
@@ -43,6 +45,7 @@ struct Context {
   parallel::ShardedUnits& units;
   parallel::TensorParallel& tp;
   parallel::SequenceAttention& attention;
+  AdapterBuffers& adapters;
 };
 
 /// A micro-batch in device memory, each (T).

@@ -5,6 +5,9 @@
 // A rank holds, of every unit (embedding, each block, head), the tp slice of its parameters laid out flat ("unit
 // flat"), and of that the 1/fsdp_size piece `fsdp_rank` ("unit shard"). Its unit shards, one after the other, are its
 // "rank shard".
+//
+// Trainable and frozen parameters are stored differently (UnitStorage), so each have a map of their own: with the same
+// units, of which either map holds its part. A unit without such parameters is empty there.
 
 #include <cstdint>
 #include <functional>
@@ -23,7 +26,12 @@ enum class TpSplit {
   kv_rows,  ///< split along dim 0 by key/value head; heads fewer than ranks are replicated, gradients summed
 };
 
-enum class Init { normal, ones, zeros };
+enum class Init {
+  normal,
+  ones,
+  zeros,
+  kaiming,  ///< uniform in +-1/sqrt(columns): kaiming_uniform with a = sqrt(5), as torch.nn.Linear and PEFT have it
+};
 
 struct Parameter {
   // Given by the model.
@@ -50,8 +58,9 @@ struct Parameter {
 /// Neighbouring parameters of one unit that ops use as one matrix (their rows one after the other) or vector.
 struct ParameterGroup {
   int unit = 0;
-  int first = 0;
-  int count = 0;  ///< 0: the model has no such parameter
+  int first = 0;          ///< among the unit's parameters that are trainable, or frozen, as these are
+  int count = 0;          ///< 0: the model has no such parameter
+  bool trainable = true;  ///< frozen ones have no gradient
 
   [[nodiscard]] bool exists() const { return count > 0; }
 };
@@ -85,6 +94,11 @@ struct ShardRange {
 struct LogicalRectangle {
   std::int64_t row_begin, num_rows, column_begin, num_columns;
   std::int64_t shard_offset;
+};
+
+/// Elements of all logical parameters of a model, each counted once.
+struct ParameterCounts {
+  std::int64_t all, trainable;
 };
 
 class ShardMap {

@@ -4,10 +4,10 @@
 
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/train/datasets.hpp"
 #include "sft/train/engine.hpp"
 
 namespace sft::train {
@@ -19,7 +19,7 @@ struct Run {
   device::Device& device;
   const mesh::Place& place;
   const mesh::Groups& groups;
-  const data::PackedDataset& dataset;
+  const Datasets& datasets;
   device::Ledger& ledger;
   Engine& engine;
 };

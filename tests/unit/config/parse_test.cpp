@@ -90,6 +90,22 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   BOOST_TEST(again.train.output_dir == config.train.output_dir);
 }
 
+BOOST_AUTO_TEST_CASE(evaluation_comes_as_often_as_lines_unless_said_otherwise) {
+  const auto interval = [](const std::string& text) { return parse_text("[train]\n" + text).train.eval_interval(); };
+  BOOST_TEST(interval("logging_steps = 7\n") == 7);
+  BOOST_TEST(interval("logging_steps = 7\neval_steps = none\n") == 7);
+  BOOST_TEST(interval("logging_steps = 7\neval_steps =\n") == 7);
+  BOOST_TEST(interval("logging_steps = 7\neval_steps = 20\n") == 20);
+  BOOST_TEST(interval("eval_steps = 0\n") == 0);
+  BOOST_TEST(interval("eval_steps = no\n") == 0);
+  const Config config = parse_text("[data]\neval_files = a.h5 b-*.h5\n[train]\neval_on_start = yes\neval_steps = 20\n");
+  const std::vector<std::string> files{"a.h5", "b-*.h5"};
+  BOOST_TEST(config.data.eval_files == files, boost::test_tools::per_element());
+  BOOST_TEST(config.train.eval_on_start);
+  BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
+  BOOST_TEST(parse_text("", {"--eval_files", "none"}).data.eval_files.empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_no_part_of_the_text) {
   BOOST_TEST(parse_text("\xEF\xBB\xBF[parallel]\ntp_size = 2\n").parallel.tp_size == 2);
 }
@@ -122,7 +138,7 @@ const Refused refused_texts[] = {
     {"[train]\ntp_sise = 2\n", "did you mean `tp_size`?"},
     {"[paralel]\n", "unknown section [paralel] in test.ini:1"},
     {"[paralel]\n", "did you mean [parallel]?"},
-    {"\n# x\n[lora]\n", "unknown section [lora] in test.ini:3 (the sections are [model], [data], [parallel]"},
+    {"\n# x\n[loro]\n", "unknown section [loro] in test.ini:3 (the sections are [model], [lora], [data], [parallel]"},
     {"[train]\nlearning_rate = 2\n", "write `optimizer.learning_rate`"},
     {"tp_sise = 2\n", "did you mean `tp_size`?"},
     {"[train]\nvelocity = 2\n", "([train] has no such key): --help lists every key"},
@@ -151,8 +167,8 @@ const Refused refused_texts[] = {
     {"[optimizer]\nlearning_rate = fast\n", "expected a number"},
     {"[optimizer]\nlearning_rate = nan\n", "expected a finite number"},
     {"[device]\nbackend = tpu\n", "expected one of auto | cpu | cuda"},
-    {"[data]\neval_files = x.h5\n", "expected nothing; this version has no other choice"},
-    {"[train]\neval_steps = 10\n", "expected none; this version has no other choice"},
+    {"[train]\neval_steps = -1\n", "expected none, or a whole number from 0"},
+    {"[train]\neval_steps = 0.1\n", "expected none, or a whole number from 0"},
     {"[train]\nactivation_checkpointing = full\n", "expected none; this version has no other choice"},
     {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},
     {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini:2 cannot be read"},

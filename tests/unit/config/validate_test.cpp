@@ -195,6 +195,33 @@ BOOST_AUTO_TEST_CASE(the_model_must_know_every_token) {
   check_says(refusal([&] { validate_data(config, 512, 300, "train.h5"); }), "set vocab_size to 300 or more");
 }
 
+BOOST_AUTO_TEST_CASE(evaluation_needs_data) {
+  Config config = valid_config();
+  config.data.eval_files.clear();
+  config.train.eval_steps = 0;
+  validate(config, 1);
+  config.train.eval_steps = 10;
+  check_says(refusal([&] { validate(config, 1); }), "`train.eval_steps = 10` has no data (`data.eval_files` is empty)");
+  config.train.eval_steps = -1;
+  config.train.eval_on_start = true;
+  check_says(refusal([&] { validate(config, 1); }), "`train.eval_on_start = true` has no data");
+  config.data.eval_files = {"eval.h5"};
+  validate(config, 1);
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_works_in_the_memory_of_training) {
+  Config config = valid_config();
+  set_mesh(config, 1, 1, 4, 1);
+  validate(config, 4);
+  validate_eval_data(config, 512, 272, "eval.h5", 512);
+  validate_eval_data(config, 499, 272, "eval.h5", 512);  // padded to 512, which sp_size divides
+  const std::string longer = refusal([&] { validate_eval_data(config, 513, 272, "eval.h5", 512); });
+  check_says(longer, "rows of eval.h5 are longer than those that are trained on");
+  check_says(longer, "--max_length 512");
+  check_says(refusal([&] { validate_eval_data(config, 512, 300, "eval.h5", 512); }),
+             "the model cannot read eval.h5 (its tokens run to vocab_size = 300");
+}
+
 BOOST_AUTO_TEST_CASE(parameters_are_counted) {
   // Llama 3.2 1B (tied): 1,235,814,400 parameters, as its model card's safetensors say.
   Model llama;

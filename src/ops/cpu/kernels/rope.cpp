@@ -97,7 +97,7 @@ void norm_rope_backward(View din, float* dweight, View dout, View in, const floa
       }
     }
   });
-  add_rows(dweight, scratch.data, blocks.count, head_dim);
+  if (dweight != nullptr) add_rows(dweight, scratch.data, blocks.count, head_dim);
 }
 
 }  // namespace
