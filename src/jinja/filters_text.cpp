@@ -225,6 +225,7 @@ Value filter_urlencode(Evaluator& evaluator, const Value& input, const Arguments
 Value filter_wordcount(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Parameters none("wordcount", arguments, {});
   const TextRef text = to_text(evaluator, input);
+  evaluator.heap().step(text->bytes.size() / 4);
   std::int64_t count = 0;
   bool is_inside = false;
   for (std::size_t position = 0; position < text->bytes.size();) {

@@ -82,7 +82,7 @@ Value filter_items(Evaluator& evaluator, const Value& input, const Arguments& ar
 
 Value filter_length(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Parameters none("length", arguments, {});
-  if (const Text* text = input.text()) evaluator.heap().move_bytes(text->bytes.size());
+  if (const Text* text = input.text()) evaluator.heap().step(text->bytes.size() / 16);
   return length_of(input);
 }
 

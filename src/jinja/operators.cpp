@@ -200,7 +200,7 @@ Bounds adjust(std::int64_t length, std::optional<std::int64_t> start, std::optio
 Value slice_text(Heap& heap, const TextRef& text, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
                  std::optional<std::int64_t> step) {
   const std::string& bytes = text->bytes;
-  heap.move_bytes(bytes.size());
+  heap.step(1 + bytes.size() / 16);
   const Bounds bounds = adjust(count_characters(bytes), start, stop, step);
   if (bounds.count == 0) return make_text(&heap, "", {}, text->is_markup);
   if (bounds.step == 1) {
@@ -304,7 +304,7 @@ std::optional<Value> item_at(Evaluator& evaluator, const Value& object, std::int
   if (list != nullptr) return list->items[static_cast<std::size_t>(index)];
   if (range != nullptr) return (*range)->start + index * (*range)->step;
   const std::string& bytes = (*text)->bytes;
-  evaluator.heap().move_bytes(bytes.size());
+  evaluator.heap().step(1 + bytes.size() / 16);
   const std::size_t begin = position_of_character(bytes, index);
   std::size_t end = begin;
   (void)next_code_point(bytes, end);

@@ -35,7 +35,8 @@ std::int64_t modulo_of(Evaluator& evaluator, const Value& value, const Value& di
 }
 
 /// Whether all letters that have a case have this one, and there is one.
-bool has_case(std::string_view text, bool is_upper_case) {
+bool has_case(Heap& heap, std::string_view text, bool is_upper_case) {
+  heap.step(text.size() / 4);
   bool has_any = false;
   for (std::size_t position = 0; position < text.size();) {
     const CodePoint c = next_code_point(text, position);
@@ -110,8 +111,10 @@ const std::map<std::string_view, Test>& tests() {
       {"iterable", test_value<is_iterable>},
       {"callable", test_value<is_callable>},
       {"escaped", test_value<is_escaped>},
-      {"lower", [](Evaluator& e, const Value& v, const Arguments&) { return has_case(to_text(e, v)->bytes, false); }},
-      {"upper", [](Evaluator& e, const Value& v, const Arguments&) { return has_case(to_text(e, v)->bytes, true); }},
+      {"lower",
+       [](Evaluator& e, const Value& v, const Arguments&) { return has_case(e.heap(), to_text(e, v)->bytes, false); }},
+      {"upper",
+       [](Evaluator& e, const Value& v, const Arguments&) { return has_case(e.heap(), to_text(e, v)->bytes, true); }},
       {"odd", [](Evaluator& e, const Value& v, const Arguments&) { return modulo_of(e, v, std::int64_t{2}) == 1; }},
       {"even", [](Evaluator& e, const Value& v, const Arguments&) { return modulo_of(e, v, std::int64_t{2}) == 0; }},
       {"divisibleby",

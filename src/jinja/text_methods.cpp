@@ -113,7 +113,7 @@ Value call_affix(Evaluator& evaluator, const Value& self, const Arguments& argum
   if (list != nullptr && list->kind == List::Kind::tuple) affixes = list->items;
   const bool has_bounds = parameters[1] != nullptr || parameters[2] != nullptr;
   const std::optional<ByteSpan> span = has_bounds ? bounds_of(bytes, parameters, 1) : ByteSpan{0, bytes.size()};
-  if (has_bounds) evaluator.heap().move_bytes(bytes.size());
+  if (has_bounds) evaluator.heap().step(1 + bytes.size() / 16);
   return std::any_of(affixes.begin(), affixes.end(), [&](const Value& affix) {
     const std::string& part = require_text(affix, at_end ? "endswith()" : "startswith()")->bytes;
     if (!span) return false;
@@ -127,7 +127,7 @@ std::int64_t position_of(Evaluator& evaluator, const Value& self, const Argument
   const Parameters parameters("find", arguments, {"sub", "start", "end"}, 1);
   const std::string& bytes = self_text(self)->bytes;
   const std::string& part = require_text(*parameters[0], "find()")->bytes;
-  evaluator.heap().move_bytes(bytes.size());
+  evaluator.heap().step(1 + bytes.size() / 16);
   const std::optional<ByteSpan> span = bounds_of(bytes, parameters, 1);
   if (!span) return -1;
   const std::string_view view = std::string_view(bytes).substr(0, span->end);
@@ -158,7 +158,7 @@ Value call_count(Evaluator& evaluator, const Value& self, const Arguments& argum
   const Parameters parameters("count", arguments, {"sub", "start", "end"}, 1);
   const std::string& bytes = self_text(self)->bytes;
   const std::string& part = require_text(*parameters[0], "count()")->bytes;
-  evaluator.heap().move_bytes(bytes.size());
+  evaluator.heap().step(1 + bytes.size() / 16);
   const std::optional<ByteSpan> span = bounds_of(bytes, parameters, 1);
   if (!span) return std::int64_t{0};
   const std::string_view view = std::string_view(bytes).substr(0, span->end);
@@ -249,9 +249,10 @@ Value call_format(Evaluator& evaluator, const Value& self, const Arguments& argu
 
 /// Whether all characters are of a kind, and there is one unless `of_none`.
 template <bool (*is_kind)(CodePoint), bool of_none = false>
-Value are_all(Evaluator&, const Value& self, const Arguments& arguments) {
+Value are_all(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters none("the method", arguments, {});
   const std::string& bytes = self_text(self)->bytes;
+  evaluator.heap().step(bytes.size() / 4);
   for (std::size_t position = 0; position < bytes.size();) {
     if (!is_kind(next_code_point(bytes, position))) return false;
   }
@@ -262,9 +263,10 @@ bool is_alphanumeric(CodePoint c) { return is_alphabetic(c) || is_numeric(c); }
 bool is_ascii(CodePoint c) { return c >= 0 && c < 0x80; }
 
 template <bool upper>
-Value have_case(Evaluator&, const Value& self, const Arguments& arguments) {
+Value have_case(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters none("the method", arguments, {});
   const std::string& bytes = self_text(self)->bytes;
+  evaluator.heap().step(bytes.size() / 4);
   bool has_any = false;
   for (std::size_t position = 0; position < bytes.size();) {
     const CodePoint c = next_code_point(bytes, position);
@@ -274,9 +276,10 @@ Value have_case(Evaluator&, const Value& self, const Arguments& arguments) {
   return has_any;
 }
 
-Value call_istitle(Evaluator&, const Value& self, const Arguments& arguments) {
+Value call_istitle(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters none("istitle", arguments, {});
   const std::string& bytes = self_text(self)->bytes;
+  evaluator.heap().step(bytes.size() / 4);
   bool has_any = false, is_inside = false;
   for (std::size_t position = 0; position < bytes.size();) {
     const CodePoint c = next_code_point(bytes, position);
