@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sound shards, a checkpoint or a model folder of four ranks and a configuration with the real programs, and gives them to the fuzzer.
+# Makes sound shards, a checkpoint or a model folder of four ranks and a configuration with the real programs, and gives
+# them, or the chat template beside this script, to the fuzzer.
 #
 #   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
 set -euo pipefail
 
+here=$(cd "$(dirname "$0")" && pwd)
 mpiexec=$1 sft=$2 sft_prepare=$3 fuzz=$4 kind=$5 seed=$6 count=$7
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -49,6 +51,7 @@ INI
 case $kind in
   packed) path=data ;;
   config) path=run.ini ;;
+  template) path=$here/template.jinja ;;
   checkpoint)
     "$mpiexec" -np 4 "$sft" run.ini >log 2>&1 || { cat log; exit 1; }
     path=output/checkpoint-000001
