@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/text/tokenizer.hpp"
 
+#include <filesystem>
+
 #include "sft/core/error.hpp"
 #include "sft/text/byte_tokenizer.hpp"
+#include "sft/text/hub_tokenizer.hpp"
 
 namespace sft::text {
 
@@ -22,7 +25,9 @@ TokenId Tokenizer::pad() const { return specials().pad ? *specials().pad : eos()
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
-  throw_config_error("unknown tokenizer '" + name + "'", "this release knows: byte", "use --tokenizer byte");
+  if (std::filesystem::is_directory(name)) return load_tokenizer(name);
+  throw_config_error("unknown tokenizer '" + name + "'", "it is neither \"byte\" nor a folder",
+                     "give byte, or a folder with a tokenizer.json");
 }
 
 }  // namespace sft::text
