@@ -113,7 +113,9 @@ void AddedTokens::prepare(const Normalizer* normalizer) {
       }
       TextStore store;
       const TextView content = {.text = token.content, .at_input_begin = true};
-      in_normalized_.add(normalizer->normalize(content, store, /*with_origins=*/false).text, id);
+      const std::string_view normalized = normalizer->normalize(content, store, /*with_origins=*/false).text;
+      in_normalized_.add(normalized, id);
+      normalized_.insert_or_assign(id, std::string(normalized));
     }
   }
 }
@@ -126,6 +128,12 @@ std::optional<TokenId> AddedTokens::id_of(std::string_view content) const {
 const AddedToken* AddedTokens::token_of(TokenId id) const {
   const auto found = tokens_.find(id);
   return found == tokens_.end() ? nullptr : &found->second;
+}
+
+const std::string* AddedTokens::text_of(TokenId id) const {
+  if (const auto found = normalized_.find(id); found != normalized_.end()) return &found->second;
+  const AddedToken* const token = token_of(id);
+  return token == nullptr ? nullptr : &token->content;
 }
 
 std::vector<std::pair<TokenId, AddedToken>> AddedTokens::all() const {

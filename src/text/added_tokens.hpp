@@ -74,6 +74,8 @@ class AddedTokens {
 
   [[nodiscard]] std::optional<TokenId> id_of(std::string_view content) const;
   [[nodiscard]] const AddedToken* token_of(TokenId id) const;
+  /// What the decoder gets for the token: its content, or what it is looked for as. Null if there is no such token.
+  [[nodiscard]] const std::string* text_of(TokenId id) const;
   [[nodiscard]] bool is_special(const std::string& content) const { return specials_.contains(content); }
   /// All, by ascending id.
   [[nodiscard]] std::vector<std::pair<TokenId, AddedToken>> all() const;
@@ -85,6 +87,7 @@ class AddedTokens {
  private:
   std::unordered_map<std::string, TokenId> ids_;
   std::unordered_map<TokenId, AddedToken> tokens_;
+  std::unordered_map<TokenId, std::string> normalized_;  ///< contents, of those that the normalizer makes others of
   TokenId highest_id_ = -1;
   std::unordered_set<std::string> specials_;
   std::vector<AddedToken> special_list_, plain_list_;  ///< in the order in which they are looked for

@@ -26,6 +26,8 @@ namespace {
 
 constexpr std::string_view blank = "\xE2\x96\x81";  // U+2581, sentencepiece's blank
 constexpr std::size_t max_few_symbols = 32;
+constexpr char32_t num_low_characters = 0x3000;
+constexpr TokenId no_token = -1;
 constexpr TokenId merged_away = -1;
 
 const Json& check_model(const Json& description) {
@@ -77,13 +79,14 @@ BytePairModel::BytePairModel(const Json& description, bool takes_bytes)
       ignore_merges_(bool_of(description, "ignore_merges", false)) {
   read_merges(field_of(description, "merges"));
   for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    byte_ids_[byte] = vocabulary_.id_of(byte_characters()[byte]).value_or(-1);
+    byte_ids_[byte] = vocabulary_.id_of(byte_characters()[byte]).value_or(no_token);
   }
   for (std::size_t byte = 0; byte < fallback_ids_.size(); ++byte) {
     constexpr std::string_view digits = "0123456789ABCDEF";
     const std::string name = std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">";
-    fallback_ids_[byte] = vocabulary_.id_of(name).value_or(-1);
+    fallback_ids_[byte] = vocabulary_.id_of(name).value_or(no_token);
   }
+  find_characters();
   find_cuts();
 }
 
@@ -101,6 +104,35 @@ void BytePairModel::read_merges(const Json& description) {
     };
     merges_.set(id_of(rule.left), id_of(rule.right), {rank++, id_of(rule.left + rule.right.substr(prefix_.size()))});
   }
+}
+
+void BytePairModel::find_characters() {
+  character_ids_.assign(num_low_characters, no_token);
+  const std::vector<const std::string*>& tokens = vocabulary_.tokens();
+  for (std::size_t id = 0; id < tokens.size(); ++id) {
+    if (tokens[id] == nullptr || tokens[id]->empty()) continue;
+    const Character c = character_at(*tokens[id], 0);
+    if (c.size == tokens[id]->size() && c.code_point < num_low_characters) {
+      character_ids_[c.code_point] = static_cast<TokenId>(id);
+    }
+  }
+}
+
+/// no_token where it is not in the vocabulary.
+TokenId BytePairModel::id_of_character(std::string_view word, std::size_t begin, std::size_t end) const {
+  const bool has_prefix = begin > 0 && !prefix_.empty(), has_suffix = end == word.size() && !suffix_.empty();
+  if (!has_prefix && !has_suffix) {
+    const Character c = character_at(word, begin);
+    if (c.code_point < num_low_characters) return character_ids_[c.code_point];
+    return vocabulary_.id_of(word.substr(begin, c.size)).value_or(no_token);
+  }
+  return vocabulary_.id_of(name_of_character(word, begin, end)).value_or(no_token);
+}
+
+/// With the prefix of a character that does not begin the word, and the suffix of one that ends it.
+std::string BytePairModel::name_of_character(std::string_view word, std::size_t begin, std::size_t end) const {
+  return (begin > 0 ? prefix_ : "") + std::string(word.substr(begin, end - begin)) +
+         (end == word.size() ? suffix_ : "");
 }
 
 void BytePairModel::find_cuts() {
@@ -184,7 +216,7 @@ bool BytePairModel::symbols_of_bytes(std::string_view word, std::vector<Symbol>&
   if (!prefix_.empty() || !suffix_.empty()) return false;
   for (std::uint32_t i = 0; i < word.size(); ++i) {
     const TokenId id = byte_ids_[static_cast<unsigned char>(word[i])];
-    if (id < 0) {
+    if (id == no_token) {
       symbols.clear();
       return false;
     }
@@ -200,18 +232,15 @@ void BytePairModel::symbols_of_characters(std::string_view word, std::vector<Sym
     if (is_unknown_open) symbols.push_back(unknown);
     is_unknown_open = false;
   };
-  std::string name;
   for (std::size_t place = 0; place < word.size();) {
     const std::size_t end = place + character_at(word, place).size;
     const auto begin32 = static_cast<std::uint32_t>(place), end32 = static_cast<std::uint32_t>(end);
-    name.clear();
-    if (place > 0) name += prefix_;
-    name += word.substr(place, end - place);
-    if (end == word.size()) name += suffix_;
-    if (const auto id = vocabulary_.id_of(name)) {
+    if (const TokenId id = id_of_character(word, place, end); id != no_token) {
       close_unknown();
-      symbols.push_back({.id = *id, .begin = begin32, .end = end32});
-    } else if (!(byte_fallback_ && append_fallback(name, begin32, end32, symbols)) && !unknown_.empty()) {
+      symbols.push_back({.id = id, .begin = begin32, .end = end32});
+    } else if (byte_fallback_ && append_fallback(name_of_character(word, place, end), begin32, end32, symbols)) {
+      // Its bytes are there instead.
+    } else if (!unknown_.empty()) {
       if (is_unknown_open && fuse_unknown_) {
         unknown.end = end32;
       } else {

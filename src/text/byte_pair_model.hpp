@@ -17,6 +17,23 @@
 
 namespace sft::text {
 
+/// Code points, the low ones looked up at once.
+class CharacterSet {
+ public:
+  void insert(char32_t c) {
+    if (c < low_.size()) {
+      low_[c] = true;
+    } else {
+      high_.insert(c);
+    }
+  }
+  [[nodiscard]] bool contains(char32_t c) const { return c < low_.size() ? low_[c] : high_.contains(c); }
+
+ private:
+  std::array<bool, 256> low_{};
+  std::unordered_set<char32_t> high_;
+};
+
 class BytePairModel {
  public:
   /// Of the "model" of tokenizer.json. With `takes_bytes`, words are bytes that stand for the characters of a
@@ -33,7 +50,10 @@ class BytePairModel {
   struct Symbol;
 
   void read_merges(const Json& description);
+  void find_characters();
   void find_cuts();
+  [[nodiscard]] std::string name_of_character(std::string_view word, std::size_t begin, std::size_t end) const;
+  [[nodiscard]] TokenId id_of_character(std::string_view word, std::size_t begin, std::size_t end) const;
   /// Appends the tokens of a part of a word that begins at `begin`.
   void tokenize_part(std::string_view part, std::size_t begin, bool look_up_whole, WordCache& cache,
                      std::vector<WordToken>& tokens) const;
@@ -53,11 +73,12 @@ class BytePairModel {
   std::string prefix_, suffix_;
   bool fuse_unknown_, byte_fallback_, ignore_merges_;
   std::array<TokenId, 256> byte_ids_{};      ///< of the characters that stand for bytes; -1: not in the vocabulary
+  std::vector<TokenId> character_ids_;       ///< by code point, of the lower ones; -1: not in the vocabulary
   std::array<TokenId, 256> fallback_ids_{};  ///< of "<0x00>" to "<0xFF>"; -1: not in the vocabulary
   /// Where no token reaches from a character into the blank behind it, a text may be cut there, and the parts found
   /// again.
   bool can_cut_ = false;
-  std::unordered_set<char32_t> before_blanks_;  ///< characters after which a token goes on with a blank
+  CharacterSet before_blanks_;  ///< characters after which a token goes on with a blank
 };
 
 }  // namespace sft::text

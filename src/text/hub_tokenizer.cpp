@@ -110,7 +110,8 @@ class HubTokenizer : public Tokenizer {
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const override {
     std::vector<std::string> parts;
     for (const TokenId id : ids) {
-      const std::string* const token = find_token(id);
+      const std::string* const added = added_.text_of(id);
+      const std::string* const token = added == nullptr ? find_token(id) : added;
       if (token == nullptr || (skip_special_tokens && added_.is_special(*token))) continue;
       parts.push_back(*token);
     }

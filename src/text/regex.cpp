@@ -4,10 +4,14 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <span>
 #include <stdexcept>
 
 #include "sft/core/error.hpp"
+#include "text/unicode.hpp"
 #include "text/utf8.hpp"
 
 namespace sft::text {
@@ -66,23 +70,41 @@ class Searcher {
   std::unique_ptr<pcre2_jit_stack, Free> stack_;
 };
 
-}  // namespace
-
-struct Regex::Code {
-  std::unique_ptr<pcre2_code, Free> compiled;
-};
-
-Regex::Regex(const std::string& pattern) {
-  const std::string translated = translate_regex(pattern);
+std::unique_ptr<pcre2_code, Free> compile(const std::string& pattern) {
   int error = 0;
   PCRE2_SIZE place = 0;
   std::unique_ptr<pcre2_code, Free> compiled(
-      ::pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      ::pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                       PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr));
   if (!compiled) throw std::invalid_argument(message_of(error));
   ::pcre2_jit_compile(compiled.get(), PCRE2_JIT_COMPLETE);  // without it, on an unusual processor, it is only slower
-  code_ = std::make_unique<const Code>(Code{std::move(compiled)});
+  return compiled;
 }
+
+/// Whether a character is younger than PCRE2's tables. All of them take three bytes or four.
+bool has_additions(std::string_view text) {
+  const std::span<const UnicodeAddition> additions = unicode_additions();
+  for (std::size_t place = 0; place < text.size(); ++place) {
+    if (static_cast<unsigned char>(text[place]) < 0xE0) continue;
+    const char32_t c = character_at(text, place).code_point;
+    const auto next =
+        std::upper_bound(additions.begin(), additions.end(), c,
+                         [](char32_t code_point, const UnicodeAddition& each) { return code_point < each.first; });
+    if (next != additions.begin() && c <= std::prev(next)->last) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+struct Regex::Code {
+  std::unique_ptr<pcre2_code, Free> plain;           ///< for texts without characters younger than PCRE2's tables
+  std::unique_ptr<pcre2_code, Free> with_additions;  ///< for all texts
+};
+
+Regex::Regex(const std::string& pattern)
+    : code_(std::make_unique<const Code>(Code{compile(translate_regex(pattern, /*with_additions=*/false)),
+                                              compile(translate_regex(pattern, true))})) {}
 
 Regex::~Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;
@@ -90,7 +112,7 @@ Regex& Regex::operator=(Regex&&) noexcept = default;
 
 void Regex::find_all(std::string_view text, std::vector<ByteRange>& matches) const {
   matches.clear();
-  Searcher searcher(code_->compiled.get());
+  Searcher searcher(has_additions(text) ? code_->with_additions.get() : code_->plain.get());
   ByteRange match;
   for (std::size_t from = 0; from <= text.size() && searcher.search(text, from, match);) {
     if (match.begin == match.end && !matches.empty() && matches.back().end == match.end) {

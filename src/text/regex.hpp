@@ -29,7 +29,8 @@ class Regex {
   std::unique_ptr<const Code> code_;
 };
 
-/// The same expression in the syntax of PCRE2 with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE.
-[[nodiscard]] std::string translate_regex(const std::string& pattern);
+/// The same expression in the syntax of PCRE2 with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE. Without additions it is
+/// simpler, and the same for texts that have none of unicode_additions().
+[[nodiscard]] std::string translate_regex(const std::string& pattern, bool with_additions);
 
 }  // namespace sft::text

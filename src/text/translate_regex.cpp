@@ -33,7 +33,7 @@ std::string hexadecimal(char32_t code_point) {
 }
 
 /// What the category has got since Unicode 14, which PCRE2 10.42 knows.
-std::string additions_of(std::string_view category) {
+std::string list_additions(std::string_view category) {
   std::string members;
   for (const UnicodeAddition& addition : unicode_additions()) {
     const bool is_cased = addition.category == "Lu" || addition.category == "Ll" || addition.category == "Lt";
@@ -90,17 +90,9 @@ std::string short_category(std::string_view name) {
   return "";
 }
 
-const std::string& word_members() {
-  // Superscripts and fractions of Latin-1 are words to Oniguruma.
-  static const std::string members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})" +
-                                     additions_of("L") + additions_of("M") + additions_of("Nd") + additions_of("Nl") +
-                                     additions_of("Pc");
-  return members;
-}
-
 class Translator {
  public:
-  explicit Translator(const std::string& pattern) : pattern_(pattern) {}
+  Translator(const std::string& pattern, bool with_additions) : pattern_(pattern), with_additions_(with_additions) {}
 
   std::string run() {
     while (!at_end()) translate_next();
@@ -109,6 +101,16 @@ class Translator {
   }
 
  private:
+  [[nodiscard]] std::string additions_of(std::string_view category) const {
+    return with_additions_ ? list_additions(category) : "";
+  }
+
+  [[nodiscard]] std::string word_members() const {
+    // Superscripts and fractions of Latin-1 are words to Oniguruma.
+    return R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})" + additions_of("L") + additions_of("M") +
+           additions_of("Nd") + additions_of("Nl") + additions_of("Pc");
+  }
+
   [[noreturn]] static void refuse(const std::string& reason) { throw std::invalid_argument(reason); }
 
   [[nodiscard]] bool at_end() const { return place_ == pattern_.size(); }
@@ -370,6 +372,7 @@ class Translator {
   }
 
   const std::string& pattern_;
+  bool with_additions_;
   std::size_t place_ = 0;
   std::string out_;
   std::size_t atom_begin_ = 0;       ///< in out_, of what a quantifier would repeat
@@ -378,6 +381,8 @@ class Translator {
 
 }  // namespace
 
-std::string translate_regex(const std::string& pattern) { return Translator(pattern).run(); }
+std::string translate_regex(const std::string& pattern, bool with_additions) {
+  return Translator(pattern, with_additions).run();
+}
 
 }  // namespace sft::text

@@ -71,7 +71,9 @@ double measure(const text::Tokenizer& tokenizer, const std::vector<std::string>&
 int main(int argc, char** argv) {
   return run_alone([&] {
     const std::vector<std::string> words(argv + 1, argv + argc);
-    const auto has = [&words](const char* option) { return std::find(words.begin(), words.end(), option) != words.end(); };
+    const auto has = [&words](const char* option) {
+      return std::find(words.begin(), words.end(), option) != words.end();
+    };
     const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(words.at(0));
     const std::vector<std::string> texts = read_texts();
     if (has("--time")) {
