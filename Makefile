@@ -83,7 +83,7 @@ test: test-deps ## build and run every test
 ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_data unit_checkpoint unit_parallel \
   unit_model unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test mpi_collectives_test \
   reference leakage
-TSAN_TESTS := unit_data unit_train device_cpu_test mpi_streams_test
+TSAN_TESTS := unit_text unit_data unit_train device_cpu_test mpi_streams_test
 
 # $(call sanitized,preset,tests): builds these tests and runs them, on 1, 2 and 4 ranks.
 empty :=

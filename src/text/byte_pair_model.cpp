@@ -102,7 +102,8 @@ void BytePairModel::read_merges(const Json& description) {
       if (const auto id = vocabulary_.id_of(token)) return *id;
       throw std::invalid_argument("a merge needs the token '" + token + "', which the vocabulary has not");
     };
-    merges_.set(id_of(rule.left), id_of(rule.right), {rank++, id_of(rule.left + rule.right.substr(prefix_.size()))});
+    const TokenId left = id_of(rule.left), right = id_of(rule.right);
+    merges_.set(left, right, {rank++, id_of(rule.left + rule.right.substr(prefix_.size()))});
   }
 }
 
