@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/aligned_text.hpp"
 
+#include "sft/core/error.hpp"
 #include "text/utf8.hpp"
 
 namespace sft::text {
+
+namespace {
+
+// No honest rule makes texts much longer: the longest decomposition of Unicode has 11 times the bytes.
+constexpr std::size_t max_growth = 64;
+constexpr std::size_t min_limit_bytes = std::size_t{1} << 16;
+
+}  // namespace
 
 ByteRange TextView::origin(std::size_t begin, std::size_t end) const {
   if (begin < end) {
@@ -44,6 +53,10 @@ void AlignedText::append(std::string_view bytes, std::size_t begin, std::size_t 
 }
 
 void AlignedText::append_from(std::string_view bytes, ByteRange origin) {
+  if (text_.size() + bytes.size() > max_growth * source_.text.size() + min_limit_bytes) {
+    throw_data_error("a text grows to more than " + std::to_string(max_growth) + " times its size",
+                     "the normalizer of its tokenizer makes it so long", "check the normalizer of tokenizer.json");
+  }
   text_ += bytes;
   if (with_origins_) origins_.insert(origins_.end(), bytes.size(), origin);
 }

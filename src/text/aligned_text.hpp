@@ -39,7 +39,8 @@ class AlignedText {
 
   /// Bytes [begin, end) of the source as they are.
   void append_source(std::size_t begin, std::size_t end);
-  /// New bytes, all of which stand for bytes [begin, end) of the source.
+  /// New bytes, all of which stand for bytes [begin, end) of the source. A data Error when they make the text far longer
+  /// than the source.
   void append(std::string_view bytes, std::size_t begin, std::size_t end);
 
   [[nodiscard]] TextView view() const;
