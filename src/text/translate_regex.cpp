@@ -224,16 +224,15 @@ class Translator {
     }
     if (name == "Alpha") name = "Alphabetic";
     if (name == "Space" || name == "White_Space") return {std::string(space_members), is_negated};
-    const std::string category = short_category(name);
     if (name == "Alphabetic") {
       return {"\\p{Alphabetic}" + additions_of("L") + additions_of("Nl") + additions_of("M"), is_negated};
     }
-    return {"\\p{" +
-                (category.empty()   ? name
-                 : category == "LC" ? "L&"
-                                    : category) +
-                "}" + (category.empty() ? "" : additions_of(category)),
-            is_negated};
+    if (const std::string category = short_category(name); !category.empty()) {
+      return {"\\p{" + (category == "LC" ? "L&" : category) + "}" + additions_of(category), is_negated};
+    }
+    // A script. Of characters of Unicode 15 and 16 only those of Han are known.
+    const bool is_han = name == "Han" && with_additions_;
+    return {"\\p{sc:" + name + "}" + (is_han ? R"(\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})" : ""), is_negated};
   }
 
   /// A class that a letter stands for, and whether it is what lies outside; an empty one if the letter means no class.
