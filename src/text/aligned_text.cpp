@@ -39,7 +39,12 @@ AlignedText AlignedText::repaired(std::string_view input, bool with_origins) {
   return aligned;
 }
 
+void AlignedText::note_begin(std::size_t size, std::size_t source_begin) {
+  if (text_.empty() && size > 0) begins_with_source_ = source_begin == 0;
+}
+
 void AlignedText::append_source(std::size_t begin, std::size_t end) {
+  note_begin(end - begin, begin);
   text_ += source_.text.substr(begin, end - begin);
   if (!with_origins_) return;
   for (std::size_t i = begin; i < end; ++i) {
@@ -49,6 +54,7 @@ void AlignedText::append_source(std::size_t begin, std::size_t end) {
 }
 
 void AlignedText::append(std::string_view bytes, std::size_t begin, std::size_t end) {
+  note_begin(bytes.size(), begin);
   append_from(bytes, with_origins_ ? source_.origin(begin, end) : ByteRange{});
 }
 
@@ -65,7 +71,7 @@ TextView AlignedText::view() const {
   return {.text = text_,
           .origins = with_origins_ ? origins_.data() : nullptr,
           .input_begin = source_.input_begin,
-          .at_input_begin = source_.at_input_begin};
+          .at_input_begin = source_.at_input_begin && begins_with_source_};
 }
 
 }  // namespace sft::text

@@ -140,6 +140,15 @@ BOOST_AUTO_TEST_CASE(composed_characters_cover_all_that_they_were_made_of) {
   BOOST_TEST(encoding.offsets == (std::vector<ByteRange>{{0, 1}, {1, 4}, {4, 5}}), boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(only_the_first_word_of_the_input_gets_a_first_blank) {
+  json description = make_description({"a", "▁", "▁a", "t"}, {{"▁", "a"}});
+  description["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "t"}}}, {"content", ""}};
+  description["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}};
+  const auto tokenizer = make_tokenizer(description);
+  BOOST_TEST(tokenizer->encode("at") == std::vector<TokenId>{2}, boost::test_tools::per_element());
+  BOOST_TEST(tokenizer->encode("ta") == std::vector<TokenId>{0}, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(threads_share_a_tokenizer) {
   for (const std::string& family : families) {
     const json fixture = test::read_fixture(family);
