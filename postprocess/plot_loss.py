@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the loss of one or more runs over their steps, and prints where each began and ended.
+"""Draws the loss of one or more runs over their steps, in training and on data held back, and prints where each began
+and ended.
 
     postprocess/plot_loss.py output/demo/metrics.jsonl -o loss.png
     postprocess/plot_loss.py output/a output/b --smooth 0.9 --metric grad_norm --log -o compare.png
@@ -15,6 +16,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 try:
     import matplotlib
@@ -52,6 +54,7 @@ class Curve:
     steps: list[int]
     values: list[float]
     resumed_steps: list[int]  # the steps after which the run went on from a checkpoint
+    evaluations: Curve | None = None  # the same metric on data that the run does not train on
 
 
 def smoothed(values: list[float], weight: float) -> list[float]:
@@ -80,26 +83,34 @@ def smoothed(values: list[float], weight: float) -> list[float]:
 
 
 def read_curve(path: Path, metric: str) -> Curve:
-    """Reads metrics.jsonl, or the one in a folder."""
+    """Reads metrics.jsonl, or the one in a folder; with the evaluations of the metric, where there are any."""
     file = path / "metrics.jsonl" if path.is_dir() else path
-    steps: list[int] = []
-    values: list[float] = []
-    resumed_steps: list[int] = []
-    for number, record in enumerate(read_metrics(file), 1):
+    name = file.resolve().parent.name if file.name == "metrics.jsonl" else file.stem
+    records = read_metrics(file)
+    curve = curve_of(file, name, records, metric)
+    if not curve.steps:
+        raise ValueError(f"{file} has no line with {metric}")
+    evaluations = curve_of(file, name, records, "eval_" + metric)
+    if evaluations.steps:
+        curve.evaluations = evaluations
+    return curve
+
+
+def curve_of(file: Path, name: str, records: list[dict[str, Any]], metric: str) -> Curve:
+    """The lines that have the metric."""
+    curve = Curve(name, [], [], [])
+    for number, record in enumerate(records, 1):
         if metric not in record:
             continue
         try:
             value = record[metric]
-            values.append(math.nan if value is None else float(value))
-            steps.append(int(record["step"]))
+            curve.values.append(math.nan if value is None else float(value))
+            curve.steps.append(int(record["step"]))
             if "resumed_step" in record:
-                resumed_steps.append(int(record["resumed_step"]))
+                curve.resumed_steps.append(int(record["resumed_step"]))
         except (KeyError, TypeError, ValueError):
             raise ValueError(f"{file}:{number} has no number for step and {metric}") from None
-    if not steps:
-        raise ValueError(f"{file} has no line with {metric}")
-    name = file.resolve().parent.name if file.name == "metrics.jsonl" else file.stem
-    return Curve(name, steps, values, resumed_steps)
+    return curve
 
 
 def distinguish(curves: list[Curve], paths: list[Path]) -> None:
@@ -111,12 +122,20 @@ def distinguish(curves: list[Curve], paths: list[Path]) -> None:
 
 
 def print_table(curves: list[Curve], metric: str) -> None:
-    width = max(len("run"), *(len(curve.name) for curve in curves))
-    print(f"{'run':<{width}}  {'steps':>13}  {'first ' + metric:>16}  {'last ' + metric:>16}  {'lowest':>10}")
+    rows = []
     for curve in curves:
+        rows.append((curve.name, curve))
+        if curve.evaluations:
+            rows.append((f"{curve.name}, evaluated", curve.evaluations))
+    width = max(len("run"), *(len(name) for name, _ in rows))
+    print(f"{'run':<{width}}  {'steps':>13}  {'first ' + metric:>16}  {'last ' + metric:>16}  {'lowest':>10}  "
+          f"{'at step':>8}")
+    for name, curve in rows:
         steps = f"{curve.steps[0]}-{curve.steps[-1]}"
-        lowest = min((value for value in curve.values if not math.isnan(value)), default=math.nan)
-        print(f"{curve.name:<{width}}  {steps:>13}  {curve.values[0]:>16.4f}  {curve.values[-1]:>16.4f}  {lowest:>10.4f}")
+        lowest, step = min(((value, step) for value, step in zip(curve.values, curve.steps) if not math.isnan(value)),
+                           default=(math.nan, "-"))
+        print(f"{name:<{width}}  {steps:>13}  {curve.values[0]:>16.4f}  {curve.values[-1]:>16.4f}  {lowest:>10.4f}  "
+              f"{step:>8}")
 
 
 def draw(curves: list[Curve], metric: str, smooth: float, log: bool, output: Path) -> None:
@@ -127,6 +146,9 @@ def draw(curves: list[Curve], metric: str, smooth: float, log: bool, output: Pat
             (line,) = axes.plot(curve.steps, smoothed(curve.values, smooth), color=raw.get_color(), label=curve.name)
         else:
             (line,) = axes.plot(curve.steps, curve.values, label=curve.name)
+        if curve.evaluations:
+            axes.plot(curve.evaluations.steps, curve.evaluations.values, color=line.get_color(), linestyle="--",
+                      marker="o", markersize=3, label=f"{curve.name}, evaluated")
         for i, step in enumerate(curve.resumed_steps):
             label = f"{curve.name} resumed" if i == 0 else None
             axes.axvline(step, color=line.get_color(), linewidth=0.8, linestyle=":", label=label)

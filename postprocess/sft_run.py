@@ -5,6 +5,7 @@
 
     run = Run("output/demo")
     run.metric("loss")                                   # numpy array, one value a logged step
+    run.steps("eval_loss"), run.metric("eval_loss")      # one value an evaluation
     run.config["model"]["hidden_size"]                   # text, as in resolved.ini
     checkpoint = run.checkpoint()                        # the one saved last
     checkpoint.step, checkpoint.names()
@@ -122,10 +123,19 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.output_dir / "metrics.jsonl")
 
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        """The lines that could have the metric: those of evaluations or those of steps."""
+        is_eval = name.startswith("eval_")
+        return [record for record in self.metrics() if ("eval_loss" in record) == is_eval]
+
     def metric(self, name: str) -> np.ndarray:
-        """One value a logged step; NaN where a step has none."""
-        values = (record.get(name) for record in self.metrics())
+        """One value a logged step or, where the name begins with eval_, an evaluation; NaN where it has none."""
+        values = (record.get(name) for record in self._lines(name))
         return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+    def steps(self, name: str = "loss") -> np.ndarray:
+        """The steps of the values of a metric."""
+        return np.array([record["step"] for record in self._lines(name)], dtype=np.int64)
 
     @property
     def config(self) -> configparser.ConfigParser:

@@ -27,7 +27,7 @@ fail() {
   exit 1
 }
 
-# The last two are kept out of the training set.
+# The last two are kept out of all data.
 prompts=("What is a puppy?" "What is a dogfish?" "What is a honeybee?" "What is a zebra?" "What is a lion cub?"
   "What is an eaglet?" "What is a python?")
 readonly held_out='What is (an eaglet|a python)\?'
@@ -64,9 +64,12 @@ mkdir -p "$data" "$output"
 # Synonym sets of WordNet's file 05 (animals), without scientific names and long definitions.
 awk '$2 == "05" && $5 !~ /[A-Z]/' "$glosses/data.noun" | awk -f inputs/demo/wordnet_to_jsonl.awk |
   grep -E '"completion": ".{1,60}"}$' >"$data/animals.jsonl"
-grep -vE "$held_out" "$data/animals.jsonl" >"$data/train.jsonl"
+# One pair in twenty is held back: the model is evaluated on them and never trained on them.
+grep -vE "$held_out" "$data/animals.jsonl" |
+  awk -v folder="$data" '{ print >(folder "/" (NR % 20 == 0 ? "eval" : "train") ".jsonl") }'
 shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
 show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256
+show ./sft-prepare --input "$data/eval.jsonl" --output "$data/eval" --max_length 256 | sed -n '1,3p'
 
 say "2. The untrained model"
 show ./sft-run -n $ranks $input --train.max_steps 0 --train.output_dir "$output/untrained" | sed -n '1p;$p'
@@ -116,9 +119,11 @@ cat <<END
 
 The model has about a million parameters and has read nothing but these pairs, byte by byte: it has learned to spell, what
 the definition of an animal looks like, and many of them by heart. The last two were not in its data: it makes them up.
+The loss on the pairs that were held back falls only at first, and rises while the model learns the others by heart: to
+answer new questions well, it would have to read more.
 Of $sample_size questions drawn from its data it answers $num_known word for word. It knows nothing else.
 
-  loss curve    $output/loss.png
+  loss curves   $output/loss.png
   metrics       $output/metrics.jsonl
   checkpoint    $trained
   try           ./sft-generate $trained --prompt \$'$known\\n'

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows what a checkpoint holds, on one rank.
+// Shows what a checkpoint or a packed data set holds, on one rank.
 //
 //   ./sft-inspect output/demo    of the checkpoint saved last: tensors, their statistics, and the run that wrote them
 //   ./sft-inspect output/demo/checkpoint-001400 --verify   reads every shard file and compares checksums, nothing else
 //   ./sft-inspect output/demo/checkpoint-001400 --compare output/other/checkpoint-001400    how far two are apart
 //   ./sft-inspect output/demo/checkpoint-001400 --json     the same for programs
+//   ./sft-inspect output/demo/data [--verify]              of packed data: rows, tokens, targets; all read and compared
 //
-// Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, or two that hold different tensors.
+// Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, damaged data, or two that hold different
+// tensors.
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "checkpoint_at.hpp"
+#include "inspect_data.hpp"
 #include "inspect_options.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
@@ -219,6 +222,14 @@ void print_comparison(const InspectOptions& options) {
 int run(const std::vector<std::string>& arguments) {
   std::optional<InspectOptions> options = apps::read_inspect_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
+  if (const auto files = apps::packed_files_at(options->checkpoint)) {
+    if (options->optimizer || !options->other.empty()) {
+      throw_config_error(std::string(options->optimizer ? "--optimizer" : "--compare") + " with " + options->checkpoint,
+                         "this is packed data, no checkpoint", "leave the option out");
+    }
+    apps::inspect_data(*files, options->verify, options->json);
+    return static_cast<int>(ExitStatus::done);
+  }
   options->checkpoint = apps::checkpoint_at(options->checkpoint);
   if (!options->other.empty()) options->other = apps::checkpoint_at(options->other);
   if (options->verify) {

@@ -13,12 +13,14 @@ namespace po = boost::program_options;
 config::Manual about() {
   config::Manual manual;
   manual.program = "sft-inspect";
-  manual.summary = "Shows what a checkpoint holds";
+  manual.summary = "Shows what a checkpoint or packed data holds";
   manual.usage = {"sft-inspect FOLDER [--optimizer] [--json]", "sft-inspect FOLDER --verify [--json]",
-                  "sft-inspect FOLDER --compare OTHER [--optimizer] [--json]"};
+                  "sft-inspect FOLDER --compare OTHER [--optimizer] [--json]", "sft-inspect DATA [--verify] [--json]"};
   manual.paragraphs = {
       "FOLDER is a checkpoint, or the output folder of a run: then the checkpoint saved last is used. Without options: "
-      "the run that wrote it, its tensors with their statistics, and its configuration."};
+      "the run that wrote it, its tensors with their statistics, and its configuration.",
+      "DATA is a folder that sft-prepare wrote, or one of its files: how many rows, tokens and targets there are; with "
+      "--verify every row is read and compared with the counts and the hash that were stored."};
   manual.operand = "/";
   return manual;
 }
@@ -26,7 +28,7 @@ config::Manual about() {
 po::options_description describe(InspectOptions& options) {
   po::options_description description;
   auto add = description.add_options();
-  add("verify", po::bool_switch(&options.verify), "read every shard file and compare its checksum, nothing else");
+  add("verify", po::bool_switch(&options.verify), "read everything and compare it with the checksums that were stored");
   add("compare", po::value(&options.other)->value_name("CHECKPOINT"),
       "how far the tensors are from those of another checkpoint");
   add("optimizer", po::bool_switch(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");

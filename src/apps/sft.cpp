@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "save_model_folder.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
@@ -28,14 +29,17 @@
 #include "sft/device/ledger.hpp"
 #include "sft/device/node.hpp"
 #include "sft/device/process_memory.hpp"
+#include "sft/hub/folder.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/train/datasets.hpp"
 #include "sft/train/dry_run.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/memory.hpp"
 #include "sft/train/trainer.hpp"
+#include "start_model.hpp"
 
 namespace {
 
@@ -57,18 +61,29 @@ int num_ranks_of(const config::Parallel& sizes) {
   return static_cast<int>(product);
 }
 
-/// What the file and the options of this process's command line mean, as .ini text without variables.
+/// The text of the .ini file; a file that cannot be used as one is an error of the configuration.
+std::string read_input_file(const std::string& path) {
+  if (path.empty()) return "";
+  try {
+    io::require_kind(path, io::Expected::configuration);
+    return io::read_file(path);
+  } catch (const Error& error) {
+    throw Error(ExitStatus::configuration, error.what());
+  }
+}
+
+/// What the file and the options of this process's command line mean, as .ini text without variables, the model's sizes
+/// and parts in it wherever they come from.
 std::string resolve(const config::CommandLine& command) {
   if (command.input_file.empty() && command.overrides.empty()) {
     throw_config_error("no run is described", "there is neither a file nor an option",
                        "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
   }
-  std::string text;
-  if (!command.input_file.empty()) {
-    io::require_kind(command.input_file, io::Expected::configuration);
-    text = io::read_file(command.input_file);
-  }
-  return config::to_ini(config::parse(text, command.overrides, command.input_file));
+  const std::string text = read_input_file(command.input_file);
+  std::vector<std::string> warnings;
+  const config::Config config = apps::parse_with_model(text, command.overrides, command.input_file, warnings);
+  for (const std::string& warning : warnings) log_warning(warning);
+  return config::to_ini(config);
 }
 
 /// Rank 0 reads the file, with its environment; all ranks get the same configuration. Collective.
@@ -79,7 +94,7 @@ config::Config read_config(const config::CommandLine& command, const comm::Group
     try {
       if (world.rank() == 0) text = resolve(command);
     } catch (const Error& error) {
-      throw comm::SharedError(ExitStatus::configuration, error.what());
+      throw comm::SharedError(error.status(), error.what());
     }
   });
   world.broadcast(text, 0);
@@ -112,6 +127,30 @@ data::PackedDataset open_data(const config::Config& config) {
   return dataset;
 }
 
+/// The same for rows to evaluate on beside the rows of `train`.
+data::PackedDataset open_eval_data(const config::Config& config, const data::PackedDataset& train) {
+  data::PackedDataset dataset(config.data.eval_files);
+  const std::string& file = dataset.files().front();
+  if (dataset.num_target_tokens() == 0) {
+    throw_data_error(file + " has no token to evaluate on", "every loss_weight in the data set is 0",
+                     "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
+  }
+  if (dataset.tokenizer() != train.tokenizer()) {
+    throw_data_error("cannot evaluate on " + file,
+                     "its tokenizer is '" + dataset.tokenizer() + "', that of " + train.files().front() + " '" +
+                         train.tokenizer() + "'",
+                     "prepare it with the tokenizer of the data that is trained on");
+  }
+  config::validate_eval_data(config, dataset.max_length(), dataset.vocab_size(), file, train.max_length());
+  return dataset;
+}
+
+train::Datasets open_datasets(const config::Config& config) {
+  train::Datasets datasets{open_data(config), {}};
+  if (!config.data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
+  return datasets;
+}
+
 device::Kind choose_device(config::BackendChoice choice) {
   switch (choice) {
     case config::BackendChoice::cpu:
@@ -126,11 +165,11 @@ device::Kind choose_device(config::BackendChoice choice) {
 
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
 void plan_only(const config::Config& config, bool json) {
-  const data::PackedDataset dataset = open_data(config);
+  const train::Datasets datasets = open_datasets(config);
   const int num_ranks = mesh::layout_of(config.parallel).size();
   const train::Machine machine{choose_device(config.device.backend),
                                device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
-  log_info(train::dry_run(config, dataset, machine, device::resident_bytes(), json));
+  log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), json));
 }
 
 /// Answers --help, --version, --print-config and --dry-run; false: there is a run to do.
@@ -155,6 +194,24 @@ bool answer(const config::CommandLine& command, const comm::Group& world) {
   return true;
 }
 
+/// The weights of the model that the configuration names; none: the run begins with random ones. Rank 0 looks for them.
+/// Collective.
+std::optional<train::StartWeights> start_weights(const config::Model& model, const comm::Group& world,
+                                                 train::Engine& engine, device::Device& device) {
+  if (model.model_name_or_path.empty()) return std::nullopt;
+  apps::StartModel start;
+  world.agree([&] {
+    if (world.rank() == 0) start = apps::find_start_model(model);
+  });
+  world.broadcast(start.folder, 0);
+  if (world.rank() != 0) {
+    start.kind = hub::is_model_folder(start.folder) ? apps::StartModel::Kind::hub : apps::StartModel::Kind::checkpoint;
+  }
+  return train::StartWeights{start.folder, [start, &model, &world, &engine, &device](const checkpoint::State& weights) {
+                               apps::load_start_weights(start, model, world, weights, device, engine.stream());
+                             }};
+}
+
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. Configuration
   const comm::Group& world = session.world();
@@ -177,32 +234,40 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, groups.of_tensors());
 
   // 4. Data
-  std::optional<data::PackedDataset> dataset;
-  world.agree([&] { dataset.emplace(open_data(config)); });
+  std::optional<train::Datasets> datasets;
+  world.agree([&] { datasets.emplace(open_datasets(config)); });
 
   // 5. Memory: planned, and refused where a node does not have it
   device::Ledger planned;
   world.agree([&] {
     planned =
-        train::plan_ledger(config, *dataset, place, {device->kind(), device::num_threads()}, device::resident_bytes());
+        train::plan_ledger(config, *datasets, place, {device->kind(), device::num_threads()}, device::resident_bytes());
   });
   train::require_node_memory(planned, device->kind(), device::node_memory_bytes(), session);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   std::optional<train::Engine> engine;
-  world.agree([&] { engine.emplace(config, dataset->max_length(), place, groups, *device, *collectives, ledger); });
+  world.agree(
+      [&] { engine.emplace(config, datasets->train.max_length(), place, groups, *device, *collectives, ledger); });
 
   // 7. Restore
-  train::Trainer trainer({session, config, *device, place, groups, *dataset, ledger, *engine});
+  const std::optional<train::StartWeights> start = start_weights(config.model, world, *engine, *device);
+  train::Trainer trainer(
+      {session, config, *device, place, groups, *datasets, ledger, *engine, start ? &*start : nullptr});
   trainer.restore();
   trainer.announce();
 
-  // 8. Train
+  // 8. Train and evaluate
   const ExitStatus status = trainer.train();
 
   // 9. Save
   trainer.save();
+  if (status == ExitStatus::done && *config.checkpoint.save_hub_model) {
+    const std::string folder = config.train.output_dir + "/model";
+    apps::save_model_folder(folder, config.model, datasets->train.max_length(), *engine, world, *device);
+    log_info("saved " + folder + " in hub format");
+  }
   return static_cast<int>(status);
 }
 

@@ -71,6 +71,7 @@ void write_attributes(io::Hdf5File& index, const config::Config& config, const s
   index.write_float("log_loss", position.since_log.loss);
   index.write_float("log_mean_token_accuracy", position.since_log.mean_token_accuracy);
   index.write_float("log_entropy", position.since_log.entropy);
+  index.write_int("evaluated_step", position.evaluated_step);
   index.write_string("run_id", position.lineage.run_id);
   index.write_string("ancestors", to_text(position.lineage.ancestors));
   index.write_int("init_seed", static_cast<std::int64_t>(config.model.init_seed));
@@ -121,6 +122,7 @@ Position read_position(const io::Hdf5File& index) {
                           index.read_float("log_mean_token_accuracy"), index.read_float("log_entropy")};
     position.lineage = {index.read_string("run_id"), parse_ancestors(index.read_string("ancestors"), index.path())};
   }
+  if (index.has_attribute("evaluated_step")) position.evaluated_step = index.read_int("evaluated_step");
   return position;
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/config/config.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace sft::config {
 
 namespace {
@@ -17,6 +20,8 @@ std::int64_t num_block_matrix_parameters(const Model& model) {
 std::int64_t Model::num_parameters() const {
   std::int64_t block = num_block_matrix_parameters(*this) + 2 * hidden_size;  // two norms
   if (attention_bias) block += (num_attention_heads + 2 * num_key_value_heads) * head_dim;
+  if (attention_output_bias) block += hidden_size;
+  if (mlp_bias) block += 2 * intermediate_size + hidden_size;
   if (qk_norm) block += 2 * head_dim;
   const std::int64_t table = vocab_size * hidden_size;
   return num_hidden_layers * block + hidden_size + (tie_word_embeddings ? 1 : 2) * table;
@@ -24,6 +29,23 @@ std::int64_t Model::num_parameters() const {
 
 std::int64_t Model::num_matmul_parameters() const {
   return num_hidden_layers * num_block_matrix_parameters(*this) + vocab_size * hidden_size;
+}
+
+double Lora::scale() const {
+  const auto r = static_cast<double>(lora_r);
+  return lora_alpha / (use_rslora ? std::sqrt(r) : r);
+}
+
+bool Lora::adapts(const std::string& name) const {
+  return use_peft && std::ranges::any_of(lora_target_modules, [&](const std::string& target) {
+           return target == "all-linear" || target == name;
+         });
+}
+
+const std::vector<std::string>& linear_layer_names() {
+  static const std::vector<std::string> names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                                 "gate_proj", "up_proj", "down_proj"};
+  return names;
 }
 
 std::int64_t Config::effective_batch_rows() const {

@@ -27,8 +27,8 @@ const char* const no_effect = "it has no effect here";
 const char* const leave_out = "leave it out";
 const char* const under_parallel =
     "write the sizes under [parallel]: dp_replicate_size, dp_shard_size, sp_size, tp_size";
-const char* const no_evaluation = "there is no evaluation during training in this version";
-const char* const all_weights = "this version trains all weights and has no adapters or quantized weights";
+const char* const whole_evaluation = "evaluation is over all rows of data.eval_files, in the precision of training";
+const char* const plain_adapters = "there are no quantized weights, and no adapters but plain LoRA on linear layers";
 const char* const prepared = "sft trains on rows that sft-prepare has packed";
 const char* const to_prepare = "give the option to sft-prepare";
 const char* const mpirun_starts = "mpirun starts the ranks";
@@ -59,7 +59,7 @@ std::vector<Row> precision_rows() {
        "set train.precision to bf16 or fp32"},
       {"tf32 downcast_bf16 fp8_config enable_msamp", only_false, "computing is in bf16 or float32",
        "set train.precision to bf16 or fp32"},
-      {"bf16_full_eval fp16_full_eval", only_false, no_evaluation, leave_out},
+      {"bf16_full_eval fp16_full_eval", only_false, whole_evaluation, "set train.precision = bf16"},
       {"msamp_opt_level", anything, no_effect, leave_out},
       {"use_legacy_prediction_loop", either, no_effect, leave_out},
   };
@@ -204,20 +204,31 @@ std::vector<Row> logging_rows() {
 
 std::vector<Row> evaluation_rows() {
   return {
-      {"eval_strategy evaluation_strategy do_eval", only_false, no_evaluation, leave_out},
+      {"eval_strategy evaluation_strategy",
+       {{"none", "train.eval_steps=0"}, {"steps", ""}},
+       "evaluations come by steps, and at the end",
+       "set train.eval_steps; 0 evaluates at the end only"},
+      {"do_eval", either, "data.eval_files says whether there is an evaluation", leave_out},
       {"do_train",
        {{"true", ""}, {"none", ""}},
        "sft trains, and does nothing else",
-       "leave it out; `sft INPUT.ini --dry-run` trains nothing"},
+       "leave it out; with max_steps = 0 it evaluates only, and `sft INPUT.ini --dry-run` trains nothing"},
       {"do_predict", only_false, "sft trains, and does nothing else", "use sft-generate on a checkpoint"},
-      {"eval_on_start load_best_model_at_end", only_false, no_evaluation, leave_out},
-      {"eval_delay per_device_eval_batch_size eval_accumulation_steps include_for_metrics "
-       "metric_for_best_model label_names",
-       anything, no_evaluation, leave_out},
+      {"load_best_model_at_end", only_false, "a run ends with the weights of its last step",
+       "leave it out; metrics.jsonl says which step had the lowest eval_loss, and checkpoint.save_steps keeps "
+       "checkpoints"},
+      {"eval_delay",
+       {{"0", ""}, {"0.0", ""}, {"none", ""}},
+       "evaluations come every eval_steps steps from the first on",
+       leave_out},
+      {"per_device_eval_batch_size eval_accumulation_steps metric_for_best_model label_names", anything,
+       "evaluation takes batches of the size of training's, and its numbers do not depend on it", leave_out},
       {"prediction_loss_only eval_do_concat_batches eval_use_gather_object batch_eval_metrics "
        "greater_is_better",
-       either, no_evaluation, leave_out},
-      {"eval_packing", only_none, no_evaluation, leave_out},
+       either, no_effect, leave_out},
+      {"include_for_metrics", only_none, "evaluation gives eval_loss, eval_mean_token_accuracy and eval_entropy",
+       leave_out},
+      {"eval_packing", only_none, prepared, "prepare the files for evaluation with --packing true or false"},
   };
 }
 
@@ -274,23 +285,19 @@ std::vector<Row> data_rows() {
 
 std::vector<Row> model_rows() {
   return {
-      {"model_revision", {{"none", ""}, {"main", ""}}, "nothing is downloaded", leave_out},
       {"trust_remote_code", either, "no foreign code is run", leave_out},
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
-      {"use_peft use_rslora use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, all_weights,
-       leave_out},
-      {"lora_r lora_alpha lora_dropout lora_target_modules lora_target_parameters lora_modules_to_save lora_task_type "
+      {"use_dora load_in_8bit load_in_4bit use_bnb_nested_quant", only_false, plain_adapters, leave_out},
+      {"lora_target_parameters lora_modules_to_save lora_task_type "
        "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
-       only_none, all_weights, leave_out},
+       only_none, plain_adapters, leave_out},
       {"ignore_bias_buffers", either, no_effect, leave_out},
-      {"architectures model_type transformers_version max_position_embeddings bos_token_id eos_token_id "
-       "pad_token_id max_window_layers",
+      {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers",
        anything, no_effect, leave_out},
       {"hidden_act", {{"silu", ""}}, "the MLP is SwiGLU", leave_out},
-      {"mlp_bias use_sliding_window", only_false, "the model has no such part", leave_out},
+      {"use_sliding_window", only_false, "its name here is sliding_window", "write model.sliding_window"},
       {"attention_dropout", {{"0", ""}, {"0.0", ""}, {"none", ""}}, "there is no dropout", leave_out},
-      {"sliding_window", only_none, "attention sees the whole document", leave_out},
       {"pretraining_tp", {{"1", ""}}, "its meaning is that of tensor parallelism", "write parallel.tp_size"},
   };
 }
@@ -308,7 +315,8 @@ std::vector<Row> prepare_rows() {
        "leave it out; --packing_strategy bfd_split keeps the rest too"},
       {"eos_token pad_token", never, own_tokens, leave_out},
       {"chat_template_path", never, "conversations are written in ChatML in this version", leave_out},
-      {"eval_packing", never, no_evaluation, "prepare files for evaluation on their own"},
+      {"eval_packing", never, "each call packs its files in one way",
+       "prepare the files for evaluation in a call of their own, with --packing true or false"},
       {"padding_free", never, "padding is never computed", leave_out},
       {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split dataset_streaming datasets "
        "streaming test_split_size dataset train_dataset train_file train_files",

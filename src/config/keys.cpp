@@ -78,6 +78,64 @@ Key resume_key(const char* help) {
           [](const Config& config) { return write(config.checkpoint.resume_from_checkpoint); }};
 }
 
+/// eval_files: as train_files, or none.
+Key eval_files_key(const char* help) {
+  Key files = path_key("data", &Config::data, "eval_files", &Data::eval_files, help);
+  files.set = [](const std::string& text, Config& config) {
+    config.data.eval_files.clear();
+    if (!is_none(unquoted(text))) read(text, config.data.eval_files);
+  };
+  return files;
+}
+
+/// eval_steps: a count, or none for that of logging_steps; "no" is 0.
+Key eval_steps_key(const char* help) {
+  return {"train",
+          "eval_steps",
+          help,
+          {},
+          /*is_path=*/false,
+          [](const std::string& text, Config& config) {
+            std::int64_t& steps = config.train.eval_steps;
+            const std::string word = unquoted(text);
+            if (truth_of(word) == false) {
+              steps = 0;
+            } else if (is_none(word)) {
+              steps = -1;
+            } else {
+              try {
+                read(text, steps);
+                if (steps < 0) throw std::invalid_argument("a negative number");
+              } catch (const std::invalid_argument&) {
+                throw std::invalid_argument("none, or a whole number from 0");
+              }
+            }
+          },
+          [](const Config& config) {
+            const std::int64_t steps = config.train.eval_steps;
+            return steps < 0 ? std::string("none") : write(steps);
+          }};
+}
+
+/// save_hub_model: true, false, or "auto" for what the start of the run suggests.
+Key save_hub_model_key(const char* help) {
+  return {"checkpoint",
+          "save_hub_model",
+          help,
+          {"auto", "true", "false"},
+          /*is_path=*/false,
+          [](const std::string& text, Config& config) {
+            const std::string word = unquoted(text);
+            const std::optional<bool> truth = truth_of(word);
+            if (!truth && word != "auto") throw std::invalid_argument("auto, true or false");
+            config.checkpoint.save_hub_model = truth;
+          },
+          [](const Config& config) {
+            const std::optional<bool>& choice = config.checkpoint.save_hub_model;
+            return choice ? write(*choice) : std::string("auto");
+          }};
+}
+
 /// A key of the design with one value that is true of this version: nothing, "none" or "false".
 Key only(const char* section, const char* name, const std::string& value, const char* help) {
   return {section,
@@ -96,30 +154,48 @@ std::vector<Key> make_keys() {
   using C = Config;
   return {
       path_key("model", &C::model, "model_name_or_path", &Model::model_name_or_path,
-               "folder of a hub model to start from; this version starts from random weights only, so leave it empty"),
-      key("model", &C::model, "hidden_size", &Model::hidden_size, "width of the residual stream; required"),
-      key("model", &C::model, "num_hidden_layers", &Model::num_hidden_layers, "decoder blocks; required"),
-      key("model", &C::model, "num_attention_heads", &Model::num_attention_heads, "query heads; required"),
+               "model to start from: a folder in hub format, the name of one in the hub cache (org/name), or a "
+               "checkpoint of sft (its weights alone); empty: random weights"),
+      key("model", &C::model, "model_revision", &Model::model_revision, "branch, tag or commit of a name in the cache"),
+      key("model", &C::model, "hidden_size", &Model::hidden_size,
+          "width of the residual stream; required, as are the sizes below, unless they come with a model"),
+      key("model", &C::model, "num_hidden_layers", &Model::num_hidden_layers, "decoder blocks"),
+      key("model", &C::model, "num_attention_heads", &Model::num_attention_heads, "query heads"),
       key("model", &C::model, "num_key_value_heads", &Model::num_key_value_heads,
           "key/value heads; 0: num_attention_heads"),
       key("model", &C::model, "head_dim", &Model::head_dim,
           "width of a head, even; 0: hidden_size / num_attention_heads"),
-      key("model", &C::model, "intermediate_size", &Model::intermediate_size, "width of the MLP; required"),
+      key("model", &C::model, "intermediate_size", &Model::intermediate_size, "width of the MLP"),
       key("model", &C::model, "vocab_size", &Model::vocab_size,
-          "rows of the embedding, at least the data's vocabulary; required"),
+          "rows of the embedding, at least the data's vocabulary"),
       key("model", &C::model, "rope_theta", &Model::rope_theta, "base of the rotary embedding's frequencies"),
       key("model", &C::model, "rope_scaling", &Model::rope_scaling,
-          "JSON object of config.json: rope_type linear or llama3 and its fields; empty: none"),
+          "JSON object of config.json: rope_type linear, dynamic, yarn or llama3 and its fields; empty: none"),
       key("model", &C::model, "rms_norm_eps", &Model::rms_norm_eps, "added to the mean square in every RMSNorm"),
       key("model", &C::model, "tie_word_embeddings", &Model::tie_word_embeddings, "the head is the embedding table"),
       key("model", &C::model, "attention_bias", &Model::attention_bias, "biases on q, k and v (Qwen2)"),
+      key("model", &C::model, "attention_output_bias", &Model::attention_output_bias,
+          "a bias on o (attention_bias of a Llama sets both)"),
+      key("model", &C::model, "mlp_bias", &Model::mlp_bias, "biases on gate, up and down"),
       key("model", &C::model, "qk_norm", &Model::qk_norm, "RMSNorm on every head of q and k (Qwen3)"),
+      key("model", &C::model, "max_position_embeddings", &Model::max_position_embeddings,
+          "the longest document that the model is made for, for config.json of what is saved; 0: not known"),
+      key("model", &C::model, "sliding_window", &Model::sliding_window,
+          "of a model with sliding-window attention: rows above it are refused; 0: none"),
       key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
       key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
 
+      key("lora", &C::lora, "use_peft", &Lora::use_peft, "train low-rank adapters (LoRA) and freeze all other weights"),
+      key("lora", &C::lora, "lora_r", &Lora::lora_r, "rank of the adapters"),
+      key("lora", &C::lora, "lora_alpha", &Lora::lora_alpha, "adapters are scaled by lora_alpha / lora_r"),
+      key("lora", &C::lora, "lora_dropout", &Lora::lora_dropout, "share of an adapter's inputs that is dropped"),
+      key("lora", &C::lora, "lora_target_modules", &Lora::lora_target_modules,
+          "all-linear, or some of q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
+      key("lora", &C::lora, "use_rslora", &Lora::use_rslora, "scale by lora_alpha / sqrt(lora_r) instead"),
+
       path_key("data", &C::data, "train_files", &Data::train_files,
                "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),
-      only("data", "eval_files", "", "shards to evaluate on; empty until evaluation is there"),
+      eval_files_key("packed shards to evaluate on, as train_files; none: no evaluation"),
       key("data", &C::data, "shuffle", &Data::shuffle, "a new order of rows every epoch; false: file order"),
       key("data", &C::data, "seed", &Data::seed, "seed of the order of rows"),
 
@@ -145,11 +221,13 @@ std::vector<Key> make_keys() {
           "fp32, or bf16: compute and gather in bf16, master weights and reductions in float32"),
       only("train", "activation_checkpointing", "none", "recompute activations; none until it is there"),
       key("train", &C::train, "seed", &Train::seed,
-          "seed of what is random beyond weights and the order of rows; nothing is in this version"),
+          "seed of what is random beyond weights and the order of rows: the dropout of adapters"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,
                "folder for metrics, checkpoints and resolved.ini"),
       key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl"),
-      only("train", "eval_steps", "none", "steps between evaluations; none until evaluation is there"),
+      eval_steps_key("steps between two evaluations on eval_files, beside the one at the end; none: logging_steps; "
+                     "0: only at the end"),
+      key("train", &C::train, "eval_on_start", &Train::eval_on_start, "evaluate before the first step too"),
 
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate of AdamW"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,
@@ -169,6 +247,8 @@ std::vector<Key> make_keys() {
           "checkpoints to keep, those saved last; 0: all"),
       resume_key("none, auto (the one saved last in output_dir, if any; also written true or latest) or the path of a "
                  "checkpoint"),
+      save_hub_model_key(
+          "leave the finished model in hub format in output_dir/model; auto: when the run began from a model"),
       only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
 
       key("device", &C::device, "backend", &Device::backend, "auto, cpu or cuda"),

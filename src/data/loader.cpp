@@ -17,13 +17,18 @@ namespace sft::data {
 
 namespace {
 constexpr std::size_t max_steps_ahead = 2;
+
+std::int64_t row_length(const PackedDataset& dataset, const LoaderPlan& plan) {
+  return plan.row_length == 0 ? dataset.max_length() : plan.row_length;
 }
+
+}  // namespace
 
 std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   // Beside those that are ready, one step is being read and one is trained on.
   const auto num_steps = std::min(static_cast<std::int64_t>(max_steps_ahead) + 2, plan.last_step - plan.first_step);
   if (num_steps <= 0) return 0;
-  const std::int64_t max_length = dataset.max_length();
+  const std::int64_t length = row_length(dataset, plan);
   const std::int64_t num_cut_rows = num_steps * plan.micro_batches * plan.rows_per_micro_batch;
   constexpr std::int64_t cut_bytes_per_token = 3 * sizeof(std::int32_t) + sizeof(float);  // as in MicroBatch
   constexpr std::int64_t whole_bytes_per_token = sizeof(std::int32_t) + sizeof(float);    // as in Row
@@ -32,14 +37,14 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
       sequence::max_schedule_bytes(plan.rows_per_micro_batch,
                                    plan.rows_per_micro_batch * dataset.num_documents() / dataset.num_rows(),
                                    plan.sp_size);
-  const std::int64_t cut = num_cut_rows * (max_length / plan.sp_size) * cut_bytes_per_token + schedules;
-  const std::int64_t whole = plan.rows_per_micro_batch * max_length * whole_bytes_per_token;
+  const std::int64_t cut = num_cut_rows * (length / plan.sp_size) * cut_bytes_per_token + schedules;
+  const std::int64_t whole = plan.rows_per_micro_batch * length * whole_bytes_per_token;
   // Of tokens, weights and the document table; in random order over several shards hardly any chunk stays.
   const bool keeps_chunks = !plan.shuffle || dataset.files().size() == 1;
   const auto kept = [](std::int64_t num_bytes) {
     return std::min(num_bytes, static_cast<std::int64_t>(io::chunk_cache_bytes));
   };
-  const std::int64_t column_bytes = dataset.num_rows() * max_length * std::int64_t{sizeof(float)};
+  const std::int64_t column_bytes = dataset.num_rows() * dataset.max_length() * std::int64_t{sizeof(float)};
   const std::int64_t table_bytes = kept(dataset.num_documents() * std::int64_t{sizeof(std::int32_t)}) +
                                    kept((dataset.num_rows() + 1) * std::int64_t{sizeof(std::int64_t)});
   const std::int64_t chunks = keeps_chunks ? 2 * kept(column_bytes) + table_bytes : 0;
@@ -95,8 +100,7 @@ struct Loader::Impl {
           step * effective_batch + micro * rows_per_micro_step + plan_.data_rank * plan_.rows_per_micro_batch;
       std::vector<Row> rows;
       for (std::int64_t i = 0; i < plan_.rows_per_micro_batch; ++i) {
-        batch.rows.push_back(order_.row_at(first + i));
-        rows.push_back(dataset_.read_row(batch.rows.back()));
+        rows.push_back(read_row(first + i, batch.rows));
       }
       const BatchCounts counts = count_rows(rows);
       batch.counts.num_tokens += counts.num_tokens;
@@ -106,6 +110,21 @@ struct Loader::Impl {
       batch.micro_batches.push_back(cut_rows(rows, plan_.sp_size, plan_.sp_rank));
     }
     return batch;
+  }
+
+  /// The row at a position of the order, in its full length; its number in file order goes to `numbers`. Past the end
+  /// of one pass: a row of padding, without a number.
+  Row read_row(std::int64_t position, std::vector<std::int64_t>& numbers) {
+    Row row;
+    if (!plan_.one_pass || position < dataset_.num_rows()) {
+      numbers.push_back(order_.row_at(position));
+      row = dataset_.read_row(numbers.back());
+    }
+    const auto length = static_cast<std::size_t>(row_length(dataset_, plan_));
+    ensure(row.tokens.size() <= length, "rows are padded, never cut");
+    row.tokens.resize(length);
+    row.loss_weight.resize(length);
+    return row;
   }
 
   const PackedDataset& dataset_;

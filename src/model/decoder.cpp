@@ -29,9 +29,12 @@ void Decoder::embed(const Inputs& inputs) {
   }
 }
 
-void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule) {
+void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
+                           std::optional<std::uint64_t> dropout_seed) {
+  b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedule(schedule);
-  c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies);
+  c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies,
+                    static_cast<float>(c_.config.rope_scaling.attention_factor));
 
   c_.units.gather(p_.embedding_unit());
   c_.units.gather(p_.blocks.front().unit);
@@ -66,8 +69,8 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
-                               Tensor metrics) {
-  forward_body(inputs, schedule);
+                               Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
+  forward_body(inputs, schedule, dropout_seed);
   head_backward(inputs, gradient_scale, metrics);
   for (std::size_t i = p_.blocks.size(); i-- > 0;) {
     const int unit = p_.blocks[i].unit;
@@ -77,19 +80,31 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
     c_.units.release(unit);
     c_.units.reduce(unit);
   }
-  c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
-                            c_.sizes.vocab_begin);
+  if (p_.embedding.trainable) {
+    c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
+                              c_.sizes.vocab_begin);
+  }
   c_.units.release(p_.embedding_unit());
   c_.units.reduce(p_.embedding_unit());
 }
 
+void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics) {
+  forward_body(inputs, schedule, std::nullopt);
+  b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics);
+  release_all();
+}
+
 void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
-  forward_body(inputs, schedule);
+  forward_body(inputs, schedule, std::nullopt);
   c_.ops.matmul({.a = b_.scratch.normed.rows(begin, count),
                  .b = c_.units.parameter(p_.head.weight),
                  .c = logits,
                  .transpose_b = true});
+  release_all();
+}
+
+void Decoder::release_all() {
   for (int unit = 0; unit <= p_.head_unit(); ++unit) c_.units.release(unit);
 }
 

@@ -3,9 +3,11 @@
 
 namespace sft::model {
 
-DecoderBuffers::DecoderBuffers(const config::Model& config, const Sizes& sizes, device::Kind kind)
+DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes,
+                               device::Kind kind)
     : blocks(static_cast<std::size_t>(config.num_hidden_layers)),
       loss_head(sizes, kind),
+      adapters(lora, sizes.shapes()),
       sizes_(sizes),
       qk_norm_(config.qk_norm) {}
 
@@ -16,6 +18,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   scratch = take_scratch(workspace, sizes_);
   inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
   loss_head.lay_out(workspace);
+  adapters.lay_out(workspace);
 }
 
 }  // namespace sft::model

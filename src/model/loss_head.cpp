@@ -18,29 +18,42 @@ void LossHead::lay_out(device::Arena& arena) {
   partials_ = take(arena, DType::float32, {3 * chunk_tokens_});
 }
 
+ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, const Tensor& normed,
+                                          const Inputs& inputs, std::int64_t begin, std::int64_t n) {
+  const ops::CrossEntropy chunk{.logits = logits_.rows(0, n),
+                                .max = max_.rows(0, n),
+                                .partials = partials_.rows(0, 3 * n).view({3, n}),
+                                .targets = inputs.targets.rows(begin, n),
+                                .weights = inputs.weights.rows(begin, n),
+                                .vocab_begin = sizes_.vocab_begin};
+  c.ops.matmul(
+      {.a = normed.rows(begin, n), .b = c.units.parameter(head.weight), .c = chunk.logits, .transpose_b = true});
+  c.ops.cross_entropy_max(chunk);
+  c.tp.max(chunk.max);
+  c.ops.cross_entropy_partials(chunk);
+  c.tp.sum(chunk.partials);
+  return chunk;
+}
+
 void LossHead::forward_backward(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
                                 double gradient_scale, Tensor dnormed, Tensor metrics) {
-  const Tensor weight = c.units.parameter(head.weight);
   for (std::int64_t begin = 0; begin < sizes_.tokens; begin += chunk_tokens_) {
     const std::int64_t n = std::min(chunk_tokens_, sizes_.tokens - begin);
-    const Tensor x = normed.rows(begin, n);
-    const ops::CrossEntropy chunk{.logits = logits_.rows(0, n),
-                                  .max = max_.rows(0, n),
-                                  .partials = partials_.rows(0, 3 * n).view({3, n}),
-                                  .targets = inputs.targets.rows(begin, n),
-                                  .weights = inputs.weights.rows(begin, n),
-                                  .vocab_begin = sizes_.vocab_begin};
-    c.ops.matmul({.a = x, .b = weight, .c = chunk.logits, .transpose_b = true});
-    c.ops.cross_entropy_max(chunk);
-    c.tp.max(chunk.max);
-    c.ops.cross_entropy_partials(chunk);
-    c.tp.sum(chunk.partials);
+    const ops::CrossEntropy chunk = forward_chunk(c, head, normed, inputs, begin, n);
     const Tensor dlogits = dlogits_.rows(0, n);
     c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
     linear_backward_input(c, head, dnormed.rows(begin, n), dlogits);
     c.tp.start_sum(dnormed.rows(begin, n));  // beside the weight gradient
-    linear_backward_weight(c, head, dlogits, x);
+    linear_backward_weight(c, head, dlogits, normed.rows(begin, n));
     c.tp.finish_sum();
+  }
+}
+
+void LossHead::forward(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
+                       Tensor metrics) {
+  for (std::int64_t begin = 0; begin < sizes_.tokens; begin += chunk_tokens_) {
+    const std::int64_t n = std::min(chunk_tokens_, sizes_.tokens - begin);
+    c.ops.cross_entropy_finish(forward_chunk(c, head, normed, inputs, begin, n), Tensor(), 0.0, metrics);
   }
 }
 

@@ -13,7 +13,7 @@ ShardedUnits::ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffer
                            ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream)
     : storage_(storage),
       buffers_(buffers),
-      shard_map_(storage.shard_map()),
+      shard_map_(storage.trainable()),
       policy_(policy),
       slots_(slots),
       groups_(groups),
@@ -53,7 +53,11 @@ void ShardedUnits::gather(int unit) {
   if (!policy_.parameters || !is_first) return;
   comm_stream_.wait(parameter_slot_free(unit));
   comm_stream_.wait(*parameters_ready_);
-  collectives_.all_gather(groups_.fsdp, buffers_.parameters(unit), storage_.parameters_of(unit), comm_stream_);
+  const auto gather_flat = [&](const Tensor& whole, const Tensor& shard) {
+    if (!shard.empty()) collectives_.all_gather(groups_.fsdp, whole, shard, comm_stream_);
+  };
+  gather_flat(buffers_.parameters(unit), storage_.parameters_of(unit));
+  gather_flat(buffers_.frozen_parameters(unit), storage_.frozen_parameters_of(unit));
   state(unit).gather_done->record(comm_stream_);
 }
 
@@ -73,6 +77,7 @@ void ShardedUnits::reduce(int unit) {
   UnitState& unit_state = state(unit);
   ensure(unit_state.reduces_left > 0, "a unit is reduced once a micro-batch");
   const bool is_last = --unit_state.reduces_left == 0;
+  if (shard_map_.unit(unit).num_elements == 0) return;
   if (policy_.gradients || is_last) {
     zero_untouched(unit);
     compute_done_->record(backend_.stream());
@@ -106,8 +111,20 @@ std::vector<Tensor> ShardedUnits::gradient_parts(int unit, TpSplit split) const 
   return parts;
 }
 
+const std::vector<Parameter>& ShardedUnits::parameters_of(const ParameterGroup& group) const {
+  return (group.trainable ? shard_map_ : storage_.frozen()).unit(group.unit).parameters;
+}
+
+std::int64_t ShardedUnits::first_row(const ParameterGroup& group, int member) const {
+  std::int64_t rows = 0;
+  for (int i = group.first; i < group.first + member; ++i) {
+    rows += parameters_of(group)[static_cast<std::size_t>(i)].local_rows;
+  }
+  return rows;
+}
+
 Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) const {
-  const auto& parameters = shard_map_.unit(group.unit).parameters;
+  const auto& parameters = parameters_of(group);
   const Parameter& first = parameters[static_cast<std::size_t>(group.first)];
   std::int64_t rows = 0;
   for (int i = group.first; i < group.first + group.count; ++i) {
@@ -122,10 +139,11 @@ Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) cons
 
 Tensor ShardedUnits::parameter(const ParameterGroup& group) const {
   order_.read_parameters(group.unit);
-  return slice(buffers_.parameters(group.unit), group);
+  return slice(group.trainable ? buffers_.parameters(group.unit) : buffers_.frozen_parameters(group.unit), group);
 }
 
 GradientTarget ShardedUnits::gradient(const ParameterGroup& group) {
+  ensure(group.trainable, "frozen parameters have no gradient");
   order_.write_gradient(group.unit);
   UnitState& unit_state = state(group.unit);
   if (policy_.gradients) backend_.stream().wait(gradient_slot_free(group.unit));
@@ -138,6 +156,7 @@ GradientTarget ShardedUnits::gradient(const ParameterGroup& group) {
 }
 
 Tensor ShardedUnits::accumulated_gradient(const ParameterGroup& group) {
+  if (!group.trainable) return {};
   const GradientTarget target = gradient(group);
   if (!target.accumulate) {
     device_.fill_zero(target.tensor.data, target.tensor.size_bytes(), backend_.stream());
@@ -180,9 +199,9 @@ void ShardedUnits::finish_step() {
   }
 }
 
-comm::StagingPlan ShardedUnits::staging(const ShardMap& shard_map, const ShardingPolicy& policy) {
+comm::StagingPlan ShardedUnits::staging(const ShardMap& trainable, const ShardingPolicy& policy) {
   comm::StagingPlan plan;
-  for (const Unit& unit : shard_map.units()) {
+  for (const Unit& unit : trainable.units()) {
     if (policy.gradients) {
       plan.max_reduce_scatter_bytes =
           std::max(plan.max_reduce_scatter_bytes, checked_cast<std::size_t>(unit.num_elements) * sizeof(float));

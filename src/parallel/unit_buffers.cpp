@@ -11,21 +11,17 @@ int num_slots(const std::vector<int>& slot_of_unit) {
   return 1 + *std::max_element(slot_of_unit.begin(), slot_of_unit.end());
 }
 
-/// A buffer for each slot, as long as its longest unit; then each unit's part of its slot.
-std::vector<Tensor> take_slots(device::Arena& arena, const ShardMap& shard_map, const std::vector<int>& slot_of_unit,
-                               DType dtype) {
+/// A buffer for each slot, as long as the longest of its units; `unit_elements` tells their lengths.
+std::vector<Tensor> take_slots(device::Arena& arena, const std::vector<std::int64_t>& unit_elements,
+                               const std::vector<int>& slot_of_unit, DType dtype) {
   std::vector<std::int64_t> elements(static_cast<std::size_t>(num_slots(slot_of_unit)));
   for (std::size_t u = 0; u < slot_of_unit.size(); ++u) {
     std::int64_t& most = elements[static_cast<std::size_t>(slot_of_unit[u])];
-    most = std::max(most, shard_map.units()[u].num_elements);
+    most = std::max(most, unit_elements[u]);
   }
   std::vector<Tensor> slots;
   for (const std::int64_t n : elements) slots.push_back(take(arena, dtype, {n}));
-  std::vector<Tensor> units;
-  for (std::size_t u = 0; u < slot_of_unit.size(); ++u) {
-    units.push_back(slots[static_cast<std::size_t>(slot_of_unit[u])].rows(0, shard_map.units()[u].num_elements));
-  }
-  return units;
+  return slots;
 }
 
 }  // namespace
@@ -44,14 +40,35 @@ int SlotAssignment::num_parameter_slots() const { return num_slots(parameters); 
 int SlotAssignment::num_gradient_slots() const { return num_slots(gradients); }
 
 void UnitBuffers::lay_out(device::Arena& arena) {
-  const ShardMap& shard_map = storage_.shard_map();
+  const std::vector<Unit>& trainable = storage_.trainable().units();
+  const std::vector<Unit>& frozen = storage_.frozen().units();
+  std::vector<std::int64_t> parameter_elements, gradient_elements;
+  for (std::size_t u = 0; u < trainable.size(); ++u) {
+    parameter_elements.push_back(trainable[u].num_elements + frozen[u].num_elements);
+    gradient_elements.push_back(trainable[u].num_elements);
+  }
+  std::vector<Tensor> parameter_slots, gradient_slots;
+  if (policy_.parameters) {
+    parameter_slots = take_slots(arena, parameter_elements, slots_.parameters, storage_.compute());
+  }
+  if (policy_.gradients) gradient_slots = take_slots(arena, gradient_elements, slots_.gradients, DType::float32);
+
   parameters_.clear();
+  frozen_parameters_.clear();
   gradients_.clear();
-  if (policy_.parameters) parameters_ = take_slots(arena, shard_map, slots_.parameters, storage_.compute());
-  if (policy_.gradients) gradients_ = take_slots(arena, shard_map, slots_.gradients, DType::float32);
-  for (int u = 0; u < static_cast<int>(shard_map.units().size()); ++u) {
-    if (!policy_.parameters) parameters_.push_back(storage_.parameters_of(u));
-    if (!policy_.gradients) gradients_.push_back(storage_.gradients_of(u));
+  for (std::size_t u = 0; u < trainable.size(); ++u) {
+    const auto unit = static_cast<int>(u);
+    if (policy_.parameters) {
+      const Tensor& slot = parameter_slots[static_cast<std::size_t>(slots_.parameters[u])];
+      parameters_.push_back(slot.rows(0, trainable[u].num_elements));
+      frozen_parameters_.push_back(slot.rows(trainable[u].num_elements, frozen[u].num_elements));
+    } else {
+      parameters_.push_back(storage_.parameters_of(unit));
+      frozen_parameters_.push_back(storage_.frozen_parameters_of(unit));
+    }
+    gradients_.push_back(policy_.gradients ? gradient_slots[static_cast<std::size_t>(slots_.gradients[u])].rows(
+                                                 0, trainable[u].num_elements)
+                                           : storage_.gradients_of(unit));
   }
 }
 

@@ -3,22 +3,28 @@
 
 namespace sft::parallel {
 
+namespace {
+
+Tensor part(const Tensor& rank_shard, const Unit& unit) {
+  return rank_shard.rows(unit.shard_offset, unit.shard_elements);
+}
+
+}  // namespace
+
 void UnitStorage::lay_out(device::Arena& parameters, device::Arena& gradients) {
-  const std::int64_t n = shard_map_.rank_shard_elements();
+  const std::int64_t n = trainable_.rank_shard_elements();
   parameters_ = take(parameters, DType::float32, {n});
   if (compute_ != DType::float32) compute_copy_ = take(parameters, compute_, {n});
+  frozen_parameters_ = take(parameters, compute_, {frozen_.rank_shard_elements()});
   gradients_ = take(gradients, DType::float32, {n});
 }
 
-Tensor UnitStorage::part(const Tensor& rank_shard, int unit) const {
-  const Unit& layout = shard_map_.unit(unit);
-  return rank_shard.rows(layout.shard_offset, layout.shard_elements);
-}
-
 Tensor UnitStorage::parameters_of(int unit) const {
-  return part(compute_copy_.empty() ? parameters_ : compute_copy_, unit);
+  return part(compute_ == DType::float32 ? parameters_ : compute_copy_, trainable_.unit(unit));
 }
 
-Tensor UnitStorage::gradients_of(int unit) const { return part(gradients_, unit); }
+Tensor UnitStorage::frozen_parameters_of(int unit) const { return part(frozen_parameters_, frozen_.unit(unit)); }
+
+Tensor UnitStorage::gradients_of(int unit) const { return part(gradients_, trainable_.unit(unit)); }
 
 }  // namespace sft::parallel

@@ -51,28 +51,49 @@ bool is_terminal() {
 Progress::Progress(std::int64_t first_step, std::int64_t last_step, bool terminal)
     : first_step_(first_step), last_step_(last_step), line_(stdout, terminal && log_rank() == 0) {}
 
-void Progress::advance(std::int64_t step, double loss, double learning_rate, double tokens_per_second) {
-  if (!line_.is_visible()) return;
+bool Progress::is_time_to_draw(bool always) {
+  if (!line_.is_visible()) return false;
   const auto now = Clock::now();
-  if (now - last_drawn_ < std::chrono::milliseconds(200) && step < last_step_) return;
+  if (now - last_drawn_ < std::chrono::milliseconds(200) && !always) return false;
   last_drawn_ = now;
-  const double elapsed_s = std::chrono::duration<double>(now - start_).count();
+  return true;
+}
+
+void Progress::advance(std::int64_t step, double loss, double learning_rate, double tokens_per_second) {
+  if (!is_time_to_draw(step == last_step_)) return;
+  const double elapsed_s = std::chrono::duration<double>(last_drawn_ - start_).count();
   const double left_s = elapsed_s / static_cast<double>(step - first_step_) * static_cast<double>(last_step_ - step);
   line_.show(format("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left", static_cast<long long>(step),
                     static_cast<long long>(last_step_), loss, learning_rate, format_count(tokens_per_second).c_str(),
                     format_duration(left_s).c_str()));
 }
 
+void Progress::print_header() {
+  if (header_printed_) return;
+  log_info(format("%8s %8s %10s %10s %10s %9s %10s %8s", "step", "epoch", "loss", "grad norm", "rate", "accuracy",
+                  "tokens/s", "step s"));
+  header_printed_ = true;
+}
+
 void Progress::log(const StepMetrics& metrics) {
   finish();
-  if (!header_printed_) {
-    log_info(format("%8s %8s %10s %10s %10s %9s %10s %8s", "step", "epoch", "loss", "grad norm", "rate", "accuracy",
-                    "tokens/s", "step s"));
-    header_printed_ = true;
-  }
+  print_header();
   log_info(format("%8lld %8.3f %10.5f %10.4f %10.2e %9.4f %10s %8.3f", static_cast<long long>(metrics.step),
                   metrics.epoch, metrics.loss, metrics.grad_norm, metrics.learning_rate, metrics.mean_token_accuracy,
                   format_count(metrics.tokens_per_second()).c_str(), metrics.step_time_s));
+}
+
+void Progress::show_evaluation(std::int64_t num_batches_done, std::int64_t num_batches) {
+  if (!is_time_to_draw(false)) return;
+  line_.show(format("evaluating: batch %lld of %lld", static_cast<long long>(num_batches_done + 1),
+                    static_cast<long long>(num_batches)));
+}
+
+void Progress::log(const EvalMetrics& metrics) {
+  finish();
+  print_header();
+  log_info(format("%8lld %8.3f %10.5f %-21s %9.4f %10s %8.3f", static_cast<long long>(metrics.step), metrics.epoch,
+                  metrics.loss, " evaluation", metrics.mean_token_accuracy, "", metrics.time_s));
 }
 
 void Progress::finish() { line_.clear(); }

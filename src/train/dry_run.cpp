@@ -18,16 +18,16 @@ nlohmann::ordered_json to_json(const MemoryRange& range) {
 
 }  // namespace
 
-std::string dry_run(const config::Config& config, const data::PackedDataset& dataset, const Machine& machine,
+std::string dry_run(const config::Config& config, const Datasets& datasets, const Machine& machine,
                     std::size_t process_bytes, bool json) {
   const mesh::Layout layout = mesh::layout_of(config.parallel);
-  const RankPlan first(config, dataset.max_length(), mesh::Place(config, 0), machine);
-  const std::int64_t num_parameters = first.shard_map.num_parameters();
-  const std::int64_t steps = num_steps(config, dataset.num_rows());
-  const MemoryTable memory = plan_memory(config, dataset, machine, process_bytes);
+  const RankPlan first(config, datasets.train.max_length(), mesh::Place(config, 0), machine);
+  const parallel::ParameterCounts num_parameters = first.num_parameters();
+  const std::int64_t steps = num_steps(config, datasets.train.num_rows());
+  const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
   if (!json) {
     return start_table({.config = config,
-                        .dataset = dataset,
+                        .datasets = datasets,
                         .num_parameters = num_parameters,
                         .nodes = "",
                         .device = "",
@@ -40,16 +40,18 @@ std::string dry_run(const config::Config& config, const data::PackedDataset& dat
     memory_json[device::name_of(static_cast<device::Label>(i))] = to_json(memory.labels[i]);
   }
   memory_json["total"] = to_json(memory.total);
-  const nlohmann::ordered_json result{
+  nlohmann::ordered_json result{
       {"mesh",
        {{"dp_replicate", layout.dp_replicate}, {"dp_shard", layout.dp_shard}, {"sp", layout.sp}, {"tp", layout.tp}}},
       {"num_ranks", layout.size()},
-      {"num_parameters", num_parameters},
-      {"num_rows", dataset.num_rows()},
-      {"max_length", dataset.max_length()},
+      {"num_parameters", num_parameters.all},
+      {"num_trainable_parameters", num_parameters.trainable},
+      {"num_rows", datasets.train.num_rows()},
+      {"max_length", datasets.train.max_length()},
       {"effective_batch_rows", config.effective_batch_rows()},
       {"num_steps", steps},
       {"memory_per_rank", memory_json}};
+  if (datasets.eval) result["num_eval_rows"] = datasets.eval->num_rows();
   return result.dump(2) + "\n";
 }
 

@@ -28,13 +28,29 @@ namespace {
 using device::Label;
 using device::Space;
 
-/// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths).
-double model_flops(const config::Model& m, double num_tokens, double length_squares) {
-  return 6.0 * (static_cast<double>(m.num_matmul_parameters()) * num_tokens +
-                static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * length_squares);
+/// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths). With adapters, 4 x
+/// for the frozen weights, which have no gradient, and 6 x for the adapters.
+double model_flops(const config::Config& config, parallel::ParameterCounts parameters, double num_tokens,
+                   double length_squares) {
+  const config::Model& m = config.model;
+  const auto matmul = static_cast<double>(m.num_matmul_parameters());
+  const double of_weights =
+      config.lora.use_peft ? 4.0 * matmul + 6.0 * static_cast<double>(parameters.trainable) : 6.0 * matmul;
+  return of_weights * num_tokens +
+         6.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * length_squares;
 }
 
 }  // namespace
+
+EvalSums& EvalSums::operator+=(const EvalSums& other) {
+  weighted_nll += other.weighted_nll;
+  weight += other.weight;
+  num_right += other.num_right;
+  entropy += other.entropy;
+  num_tokens += other.num_tokens;
+  num_target_tokens += other.num_target_tokens;
+  return *this;
+}
 
 struct Engine::Impl {
   Impl(const config::Config& config_in, std::int64_t max_length_in, const mesh::Place& place,
@@ -54,8 +70,8 @@ struct Engine::Impl {
         units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
               *comm_stream),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
-        decoder({config.model, plan.sizes, device, *ops, units, tp, *attention}, plan.architecture.parameters,
-                plan.decoder, plan.policy.reshard_after_forward),
+        decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
+                plan.architecture.parameters, plan.decoder, plan.policy.reshard_after_forward),
         norm(plan.shard_map),
         upload(device, *compute_stream, plan.upload) {
     ops->set_workspace(plan.ops_workspace);
@@ -96,6 +112,16 @@ struct Engine::Impl {
     return sums;
   }
 
+  /// Different for all micro-batches of the run and all ranks, but those of a tp group.
+  [[nodiscard]] std::uint64_t dropout_seed(std::int64_t step, std::int64_t micro_batch) const {
+    constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
+    std::uint64_t seed = config.train.seed;
+    for (const std::int64_t part : {step, micro_batch, std::int64_t{plan.place.rank() / plan.place.layout().tp}}) {
+      seed = (seed ^ (seed >> 31U)) * odd + static_cast<std::uint64_t>(part);
+    }
+    return seed * odd;
+  }
+
   const config::Config config;
   const std::int64_t max_length;
   const mesh::Groups& groups;
@@ -127,9 +153,16 @@ void Engine::initialize() {
   Impl& e = *impl_;
   const config::Model& m = e.config.model;
   initialize_parameters(e.plan.shard_map, m.init_seed, m.initializer_range, e.plan.storage.parameters(), *e.ops);
+  initialize_parameters(e.plan.frozen_map, m.init_seed, m.initializer_range, e.plan.storage.frozen_parameters(),
+                        *e.ops);
+  reset_optimizer();
+  state().refresh();
+}
+
+void Engine::reset_optimizer() {
+  Impl& e = *impl_;
   e.ops->fill(e.plan.adamw.exp_avg(), 0.0F);
   e.ops->fill(e.plan.adamw.exp_avg_sq(), 0.0F);
-  state().refresh();
 }
 
 StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double learning_rate) {
@@ -142,9 +175,11 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   e.units.begin_step(std::ssize(batch.micro_batches));
   e.device.fill_zero(plan.results.data, plan.results.size_bytes(), *e.compute_stream);
   const Tensor metrics = plan.results.rows(0, num_metrics);
+  std::int64_t micro_batch_number = 0;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
     const model::Inputs& inputs = e.upload.put(micro_batch);
-    e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics);
+    e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics,
+                               e.dropout_seed(step, micro_batch_number++));
   }
   e.units.finish_step();
   e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1));
@@ -169,7 +204,29 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
           .entropy = sums[3] / num_targets,
           .num_tokens = static_cast<std::int64_t>(counts[0]),
           .num_target_tokens = static_cast<std::int64_t>(counts[1]),
-          .model_flops = model_flops(e.config.model, counts[0], counts[3])};
+          .model_flops = model_flops(e.config, plan.num_parameters(), counts[0], counts[3])};
+}
+
+EvalSums Engine::evaluate(const data::StepBatch& batch) {
+  Impl& e = *impl_;
+  e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
+  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
+    const model::Inputs& inputs = e.upload.put(micro_batch);
+    e.decoder.forward_loss(inputs, micro_batch.attention, e.plan.results.rows(0, num_metrics));
+  }
+  const auto metrics = e.download_results();
+  EvalSums sums;
+  if (e.plan.place.owns_tokens()) {
+    sums.weighted_nll = metrics[0];
+    sums.num_right = metrics[2];
+    sums.entropy = metrics[3];
+  }
+  if (e.plan.place.owns_rows()) {
+    sums.weight = batch.counts.weight_sum;
+    sums.num_tokens = static_cast<double>(batch.counts.num_tokens);
+    sums.num_target_tokens = static_cast<double>(batch.counts.num_target_tokens);
+  }
+  return sums;
 }
 
 std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool last_only) {
@@ -202,6 +259,8 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
 
 const parallel::ShardMap& Engine::shard_map() const { return impl_->plan.shard_map; }
 
+parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
+
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;
   const parallel::ShardMap* shard_map = &e.plan.shard_map;
@@ -212,6 +271,11 @@ checkpoint::State Engine::state() const {
             e.units.refresh_compute_copy();
             e.units.parameters_written();
           }};
+}
+
+checkpoint::State Engine::weights() const {
+  const checkpoint::State all = state();
+  return {{all.entries().front()}, [all] { all.refresh(); }};
 }
 
 device::Stream& Engine::stream() { return *impl_->compute_stream; }

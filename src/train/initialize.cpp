@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "initialize.hpp"
 
+#include <cmath>
 #include <string>
 
 namespace sft::train {
@@ -21,7 +22,7 @@ void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t se
   for (const parallel::ShardRange& gap : shard_map.padding()) backend.fill(parameters.rows(gap.begin, gap.count), 0.0F);
   for (const parallel::Piece& piece : shard_map.pieces()) {
     const parallel::Parameter& p = *piece.parameter;
-    if (p.init != parallel::Init::normal) {
+    if (p.init == parallel::Init::ones || p.init == parallel::Init::zeros) {
       backend.fill(parameters.rows(piece.shard_offset, piece.count), p.init == parallel::Init::ones ? 1.0F : 0.0F);
       continue;
     }
@@ -32,8 +33,13 @@ void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t se
       const std::int64_t num_runs = whole ? 1 : r.num_rows;
       const std::int64_t run = whole ? r.num_rows * r.num_columns : r.num_columns;
       for (std::int64_t i = 0; i < num_runs; ++i) {
-        backend.fill_normal(parameters.rows(r.shard_offset + i * run, run), stream,
-                            (r.row_begin + i) * p.columns + r.column_begin, static_cast<float>(stddev));
+        const Tensor part = parameters.rows(r.shard_offset + i * run, run);
+        const std::int64_t first = (r.row_begin + i) * p.columns + r.column_begin;
+        if (p.init == parallel::Init::kaiming) {
+          backend.fill_uniform(part, stream, first, 1.0F / std::sqrt(static_cast<float>(p.columns)));
+        } else {
+          backend.fill_normal(part, stream, first, static_cast<float>(stddev));
+        }
       }
     }
   }

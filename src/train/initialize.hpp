@@ -9,8 +9,9 @@
 
 namespace sft::train {
 
-/// Fills the rank shard `parameters` (float32): matrices from a normal distribution of deviation `stddev` by (seed,
-/// name, element), norms with 1, biases and padding with 0, as Hugging Face initializes these models. Not collective.
+/// Fills the rank shard `parameters` (float32 or bf16): matrices from a normal distribution of deviation `stddev` by
+/// (seed, name, element), norms with 1, biases and padding with 0, as Hugging Face initializes these models; adapters
+/// as PEFT does (Init::kaiming, 0). Not collective.
 void initialize_parameters(const parallel::ShardMap& shard_map, std::uint64_t seed, double stddev, Tensor parameters,
                            ops::Backend& backend);
 

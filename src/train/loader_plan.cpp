@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/loader_plan.hpp"
 
+#include "sft/train/run_length.hpp"
+
 namespace sft::train {
 
 data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& place, std::int64_t first_step,
@@ -17,6 +19,24 @@ data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& pl
   plan.shuffle = config.data.shuffle;
   plan.seed = config.data.seed;
   return plan;
+}
+
+data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
+  data::LoaderPlan plan = loader_plan(config, place, 0, 0);
+  const std::int64_t rows_at_once = plan.rows_per_micro_batch * plan.data_size;
+  plan.micro_batches = 1;
+  plan.last_step = (datasets.eval->num_rows() + rows_at_once - 1) / rows_at_once;
+  plan.shuffle = false;
+  plan.row_length = datasets.train.max_length();
+  plan.one_pass = true;
+  return plan;
+}
+
+std::size_t batches_bytes(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
+  const std::int64_t last_step = num_steps(config, datasets.train.num_rows());
+  const std::size_t training = data::loader_bytes(datasets.train, loader_plan(config, place, 0, last_step));
+  if (!datasets.eval) return training;
+  return training + data::loader_bytes(*datasets.eval, eval_loader_plan(config, place, datasets));
 }
 
 }  // namespace sft::train

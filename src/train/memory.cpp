@@ -11,11 +11,9 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
-#include "sft/data/loader.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/device/process_memory.hpp"
 #include "sft/train/loader_plan.hpp"
-#include "sft/train/run_length.hpp"
 
 namespace sft::train {
 
@@ -37,29 +35,28 @@ MemoryRange& range_of(MemoryTable& table, std::size_t row) {
 
 }  // namespace
 
-device::Ledger plan_ledger(const config::Config& config, const data::PackedDataset& dataset, const mesh::Place& place,
+device::Ledger plan_ledger(const config::Config& config, const Datasets& datasets, const mesh::Place& place,
                            const Machine& machine, std::size_t process_bytes) {
   using device::Label;
   using device::Space;
   device::Ledger ledger;
-  RankPlan plan(config, dataset.max_length(), place, machine);
+  RankPlan plan(config, datasets.train.max_length(), place, machine);
   RankPlan::Arenas sizes = plan.measure();
   for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
     ledger.add(label, space, arena.used_bytes());
   });
-  const data::LoaderPlan batches = loader_plan(config, place, 0, num_steps(config, dataset.num_rows()));
-  ledger.add(Label::batches, Space::host, data::loader_bytes(dataset, batches));
+  ledger.add(Label::batches, Space::host, batches_bytes(config, place, datasets));
   ledger.add(Label::process, Space::host,
              process_bytes + device::later_process_bytes + checkpoint::index_memory_bytes(place, plan.shard_map));
   return ledger;
 }
 
-MemoryTable plan_memory(const config::Config& config, const data::PackedDataset& dataset, const Machine& machine,
+MemoryTable plan_memory(const config::Config& config, const Datasets& datasets, const Machine& machine,
                         std::size_t process_bytes) {
   MemoryTable table;
   const mesh::Place first(config, 0);
   for (int rank = 0; rank < first.layout().size(); ++rank) {
-    const auto rows = rows_of(plan_ledger(config, dataset, first.peer(rank), machine, process_bytes));
+    const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), machine, process_bytes));
     for (std::size_t i = 0; i < num_rows; ++i) {
       MemoryRange& range = range_of(table, i);
       range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);
@@ -95,9 +92,8 @@ std::string format_memory(const MemoryTable& table) {
   Table text({Align::left, Align::right, Align::right, Align::left}, 2);
   text.add({"memory per rank", "least", "most", ""});
   const auto add = [&](const char* label, const MemoryRange& range) {
-    const bool is_even = range.most_bytes == range.least_bytes;
-    text.add({label, device::format_bytes(range.least_bytes), device::format_bytes(range.most_bytes),
-              is_even ? "" : "rank " + std::to_string(range.most_rank)});
+    const std::string least = device::format_bytes(range.least_bytes), most = device::format_bytes(range.most_bytes);
+    text.add({label, least, most, least == most ? "" : "rank " + std::to_string(range.most_rank)});
   };
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     add(device::name_of(static_cast<device::Label>(i)), table.labels[i]);

@@ -17,11 +17,17 @@ namespace {
 
 double rate(std::int64_t count, double time_s) { return time_s > 0 ? static_cast<double>(count) / time_s : 0.0; }
 
-/// The step of a line, or empty for a line that is no such object.
-std::optional<std::int64_t> step_of(const std::string& line) {
+/// What a line is of.
+struct LineOrigin {
+  std::int64_t step = 0;
+  bool is_evaluation = false;
+};
+
+/// Empty for a line that is no such object.
+std::optional<LineOrigin> origin_of(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
-  return json["step"].get<std::int64_t>();
+  return LineOrigin{json["step"].get<std::int64_t>(), json.contains("eval_loss")};
 }
 
 }  // namespace
@@ -54,12 +60,24 @@ std::string to_json(const StepMetrics& metrics) {
   return json.dump();
 }
 
-std::string keep_steps(const std::string& text, std::int64_t last_step) {
+std::string to_json(const EvalMetrics& metrics) {
+  nlohmann::ordered_json json;
+  json["step"] = metrics.step;
+  json["epoch"] = metrics.epoch;
+  json["eval_loss"] = metrics.loss;
+  json["eval_mean_token_accuracy"] = metrics.mean_token_accuracy;
+  json["eval_entropy"] = metrics.entropy;
+  json["eval_num_target_tokens"] = metrics.num_target_tokens;
+  json["eval_runtime"] = metrics.time_s;
+  return json.dump();
+}
+
+std::string keep_steps(const std::string& text, std::int64_t last_step, std::int64_t last_evaluation) {
   std::istringstream lines(text);
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
-    const auto step = step_of(line);
-    if (step && *step <= last_step) kept += line + "\n";
+    const auto origin = origin_of(line);
+    if (origin && origin->step <= (origin->is_evaluation ? last_evaluation : last_step)) kept += line + "\n";
   }
   return kept;
 }
@@ -75,9 +93,11 @@ std::string free_name(const std::string& path) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step, EarlierLines earlier) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step, std::int64_t evaluated_step,
+                         EarlierLines earlier)
+    : path_(path) {
   const std::string text = fs::exists(path) ? io::read_file(path) : "";
-  const std::string kept = earlier == EarlierLines::set_aside ? "" : keep_steps(text, resumed_step);
+  const std::string kept = earlier == EarlierLines::set_aside ? "" : keep_steps(text, resumed_step, evaluated_step);
   if (earlier != EarlierLines::keep && text != kept) {
     const std::string old = free_name(path);
     io::write_file_atomically(old, text);
@@ -88,8 +108,8 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step, Ear
   if (!stream_) throw_data_error("cannot open " + path, "it cannot be written", "check the folder's permissions");
 }
 
-void MetricsFile::append(const StepMetrics& metrics) {
-  stream_ << to_json(metrics) << '\n' << std::flush;
+void MetricsFile::append_line(const std::string& line) {
+  stream_ << line << '\n' << std::flush;
   if (!stream_)
     throw_data_error("cannot write " + path_, "the disk may be full",
                      "free space and run again with checkpoint.resume_from_checkpoint = auto");

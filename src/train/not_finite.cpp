@@ -65,4 +65,17 @@ void throw_not_finite(const NotFinite& seen, const comm::Group& world) {
       "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at the rows of this step");
 }
 
+void throw_eval_not_finite(const EvalNotFinite& seen, const comm::Group& world) {
+  const bool is_mine = !std::isfinite(seen.local_loss);
+  const std::string ranks = ranks_where(is_mine, world);
+  const std::string rows = first_where(
+      is_mine, "rank " + std::to_string(world.rank()) + " read row " + list_of(seen.rows) + " of data.eval_files then",
+      world);
+  throw comm::SharedError(
+      ExitStatus::numerical,
+      "eval_loss " + text_of(seen.loss) + " after step " + std::to_string(seen.step) + " is not finite",
+      ranks.empty() ? "finite on every rank, but not their sum" : "first seen on rank " + ranks + "; " + rows,
+      "look at these rows, or resume from an earlier checkpoint with a lower learning_rate");
+}
+
 }  // namespace sft::train

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a run says when its loss or gradient norm is NaN or Inf: where it was seen first.
+// What a run says when its loss or gradient norm, or the loss of an evaluation, is NaN or Inf: where it was seen first.
 
 #include <cstdint>
 #include <vector>
@@ -22,5 +22,16 @@ struct NotFinite {
 /// that the first of them read; where none has, the ranks whose gradient shard, a sum over all ranks, has such a norm;
 /// where none has either, the global sum alone has. Collective over the world.
 [[noreturn]] void throw_not_finite(const NotFinite& seen, const comm::Group& world);
+
+/// What one rank knows of an evaluation that is not finite.
+struct EvalNotFinite {
+  std::int64_t step = 0;           ///< that was trained last
+  double loss = 0.0;               ///< of all ranks
+  double local_loss = 0.0;         ///< sum of this rank's own tokens
+  std::vector<std::int64_t> rows;  ///< where this rank saw it first, in file order
+};
+
+/// The same for an evaluation.
+[[noreturn]] void throw_eval_not_finite(const EvalNotFinite& seen, const comm::Group& world);
 
 }  // namespace sft::train

@@ -15,6 +15,7 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
   const config::Model& m = config.model;
   const int tp = place.layout().tp;
   const sequence::RowCut cut(max_length, place.layout().sp);
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
   const DType compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32;
   return {.tokens = config.train.per_device_train_batch_size * cut.local_length(),
           .hidden = m.hidden_size,
@@ -22,8 +23,9 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
           .kv_heads = place.heads().kv_heads,
           .head_dim = m.head_dim,
           .mlp = m.intermediate_size / tp,
-          .vocab = m.vocab_size / tp,
-          .vocab_begin = m.vocab_size / tp * place.coordinates().tp,
+          .vocab = vocab.count,
+          .vocab_begin = vocab.begin,
+          .max_vocab = vocab.max_count,
           .compute = compute,
           .partial = tp > 1 ? DType::float32 : compute};
 }
@@ -39,13 +41,14 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
     : place(place_in),
       machine(machine_in),
       sizes(local_sizes(config, max_length, place)),
-      architecture(model::make_architecture(config.model)),
+      architecture(model::make_architecture(config)),
       shard_map(architecture.units, place),
+      frozen_map(architecture.frozen_units, place),
       policy(parallel::sharding_policy(config.parallel, place)),
       slots(shard_map.num_units(), policy.reshard_after_forward, config.model.tie_word_embeddings),
-      storage(shard_map, sizes.compute),
+      storage(shard_map, frozen_map, sizes.compute),
       unit_buffers(storage, policy, slots),
-      decoder(config.model, sizes, machine.kind),
+      decoder(config.model, config.lora, sizes, machine.kind),
       attention(parallel::make_sequence_buffers(
           sequence_shape(sizes, sequence::RowCut(max_length, place.layout().sp).local_length()), place.layout().sp)),
       adamw(config.optimizer, shard_map) {}

@@ -41,11 +41,16 @@ class RankPlan {
   /// The sizing pass: what real arenas must hold is used_bytes() of each.
   [[nodiscard]] Arenas measure();
 
+  [[nodiscard]] parallel::ParameterCounts num_parameters() const {
+    const std::int64_t trainable = shard_map.num_parameters();
+    return {.all = trainable + frozen_map.num_parameters(), .trainable = trainable};
+  }
+
   const mesh::Place place;
   const Machine machine;
   const model::Sizes sizes;
   const model::Architecture architecture;
-  const parallel::ShardMap shard_map;
+  const parallel::ShardMap shard_map, frozen_map;  ///< of the trainable and of the frozen parameters
   const parallel::ShardingPolicy policy;
   const parallel::SlotAssignment slots;
   parallel::UnitStorage storage;

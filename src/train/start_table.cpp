@@ -22,11 +22,23 @@ std::string plural(std::int64_t count, const std::string& noun) {
 std::string describe_model(const StartFacts& facts) {
   const config::Model& model = facts.config.model;
   std::ostringstream text;
-  text << format_count(static_cast<double>(facts.num_parameters))
+  text << format_count(static_cast<double>(facts.num_parameters.all))
        << " parameters: " << plural(model.num_hidden_layers, "layer") << ", hidden " << model.hidden_size << ", "
        << model.num_attention_heads << "/" << model.num_key_value_heads << " heads of " << model.head_dim << ", MLP "
        << model.intermediate_size << ", vocabulary " << model.vocab_size << (model.tie_word_embeddings ? ", tied" : "")
        << (model.attention_bias ? ", q/k/v biases" : "") << (model.qk_norm ? ", q/k norms" : "");
+  return text.str();
+}
+
+/// "2.4 M of 137 M parameters are trained: adapters of rank 16, alpha 32, dropout 0.05, on all-linear".
+std::string describe_lora(const StartFacts& facts) {
+  const config::Lora& lora = facts.config.lora;
+  std::ostringstream text;
+  text << format_count(static_cast<double>(facts.num_parameters.trainable)) << " of "
+       << format_count(static_cast<double>(facts.num_parameters.all)) << " parameters are trained: adapters of rank "
+       << lora.lora_r << ", alpha " << lora.lora_alpha << (lora.use_rslora ? " (rslora)" : "") << ", dropout "
+       << lora.lora_dropout << ", on";
+  for (const std::string& target : lora.lora_target_modules) text << " " << target;
   return text.str();
 }
 
@@ -43,7 +55,7 @@ std::string describe_batch(const StartFacts& facts) {
   std::ostringstream text;
   text << facts.config.effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " per rank x "
        << plural(data_size, "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
-       << facts.config.effective_batch_rows() * facts.dataset.max_length() << " tokens a step";
+       << facts.config.effective_batch_rows() * facts.datasets.train.max_length() << " tokens a step";
   return text.str();
 }
 
@@ -51,12 +63,12 @@ std::string describe_steps(const StartFacts& facts) {
   std::ostringstream text;
   text.precision(3);
   text << facts.num_steps << " = "
-       << epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.dataset.num_rows()) << " epochs";
+       << epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.datasets.train.num_rows())
+       << " epochs";
   return text.str();
 }
 
-std::string describe_data(const StartFacts& facts) {
-  const data::PackedDataset& data = facts.dataset;
+std::string describe_data(const data::PackedDataset& data) {
   const auto capacity = static_cast<double>(data.num_rows() * data.max_length());
   std::ostringstream text;
   text.precision(3);
@@ -66,6 +78,14 @@ std::string describe_data(const StartFacts& facts) {
        << 100 * static_cast<double>(data.num_tokens()) / capacity << " % of the rows), "
        << format_count(static_cast<double>(data.num_target_tokens())) << " targets, tokenizer " << data.tokenizer();
   return text.str();
+}
+
+/// "at the start, every 100 steps and at the end"
+std::string describe_evaluation(const config::Train& train) {
+  const std::string steps = train.eval_interval() > 0 ? "every " + plural(train.eval_interval(), "step") : "";
+  const std::string start = train.eval_on_start ? "at the start" : "";
+  return start + (start.empty() || steps.empty() ? "" : ", ") + steps +
+         (start.empty() && steps.empty() ? "at the end" : " and at the end");
 }
 
 }  // namespace
@@ -106,9 +126,14 @@ std::string start_table(const StartFacts& facts) {
       layout.describe() + ", " + plural(layout.size(), "rank") + (facts.nodes.empty() ? "" : " on " + facts.nodes));
   add("device", facts.device);
   add("model", describe_model(facts));
+  add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts));
   add("weights", facts.origin);
-  add("data", describe_data(facts));
+  add("data", describe_data(facts.datasets.train));
+  if (facts.datasets.eval) {
+    add("eval data", describe_data(*facts.datasets.eval));
+    add("evaluate", describe_evaluation(facts.config.train));
+  }
   add("batch", describe_batch(facts));
   add("steps", describe_steps(facts));
   add("output", facts.config.train.output_dir);

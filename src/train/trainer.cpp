@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "evaluation.hpp"
+#include "notice.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
@@ -20,7 +22,6 @@
 #include "sft/device/process_memory.hpp"
 #include "sft/io/files.hpp"
 #include "sft/optim/schedule.hpp"
-#include "sft/train/console.hpp"
 #include "sft/train/loader_plan.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/run_length.hpp"
@@ -37,25 +38,12 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// What a rank tells the others at the end of a step.
-struct Notice {
-  int signal = 0;       ///< received, 0: none
-  bool failed = false;  ///< the next batch could not be read
-};
-
 /// The signal that asks this rank to stop, or 0. An output that nobody reads is one too: mpirun would end all ranks at
 /// the next line, before they have saved, so nothing is printed any more.
 int stop_signal(const StopSignals& signals) {
   if (signals.received() != 0) return signals.received();
   if (log_rank() != 0 || !comm::is_launcher_output_closed()) return 0;
   return std::freopen("/dev/null", "w", stdout) == nullptr ? 0 : SIGPIPE;
-}
-
-/// The notices of all ranks in one: one small reduction a step.
-Notice exchange(const Notice& mine, const comm::Group& world) {
-  std::array<std::int64_t, 2> values{mine.signal, mine.failed ? 1 : 0};
-  world.max(std::span<std::int64_t>(values));
-  return {static_cast<int>(values[0]), values[1] != 0};
 }
 
 /// Runs `work` on rank 0 for all; its error becomes every rank's and names no rank.
@@ -94,16 +82,6 @@ std::string run_id_of(const std::string& resolved_ini) {
   return first_line.starts_with(run_id_comment) ? first_line.substr(std::strlen(run_id_comment)) : "";
 }
 
-/// The next batch, and the exception that kept this rank from it.
-std::exception_ptr fetch(data::Loader& loader, data::StepBatch& batch) {
-  try {
-    batch = loader.next();
-    return nullptr;
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
 MemoryPeaks gather_memory_peaks(const comm::Group& world) {
   const auto peak = static_cast<std::int64_t>(device::peak_resident_bytes());
   std::array<std::int64_t, 2> extremes{peak, -peak};
@@ -123,11 +101,10 @@ void announce_first_forward_pass() {
 Trainer::Trainer(const Run& run)
     : run_(run),
       batch_rows_(run.config.effective_batch_rows()),
-      last_step_(num_steps(run.config, run.dataset.num_rows())) {
-  position_.num_rows = run.dataset.num_rows();
-  position_.max_length = run.dataset.max_length();
-  run_.ledger.add(device::Label::batches, device::Space::host,
-                  data::loader_bytes(run.dataset, loader_plan(run_.config, run_.place, position_.step, last_step_)));
+      last_step_(num_steps(run.config, run.datasets.train.num_rows())) {
+  position_.num_rows = run.datasets.train.num_rows();
+  position_.max_length = run.datasets.train.max_length();
+  run_.ledger.add(device::Label::batches, device::Space::host, batches_bytes(run.config, run.place, run.datasets));
 }
 
 void Trainer::restore() {
@@ -140,16 +117,20 @@ void Trainer::restore() {
     io::make_folders(output_dir);
     lock_.emplace(output_dir);
     folder = checkpoint::find_resume(config);
-    fingerprint = run_.dataset.fingerprint();
+    fingerprint = run_.datasets.train.fingerprint();
     if (folder.empty()) return;
     saved = checkpoint::read_header(folder);
-    check_resume(config, run_.dataset.num_rows(), run_.dataset.max_length(), folder, saved);
+    check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
     check_resume_data(fingerprint, folder, saved);
     for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
   });
   run_.groups.world.broadcast(folder, 0);
 
-  if (folder.empty()) {
+  if (folder.empty() && run_.start_weights != nullptr) {
+    run_.start_weights->load(run_.engine.weights());
+    run_.engine.reset_optimizer();
+    origin_ = run_.start_weights->origin;
+  } else if (folder.empty()) {
     run_.engine.initialize();
     origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
   } else {
@@ -175,12 +156,13 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
   std::error_code error;
   const bool is_same_folder =
       !resumed.empty() && fs::equivalent(fs::path(resumed).lexically_normal().parent_path(), output_dir, error);
-  if (is_new || position_.step < last_step_) {
+  if (is_new || position_.step < last_step_ || is_evaluation_due()) {
     EarlierLines earlier = EarlierLines::set_aside;
     if (is_same_folder && (earlier_run.empty() || earlier_run == saved.run_id)) {
       earlier = is_new ? EarlierLines::keep_and_copy : EarlierLines::keep;
     }
-    metrics_file_ = std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, earlier);
+    metrics_file_ =
+        std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, position_.evaluated_step, earlier);
   }
   io::write_file_atomically(resolved_ini,
                             run_id_comment + position_.lineage.run_id + "\n" + config::to_ini(run_.config));
@@ -190,8 +172,8 @@ void Trainer::announce() const {
   const std::vector<int> nodes = nodes_of_ranks(run_.session);
   const mesh::Layout& layout = run_.place.layout();
   log_info(start_table({.config = run_.config,
-                        .dataset = run_.dataset,
-                        .num_parameters = run_.engine.shard_map().num_parameters(),
+                        .datasets = run_.datasets,
+                        .num_parameters = run_.engine.num_parameters(),
                         .nodes = describe_nodes(layout, nodes),
                         .device = describe_device(run_.device),
                         .origin = origin_,
@@ -208,7 +190,7 @@ void Trainer::announce() const {
 void Trainer::count(const StepResult& result) {
   ++position_.step;
   position_.rows_consumed = position_.step * batch_rows_;
-  position_.epoch = epochs_after(position_.step, batch_rows_, run_.dataset.num_rows());
+  position_.epoch = epochs_after(position_.step, batch_rows_, run_.datasets.train.num_rows());
   position_.num_tokens += result.num_tokens;
   position_.num_target_tokens += result.num_target_tokens;
   checkpoint::LogWindow& window = position_.since_log;
@@ -243,25 +225,65 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   return metrics;
 }
 
-ExitStatus Trainer::train() {
-  if (position_.step >= last_step_) {
-    if (saved_step_ >= 0)
-      log_info("nothing left to train: " + std::to_string(position_.step) + " of " + std::to_string(last_step_) +
-               " steps are done");
-    return ExitStatus::done;
+bool Trainer::is_evaluation_due() const {
+  const std::int64_t step = position_.step;
+  if (!run_.datasets.eval || position_.evaluated_step == step) return false;
+  if (step >= last_step_) return true;
+  return step == 0 ? run_.config.train.eval_on_start : is_due(step, run_.config.train.eval_interval());
+}
+
+int Trainer::evaluate(Progress& progress) {
+  const auto start = Clock::now();
+  const auto before_batch = [&](std::int64_t done, std::int64_t all) {
+    progress.show_evaluation(done, all);
+    return signals_ ? stop_signal(*signals_) : 0;
+  };
+  const auto [signal, result] =
+      train::evaluate(run_.engine, *run_.datasets.eval, eval_loader_plan(run_.config, run_.place, run_.datasets),
+                      position_.step, run_.groups.world, before_batch);
+  if (signal != 0) return signal;
+  position_.evaluated_step = position_.step;
+  const EvalMetrics metrics{.step = position_.step,
+                            .epoch = position_.epoch,
+                            .loss = result.loss,
+                            .mean_token_accuracy = result.mean_token_accuracy,
+                            .entropy = result.entropy,
+                            .num_target_tokens = result.num_target_tokens,
+                            .time_s = seconds_since(start)};
+  progress.log(metrics);
+  append(metrics);
+  return 0;
+}
+
+int Trainer::evaluate_or_save(Progress& progress) {
+  try {
+    return evaluate(progress);
+  } catch (const comm::SharedError& error) {
+    progress.finish();
+    if (error.status() == ExitStatus::data) save();
+    throw;
   }
+}
+
+ExitStatus Trainer::train() {
   const config::Config& config = run_.config;
   const comm::Group& world = run_.groups.world;
+  const bool has_steps = position_.step < last_step_;
+  if (!has_steps && saved_step_ >= 0) {
+    log_info("nothing left to train: " + std::to_string(position_.step) + " of " + std::to_string(last_step_) +
+             " steps are done");
+  }
+  if (!has_steps && !is_evaluation_due()) return ExitStatus::done;
 
-  data::Loader loader(run_.dataset, loader_plan(run_.config, run_.place, position_.step, last_step_));
+  data::Loader loader(run_.datasets.train, loader_plan(config, run_.place, position_.step, last_step_));
   data::StepBatch batch;
-  world.agree([&] { batch = loader.next(); });
+  if (has_steps) world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
-  signals_.emplace();
   announce_first_forward_pass();
+  if (is_evaluation_due()) (void)evaluate(progress);  // no signal cuts it short: before the first step they end the run
+  signals_.emplace();
 
   ExitStatus status = ExitStatus::done;
-  std::exception_ptr failure;  // of this rank, to be thrown when all ranks know and the run is saved
   while (position_.step < last_step_ && status == ExitStatus::done) {
     const auto start = Clock::now();
     const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
@@ -269,8 +291,8 @@ ExitStatus Trainer::train() {
     count(result);
 
     const bool is_last = position_.step == last_step_;
-    if (!failure && !is_last) failure = fetch(loader, batch);
-    const Notice notice = exchange({stop_signal(*signals_), failure != nullptr}, world);
+    if (!failure_ && !is_last) failure_ = fetch(loader, batch);
+    const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
@@ -279,49 +301,50 @@ ExitStatus Trainer::train() {
       position_.since_log = {};
       resumed_step_.reset();
       progress.log(metrics);
-      if (const std::exception_ptr lost_line = append(metrics)) failure = lost_line;
+      append(metrics);
     }
     if (notice.failed) {
       progress.finish();
-      save_and_rethrow(failure);
+      save_and_rethrow();
     }
+    const int signal = notice.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : notice.signal;
     if (is_due(position_.step, config.checkpoint.save_steps)) {
       progress.finish();
       save();
     }
-    if (notice.signal != 0 && !is_last) {
+    if (signal != 0 && !(is_last && !is_evaluation_due())) {
       progress.finish();
-      log_info(signal_name(notice.signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
+      log_info(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
                std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
       status = ExitStatus::stopped;
     }
   }
   progress.finish();
-  if (exchange({0, failure != nullptr}, world).failed) save_and_rethrow(failure);
+  if (exchange({0, failure_ != nullptr}, world).failed) save_and_rethrow();
   return status;
 }
 
-std::exception_ptr Trainer::append(const StepMetrics& metrics) {
-  if (!metrics_file_) return nullptr;
+template <class Metrics>
+void Trainer::append(const Metrics& metrics) {
+  if (!metrics_file_) return;
   try {
     metrics_file_->append(metrics);
-    return nullptr;
   } catch (const Error& error) {
-    return std::make_exception_ptr(comm::SharedError(error.status(), error.what()));  // of the run, not of a rank
+    failure_ = std::make_exception_ptr(comm::SharedError(error.status(), error.what()));  // of the run, not of a rank
   }
 }
 
-void Trainer::save_and_rethrow(const std::exception_ptr& failure) {
+void Trainer::save_and_rethrow() {
   save();
   run_.groups.world.agree([&] {
-    if (failure) std::rethrow_exception(failure);
+    if (failure_) std::rethrow_exception(failure_);
   });
 }
 
 void Trainer::save() {
   if (saved_step_ == position_.step) return;
   const auto start = Clock::now();
-  checkpoint::save(run_.config.train.output_dir, run_.config, run_.dataset.tokenizer(), run_.place, run_.groups,
+  checkpoint::save(run_.config.train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place, run_.groups,
                    run_.engine.state(), position_, run_.device, run_.engine.stream());
   saved_step_ = position_.step;
   log_info("saved " + checkpoint::path_of(run_.config.train.output_dir, position_.step) + " in " +

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "support/checkpoint_fixture.hpp"
@@ -18,6 +19,18 @@ namespace {
 
 /// Words after `--` on the test's command line: the MPI launcher and the program.
 const char* word(int index) { return boost::unit_test::framework::master_test_suite().argv[1 + index]; }
+
+/// The whole lines of metrics.jsonl.
+std::vector<nlohmann::json> read_lines(const std::string& output_dir) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(output_dir + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json values = nlohmann::json::parse(line, nullptr, false);
+    if (values.is_discarded()) break;  // the last line, still being written
+    lines.push_back(std::move(values));
+  }
+  return lines;
+}
 
 }  // namespace
 
@@ -59,10 +72,8 @@ int TrainerProgram::wait() {
 
 std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir) {
   std::map<std::int64_t, LoggedStep> steps;
-  std::ifstream file(output_dir + "/metrics.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto values = nlohmann::json::parse(line, nullptr, false);
-    if (values.is_discarded()) break;  // the last line, still being written
+  for (const nlohmann::json& values : read_lines(output_dir)) {
+    if (!values.contains("loss")) continue;
     steps[values["step"]] = {values["loss"],
                              values["grad_norm"],
                              values["learning_rate"],
@@ -77,12 +88,22 @@ std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir) {
   return steps;
 }
 
+std::map<std::int64_t, LoggedEvaluation> read_evaluations(const std::string& output_dir) {
+  std::map<std::int64_t, LoggedEvaluation> evaluations;
+  for (const nlohmann::json& values : read_lines(output_dir)) {
+    if (!values.contains("eval_loss")) continue;
+    const LoggedEvaluation evaluation{values["eval_loss"], values["eval_mean_token_accuracy"], values["eval_entropy"],
+                                      values["epoch"], values["eval_num_target_tokens"]};
+    const bool is_new = evaluations.emplace(values["step"], evaluation).second;
+    BOOST_TEST(is_new, "step " << values["step"] << " is evaluated twice");
+  }
+  return evaluations;
+}
+
 PeakBytes read_peak_bytes(const std::string& output_dir) {
   PeakBytes peak;
-  std::ifstream file(output_dir + "/metrics.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto values = nlohmann::json::parse(line);
-    peak = {values["peak_memory_bytes_min"], values["peak_memory_bytes_max"]};
+  for (const nlohmann::json& values : read_lines(output_dir)) {
+    if (values.contains("loss")) peak = {values["peak_memory_bytes_min"], values["peak_memory_bytes_max"]};
   }
   return peak;
 }

@@ -36,8 +36,16 @@ struct LoggedStep {
   double step_loss = 0.0, num_tokens = 0.0, num_target_tokens = 0.0, step_num_tokens = 0.0;
   bool operator==(const LoggedStep&) const = default;
 };
-/// By step; empty when the run has no metrics.jsonl yet.
+/// By step, without evaluations; empty when the run has no metrics.jsonl yet.
 [[nodiscard]] std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir);
+
+/// The numbers of one evaluation in metrics.jsonl that must not depend on the clock.
+struct LoggedEvaluation {
+  double loss = 0.0, mean_token_accuracy = 0.0, entropy = 0.0, epoch = 0.0, num_target_tokens = 0.0;
+  bool operator==(const LoggedEvaluation&) const = default;
+};
+/// By step. No step may have two.
+[[nodiscard]] std::map<std::int64_t, LoggedEvaluation> read_evaluations(const std::string& output_dir);
 
 /// The highest resident sizes so far in the last line of metrics.jsonl: of the ranks, the least and the most.
 struct PeakBytes {

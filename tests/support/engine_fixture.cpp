@@ -89,7 +89,7 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
       engine_(std::make_unique<train::Engine>(config_, max_length, mesh_.place, mesh_.groups, *device_, *collectives_,
                                               ledger_)) {}
 
-train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::int64_t step, double learning_rate) {
+data::StepBatch EngineFixture::deal(const std::vector<data::Row>& rows) const {
   ensure(std::ssize(rows) == config_.effective_batch_rows(), "a step's rows are one effective batch");
   const std::int64_t rows_per_micro_batch = config_.train.per_device_train_batch_size;
   data::StepBatch batch;
@@ -102,7 +102,11 @@ train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::i
     for (std::int64_t row = first; row < first + rows_per_micro_batch; ++row) batch.rows.push_back(row);
   }
   batch.counts = data::count_rows(own_rows);
-  return engine_->step(batch, step + 1, learning_rate);
+  return batch;
+}
+
+train::StepResult EngineFixture::step(const std::vector<data::Row>& rows, std::int64_t step, double learning_rate) {
+  return engine_->step(deal(rows), step + 1, learning_rate);
 }
 
 void EngineFixture::set_parameters(const LogicalTensors& tensors) {

@@ -35,7 +35,8 @@ struct Position {
   std::int64_t max_length = 0;        ///< of its rows
   std::string data_fingerprint = "";  ///< of that data set, data::PackedDataset's; empty: not known (sft 0.1.0)
   LogWindow since_log = {};
-  Lineage lineage = {};  ///< of the run; matters on rank 0, which writes it
+  std::int64_t evaluated_step = -1;  ///< the weights of that step were evaluated last; -1: none were
+  Lineage lineage = {};              ///< of the run; matters on rank 0, which writes it
 };
 
 /// "OUTPUT_DIR/checkpoint-000100"
@@ -63,6 +64,14 @@ void save(const std::string& output_dir, const config::Config& config, const std
 /// concerned.
 [[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
                             device::Device& device, device::Stream& stream);
+
+/// The same for the entries of `weights` alone, for a new run that begins with them.
+void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
+                  device::Stream& stream);
+
+/// Writes the entry "model" of `source` (one or two dims each), part by part, as a complete checkpoint of step 0 with
+/// zero moments, in place of what is at `folder`. `config`: what the checkpoint says it is of. Not collective.
+void import_weights(const std::string& folder, const config::Config& config, const io::TensorSource& source);
 
 /// The whole tensors of a complete checkpoint, whatever entries it has, as float32. Refuses a damaged checkpoint.h5,
 /// and a shard file that is missing or cut; the contents of shard files are not compared (see verify). Not collective.

@@ -3,6 +3,8 @@
 // What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
 // that say which of them an op uses. Pure.
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "sft/config/config.hpp"
@@ -10,10 +12,19 @@
 
 namespace sft::model {
 
-/// A linear layer y = x weight^T [+ bias].
+/// LoRA (Hu et al. 2021) of one matrix of a linear layer, N columns of its output: y += scale b a dropout(x).
+struct Adapter {
+  parallel::ParameterGroup a;  ///< (R, M)
+  parallel::ParameterGroup b;  ///< (N, R)
+  int member = 0;              ///< which of the fused matrices it belongs to
+  bool splits_input = false;   ///< tp ranks hold different columns of x, not of y
+};
+
+/// A linear layer y = x weight^T [+ bias] [+ adapters].
 struct Linear {
   parallel::ParameterGroup weight;  ///< several matrices may be fused: their rows one after the other
   parallel::ParameterGroup bias;    ///< exists() or not
+  std::vector<Adapter> adapters;    ///< of none, some or all of the matrices
 
   [[nodiscard]] int unit() const { return weight.unit; }
 };
@@ -37,11 +48,22 @@ struct DecoderParameters {
   [[nodiscard]] int head_unit() const { return final_norm.unit; }
 };
 
-/// Units: embedding, blocks, head, in this order.
+/// Units: embedding, blocks, head, in this order; names, logical shapes, splits and initialization.
 struct Architecture {
-  std::vector<parallel::Unit> units;  ///< names, logical shapes, splits and initialization
+  /// Two lists of the same units: with the trainable and with the frozen parameters of each.
+  std::vector<parallel::Unit> units, frozen_units;
   DecoderParameters parameters;
 };
-[[nodiscard]] Architecture make_architecture(const config::Model& model);
+
+/// By the name of a parameter: whether it is trained. Parameters that ops use as one must agree, else std::logic_error.
+using IsTrainable = std::function<bool(const std::string& name)>;
+[[nodiscard]] inline bool all_parameters(const std::string&) { return true; }
+
+/// Adapters are always trainable; their names are those of PEFT.
+[[nodiscard]] Architecture make_architecture(const config::Model& model,
+                                             const IsTrainable& is_trainable = all_parameters,
+                                             const config::Lora& lora = {});
+/// Of a run: all parameters are trainable or, with use_peft, the adapters alone.
+[[nodiscard]] Architecture make_architecture(const config::Config& config);
 
 }  // namespace sft::model

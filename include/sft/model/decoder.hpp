@@ -2,6 +2,9 @@
 #pragma once
 // One decoder, forward and backward, over any mesh: this rank's slice of heads, columns, vocabulary and sequence.
 
+#include <cstdint>
+#include <optional>
+
 #include "sft/model/context.hpp"
 #include "sft/model/decoder_buffers.hpp"
 #include "sft/sequence/attention_schedule.hpp"
@@ -20,9 +23,14 @@ class Decoder {
   void initialize();
 
   /// Gradients of gradient_scale * sum(w nll) of one micro-batch, added up in the sharded units; metrics, float64 (4),
-  /// += the sums of Backend::cross_entropy_finish over this rank's tokens.
+  /// += the sums of Backend::cross_entropy_finish over this rank's tokens. `dropout_seed` is this micro-batch's on the
+  /// ranks that share its tokens (the tp group); without it nothing is dropped.
   void forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
-                        Tensor metrics);
+                        Tensor metrics, std::optional<std::uint64_t> dropout_seed = {});
+
+  /// Metrics of one micro-batch, added up as above. No gradient: neither is one written nor the last step's touched,
+  /// and nothing is kept for a backward pass. Collective over the sp, tp and fsdp groups.
+  void forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics);
 
   /// Logits, float32 (count, V), of this rank's tokens [begin, begin + count). No gradient.
   void forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
@@ -31,7 +39,10 @@ class Decoder {
  private:
   void embed(const Inputs& inputs);
   /// Embedding, blocks and final norm; scratch.normed holds the result and the head's units are in use.
-  void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule);
+  void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
+                    std::optional<std::uint64_t> dropout_seed);
+  /// After a forward pass without a backward pass: no unit is kept.
+  void release_all();
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
 
   Context c_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sft/device/arena.hpp"
+#include "sft/model/adapter_buffers.hpp"
 #include "sft/model/block.hpp"
 #include "sft/model/loss_head.hpp"
 
@@ -14,7 +15,7 @@ namespace sft::model {
 class DecoderBuffers {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`.
-  DecoderBuffers(const config::Model& config, const Sizes& sizes, device::Kind kind);
+  DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes, device::Kind kind);
 
   /// Takes everything; call with sizing arenas, then with real ones.
   void lay_out(device::Arena& activations, device::Arena& workspace);
@@ -25,6 +26,7 @@ class DecoderBuffers {
   Tensor last_rstd;            ///< (T) float32
   Tensor inverse_frequencies;  ///< (D/2) float64
   LossHead loss_head;
+  AdapterBuffers adapters;
 
  private:
   Sizes sizes_;

@@ -24,8 +24,14 @@ class LossHead {
   /// token's gradient is scaled by gradient_scale. Collective over the tp group.
   void forward_backward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs,
                         double gradient_scale, Tensor dnormed, Tensor metrics);
+  /// The same without a gradient: adds to metrics alone.
+  void forward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs, Tensor metrics);
 
  private:
+  /// Tokens [begin, begin + count): logits, maximum and sums, reduced over tp; what cross_entropy_finish needs.
+  [[nodiscard]] ops::CrossEntropy forward_chunk(const Context& context, const Linear& head, const Tensor& normed,
+                                                const Inputs& inputs, std::int64_t begin, std::int64_t count);
+
   Sizes sizes_;
   std::int64_t chunk_tokens_;
   Tensor logits_, dlogits_;  ///< (chunk, V) float32; compute dtype (the same memory when float32)

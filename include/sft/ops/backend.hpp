@@ -100,10 +100,17 @@ class Backend {
   virtual void fill(Tensor x, float value) = 0;              ///< float32 or bf16
   virtual void copy(Tensor destination, Tensor source) = 0;  ///< any dtype pair of float32/bf16; strided both
   virtual void add(Tensor destination, Tensor source) = 0;   ///< destination += source; float32, strided both
+  virtual void scale(Tensor x, float factor) = 0;            ///< x *= factor; float32 or bf16, contiguous
   virtual void sum_squares(Tensor result, Tensor x) = 0;     ///< float64 (1) += sum of float32 x^2
   /// x[i] = mean 0, standard deviation `stddev`, drawn from (seed, first_index + i) alone (Box-Muller on a
-  /// counter-based generator): a slice of a tensor gets the same numbers on any mesh. float32, contiguous.
+  /// counter-based generator): a slice of a tensor gets the same numbers on any mesh. float32 or bf16, contiguous.
   virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;
+  /// The same, evenly distributed in [-bound, bound).
+  virtual void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) = 0;
+  /// out = or, with `accumulate`, += in / (1 - probability), elements that are dropped being 0 (Srivastava et al.
+  /// 2014). Element i of the flattened tensor is dropped with that probability, drawn from (seed, i) alone: the
+  /// backward pass is the same call. Each float32 or bf16, contiguous; out may be in. 0 <= probability < 1.
+  virtual void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, bool accumulate) = 0;
 
   // Embedding, vocabulary-parallel: `table` (V, C) holds ids [vocab_begin, vocab_begin + V); others give zero rows.
   // tokens (T) int32. out (T, C) has the table's dtype or is float32; dout (T, C) has the compute dtype;
@@ -120,13 +127,13 @@ class Backend {
   /// y = x * rstd * weight with a known rstd.
   virtual void rms_norm_apply(Tensor y, Tensor x, Tensor rstd, Tensor weight) = 0;
   /// dx = dresidual + gradient through the norm; dresidual (T, C) compute dtype, may be dx, or is empty (zero).
-  /// dy (T, C) compute dtype or float32.
+  /// dy (T, C) compute dtype or float32. dweight (C) float32; empty: not asked for.
   virtual void rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor rstd, Tensor weight,
                                  Tensor dresidual) = 0;
 
   // Rotary embedding (Su et al. 2021) in the half-split layout of Hugging Face.
-  /// cosine, sine (T, D/2) float32 of positions (T) int32 times inverse_frequencies (D/2) float64.
-  virtual void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies) = 0;
+  /// cosine, sine (T, D/2) float32, times `scale`, of positions (T) int32 times inverse_frequencies (D/2) float64.
+  virtual void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) = 0;
   /// out, in (T, n, D) compute dtype, both strided. May be in place.
   virtual void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) = 0;
   /// din, dout as out and in of the forward pass. May be in place.
@@ -134,7 +141,8 @@ class Backend {
   /// The same after RMSNorm of every head (Qwen3): weight (D) compute dtype or float32; rstd (T, n) float32.
   virtual void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
                                  float epsilon) = 0;
-  /// in: the forward pass's input. din (T, n, D) and dout as there, strided; din may be dout. dweight (D) float32.
+  /// in: the forward pass's input. din (T, n, D) and dout as there, strided; din may be dout. dweight (D) float32;
+  /// empty: not asked for.
   virtual void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight,
                                   Tensor cosine, Tensor sine) = 0;
 

@@ -5,6 +5,9 @@
 // A rank holds, of every unit (embedding, each block, head), the tp slice of its parameters laid out flat ("unit
 // flat"), and of that the 1/fsdp_size piece `fsdp_rank` ("unit shard"). Its unit shards, one after the other, are its
 // "rank shard".
+//
+// Trainable and frozen parameters are stored differently (UnitStorage), so each have a map of their own: with the same
+// units, of which either map holds its part. A unit without such parameters is empty there.
 
 #include <cstdint>
 #include <functional>
@@ -20,10 +23,26 @@ enum class TpSplit {
   partial,  ///< the same on every tp rank, but each has a part of its gradient: summed over tp
   rows,     ///< split along dim 0
   columns,  ///< split along dim 1
+  /// Split along dim 0 as VocabSplit says: the vocabulary, whose size need not divide.
+  vocab_rows,
   kv_rows,  ///< split along dim 0 by key/value head; heads fewer than ranks are replicated, gradients summed
 };
 
-enum class Init { normal, ones, zeros };
+/// The rows of a vocabulary-parallel table that a rank of tp holds: vocab_size / tp_size of them, the first ranks one
+/// more where that is no whole number. No rank holds padding, so nothing has to be kept out of the loss.
+struct VocabSplit {
+  std::int64_t begin, count;
+  std::int64_t max_count;  ///< of all ranks
+};
+/// Every rank has at least one row: vocab_size >= tp_size.
+[[nodiscard]] VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank);
+
+enum class Init {
+  normal,
+  ones,
+  zeros,
+  kaiming,  ///< uniform in +-1/sqrt(columns): kaiming_uniform with a = sqrt(5), as torch.nn.Linear and PEFT have it
+};
 
 struct Parameter {
   // Given by the model.
@@ -50,8 +69,9 @@ struct Parameter {
 /// Neighbouring parameters of one unit that ops use as one matrix (their rows one after the other) or vector.
 struct ParameterGroup {
   int unit = 0;
-  int first = 0;
-  int count = 0;  ///< 0: the model has no such parameter
+  int first = 0;          ///< among the unit's parameters that are trainable, or frozen, as these are
+  int count = 0;          ///< 0: the model has no such parameter
+  bool trainable = true;  ///< frozen ones have no gradient
 
   [[nodiscard]] bool exists() const { return count > 0; }
 };
@@ -85,6 +105,11 @@ struct ShardRange {
 struct LogicalRectangle {
   std::int64_t row_begin, num_rows, column_begin, num_columns;
   std::int64_t shard_offset;
+};
+
+/// Elements of all logical parameters of a model, each counted once.
+struct ParameterCounts {
+  std::int64_t all, trainable;
 };
 
 class ShardMap {

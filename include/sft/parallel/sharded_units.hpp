@@ -49,7 +49,8 @@ class ShardedUnits {
   /// them. Nothing when the unit is not gathered.
   void release(int unit);
   /// Starts adding the sum of the unit's gradient over the fsdp group to the gradient shard; parameters whose gradient
-  /// was not written since begin_step or the last reduce count as zero. Once per micro-batch. In a step's last
+  /// was not written since begin_step or the last reduce count as zero. Nothing moves for a unit of frozen parameters
+  /// alone. Once per micro-batch. In a step's last
   /// micro-batch it also queues the sums over key/value replicas and over replicas of the model, which run beside the
   /// next unit's backward pass: then collective over kv_replicas and replicate too.
   void reduce(int unit);
@@ -57,9 +58,13 @@ class ShardedUnits {
   /// Local (tp) slice of the parameters of a unit in use, as one matrix (sum of rows, columns) or vector; several must
   /// have equal columns, else std::logic_error. compute dtype.
   [[nodiscard]] Tensor parameter(const ParameterGroup& group) const;
-  /// Where to write their gradient. Throws std::logic_error when some of them hold a part already and others do not.
+  /// Where the rows of number `member` of the group begin in it.
+  [[nodiscard]] std::int64_t first_row(const ParameterGroup& group, int member) const;
+  /// Where to write their gradient. Throws std::logic_error when some of them hold a part already and others do not,
+  /// and for frozen ones, which have none.
   [[nodiscard]] GradientTarget gradient(const ParameterGroup& group);
-  /// The same for ops that always add: zeroed at the first touch.
+  /// The same for ops that always add: zeroed at the first touch. Empty for frozen parameters: then these ops write
+  /// none.
   [[nodiscard]] Tensor accumulated_gradient(const ParameterGroup& group);
 
   /// Forgets the last step's gradients; `num_micro_batches` times every unit will be reduced.
@@ -68,8 +73,8 @@ class ShardedUnits {
   /// backend wait for all sums. Collective over the tp group.
   void finish_step();
 
-  /// What the collectives need for these units. Pure.
-  [[nodiscard]] static comm::StagingPlan staging(const ShardMap& shard_map, const ShardingPolicy& policy);
+  /// What the collectives need for these trainable parameters. Pure.
+  [[nodiscard]] static comm::StagingPlan staging(const ShardMap& trainable, const ShardingPolicy& policy);
 
  private:
   struct UnitState {
@@ -81,6 +86,8 @@ class ShardedUnits {
   [[nodiscard]] UnitState& state(int unit) { return units_[static_cast<std::size_t>(unit)]; }
   [[nodiscard]] device::Event& parameter_slot_free(int unit) const;
   [[nodiscard]] device::Event& gradient_slot_free(int unit) const;
+  [[nodiscard]] const std::vector<Parameter>& parameters_of(const ParameterGroup& group) const;
+  /// The part of `flat`, the trainable or frozen unit flat, that the group names.
   [[nodiscard]] Tensor slice(const Tensor& flat, const ParameterGroup& group) const;
   /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
   void zero_untouched(int unit);
@@ -91,7 +98,7 @@ class ShardedUnits {
 
   const UnitStorage& storage_;
   const UnitBuffers& buffers_;
-  const ShardMap& shard_map_;
+  const ShardMap& shard_map_;  ///< of the trainable parameters
   const ShardingPolicy& policy_;
   const SlotAssignment& slots_;
   const mesh::Groups& groups_;

@@ -18,6 +18,7 @@ class TensorParallel {
                  device::Stream& compute_stream, device::Stream& tp_stream);
 
   [[nodiscard]] int size() const { return group_.size(); }
+  [[nodiscard]] int rank() const { return group_.rank(); }
 
   /// x = sum, or maximum, over the group; float32 or float64. Queued on the compute stream.
   void sum(Tensor x);

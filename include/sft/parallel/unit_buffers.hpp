@@ -36,15 +36,18 @@ class UnitBuffers {
   /// Takes the buffers from `arena`, after the storage was laid out; call with a sizing arena, then with a real one.
   void lay_out(device::Arena& arena);
 
-  /// (num_elements) of the unit: parameters in the compute dtype; gradients in float32.
+  // (num_elements) of the unit in the map of its trainable or frozen parameters; a unit may lack either.
+  /// Compute dtype.
   [[nodiscard]] Tensor parameters(int unit) const { return parameters_[static_cast<std::size_t>(unit)]; }
+  [[nodiscard]] Tensor frozen_parameters(int unit) const { return frozen_parameters_[static_cast<std::size_t>(unit)]; }
+  /// float32; of trainable parameters alone.
   [[nodiscard]] Tensor gradients(int unit) const { return gradients_[static_cast<std::size_t>(unit)]; }
 
  private:
   const UnitStorage& storage_;
   const ShardingPolicy& policy_;
   const SlotAssignment& slots_;
-  std::vector<Tensor> parameters_, gradients_;  ///< of each unit
+  std::vector<Tensor> parameters_, frozen_parameters_, gradients_;  ///< of each unit
 };
 
 }  // namespace sft::parallel

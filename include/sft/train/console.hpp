@@ -23,7 +23,7 @@ namespace sft::train {
 /// goes to a file, so the parent's output must be a terminal too.
 [[nodiscard]] bool is_terminal();
 
-/// A table line for each logged step and, on a terminal, a line in place for the steps between.
+/// A table line for each logged step and each evaluation and, on a terminal, a line in place for what is between.
 class Progress {
  public:
   Progress(std::int64_t first_step, std::int64_t last_step, bool terminal);
@@ -31,11 +31,20 @@ class Progress {
   void advance(std::int64_t step, double loss, double learning_rate, double tokens_per_second);
   /// Call after a logged step.
   void log(const StepMetrics& metrics);
+  /// Call before every batch of an evaluation.
+  void show_evaluation(std::int64_t num_batches_done, std::int64_t num_batches);
+  /// Call after an evaluation.
+  void log(const EvalMetrics& metrics);
   /// Ends the line in place, if there is one.
   void finish();
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  /// Whether the line in place is there and was drawn long enough ago; then it counts as drawn now.
+  [[nodiscard]] bool is_time_to_draw(bool always);
+  /// The names of the columns, once.
+  void print_header();
 
   std::int64_t first_step_, last_step_;
   StatusLine line_;

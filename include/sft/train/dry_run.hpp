@@ -6,14 +6,14 @@
 #include <string>
 
 #include "sft/config/config.hpp"
-#include "sft/data/packed_dataset.hpp"
+#include "sft/train/datasets.hpp"
 #include "sft/train/machine.hpp"
 
 namespace sft::train {
 
 /// The start table of a validated configuration on any mesh, worked out on one rank; as one JSON object when `json`.
 /// `process_bytes`: what a process holds before it trains.
-[[nodiscard]] std::string dry_run(const config::Config& config, const data::PackedDataset& dataset,
-                                  const Machine& machine, std::size_t process_bytes, bool json);
+[[nodiscard]] std::string dry_run(const config::Config& config, const Datasets& datasets, const Machine& machine,
+                                  std::size_t process_bytes, bool json);
 
 }  // namespace sft::train

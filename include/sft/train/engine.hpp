@@ -28,7 +28,16 @@ struct StepResult {
   double model_flops = 0.0;  ///< of the step, all ranks; see docs/formats.md
 };
 
-/// step() is collective over the world, and all ranks take the same steps. All other calls are local.
+/// Sums over the rows of evaluation batches: of one rank, until it adds those of the others.
+struct EvalSums {
+  double weighted_nll = 0.0, weight = 0.0;  ///< over target tokens
+  double num_right = 0.0, entropy = 0.0;    ///< over target tokens: predicted right; entropy of the prediction, nats
+  double num_tokens = 0.0, num_target_tokens = 0.0;
+
+  EvalSums& operator+=(const EvalSums& other);
+};
+
+/// step() is collective over the world, and all ranks take the same steps; so is evaluate(). All other calls are local.
 class Engine {
  public:
   /// Plans and allocates everything (see the ledger); parameters are uninitialized until initialize() or a load.
@@ -42,13 +51,22 @@ class Engine {
   /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights
   /// are then untouched.
   [[nodiscard]] StepResult step(const data::StepBatch& batch, std::int64_t step, double learning_rate);
+  /// The forward pass over a batch with the weights as they are. Every row and token counts on one rank alone, so that
+  /// the ranks' sums can be added up. Nothing that a later step reads changes.
+  [[nodiscard]] EvalSums evaluate(const data::StepBatch& batch);
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 
+  /// Of the trainable parameters.
   [[nodiscard]] const parallel::ShardMap& shard_map() const;
+  [[nodiscard]] parallel::ParameterCounts num_parameters() const;
   /// The entries model, exp_avg and exp_avg_sq, in memory of the engine, which the state must not outlive; after
   /// writing to them call refresh().
   [[nodiscard]] checkpoint::State state() const;
+  /// The entry model alone, in the same way.
+  [[nodiscard]] checkpoint::State weights() const;
+  /// Zero moments, for weights that come from elsewhere than initialize() or a checkpoint of the run.
+  void reset_optimizer();
   [[nodiscard]] device::Stream& stream();
 
   /// The gradient of the last step before clipping, float32 (rank_shard_elements): for tests.

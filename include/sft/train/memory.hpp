@@ -9,9 +9,9 @@
 
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/place.hpp"
+#include "sft/train/datasets.hpp"
 #include "sft/train/machine.hpp"
 
 namespace sft::train {
@@ -27,14 +27,14 @@ struct MemoryTable {
 };
 
 /// The ledger that rank place.rank() of a validated configuration will have when it trains: by the code that lays the
-/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data set's
+/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data sets'
 /// facts.
-[[nodiscard]] device::Ledger plan_ledger(const config::Config& config, const data::PackedDataset& dataset,
+[[nodiscard]] device::Ledger plan_ledger(const config::Config& config, const Datasets& datasets,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
 /// The same for every rank of the mesh, on one rank.
-[[nodiscard]] MemoryTable plan_memory(const config::Config& config, const data::PackedDataset& dataset,
-                                      const Machine& machine, std::size_t process_bytes);
+[[nodiscard]] MemoryTable plan_memory(const config::Config& config, const Datasets& datasets, const Machine& machine,
+                                      std::size_t process_bytes);
 
 /// The ledgers of all ranks. Collective over `world`.
 [[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, const comm::Group& world);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// metrics.jsonl: one JSON object per logged step.
+// metrics.jsonl: one JSON object per logged step, and one per evaluation.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,12 +41,25 @@ struct StepMetrics {
   [[nodiscard]] double target_tokens_per_second() const;
 };
 
+/// Of one evaluation, over all rows of data.eval_files.
+struct EvalMetrics {
+  std::int64_t step = 0;  ///< steps done before it
+  double epoch = 0.0;
+  double loss = 0.0;
+  double mean_token_accuracy = 0.0;
+  double entropy = 0.0;
+  std::int64_t num_target_tokens = 0;
+  double time_s = 0.0;
+};
+
 /// The line, without its newline. Numbers read back to the same bits.
 [[nodiscard]] std::string to_json(const StepMetrics& metrics);
+[[nodiscard]] std::string to_json(const EvalMetrics& metrics);
 
-/// The lines of `text` whose step is at most `last_step`: what a run resumed after last_step keeps. A last line that
-/// was cut off in writing goes too.
-[[nodiscard]] std::string keep_steps(const std::string& text, std::int64_t last_step);
+/// The lines of `text` that a run keeps which goes on after `last_step`: those of steps up to it, and of evaluations up
+/// to `last_evaluation`, the step whose weights were evaluated last (-1: none), because a later one comes again. A last
+/// line that was cut off in writing goes too.
+[[nodiscard]] std::string keep_steps(const std::string& text, std::int64_t last_step, std::int64_t last_evaluation);
 
 /// What becomes of the lines that a folder holds already.
 enum class EarlierLines {
@@ -58,12 +71,16 @@ enum class EarlierLines {
 /// The file of one run. Every line is on its way to the disk when append returns.
 class MetricsFile {
  public:
-  /// Opens `path` for the lines after `resumed_step`. Lines that it does not keep, or all of them as `earlier` says,
-  /// are in PATH.old, or the first free name of PATH.old.1, .2 ...; a warning says so. Throws a data Error.
-  MetricsFile(const std::string& path, std::int64_t resumed_step, EarlierLines earlier);
-  void append(const StepMetrics& metrics);
+  /// Opens `path` for the lines after `resumed_step`, of evaluations after `evaluated_step`. Lines that it does not
+  /// keep, or all of them as `earlier` says, are in PATH.old, or the first free name of PATH.old.1, .2 ...; a warning
+  /// says so. Throws a data Error.
+  MetricsFile(const std::string& path, std::int64_t resumed_step, std::int64_t evaluated_step, EarlierLines earlier);
+  void append(const StepMetrics& metrics) { append_line(to_json(metrics)); }
+  void append(const EvalMetrics& metrics) { append_line(to_json(metrics)); }
 
  private:
+  void append_line(const std::string& line);
+
   std::string path_;
   std::ofstream stream_;
 };

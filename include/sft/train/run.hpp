@@ -2,15 +2,26 @@
 #pragma once
 // What a run is made of.
 
+#include <functional>
+#include <string>
+
+#include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/train/datasets.hpp"
 #include "sft/train/engine.hpp"
 
 namespace sft::train {
+
+/// The weights that a new run begins with; a resumed one does not ask for them.
+struct StartWeights {
+  std::string origin;  ///< for people
+  /// Fills the entry "model" and refreshes what follows from it. Collective over the world.
+  std::function<void(const checkpoint::State& weights)> load;
+};
 
 /// References only: everything outlives the Trainer that works with it.
 struct Run {
@@ -19,9 +30,10 @@ struct Run {
   device::Device& device;
   const mesh::Place& place;
   const mesh::Groups& groups;
-  const data::PackedDataset& dataset;
+  const Datasets& datasets;
   device::Ledger& ledger;
   Engine& engine;
+  const StartWeights* start_weights = nullptr;  ///< none: random ones
 };
 
 }  // namespace sft::train

@@ -8,9 +8,10 @@
 
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
-#include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/layout.hpp"
+#include "sft/parallel/shard_map.hpp"
+#include "sft/train/datasets.hpp"
 #include "sft/train/memory.hpp"
 
 namespace sft::train {
@@ -18,8 +19,8 @@ namespace sft::train {
 /// What the table says. Empty texts have no line.
 struct StartFacts {
   const config::Config& config;  ///< validated
-  const data::PackedDataset& dataset;
-  std::int64_t num_parameters;
+  const Datasets& datasets;
+  parallel::ParameterCounts num_parameters;
   std::string nodes;   ///< where the ranks are
   std::string device;  ///< what a rank computes on
   std::string origin;  ///< of the weights
@@ -27,7 +28,7 @@ struct StartFacts {
   MemoryTable memory;
 };
 
-/// Mesh, model, batch, steps, data, device, and memory per rank. Pure but for the data set's facts.
+/// Mesh, model, batch, steps, data, device, and memory per rank. Pure but for facts of the data sets.
 [[nodiscard]] std::string start_table(const StartFacts& facts);
 
 /// The node of every rank: equal numbers are one node. Collective over the world.

@@ -11,6 +11,7 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/loader.hpp"
+#include "sft/train/console.hpp"
 #include "sft/train/metrics.hpp"
 #include "sft/train/output_lock.hpp"
 #include "sft/train/run.hpp"
@@ -22,16 +23,17 @@ class Trainer {
  public:
   explicit Trainer(const Run& run);
 
-  /// Takes output_dir for this run, leaves resolved.ini there and gives the engine random weights, or those of the
-  /// checkpoint that resume_from_checkpoint means now. Refuses a folder that another run is writing to with a data
-  /// Error, and a checkpoint of another model, other seeds or other data with a configuration Error.
+  /// Takes output_dir for this run, leaves resolved.ini there and gives the engine the weights of the checkpoint
+  /// that resume_from_checkpoint means now; a new run those that it starts with, or random ones. Refuses a folder that
+  /// another run is writing to with a data Error, and a checkpoint of another model, other seeds or other data with a
+  /// configuration Error.
   void restore();
   /// Prints what is about to run.
   void announce() const;
-  /// Steps until the last one or a signal; logs and saves as configured. Returns done, or stopped when a signal ended
-  /// it. A numerical Error ends it without saving; rows that cannot be read, and lines of metrics.jsonl that cannot be
-  /// written, after saving. Signals count from the first step to the end of the Trainer (see
-  /// StopSignals); before, they end the process.
+  /// Steps until the last one or a signal; logs, evaluates and saves as configured. Returns done, or stopped when a
+  /// signal ended it; an evaluation that it cut short is made up for when the run goes on. A numerical Error ends it
+  /// without saving; rows that cannot be read, and lines of metrics.jsonl that cannot be written, after saving. Signals
+  /// count from the first step to the end of the Trainer (see StopSignals); before, they end the process.
   [[nodiscard]] ExitStatus train();
   /// Writes a checkpoint of where the run stands, unless that one was written already.
   void save();
@@ -41,10 +43,17 @@ class Trainer {
   void count(const StepResult& result);
   /// What a step leaves in metrics.jsonl; collective, for the memory peaks of all ranks.
   [[nodiscard]] StepMetrics measure(const StepResult& result, double learning_rate, double step_time_s) const;
-  /// Appends a line to metrics.jsonl, on rank 0. The exception that kept it from that, to be thrown after saving.
-  [[nodiscard]] std::exception_ptr append(const StepMetrics& metrics);
+  /// Whether the weights as they are now are to be evaluated, and were not yet.
+  [[nodiscard]] bool is_evaluation_due() const;
+  /// Evaluates them, prints and appends what comes out, unless a signal of some rank cuts it short, which is returned.
+  [[nodiscard]] int evaluate(Progress& progress);
+  /// The same, and the run is saved before rows that cannot be read end it.
+  [[nodiscard]] int evaluate_or_save(Progress& progress);
+  /// Appends a line to metrics.jsonl, on rank 0. What kept it from that is in failure_.
+  template <class Metrics>
+  void append(const Metrics& metrics);
   /// Saves and throws the failures of all ranks as one Error.
-  void save_and_rethrow(const std::exception_ptr& failure);
+  void save_and_rethrow();
   /// metrics.jsonl and resolved.ini, on rank 0. `resumed`: the checkpoint's folder, empty for a new start.
   void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 
@@ -53,6 +62,7 @@ class Trainer {
   std::int64_t last_step_;
   checkpoint::Position position_;
   std::int64_t saved_step_ = -1;               ///< -1: none
+  std::exception_ptr failure_;                 ///< of this rank, to be thrown when all know and the run is saved
   std::optional<std::int64_t> resumed_step_;   ///< until the first line of metrics.jsonl
   std::string origin_;                         ///< of the weights, for people
   std::optional<OutputLock> lock_;             ///< on rank 0

@@ -49,6 +49,11 @@ class CpuBackend final : public Backend {
                  flat ? flat_view_of(source) : view_of(source));
   }
 
+  void scale(Tensor x, float factor) override {
+    stream_.synchronize();
+    kernels_.scale(flat_view_of(x), factor);
+  }
+
   void sum_squares(Tensor result, Tensor x) override {
     stream_.synchronize();
     *result.as<double>() += kernels_.sum_squares(floats_of(x), x.num_elements());
@@ -56,7 +61,18 @@ class CpuBackend final : public Backend {
 
   void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
     stream_.synchronize();
-    kernels_.fill_normal(floats_of(x), x.num_elements(), seed, first_index, stddev);
+    kernels_.fill_normal(flat_view_of(x), seed, first_index, stddev);
+  }
+
+  void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
+    stream_.synchronize();
+    kernels_.fill_uniform(flat_view_of(x), seed, first_index, bound);
+  }
+
+  void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, bool accumulate) override {
+    stream_.synchronize();
+    ensure(out.num_elements() == in.num_elements(), "dropout: shapes do not fit");
+    kernels_.dropout(flat_view_of(out), flat_view_of(in), probability, seed, accumulate);
   }
 
   void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) override {
@@ -93,10 +109,11 @@ class CpuBackend final : public Backend {
                                float32_weight(weight), view_of(dresidual), scratch_after(weight));
   }
 
-  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies) override {
+  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) override {
     stream_.synchronize();
     kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
-                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements());
+                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements(),
+                        scale);
   }
 
   void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) override {

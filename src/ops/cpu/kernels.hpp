@@ -114,8 +114,11 @@ struct Kernels {
   void (*fill)(View x, float value);
   void (*copy)(View destination, View source);
   void (*add)(View destination, View source);
+  void (*scale)(View x, float factor);
   double (*sum_squares)(const float* x, std::int64_t size);
-  void (*fill_normal)(float* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev);
+  void (*fill_normal)(View x, std::uint64_t seed, std::int64_t first_index, float stddev);
+  void (*fill_uniform)(View x, std::uint64_t seed, std::int64_t first_index, float bound);
+  void (*dropout)(View out, View in, float probability, std::uint64_t seed, bool accumulate);
   void (*column_sums)(float* sums, View x, Scratch scratch);
 
   void (*embedding_forward)(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin);
@@ -128,7 +131,7 @@ struct Kernels {
                             View dresidual, Scratch scratch);
 
   void (*rope_table)(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                     std::int64_t num_positions, std::int64_t half_dim);
+                     std::int64_t num_positions, std::int64_t half_dim, float scale);
   void (*rope_forward)(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim);
   void (*rope_backward)(View din, View dout, const float* cosine, const float* sine, std::int64_t head_dim);
   void (*norm_rope_forward)(View out, float* rstd, View in, const float* weight, const float* cosine, const float* sine,

@@ -69,6 +69,20 @@ expect 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" 
 "$sft_inspect" "$checkpoint" | grep -o 'layers\.[0-9]*\.mlp\.up_proj' >order
 expect 0 same bash -c 'cmp order <(sort -V order) && echo same'
 
+# Packed data
+expect 0 '^documents +40$' "$sft_inspect" data
+expect 0 '"num_documents": 40' "$sft_inspect" data/train-00000.h5 --json
+expect 0 '^shard files +1, all as they were written$' "$sft_inspect" 'data/train-*.h5' --verify
+expect 2 '[-]-compare with data' "$sft_inspect" data --compare "$checkpoint"
+expect 3 'nowhere\.h5' "$sft_inspect" nowhere.h5
+mkdir damaged
+cp data/train-00000.h5 damaged
+size=$(stat -c %s damaged/train-00000.h5)
+for at in $((size / 3)) $((size / 2)) $((size - 100)); do
+  printf xyz | dd of=damaged/train-00000.h5 bs=1 seek="$at" conv=notrunc status=none
+done
+expect 3 'damaged/train-00000\.h5' "$sft_inspect" damaged --verify
+
 # The output folder of a run means the checkpoint saved last
 expect 0 '^checkpoint +output/checkpoint-000002$' "$sft_inspect" output
 expect 0 '^using output/checkpoint-000002, saved last$' "$sft_inspect" output
@@ -150,7 +164,7 @@ printf x | dd of=output/checkpoint-000001/shard-00002.h5 bs=1 seek=3000 conv=not
 expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
 mkdir empty
 expect 3 'no complete checkpoint' "$sft_inspect" empty
-expect 3 'cannot use data as a checkpoint \(it is a folder of packed shards\)' "$sft_inspect" data
+expect 3 'cannot use data as a checkpoint \(it is a folder of packed shards\)' "$sft_generate" data --prompt x
 expect 3 'cannot use run.ini as a checkpoint \(it is an .ini file\)' "$sft_inspect" run.ini
 expect 2 'no checkpoint' "$sft_inspect"
 expect 2 'sft-inspect has no option --unknown' "$sft_inspect" "$checkpoint" --unknown

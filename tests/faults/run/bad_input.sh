@@ -17,6 +17,7 @@ done >pairs.jsonl
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output odd --max_length 50 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output long --max_length 4096 >/dev/null
+"$sft_prepare" --input pairs.jsonl --output eval --max_length 32 >/dev/null
 
 cat >good.ini <<INI
 [model]
@@ -114,6 +115,33 @@ echo 'no HDF5' >damaged/text.h5
 refuse 3 'damaged/text\.h5' good.ini --data.train_files damaged/text.h5
 touch a_file
 refuse 3 'a_file' good.ini --train.output_dir a_file
+
+# Evaluation
+refuse 2 'eval_steps = 10. has no data' good.ini --train.eval_steps 10
+refuse 2 'eval_on_start = true. has no data' good.ini --train.eval_on_start
+refuse 2 'expected none, or a whole number from 0' good.ini --train.eval_steps -3
+refuse 2 'rows of odd/train-00000.h5 are longer .*--max_length 48' good.ini --data.eval_files 'odd/*.h5'
+refuse 3 "no packed data at 'missing/train-\*\.h5'" good.ini --data.eval_files 'missing/train-*.h5'
+refuse 3 'cannot use pairs\.jsonl as packed data' good.ini --data.eval_files pairs.jsonl
+refuse 3 'damaged/train-00000\.h5' good.ini --data.eval_files damaged/train-00000.h5
+cp eval/train-00000.h5 damaged/middle.h5
+printf 'damage' | dd of=damaged/middle.h5 bs=1 seek=3000 conv=notrunc status=none
+refuse 3 'damaged/middle\.h5' good.ini --data.eval_files damaged/middle.h5 --train.output_dir middle
+/usr/bin/python3 - eval/train-00000.h5 <<'PYTHON'
+import h5py, sys
+with h5py.File(sys.argv[1]) as source:
+    for name, attributes in (("other.h5", {"tokenizer": "other"}), ("wide.h5", {"vocab_size": 300})):
+        with h5py.File(name, "w", libver=("v110", "v110")) as copy:
+            for key in source:
+                source.copy(key, copy)
+            for key, value in source.attrs.items():
+                if key != "fingerprint":
+                    copy.attrs[key] = value
+            for key, value in attributes.items():
+                copy.attrs[key] = value
+PYTHON
+refuse 3 "cannot evaluate on other\.h5 \(its tokenizer is 'other'" good.ini --data.eval_files other.h5
+refuse 2 'the model cannot read wide\.h5 \(its tokens run to vocab_size = 300' good.ini --data.eval_files wide.h5
 
 # Resuming
 refuse 3 'checkpoint-000777' good.ini --checkpoint.resume_from_checkpoint output/checkpoint-000777

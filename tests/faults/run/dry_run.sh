@@ -15,6 +15,7 @@ for i in $(seq 60); do
   printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
 done >pairs.jsonl
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+"$sft_prepare" --input pairs.jsonl --output eval --max_length 44 --num_shards 2 >/dev/null
 cat >run.ini <<INI
 [model]
 hidden_size = 96
@@ -25,6 +26,7 @@ intermediate_size = 160
 vocab_size = 272
 [data]
 train_files = data/train-*.h5
+eval_files = eval/train-*.h5
 [train]
 per_device_train_batch_size = 2
 max_steps = 1
@@ -86,6 +88,8 @@ for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32' '1 1 2 2 bf16' '2 1 1 2 fp32'; do
   check "mesh $mesh: the plan in JSON is what the run has" cmp planned real
   check "mesh $mesh: the plan as a table is what the run has" cmp <(table_of text) real
 done
+check "the plan knows the rows to evaluate on" grep -Eq '"num_eval_rows": [1-9]' json
+check "the plan says when they are" grep -q 'evaluate   every 10 steps and at the end' text
 check "a plan makes no output folder" test ! -e output
 
 # 2. A run that no machine has the memory for: refused with the table and one error, on every number of ranks.
@@ -93,12 +97,12 @@ for ranks in 1 2; do
   status=0
   timeout 60 "$mpiexec" -np "$ranks" "$sft" run.ini --model.hidden_size 65536 --model.num_hidden_layers 1000 \
     --model.intermediate_size 262144 --model.num_attention_heads 512 --model.num_key_value_heads 512 \
-    --train.output_dir huge >out 2>&1 || status=$?
+    --train.output_dir huge >out 2>errors || status=$?
   check "$ranks ranks, too large: status 2" test "$status" = 2
   check "$ranks ranks, too large: the table is there once" test "$(grep -c 'memory per rank' out)" = 1
   check "$ranks ranks, too large: it has every label" test "$(table_of out | wc -l)" = "$num_labels"
-  check "$ranks ranks, too large: one error" test "$(grep -c 'error:' out)" = 1
-  check "$ranks ranks, too large: it says why" grep -Eq "error: the run does not fit in memory: $ranks ranks? needs? .* on this node" out
+  check "$ranks ranks, too large: one error" test "$(grep -c 'error:' errors)" = 1
+  check "$ranks ranks, too large: it says why" grep -Eq "error: the run does not fit in memory: $ranks ranks? needs? .* on this node" errors
   check "$ranks ranks, too large: nothing is written" test ! -e huge
 done
 

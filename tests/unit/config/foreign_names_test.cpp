@@ -80,6 +80,7 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST(parse_text("", {"--gradient_clipping", "0.5"}).optimizer.max_grad_norm == 0.5);
   BOOST_TEST(!parse_text("", {"--train_sampling_strategy", "sequential"}).data.shuffle);
   BOOST_TEST(parse_text("", {"--save_strategy", "no"}).checkpoint.save_steps == 0);
+  BOOST_TEST(parse_text("", {"--eval_strategy", "no"}).train.eval_steps == 0);
   BOOST_TEST((parse_text("", {"--use_cpu"}).device.backend == BackendChoice::cpu));
 }
 
@@ -87,7 +88,8 @@ BOOST_AUTO_TEST_CASE(harmless_names_change_nothing) {
   const Config config = parse_text(
       "[train]\nreport_to = none\noptim = adamw_torch\nfp16 = false\ngradient_checkpointing = False\nseed = 42\n"
       "[model]\nattn_implementation = flash_attention_2\ntorch_dtype = float32\nhidden_act = silu\n",
-      {"--use_liger_kernel", "--dataloader_num_workers", "4", "--run_name=x", "--do_train", "--eval_strategy", "no"});
+      {"--use_liger_kernel", "--dataloader_num_workers", "4", "--run_name=x", "--do_train", "--eval_strategy",
+       "steps"});
   BOOST_TEST(to_ini(config) == to_ini(Config{}));
 }
 
@@ -109,8 +111,10 @@ const Refused refused_texts[] = {
     {"optim = adamw_8bit\n", "AdamW"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
     {"warmup_ratio = 0.1\n", "set optimizer.warmup_steps"},
-    {"use_peft = true\n", "this version trains all weights"},
-    {"eval_strategy = steps\n", "there is no evaluation"},
+    {"load_in_8bit = true\n", "no quantized weights"},
+    {"eval_strategy = epoch\n", "set train.eval_steps"},
+    {"bf16_full_eval = true\n", "in the precision of training"},
+    {"load_best_model_at_end = true\n", "with the weights of its last step"},
     {"tensor_parallel_size = 2\n", "write parallel.tp_size"},
     {"num_processes = 8\n", "`mpirun -np`"},
     {"deepspeed = ds.json\n", "write the sizes under [parallel]"},

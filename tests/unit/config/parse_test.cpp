@@ -4,10 +4,12 @@
 
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <ostream>
 #include <sstream>
 
+#include "sft/config/rope_scaling.hpp"
 #include "unit/config/config_error.hpp"
 
 using namespace sft;
@@ -90,6 +92,22 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   BOOST_TEST(again.train.output_dir == config.train.output_dir);
 }
 
+BOOST_AUTO_TEST_CASE(evaluation_comes_as_often_as_lines_unless_said_otherwise) {
+  const auto interval = [](const std::string& text) { return parse_text("[train]\n" + text).train.eval_interval(); };
+  BOOST_TEST(interval("logging_steps = 7\n") == 7);
+  BOOST_TEST(interval("logging_steps = 7\neval_steps = none\n") == 7);
+  BOOST_TEST(interval("logging_steps = 7\neval_steps =\n") == 7);
+  BOOST_TEST(interval("logging_steps = 7\neval_steps = 20\n") == 20);
+  BOOST_TEST(interval("eval_steps = 0\n") == 0);
+  BOOST_TEST(interval("eval_steps = no\n") == 0);
+  const Config config = parse_text("[data]\neval_files = a.h5 b-*.h5\n[train]\neval_on_start = yes\neval_steps = 20\n");
+  const std::vector<std::string> files{"a.h5", "b-*.h5"};
+  BOOST_TEST(config.data.eval_files == files, boost::test_tools::per_element());
+  BOOST_TEST(config.train.eval_on_start);
+  BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
+  BOOST_TEST(parse_text("", {"--eval_files", "none"}).data.eval_files.empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_no_part_of_the_text) {
   BOOST_TEST(parse_text("\xEF\xBB\xBF[parallel]\ntp_size = 2\n").parallel.tp_size == 2);
 }
@@ -104,6 +122,13 @@ BOOST_AUTO_TEST_CASE(rope_scaling_is_the_object_of_config_json) {
   const RopeScaling linear = parse_text(rope(R"({"type": "linear", "factor": 4})")).model.rope_scaling;
   BOOST_TEST((linear.rope_type == RopeType::linear));
   BOOST_TEST(linear.factor == 4.0);
+  const RopeScaling yarn =
+      parse_text(rope(R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "beta_fast": 20})"))
+          .model.rope_scaling;
+  BOOST_TEST((yarn.rope_type == RopeType::yarn));
+  BOOST_TEST(yarn.attention_factor == 0.1 * std::log(4.0) + 1, boost::test_tools::tolerance(1e-15));
+  BOOST_TEST((yarn.beta_fast == 20.0 && yarn.beta_slow == 1.0 && yarn.truncate));
+  BOOST_TEST(to_json(parse_rope_scaling(to_json(yarn))) == to_json(yarn));
   for (const char* none : {"", "null", "none", R"({"rope_type": "default"})"}) {
     BOOST_TEST((parse_text(rope(none)).model.rope_scaling.rope_type == RopeType::plain));
   }
@@ -122,7 +147,7 @@ const Refused refused_texts[] = {
     {"[train]\ntp_sise = 2\n", "did you mean `tp_size`?"},
     {"[paralel]\n", "unknown section [paralel] in test.ini:1"},
     {"[paralel]\n", "did you mean [parallel]?"},
-    {"\n# x\n[lora]\n", "unknown section [lora] in test.ini:3 (the sections are [model], [data], [parallel]"},
+    {"\n# x\n[loro]\n", "unknown section [loro] in test.ini:3 (the sections are [model], [lora], [data], [parallel]"},
     {"[train]\nlearning_rate = 2\n", "write `optimizer.learning_rate`"},
     {"tp_sise = 2\n", "did you mean `tp_size`?"},
     {"[train]\nvelocity = 2\n", "([train] has no such key): --help lists every key"},
@@ -151,15 +176,24 @@ const Refused refused_texts[] = {
     {"[optimizer]\nlearning_rate = fast\n", "expected a number"},
     {"[optimizer]\nlearning_rate = nan\n", "expected a finite number"},
     {"[device]\nbackend = tpu\n", "expected one of auto | cpu | cuda"},
-    {"[data]\neval_files = x.h5\n", "expected nothing; this version has no other choice"},
-    {"[train]\neval_steps = 10\n", "expected none; this version has no other choice"},
+    {"[train]\neval_steps = -1\n", "expected none, or a whole number from 0"},
+    {"[train]\neval_steps = 0.1\n", "expected none, or a whole number from 0"},
     {"[train]\nactivation_checkpointing = full\n", "expected none; this version has no other choice"},
     {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},
     {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini:2 cannot be read"},
     {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4}\n", "a field `rope_type`"},
-    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4}\n", "\"yarn\" is not supported"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"longrope\", \"factor\": 4}\n", "\"longrope\" is not supported"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4}\n",
+     "a field `original_max_position_embeddings`"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64, "
+     "\"beta_fast\": 1, \"beta_slow\": 2}\n",
+     "0 < beta_slow <= beta_fast"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64, "
+     "\"truncate\": 1}\n",
+     "true or false as `truncate`"},
+    {"[checkpoint]\nsave_hub_model = maybe\n", "expected auto, true or false"},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\"}\n", "a field `factor` in rope_type \"linear\""},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": \"4\"}\n", "a number as `factor`"},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": 0.5}\n", "a `factor` of 1 or more"},

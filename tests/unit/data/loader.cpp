@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "sft/core/error.hpp"
 #include "sft/data/row_order.hpp"
@@ -104,6 +105,52 @@ BOOST_AUTO_TEST_CASE(a_resumed_loader_continues_the_order) {
   Loader resumed(same_rows, {.rows_per_micro_batch = 3, .first_step = 8, .last_step = 12});
   for (int step = 0; step < 8; ++step) (void)whole.next();
   for (int step = 8; step < 12; ++step) BOOST_TEST(whole.next().rows == resumed.next().rows);
+}
+
+BOOST_AUTO_TEST_CASE(one_pass_has_every_row_once_on_any_number_of_ranks) {
+  const PackedDataset dataset = open();
+  for (const auto& [data_size, per_rank] : {std::pair{1, 1}, std::pair{3, 2}, std::pair{7, 1}, std::pair{4, 8}}) {
+    const std::int64_t num_steps = (num_rows + data_size * per_rank - 1) / (data_size * per_rank);
+    std::vector<std::int64_t> rows, expected;
+    BatchCounts counts;
+    for (int rank = 0; rank < data_size; ++rank) {
+      Loader loader(dataset, {.rows_per_micro_batch = per_rank,
+                              .data_size = data_size,
+                              .data_rank = rank,
+                              .last_step = num_steps,
+                              .shuffle = false,
+                              .one_pass = true});
+      for (std::int64_t step = 0; step < num_steps; ++step) {
+        const StepBatch batch = loader.next();
+        BOOST_TEST(std::ssize(batch.micro_batches.front().tokens) == per_rank * max_length);
+        rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
+        counts.num_tokens += batch.counts.num_tokens;
+        counts.weight_sum += batch.counts.weight_sum;
+      }
+    }
+    std::sort(rows.begin(), rows.end());
+    for (std::int64_t row = 0; row < num_rows; ++row) expected.push_back(row);
+    BOOST_TEST(rows == expected, boost::test_tools::per_element());
+    const BatchCounts all = count_rows(make_rows());
+    BOOST_TEST(counts.num_tokens == all.num_tokens);
+    BOOST_TEST(counts.weight_sum == all.weight_sum);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_padded_to_a_greater_length) {
+  const PackedDataset dataset = open();
+  Loader loader(
+      dataset,
+      {.rows_per_micro_batch = 2, .sp_size = 3, .sp_rank = 0, .last_step = 1, .shuffle = false, .row_length = 18});
+  const StepBatch batch = loader.next();
+  const MicroBatch& part = batch.micro_batches.front();  // chunks 0 and 5 of 6, each of 3 tokens
+  BOOST_TEST(part.tokens == (std::vector<std::int32_t>{0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0}),
+             boost::test_tools::per_element());
+  BOOST_TEST(part.weights == (std::vector<float>{1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0}),
+             boost::test_tools::per_element());
+  BOOST_TEST(batch.counts.num_tokens == 14);
+  const LoaderPlan plain{.last_step = 1}, padded{.last_step = 1, .row_length = 18};
+  BOOST_TEST(loader_bytes(dataset, padded) > loader_bytes(dataset, plain));
 }
 
 BOOST_AUTO_TEST_CASE(asking_past_the_last_step_is_a_bug_and_no_hang) {

@@ -69,6 +69,34 @@ BOOST_AUTO_TEST_CASE(counts_agree_with_the_configuration) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(frozen_parameters_have_a_list_of_their_own) {
+  auto m = small();
+  m.qk_norm = true;
+  const auto is_norm = [](const std::string& name) { return name.find("norm") != std::string::npos; };
+  const sft::model::Architecture all = sft::model::make_architecture(m);
+  const sft::model::Architecture norms = sft::model::make_architecture(m, is_norm);
+  BOOST_REQUIRE(norms.units.size() == all.units.size());
+  BOOST_REQUIRE(norms.frozen_units.size() == all.units.size());
+  for (std::size_t u = 0; u < all.units.size(); ++u) {
+    BOOST_TEST(norms.units[u].name == all.units[u].name);
+    BOOST_TEST(norms.frozen_units[u].name == all.units[u].name);
+    BOOST_TEST(all.frozen_units[u].parameters.empty());
+    BOOST_TEST(norms.units[u].parameters.size() + norms.frozen_units[u].parameters.size() ==
+               all.units[u].parameters.size());
+    for (const sft::parallel::Parameter& p : norms.units[u].parameters) BOOST_TEST(is_norm(p.name), p.name);
+    for (const sft::parallel::Parameter& p : norms.frozen_units[u].parameters) BOOST_TEST(!is_norm(p.name), p.name);
+  }
+  const sft::model::BlockParameters& block = norms.parameters.blocks.back();
+  BOOST_TEST(!block.qkv.weight.trainable);
+  BOOST_TEST(block.qkv.weight.count == 3);
+  BOOST_TEST(block.q_norm.trainable);
+  BOOST_TEST(
+      norms.units[static_cast<std::size_t>(block.unit)].parameters[static_cast<std::size_t>(block.k_norm.first)].name ==
+      "model.layers." + std::to_string(m.num_hidden_layers - 1) + ".self_attn.k_norm.weight");
+  const auto only_keys = [](const std::string& name) { return name.find("k_proj") != std::string::npos; };
+  BOOST_CHECK_THROW(static_cast<void>(sft::model::make_architecture(m, only_keys)), std::logic_error);
+}
+
 BOOST_AUTO_TEST_CASE(tied_models_have_no_head_matrix) {
   auto m = small();
   const sft::model::Architecture untied = sft::model::make_architecture(m);

@@ -126,6 +126,65 @@ BOOST_AUTO_TEST_CASE(normal_numbers_have_the_right_moments) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(uniform_numbers_have_the_right_moments_and_bounds) {
+  on_every_backend([](TestBackend& backend) {
+    constexpr std::int64_t size = 400000;
+    const Owned x(DType::float32, {size});
+    backend->fill_uniform(*x, 42, 0, 0.5f);
+    double moments[5] = {};
+    for (std::int64_t i = 0; i < size; ++i) {
+      const double value = get(*x, i, 0) / 0.5;
+      BOOST_REQUIRE((value >= -1.0 && value < 1.0));
+      for (int power = 1; power < 5; ++power) moments[power] += std::pow(value, power) / size;
+    }
+    BOOST_TEST(std::abs(moments[1]) < 0.005);
+    BOOST_TEST(std::abs(moments[2] - 1.0 / 3) < 0.005);
+    BOOST_TEST(std::abs(moments[3]) < 0.005);
+    BOOST_TEST(std::abs(moments[4] - 0.2) < 0.005);
+    const Owned slice(DType::float32, {3000});
+    backend->fill_uniform(*slice, 42, 12345, 0.5f);
+    check_close(*slice, read(x->rows(12345, 3000)), 0.0, backend.name());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
+  on_every_backend([](TestBackend& backend) {
+    constexpr std::int64_t rows = 300, columns = 333;
+    for (const DType in_type : {DType::float32, DType::bf16}) {
+      for (const DType out_type : {DType::float32, DType::bf16}) {
+        const Owned in = Owned(in_type, {rows, columns}).fill(3.0), out = Owned(out_type, {rows, columns}).fill(7.0);
+        backend->dropout(*out, *in, 0.25f, 5, false);
+        std::int64_t num_dropped = 0;
+        for (const double value : read(*out)) {
+          BOOST_REQUIRE((value == 0.0 || value == 4.0));
+          num_dropped += value == 0.0 ? 1 : 0;
+        }
+        BOOST_TEST(std::abs(static_cast<double>(num_dropped) / (rows * columns) - 0.25) < 0.01);
+        const Owned sum = Owned(out_type, {rows, columns}).fill(1.0);
+        backend->dropout(*sum, *in, 0.25f, 5, true);
+        std::vector<double> expected = read(*out);
+        for (double& value : expected) value += 1.0;
+        BOOST_TEST((read(*sum) == expected));
+        const Owned other(out_type, {rows, columns});
+        backend->dropout(*other, *in, 0.25f, 6, false);
+        BOOST_TEST((read(*other) != read(*out)));
+        backend->dropout(*other, *in, 0.0f, 6, false);
+        BOOST_TEST((read(*other) == read(*in)));
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(scaled_numbers_are_products) {
+  on_every_backend([](TestBackend& backend) {
+    for (const DType type : {DType::float32, DType::bf16}) {
+      const Owned x = Owned(type, {70000}).fill(1.5);
+      backend->scale(*x, -2.0f);
+      for (const double value : read(*x)) BOOST_REQUIRE(value == -3.0);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(a_slice_of_normal_numbers_equals_the_whole) {
   on_every_backend([](TestBackend& backend) {
     const Owned whole(DType::float32, {20000}), other(DType::float32, {20000});
@@ -135,6 +194,10 @@ BOOST_AUTO_TEST_CASE(a_slice_of_normal_numbers_equals_the_whole) {
       backend->fill_normal(*slice, 7, begin, 1.0f);
       check_close(*slice, read(whole->rows(begin, count)), 0.0, backend.name());
     }
+    const Owned low(DType::bf16, {20000}), rounded(DType::bf16, {20000});
+    backend->fill_normal(*low, 7, 0, 1.0f);
+    backend->copy(*rounded, *whole);
+    check_close(*low, read(*rounded), 0.0, backend.name());
     backend->fill_normal(*other, 8, 0, 1.0f);
     BOOST_TEST((read(*other) != read(*whole)));
   });

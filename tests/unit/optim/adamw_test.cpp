@@ -24,7 +24,9 @@ double value_of(std::int64_t element, int round) {
 /// Parameters, gradients and moments of one rank of a 3 x 2 mesh of fsdp and tp, in real memory.
 struct Fixture {
   explicit Fixture(DType compute, int rank)
-      : shard_map(test::sample_units(), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}), storage(shard_map, compute) {
+      : shard_map(test::sample_units(), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
+        frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
+        storage(shard_map, frozen_map, compute) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena); });
     memory.lay_out([&](device::Arena& arena) { adamw.lay_out(arena); });
     for (const Tensor& x : {storage.parameters(), adamw.exp_avg(), adamw.exp_avg_sq()}) test::fill(x, sentinel);
@@ -48,7 +50,7 @@ struct Fixture {
 
   config::Optimizer optimizer = make_optimizer();
   test::Memory memory;
-  parallel::ShardMap shard_map;
+  parallel::ShardMap shard_map, frozen_map;
   parallel::UnitStorage storage;
   AdamW adamw{optimizer, shard_map};
 };

@@ -30,6 +30,18 @@ inline std::vector<Unit> sample_units() {
   return units;
 }
 
+/// The same units with frozen parameters: a matrix in each, but for every third.
+inline std::vector<Unit> frozen_sample_units() {
+  std::vector<Unit> units = sample_units();
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    std::vector<Parameter>& parameters = units[u].parameters;
+    parameters.pop_back();
+    parameters[0].rows = 53 - 5 * static_cast<std::int64_t>(u);
+    if (u % 3 == 2) parameters.clear();
+  }
+  return units;
+}
+
 /// Rank `rank` of `num_ranks` in fsdp, and of nothing else.
 inline mesh::Place fsdp_place(int num_ranks, int rank) { return {{.dp_shard = num_ranks}, rank, 1, 1}; }
 

@@ -18,7 +18,8 @@ namespace {
 struct Buffered {
   Buffered(int fsdp_size, DType compute, ShardingPolicy of, const SlotAssignment& assignment)
       : shard_map(test::sample_units(), test::fsdp_place(fsdp_size, 0)),
-        storage(shard_map, compute),
+        frozen_map(test::frozen_sample_units(), test::fsdp_place(fsdp_size, 0)),
+        storage(shard_map, frozen_map, compute),
         policy(of),
         slots(assignment),
         buffers(storage, policy, slots) {
@@ -26,16 +27,22 @@ struct Buffered {
     buffers.lay_out(arena);
   }
 
+  [[nodiscard]] std::int64_t parameter_elements(int u) const {
+    return shard_map.unit(u).num_elements + frozen_map.unit(u).num_elements;
+  }
+  [[nodiscard]] std::int64_t gradient_elements(int u) const { return shard_map.unit(u).num_elements; }
+
   /// Elements of the longest unit whose slot is `slot`.
-  [[nodiscard]] std::int64_t longest(const std::vector<int>& slot_of_unit, int slot) const {
+  template <class Elements>
+  [[nodiscard]] std::int64_t longest(const std::vector<int>& slot_of_unit, int slot, const Elements& elements) const {
     std::int64_t most = 0;
     for (int u = 0; u < shard_map.num_units(); ++u) {
-      if (slot_of_unit[static_cast<std::size_t>(u)] == slot) most = std::max(most, shard_map.unit(u).num_elements);
+      if (slot_of_unit[static_cast<std::size_t>(u)] == slot) most = std::max(most, elements(u));
     }
     return most;
   }
 
-  ShardMap shard_map;
+  ShardMap shard_map, frozen_map;
   UnitStorage storage;
   ShardingPolicy policy;
   SlotAssignment slots;
@@ -86,10 +93,12 @@ BOOST_AUTO_TEST_CASE(a_buffer_is_as_long_as_its_longest_unit) {
         const Buffered b(3, compute, all_sharded, sample_slots(reshard, tied));
         std::size_t expected_bytes = 0;
         for (int slot = 0; slot < b.slots.num_parameter_slots(); ++slot) {
-          expected_bytes += test::bytes_of(b.longest(b.slots.parameters, slot), compute);
+          expected_bytes += test::bytes_of(
+              b.longest(b.slots.parameters, slot, [&](int u) { return b.parameter_elements(u); }), compute);
         }
         for (int slot = 0; slot < b.slots.num_gradient_slots(); ++slot) {
-          expected_bytes += test::bytes_of(b.longest(b.slots.gradients, slot), DType::float32);
+          expected_bytes += test::bytes_of(
+              b.longest(b.slots.gradients, slot, [&](int u) { return b.gradient_elements(u); }), DType::float32);
         }
         BOOST_TEST(b.arena.used_bytes() == expected_bytes);
       }
@@ -105,6 +114,10 @@ BOOST_AUTO_TEST_CASE(units_overlap_where_they_share_a_buffer_and_nowhere_else) {
     BOOST_TEST(gradients.num_elements() == b.shard_map.unit(u).num_elements);
     BOOST_TEST((parameters.dtype == DType::bf16));
     BOOST_TEST((gradients.dtype == DType::float32));
+    const Tensor frozen = b.buffers.frozen_parameters(u);
+    BOOST_TEST((frozen.dtype == DType::bf16));
+    BOOST_TEST(frozen.num_elements() == b.frozen_map.unit(u).num_elements);
+    BOOST_TEST(test::distance_bytes(parameters, frozen) == static_cast<std::int64_t>(parameters.size_bytes()));
     for (int v = 0; v < test::num_sample_units; ++v) {
       const auto place = [](int unit) { return static_cast<std::size_t>(unit); };
       const auto are_apart = [](const Tensor& x, const Tensor& y) {
@@ -118,6 +131,8 @@ BOOST_AUTO_TEST_CASE(units_overlap_where_they_share_a_buffer_and_nowhere_else) {
       } else {
         BOOST_TEST(are_apart(parameters, b.buffers.parameters(v)));
         BOOST_TEST(are_apart(gradients, b.buffers.gradients(v)));
+        BOOST_TEST(are_apart(frozen, b.buffers.frozen_parameters(v)));
+        BOOST_TEST(are_apart(frozen, b.buffers.parameters(v)));
       }
       BOOST_TEST(are_apart(parameters, b.buffers.gradients(v)));
     }
@@ -130,6 +145,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_taken_where_nothing_is_sharded) {
     BOOST_TEST(b.arena.used_bytes() == 0U);
     for (int u = 0; u < test::num_sample_units; ++u) {
       BOOST_TEST(b.buffers.parameters(u).data == b.storage.parameters_of(u).data);
+      BOOST_TEST(b.buffers.frozen_parameters(u).data == b.storage.frozen_parameters_of(u).data);
       BOOST_TEST(b.buffers.gradients(u).data == b.storage.gradients_of(u).data);
       BOOST_TEST((b.buffers.parameters(u).dtype == compute));
       BOOST_TEST(b.buffers.parameters(u).num_elements() == b.shard_map.unit(u).num_elements);

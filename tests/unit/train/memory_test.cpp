@@ -46,8 +46,13 @@ struct Fixture {
 
   [[nodiscard]] MemoryTable plan(const mesh::Layout& layout) {
     set_mesh(layout);
-    const data::PackedDataset dataset(config.data.train_files);
-    return plan_memory(config, dataset, {}, process_bytes);
+    return plan_memory(config, datasets(), {}, process_bytes);
+  }
+
+  [[nodiscard]] Datasets datasets() const {
+    Datasets all{data::PackedDataset(config.data.train_files), {}};
+    if (!config.data.eval_files.empty()) all.eval.emplace(config.data.eval_files);
+    return all;
   }
 
   test::TemporaryFolder folder;
@@ -81,11 +86,11 @@ BOOST_FIXTURE_TEST_CASE(all_ranks_of_1024_hold_as_much_but_rank_0_writes_the_ind
 
 BOOST_FIXTURE_TEST_CASE(the_table_is_least_and_most_of_the_ledgers, Fixture) {
   const MemoryTable table = plan({.dp_replicate = 2, .dp_shard = 3, .sp = 1, .tp = 2});
-  const data::PackedDataset dataset(config.data.train_files);
+  const Datasets all = datasets();
   const mesh::Place first(config, 0);
   std::size_t least_bytes = table.total.most_bytes, most_bytes = 0;
   for (int rank = 0; rank < 12; ++rank) {
-    const device::Ledger ledger = plan_ledger(config, dataset, first.peer(rank), {}, process_bytes);
+    const device::Ledger ledger = plan_ledger(config, all, first.peer(rank), {}, process_bytes);
     std::size_t sum_bytes = 0;
     for (std::size_t i = 0; i < device::num_labels; ++i) {
       const std::size_t bytes = ledger.bytes(static_cast<Label>(i));
@@ -120,6 +125,20 @@ BOOST_FIXTURE_TEST_CASE(sharding_divides_what_is_stored, Fixture) {
                parameters_bytes + round_up(copy_bytes, device::Arena::alignment_bytes));
     BOOST_TEST(range_of(sharded, Label::unit_buffers).most_bytes > 0U);
     BOOST_TEST(range_of(sharded, Label::activations).most_bytes == range_of(whole, Label::activations).most_bytes);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(evaluation_takes_batches_and_nothing_else, Fixture) {
+  const MemoryTable plain = plan({.dp_shard = 2, .sp = 2});
+  test::write_packed_file(folder.file("eval.h5"), test::make_awkward_rows(5, 48, 2), test::small_vocab_size);
+  config.data.eval_files = {folder.file("eval.h5")};
+  const MemoryTable evaluated = plan({.dp_shard = 2, .sp = 2});
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    const auto label = static_cast<Label>(i);
+    BOOST_TEST_CONTEXT(device::name_of(label)) {
+      const std::size_t before = range_of(plain, label).most_bytes, after = range_of(evaluated, label).most_bytes;
+      BOOST_TEST((label == Label::batches ? after > before : after == before));
+    }
   }
 }
 

@@ -76,11 +76,32 @@ BOOST_AUTO_TEST_CASE(only_the_first_line_after_a_restart_names_its_step) {
   BOOST_TEST(nlohmann::json::parse(train::to_json(metrics))["resumed_step"].get<std::int64_t>() == 7);
 }
 
+BOOST_AUTO_TEST_CASE(an_evaluation_has_a_line_of_its_own) {
+  const train::EvalMetrics metrics{.step = 3,
+                                   .epoch = 1.0 / 3.0,
+                                   .loss = 0.1 + 0.2,
+                                   .mean_token_accuracy = 0.5,
+                                   .entropy = 1.5,
+                                   .num_target_tokens = 709,
+                                   .time_s = 0.25};
+  BOOST_TEST(train::to_json(metrics) ==
+             R"({"step":3,"epoch":0.3333333333333333,"eval_loss":0.30000000000000004,"eval_mean_token_accuracy":0.5,)"
+             R"("eval_entropy":1.5,"eval_num_target_tokens":709,"eval_runtime":0.25})");
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_that_comes_again_is_dropped) {
+  const std::string text = "{\"step\":0,\"eval_loss\":4}\n{\"step\":2}\n{\"step\":2,\"eval_loss\":3}\n{\"step\":3}\n";
+  BOOST_TEST(train::keep_steps(text, 3, 2) == text);
+  BOOST_TEST(train::keep_steps(text, 2, 2) == text.substr(0, text.find("{\"step\":3}")));
+  BOOST_TEST(train::keep_steps(text, 2, 0) == "{\"step\":0,\"eval_loss\":4}\n{\"step\":2}\n");
+  BOOST_TEST(train::keep_steps(text, 2, -1) == "{\"step\":2}\n");
+}
+
 BOOST_AUTO_TEST_CASE(later_steps_and_cut_lines_are_dropped) {
   const std::string text = "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"step\": ";
-  BOOST_TEST(train::keep_steps(text, 2) == "{\"step\": 1}\n{\"step\": 2}\n");
-  BOOST_TEST(train::keep_steps(text, 9) == "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n");
-  BOOST_TEST(train::keep_steps("", 9).empty());
+  BOOST_TEST(train::keep_steps(text, 2, -1) == "{\"step\": 1}\n{\"step\": 2}\n");
+  BOOST_TEST(train::keep_steps(text, 9, -1) == "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n");
+  BOOST_TEST(train::keep_steps("", 9, -1).empty());
 }
 
 using train::EarlierLines;
@@ -89,15 +110,16 @@ BOOST_AUTO_TEST_CASE(a_resumed_file_equals_an_uninterrupted_one) {
   const ScratchFile whole("unit_train_whole.jsonl");
   const ScratchFile resumed("unit_train_resumed.jsonl");
   {
-    train::MetricsFile file(whole.path, 0, EarlierLines::set_aside);
+    train::MetricsFile file(whole.path, 0, -1, EarlierLines::set_aside);
     for (int step = 1; step <= 5; ++step) file.append(example(step));
   }
   {
-    train::MetricsFile file(resumed.path, 0, EarlierLines::set_aside);  // went to step 4, its last checkpoint was of 3
+    train::MetricsFile file(resumed.path, 0, -1,
+                            EarlierLines::set_aside);  // went to step 4, its last checkpoint was of 3
     for (int step = 1; step <= 4; ++step) file.append(example(step));
   }
   {
-    train::MetricsFile file(resumed.path, 3, EarlierLines::keep);
+    train::MetricsFile file(resumed.path, 3, -1, EarlierLines::keep);
     for (int step = 4; step <= 5; ++step) file.append(example(step));
   }
   BOOST_TEST(read(resumed.path) == read(whole.path));
@@ -106,9 +128,11 @@ BOOST_AUTO_TEST_CASE(a_resumed_file_equals_an_uninterrupted_one) {
 
 BOOST_AUTO_TEST_CASE(lines_of_other_runs_are_set_aside_and_never_overwritten) {
   const ScratchFile scratch("unit_train_anew.jsonl"), first(scratch.path + ".old"), second(scratch.path + ".old.1");
-  { train::MetricsFile(scratch.path, 0, EarlierLines::set_aside).append(example(1)); }
-  { train::MetricsFile(scratch.path, 0, EarlierLines::set_aside).append(example(2)); }
-  { train::MetricsFile(scratch.path, 7, EarlierLines::set_aside).append(example(8)); }  // from another folder's step 7
+  { train::MetricsFile(scratch.path, 0, -1, EarlierLines::set_aside).append(example(1)); }
+  { train::MetricsFile(scratch.path, 0, -1, EarlierLines::set_aside).append(example(2)); }
+  {
+    train::MetricsFile(scratch.path, 7, -1, EarlierLines::set_aside).append(example(8));
+  }  // from another folder's step 7
   BOOST_TEST(read(scratch.path) == train::to_json(example(8)) + "\n");
   BOOST_TEST(read(first.path) == train::to_json(example(1)) + "\n");
   BOOST_TEST(read(second.path) == train::to_json(example(2)) + "\n");
@@ -117,11 +141,11 @@ BOOST_AUTO_TEST_CASE(lines_of_other_runs_are_set_aside_and_never_overwritten) {
 BOOST_AUTO_TEST_CASE(a_branch_keeps_a_copy_of_what_it_leaves) {
   const ScratchFile scratch("unit_train_branch.jsonl"), copy(scratch.path + ".old");
   {
-    train::MetricsFile file(scratch.path, 0, EarlierLines::set_aside);
+    train::MetricsFile file(scratch.path, 0, -1, EarlierLines::set_aside);
     for (int step = 1; step <= 3; ++step) file.append(example(step));
   }
   const std::string before = read(scratch.path);
-  { train::MetricsFile(scratch.path, 2, EarlierLines::keep_and_copy).append(example(3)); }
+  { train::MetricsFile(scratch.path, 2, -1, EarlierLines::keep_and_copy).append(example(3)); }
   BOOST_TEST(read(scratch.path) == before);
   BOOST_TEST(read(copy.path) == before);
 }

@@ -61,6 +61,17 @@ void add(View destination, View source) {
   });
 }
 
+void scale(View x, float factor) {
+  with_type(x, [&](auto type) {
+    using T = typename decltype(type)::type;
+    for_each_chunk(x, [&](std::int64_t r, std::int64_t begin, std::int64_t size) {
+      T* at = row<T>(x, r) + begin;
+#pragma omp simd
+      for (std::int64_t c = 0; c < size; ++c) store(at[c], factor * load(at[c]));
+    });
+  });
+}
+
 /// Float sums over short runs, double sums over the runs of a fixed number of chunks.
 double sum_squares(const float* x, std::int64_t size) {
   constexpr std::int64_t num_chunks = 256, run = 1024;
@@ -109,6 +120,7 @@ void enter_elementary(Kernels& table) {
   table.fill = fill;
   table.copy = copy;
   table.add = add;
+  table.scale = scale;
   table.sum_squares = sum_squares;
   table.column_sums = column_sums;
 }

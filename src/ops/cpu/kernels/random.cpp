@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normal numbers: Philox4x32-10 (Salmon et al. 2011) counters through the transform of Box and Muller (1958).
+// Random numbers: Philox4x32-10 (Salmon et al. 2011) counters; normal ones through the transform of Box and Muller
+// (1958).
 
 #include "ops/cpu/kernels/math.hpp"
 #include "ops/cpu/kernels/table.hpp"
@@ -25,8 +26,8 @@ inline void box_muller(std::uint32_t a, std::uint32_t b, float& first, float& se
   second = radius * sine;
 }
 
-/// The four numbers of counter first + i go to numbers[k][i].
-void draw(std::uint64_t seed, std::uint64_t first, float (&numbers)[4][batch_counters]) {
+/// The four words of counter first + i go to words[k][i].
+void draw(std::uint64_t seed, std::uint64_t first, std::uint32_t (&words)[4][batch_counters]) {
   constexpr std::uint32_t multiplier0 = 0xd2511f53u, multiplier1 = 0xcd9e8d57u;
 #pragma omp simd
   for (std::int64_t i = 0; i < batch_counters; ++i) {
@@ -45,31 +46,98 @@ void draw(std::uint64_t seed, std::uint64_t first, float (&numbers)[4][batch_cou
       k0 += 0x9e3779b9u;
       k1 += 0xbb67ae85u;
     }
-    box_muller(c0, c1, numbers[0][i], numbers[1][i]);
-    box_muller(c2, c3, numbers[2][i], numbers[3][i]);
+    words[0][i] = c0;
+    words[1][i] = c1;
+    words[2][i] = c2;
+    words[3][i] = c3;
   }
 }
 
-void fill_normal(float* x, std::int64_t size, std::uint64_t seed, std::int64_t first_index, float stddev) {
+/// Standard normal numbers.
+struct Normal {
+  static void transform(std::uint32_t (&words)[4][batch_counters], float (&numbers)[4][batch_counters]) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < batch_counters; ++i) {
+      box_muller(words[0][i], words[1][i], numbers[0][i], numbers[1][i]);
+      box_muller(words[2][i], words[3][i], numbers[2][i], numbers[3][i]);
+    }
+  }
+};
+
+/// 24 bits, evenly distributed in [-1, 1).
+struct Uniform {
+  static void transform(std::uint32_t (&words)[4][batch_counters], float (&numbers)[4][batch_counters]) {
+    for (std::int64_t k = 0; k < 4; ++k) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < batch_counters; ++i) {
+        numbers[k][i] = static_cast<float>(static_cast<std::int32_t>(words[k][i] >> 8) - 0x800000) * 0x1p-23f;
+      }
+    }
+  }
+};
+
+/// Calls use(index, numbers, count) for runs that together are [first_index, first_index + size): numbers[i] is that of
+/// index + i, relative to first_index.
+template <class Distribution, class Use>
+void for_each_run(std::int64_t size, std::uint64_t seed, std::int64_t first_index, Use use) {
   const std::int64_t first_batch = first_index / batch_numbers;
   const std::int64_t num_batches = divide_up(first_index + size, batch_numbers) - first_batch;
 #pragma omp parallel for if (size >= min_parallel_elements)
   for (std::int64_t batch = 0; batch < num_batches; ++batch) {
+    std::uint32_t words[4][batch_counters];
     float numbers[4][batch_counters];
     const std::int64_t first_counter = (first_batch + batch) * batch_counters;
-    draw(seed, static_cast<std::uint64_t>(first_counter), numbers);
+    draw(seed, static_cast<std::uint64_t>(first_counter), words);
+    Distribution::transform(words, numbers);
     float ordered[batch_numbers];
     for (std::int64_t i = 0; i < batch_counters; ++i) {
-      for (std::int64_t k = 0; k < 4; ++k) ordered[4 * i + k] = stddev * numbers[k][i];
+      for (std::int64_t k = 0; k < 4; ++k) ordered[4 * i + k] = numbers[k][i];
     }
-    const std::int64_t offset = 4 * first_counter - first_index;  // of ordered[0] in x
+    const std::int64_t offset = 4 * first_counter - first_index;  // of ordered[0]
     const std::int64_t begin = max(0, -offset), end = min(batch_numbers, size - offset);
-    for (std::int64_t i = begin; i < end; ++i) x[offset + i] = ordered[i];
+    use(offset + begin, ordered + begin, end - begin);
   }
+}
+
+template <class Distribution>
+void fill_random(View x, std::uint64_t seed, std::int64_t first_index, float factor) {
+  with_type(x, [&](auto type) {
+    auto* out = row<typename decltype(type)::type>(x, 0);
+    for_each_run<Distribution>(x.columns, seed, first_index,
+                               [&](std::int64_t index, const float* numbers, std::int64_t count) {
+                                 for (std::int64_t i = 0; i < count; ++i) store(out[index + i], factor * numbers[i]);
+                               });
+  });
+}
+
+template <class To, class From>
+void drop(View out_view, View in_view, float probability, std::uint64_t seed, bool accumulate) {
+  To* out = row<To>(out_view, 0);
+  const From* in = row<From>(in_view, 0);
+  const float factor = 1.0f / (1.0f - probability);
+  const float threshold = 2.0f * probability - 1.0f;
+  for_each_run<Uniform>(in_view.columns, seed, 0, [&](std::int64_t index, const float* numbers, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float kept = numbers[i] < threshold ? 0.0f : factor * load(in[index + i]);
+      store(out[index + i], accumulate ? load(out[index + i]) + kept : kept);
+    }
+  });
+}
+
+void dropout(View out, View in, float probability, std::uint64_t seed, bool accumulate) {
+  with_type(out, [&](auto to) {
+    with_type(in, [&](auto from) {
+      drop<typename decltype(to)::type, typename decltype(from)::type>(out, in, probability, seed, accumulate);
+    });
+  });
 }
 
 }  // namespace
 
-void enter_random(Kernels& table) { table.fill_normal = fill_normal; }
+void enter_random(Kernels& table) {
+  table.fill_normal = fill_random<Normal>;
+  table.fill_uniform = fill_random<Uniform>;
+  table.dropout = dropout;
+}
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -69,7 +69,7 @@ void backward(View dx, float* dweight, View dy, View x, const float* rstd, const
       norm_backward(row<T>(dx, t), partial, row<Dy>(dy, t), row<T>(x, t), rstd[t], weight, residual, x.columns);
     }
   }
-  add_rows(dweight, scratch.data, blocks.count, x.columns);
+  if (dweight != nullptr) add_rows(dweight, scratch.data, blocks.count, x.columns);
 }
 
 void rms_norm_backward(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight, View dresidual,

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a rank tells the others between two passes over the model, so that all of them go on, stop or fail together.
+
+#include <exception>
+
+#include "sft/comm/group.hpp"
+#include "sft/data/loader.hpp"
+
+namespace sft::train {
+
+struct Notice {
+  int signal = 0;       ///< received, 0: none
+  bool failed = false;  ///< the next batch could not be read
+};
+
+/// The notices of all ranks in one: one small reduction. Collective over `world`.
+[[nodiscard]] Notice exchange(const Notice& mine, const comm::Group& world);
+
+/// The next batch, and the exception that kept this rank from it. Not collective.
+[[nodiscard]] std::exception_ptr fetch(data::Loader& loader, data::StepBatch& batch);
+
+}  // namespace sft::train

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decoder on its own, on any mesh: it reads what it is given, writes every gradient once, and writes none for
+// frozen parameters, while those of the others keep every bit. Adapters: as the weights that they stand for.
+
+#define BOOST_TEST_MODULE mpi_decoder
+#define BOOST_TEST_NO_MAIN
+#include "sft/model/decoder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "sft/data/batch.hpp"
+#include "sft/ops/factory.hpp"
+#include "sft/sequence/row_cut.hpp"
+#include "support/collectives_fixture.hpp"
+#include "support/engine_fixture.hpp"
+
+namespace sft::test {
+
+namespace {
+
+constexpr std::int64_t num_rows = 2, row_tokens = 24;
+constexpr double gradient_divisor = 64.0;
+
+config::Model small_model(bool tied) {
+  config::Model m;
+  m.hidden_size = 48;
+  m.num_hidden_layers = 3;
+  m.num_attention_heads = 4;
+  m.num_key_value_heads = 2;
+  m.head_dim = 16;
+  m.intermediate_size = 80;
+  m.vocab_size = 96;
+  m.tie_word_embeddings = tied;
+  m.attention_bias = true;
+  m.qk_norm = true;
+  m.initializer_range = 0.1;
+  return m;
+}
+
+model::Sizes sizes_of(const config::Model& m, const mesh::Place& place) {
+  const int tp = place.layout().tp;
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
+  return {.tokens = num_rows * sequence::RowCut(row_tokens, place.layout().sp).local_length(),
+          .hidden = m.hidden_size,
+          .q_heads = place.heads().q_heads,
+          .kv_heads = place.heads().kv_heads,
+          .head_dim = m.head_dim,
+          .mlp = m.intermediate_size / tp,
+          .vocab = vocab.count,
+          .vocab_begin = vocab.begin,
+          .max_vocab = vocab.max_count,
+          .compute = DType::float32,
+          .partial = DType::float32};
+}
+
+/// Parameters that depend on their name and place alone; norms near 1.
+void set_parameters(const parallel::ShardMap& map, const Tensor& shard) {
+  std::fill_n(shard.as<float>(), shard.num_elements(), 0.0F);
+  for (const parallel::Piece& piece : map.pieces()) {
+    const parallel::Parameter& p = *piece.parameter;
+    const float mean = p.init == parallel::Init::ones ? 1.0F : 0.0F;
+    const int seed = static_cast<int>(std::hash<std::string>()(p.name) % 100000U);
+    for (const parallel::LogicalRectangle& r : parallel::ShardMap::rectangles(piece)) {
+      for (std::int64_t i = 0; i < r.num_rows * r.num_columns; ++i) {
+        const std::int64_t row = r.row_begin + i / r.num_columns, column = r.column_begin + i % r.num_columns;
+        shard.as<float>()[r.shard_offset + i] = mean + 0.2F * noise(seed, row * 1000 + column);
+      }
+    }
+  }
+}
+
+/// A decoder and all that it stands on.
+class Stand {
+ public:
+  Stand(const config::Model& config, const Mesh& mesh, const model::IsTrainable& is_trainable,
+        const config::Lora& lora = {})
+      : model_(config),
+        mesh_(mesh),
+        sizes_(sizes_of(config, mesh.place)),
+        architecture_(model::make_architecture(config, is_trainable, lora)),
+        trainable_(architecture_.units, mesh.place),
+        frozen_(architecture_.frozen_units, mesh.place),
+        policy_(parallel::sharding_policy({}, mesh.place)),
+        slots_(trainable_.num_units(), policy_.reshard_after_forward, config.tie_word_embeddings),
+        storage_(trainable_, frozen_, DType::float32),
+        buffers_(storage_, policy_, slots_),
+        decoder_buffers_(config, lora, sizes_, device::Kind::cpu),
+        attention_buffers_(parallel::make_sequence_buffers(
+            {sizes_.tokens, sizes_.tokens / num_rows, sizes_.q_heads, sizes_.kv_heads, sizes_.head_dim, DType::float32},
+            mesh.place.layout().sp)) {
+    device::Arena sizing;
+    lay_out(sizing);
+    arena_ = device::Arena(*device_, ledger_, device::Label::workspace, sizing.used_bytes());
+    lay_out(arena_);
+    backend_->set_workspace(workspace_);
+    collectives_->set_staging(staging_);
+    set_parameters(trainable_, storage_.parameters());
+    set_parameters(frozen_, storage_.frozen_parameters());
+  }
+
+  /// Two micro-batches, forward and backward; returns the loss of all ranks. Collective.
+  double run(std::optional<std::uint64_t> dropout_seed = {}) {
+    parallel::TensorParallel tp(mesh_.groups.tp, *device_, *collectives_, *stream_, *tp_stream_);
+    parallel::ShardedUnits units(storage_, buffers_, policy_, slots_, mesh_.groups, *device_, *backend_, *collectives_,
+                                 *comm_stream_);
+    const auto attention =
+        attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
+    model::Decoder decoder({model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters},
+                           architecture_.parameters, decoder_buffers_, policy_.reshard_after_forward);
+    decoder.initialize();
+    units.parameters_written();
+    units.begin_step(2);
+    std::vector<double> metrics(4);
+    for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+      forward_backward(decoder, micro_batch, tensor_of(metrics, DType::float64), dropout_seed);
+    }
+    units.finish_step();
+    stream_->synchronize();
+    std::array<double, 1> loss{mesh_.place.owns_tokens() ? metrics[0] / gradient_divisor : 0.0};
+    mesh_.groups.world.sum(std::span<double>(loss));
+    return loss[0];
+  }
+
+  /// Whole gradients by name. Collective.
+  [[nodiscard]] LogicalTensors gradients() const { return gather(trainable_, storage_.gradients(), mesh_); }
+  [[nodiscard]] LogicalTensors trainable() const { return gather(trainable_, storage_.parameters(), mesh_); }
+  [[nodiscard]] LogicalTensors frozen() const { return gather(frozen_, storage_.frozen_parameters(), mesh_); }
+  void set_trainable(const LogicalTensors& tensors) { scatter(trainable_, tensors, storage_.parameters()); }
+  [[nodiscard]] Tensor gradient_shard() const { return storage_.gradients(); }
+  [[nodiscard]] std::size_t storage_bytes() const { return storage_bytes_; }
+
+ private:
+  void lay_out(device::Arena& arena) {
+    const std::size_t before = arena.used_bytes();
+    storage_.lay_out(arena, arena);
+    storage_bytes_ = arena.used_bytes() - before;
+    buffers_.lay_out(arena);
+    decoder_buffers_.lay_out(arena, arena);
+    attention_buffers_->lay_out(arena);
+    const std::size_t bytes =
+        ops::workspace_bytes(device::Kind::cpu, 1, sizes_.shapes(), attention_buffers_->attention_needs());
+    workspace_ = take(arena, DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))});
+    comm::StagingPlan plan = parallel::ShardedUnits::staging(trainable_, policy_);
+    plan.max_all_reduce_bytes =
+        std::max(plan.max_all_reduce_bytes, static_cast<std::size_t>(sizes_.tokens * sizes_.hidden) * sizeof(float));
+    staging_ = comm::take_staging(device::Kind::cpu, arena, plan);
+  }
+
+  /// A row of one document, and one of two and a padded tail.
+  void forward_backward(model::Decoder& decoder, int micro_batch, Tensor metrics,
+                        std::optional<std::uint64_t> dropout_seed) {
+    std::vector<data::Row> rows = {{{}, {}, {24}}, {{}, {}, {10, 12}}};
+    const int first = 7 * micro_batch + 3 * mesh_.place.data_rank();
+    for (data::Row& row : rows) {
+      for (std::int64_t t = 0; t < row_tokens; ++t) {
+        row.tokens.push_back(static_cast<std::int32_t>((31 * t + first) % model_.vocab_size));
+        row.loss_weight.push_back(t % 5 == 2 ? 0.0F : 1.0F);
+      }
+    }
+    data::MicroBatch batch = data::cut_rows(rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp);
+    decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
+                              tensor_of(batch.targets, DType::int32), tensor_of(batch.weights)},
+                             batch.attention, 1.0 / gradient_divisor, metrics, dropout_seed);
+    stream_->synchronize();
+  }
+
+  config::Model model_;
+  const Mesh& mesh_;
+  model::Sizes sizes_;
+  model::Architecture architecture_;
+  parallel::ShardMap trainable_, frozen_;
+  parallel::ShardingPolicy policy_;
+  parallel::SlotAssignment slots_;
+  parallel::UnitStorage storage_;
+  parallel::UnitBuffers buffers_;
+  model::DecoderBuffers decoder_buffers_;
+  std::unique_ptr<parallel::SequenceBuffers> attention_buffers_;
+  std::size_t storage_bytes_ = 0;
+  Tensor workspace_;
+  comm::StagingMemory staging_;
+  device::Ledger ledger_;
+  std::unique_ptr<device::Device> device_ = device::make_device(device::Kind::cpu, 0, 1);
+  device::Arena arena_;
+  std::unique_ptr<comm::Collectives> collectives_ = comm::make_collectives(*device_, mesh_.groups.of_tensors());
+  std::unique_ptr<device::Stream> stream_ = device_->make_stream(), comm_stream_ = device_->make_stream(),
+                                  ring_stream_ = device_->make_stream(), tp_stream_ = device_->make_stream();
+  std::unique_ptr<ops::Backend> backend_ = ops::make_backend(*device_, *stream_);
+};
+
+/// The meshes of as many ranks as there are.
+std::vector<mesh::Layout> layouts(int num_ranks) {
+  if (num_ranks == 1) return {{}};
+  if (num_ranks == 2) return {{.dp_shard = 2}, {.sp = 2}, {.tp = 2}, {.dp_replicate = 2}};
+  return {{.dp_shard = 2, .tp = 2}, {.dp_replicate = 2, .sp = 2}, {.tp = 4}};
+}
+
+struct Case {
+  std::string name;
+  model::IsTrainable is_trainable;
+};
+
+std::vector<Case> cases() {
+  const auto has = [](const char* part) {
+    return [part](const std::string& name) { return name.find(part) != std::string::npos; };
+  };
+  return {{"norms", has("norm")},
+          {"one block", has("layers.1.")},
+          {"attention's products", has("_proj.weight")},
+          {"biases", has("bias")},
+          {"embedding and head", [](const std::string& name) { return name.find("layers") == std::string::npos; }}};
+}
+
+bool no_parameters(const std::string&) { return false; }
+
+config::Lora small_lora() {
+  config::Lora lora;
+  lora.use_peft = true;
+  lora.lora_r = 4;
+  lora.lora_alpha = 6.0;
+  lora.lora_dropout = 0.0;
+  return lora;
+}
+
+const std::string adapter_prefix = "base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
+
+/// The linear layers that have an adapter, such as model.layers.0.self_attn.q_proj.
+std::vector<std::string> modules_of(const LogicalTensors& adapters) {
+  std::vector<std::string> modules;
+  for (const auto& [name, values] : adapters) {
+    if (!name.ends_with(a_suffix)) continue;
+    modules.push_back(name.substr(adapter_prefix.size(), name.size() - adapter_prefix.size() - a_suffix.size()));
+  }
+  return modules;
+}
+
+/// The two matrices of one adapter, or their gradients.
+struct Factors {
+  Factors(const LogicalTensors& adapters, const std::string& module, std::int64_t rank)
+      : a(adapters.at(adapter_prefix + module + a_suffix)),
+        b(adapters.at(adapter_prefix + module + b_suffix)),
+        r(rank),
+        rows(std::ssize(b) / rank),
+        columns(std::ssize(a) / rank) {}
+  [[nodiscard]] double a_at(std::int64_t i, std::int64_t j) const {
+    return a[static_cast<std::size_t>(i * columns + j)];
+  }
+  [[nodiscard]] double b_at(std::int64_t i, std::int64_t j) const { return b[static_cast<std::size_t>(i * r + j)]; }
+  const std::vector<float>&a, &b;
+  std::int64_t r, rows, columns;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(decoder)
+
+BOOST_AUTO_TEST_CASE(every_gradient_is_written) {
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    for (const bool tied : {false, true}) {
+      const config::Model config = small_model(tied);
+      const Mesh mesh(session().world(), layout, config);
+      Stand stand(config, mesh, model::all_parameters);
+      std::fill_n(stand.gradient_shard().as<float>(), stand.gradient_shard().num_elements(),
+                  std::numeric_limits<float>::quiet_NaN());
+      static_cast<void>(stand.run());
+      for (const auto& [name, values] : stand.gradients()) {
+        const bool are_finite = std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+        const bool are_zero = std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; });
+        BOOST_TEST(are_finite, layout.describe() << ": " << name);
+        BOOST_TEST((!are_zero || values.size() < 64U), layout.describe() << ": " << name << " is zero");
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(frozen_parameters_change_no_bit_of_the_others) {
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    for (const bool tied : {false, true}) {
+      const config::Model config = small_model(tied);
+      const Mesh mesh(session().world(), layout, config);
+      Stand all(config, mesh, model::all_parameters);
+      const double loss = all.run();
+      const LogicalTensors expected = all.gradients();
+      for (const Case& c : cases()) {
+        Stand some(config, mesh, c.is_trainable);
+        const std::string what = layout.describe() + ", " + c.name;
+        BOOST_TEST(some.run() == loss, what);
+        BOOST_TEST(some.storage_bytes() < all.storage_bytes(), what);
+        const LogicalTensors found = some.gradients();
+        BOOST_TEST(!found.empty(), what);
+        for (const auto& [name, sum] : expected) {
+          const auto at = found.find(name);
+          BOOST_TEST((at != found.end()) == c.is_trainable(name), what << ": " << name);
+          if (at != found.end()) BOOST_TEST(at->second == sum, what << ": " << name);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(adapters_are_the_weights_that_they_stand_for) {
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    for (const auto& targets : {std::vector<std::string>{"all-linear"}, {"q_proj", "v_proj", "down_proj"}}) {
+      const config::Model config = small_model(false);
+      const Mesh mesh(session().world(), layout, config);
+      config::Lora lora = small_lora();
+      lora.lora_target_modules = targets;
+      Stand low(config, mesh, no_parameters, lora);
+      Stand whole(config, mesh, model::all_parameters);
+      const LogicalTensors adapters = low.trainable();
+      LogicalTensors weights = low.frozen();
+      for (const std::string& module : modules_of(adapters)) {
+        const Factors f(adapters, module, lora.lora_r);
+        std::vector<float>& weight = weights.at(module + ".weight");
+        for (std::int64_t n = 0; n < f.rows; ++n) {
+          for (std::int64_t c = 0; c < f.columns; ++c) {
+            double sum = 0.0;
+            for (std::int64_t r = 0; r < lora.lora_r; ++r) sum += f.b_at(n, r) * f.a_at(r, c);
+            weight[static_cast<std::size_t>(n * f.columns + c)] += static_cast<float>(lora.scale() * sum);
+          }
+        }
+      }
+      whole.set_trainable(weights);
+      const double expected_loss = whole.run();
+      BOOST_TEST(low.run() == expected_loss, boost::test_tools::tolerance(1e-6));
+
+      const LogicalTensors gradients = low.gradients(), whole_gradients = whole.gradients();
+      BOOST_TEST(gradients.size() == adapters.size());
+      for (const std::string& module : modules_of(adapters)) {
+        const Factors f(adapters, module, lora.lora_r), found(gradients, module, lora.lora_r);
+        const std::vector<float>& dweight = whole_gradients.at(module + ".weight");
+        const auto dweight_at = [&](std::int64_t n, std::int64_t c) {
+          return static_cast<double>(dweight[static_cast<std::size_t>(n * f.columns + c)]);
+        };
+        double difference = 0.0, size = 0.0;
+        const auto compare = [&](double expected, double is) {
+          difference += (is - expected) * (is - expected);
+          size += expected * expected;
+        };
+        for (std::int64_t r = 0; r < lora.lora_r; ++r) {
+          for (std::int64_t c = 0; c < f.columns; ++c) {
+            double sum = 0.0;
+            for (std::int64_t n = 0; n < f.rows; ++n) sum += f.b_at(n, r) * dweight_at(n, c);
+            compare(lora.scale() * sum, found.a_at(r, c));
+          }
+          for (std::int64_t n = 0; n < f.rows; ++n) {
+            double sum = 0.0;
+            for (std::int64_t c = 0; c < f.columns; ++c) sum += f.a_at(r, c) * dweight_at(n, c);
+            compare(lora.scale() * sum, found.b_at(n, r));
+          }
+        }
+        BOOST_TEST(std::sqrt(difference) < 1e-5 * std::sqrt(size), layout.describe() << ": " << module);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    const config::Model config = small_model(false);
+    const Mesh mesh(session().world(), layout, config);
+    config::Lora lora = small_lora();
+    lora.lora_dropout = 0.3;
+    Stand stand(config, mesh, no_parameters, lora);
+    const double without = stand.run(), loss = stand.run(1);
+    BOOST_TEST(stand.run(1) == loss);
+    BOOST_TEST(stand.run(2) != loss);
+    BOOST_TEST(without != loss);
+
+    // The slope of the loss along the gradient itself.
+    BOOST_TEST(stand.run(1) == loss);
+    const LogicalTensors parameters = stand.trainable(), gradients = stand.gradients();
+    double square = 0.0;
+    for (const auto& [name, values] : gradients) {
+      for (const float value : values) square += static_cast<double>(value) * static_cast<double>(value);
+    }
+    const double distance = 0.01 / std::sqrt(square);
+    const auto loss_at = [&](double along) {
+      LogicalTensors moved = parameters;
+      for (auto& [name, values] : moved) {
+        const std::vector<float>& gradient = gradients.at(name);
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(along * gradient[i]);
+      }
+      stand.set_trainable(moved);
+      return stand.run(1);
+    };
+    const double slope = (loss_at(distance) - loss_at(-distance)) / (2.0 * distance);
+    BOOST_TEST(slope == square, boost::test_tools::tolerance(2e-3));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::test
