@@ -43,7 +43,8 @@ po::options_description describe() {
     ("input", po::value<std::vector<std::string>>()->value_name("FILE"), "JSON-lines file, glob, or - for standard input; repeatable")
     ("output", po::value<std::string>()->value_name("FOLDER"), "where the shards go; made when missing")
     ("tokenizer", po::value<std::string>()->default_value("byte")->value_name("NAME"),
-     "byte: one token a byte, vocabulary of 272 with ChatML markup")
+     "byte: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json, see "
+     "docs/tokenizers.md")
     ("model_name_or_path", po::value<std::string>()->value_name("FOLDER"),
      "take the tokenizer of a hub-format folder; comes with a later release")
     ("max_length", po::value<std::int64_t>()->default_value(1024)->value_name("N"),

@@ -19,6 +19,7 @@
 #include "sft/io/tensor_source.hpp"
 #include "sft/jinja/chat_template.hpp"
 #include "sft/jinja/template.hpp"
+#include "sft/text/hub_tokenizer.hpp"
 
 namespace sft::test {
 
@@ -130,6 +131,27 @@ std::string read_template(const std::string& path) {
   return rendered.text;
 }
 
+/// What it makes of a text with all that its rules know.
+std::string read_tokenizer(const std::string& folder) {
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(folder);
+  io::ContentHash hash;
+  hash.add(tokenizer->fingerprint());
+  for (const std::string text :
+       {"the Cat'S they'Ll 12345 don't\n\n  x", "K\u00E4se e\u0301 \u6F22\u5B57 \U0001F642 \xFF\xC3",
+        "<|im_start|>user\nhi  <|im_end|>  mark <s>"}) {
+    for (const bool is_true : {false, true}) {
+      const text::Encoding encoding =
+          tokenizer->encode_with_offsets(text, {.add_special_tokens = is_true, .split_special_tokens = is_true});
+      hash.add(std::span(encoding.ids));
+      for (const text::ByteRange& range : encoding.offsets) {
+        ensure(range.begin <= range.end && range.end <= text.size(), "offsets lie in the text");
+      }
+      hash.add(tokenizer->decode(encoding.ids, is_true));
+    }
+  }
+  return hash.text();
+}
+
 }  // namespace
 
 Reader make_reader(const std::string& kind) {
@@ -137,8 +159,10 @@ Reader make_reader(const std::string& kind) {
   if (kind == "checkpoint") return {.read = read_checkpoint};
   if (kind == "config") return {.read = read_config, .may_change = true};
   if (kind == "hub") return {.read = read_hub, .may_change = true};
+  if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
   if (kind == "template") return {.read = read_template, .may_change = true};
-  throw_config_error("unknown kind \"" + kind + "\"", "there are packed, checkpoint, config, hub and template",
+  throw_config_error("unknown kind \"" + kind + "\"",
+                     "there are packed, checkpoint, config, hub, tokenizer and template",
                      "name one of them");
 }
 
