@@ -59,13 +59,13 @@ void checkpoint_to_hub(const std::string& folder, const apps::ConvertOptions& op
 
   // 2. The folder: everything but the weights, then these
   const hub::WeightsPlan plan(tensors, options.dtype, options.max_shard_bytes);
-  const std::string temporary = hub::begin_folder(options.to, /*replaces=*/false);
-  apps::write_companions(temporary, model, options.dtype, header.position.max_length);
-  apps::write_weight_files(plan, temporary);
-  hub::WeightsSink sink(plan, temporary);
+  hub::NewFolder out(options.to, /*replaces=*/false);
+  apps::write_companions(out.temporary(), model, options.dtype, header.position.max_length);
+  apps::write_weight_files(plan, out.temporary());
+  hub::WeightsSink sink(plan, out.temporary());
   for (const io::TensorInfo& tensor : tensors) copy_tensor(*source, tensor, sink);
   sink.finish();
-  hub::finish_folder(options.to);
+  out.finish();
   log_info("wrote " + options.to + ": " + std::to_string(tensors.size()) + " tensors, " + hub::name_of(options.dtype) +
            ", in " + std::to_string(plan.files().size()) + (plan.files().size() == 1 ? " file" : " files"));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "save_model_folder.hpp"
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "model_folder.hpp"
@@ -31,15 +33,18 @@ std::vector<io::TensorInfo> tensors_of(const parallel::ShardMap& shard_map) {
 void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
                        train::Engine& engine, const comm::Group& world, device::Device& device) {
   const hub::WeightsPlan plan(tensors_of(engine.shard_map()), hub::WeightType::float32, max_file_bytes);
-  const std::string temporary = folder + ".tmp";
+  std::optional<hub::NewFolder> out;  // on rank 0
+  std::string temporary;
 
   // 1. Files of the right size, without tensors
   world.agree([&] {
     if (world.rank() != 0) return;
-    static_cast<void>(hub::begin_folder(folder, /*replaces=*/true));
+    out.emplace(folder, /*replaces=*/true);
+    temporary = out->temporary();
     write_companions(temporary, model, plan.type(), max_length);
     write_weight_files(plan, temporary);
   });
+  world.broadcast(temporary, 0);
 
   // 2. Each rank the tensors' parts that it owns
   world.agree([&] {
@@ -50,7 +55,7 @@ void save_model_folder(const std::string& folder, const config::Model& model, st
 
   // 3. The name that says complete
   world.agree([&] {
-    if (world.rank() == 0) hub::finish_folder(folder);
+    if (world.rank() == 0) out->finish();
   });
 }
 
