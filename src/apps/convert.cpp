@@ -57,13 +57,13 @@ void copy_tensor(const io::TensorSource& source, const io::TensorInfo& tensor, i
 template <class WriteRest>
 void write_folder(const io::TensorSource& source, const std::vector<io::TensorInfo>& tensors,
                   const hub::WeightsPlan& plan, const std::string& folder, const WriteRest& write_rest) {
-  const std::string temporary = hub::begin_folder(folder, /*replaces=*/false);
-  write_rest(temporary);
-  apps::write_weight_files(plan, temporary);
-  hub::WeightsSink sink(plan, temporary);
+  hub::NewFolder out(folder, /*replaces=*/false);
+  write_rest(out.temporary());
+  apps::write_weight_files(plan, out.temporary());
+  hub::WeightsSink sink(plan, out.temporary());
   for (const io::TensorInfo& tensor : tensors) copy_tensor(source, tensor, sink);
   sink.finish();
-  hub::finish_folder(folder);
+  out.finish();
   log_info("wrote " + folder + ": " + std::to_string(tensors.size()) + " tensors, " + hub::name_of(plan.type()) +
            ", in " + std::to_string(plan.files().size()) + (plan.files().size() == 1 ? " file" : " files"));
 }

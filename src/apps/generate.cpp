@@ -87,6 +87,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {});
   device::Ledger ledger;
   const std::int64_t max_length = static_cast<std::int64_t>(longest) + options->max_new_tokens;
+  config::validate_length(config.model, max_length, "prompt and answer");
   if (const std::int64_t trained = header.position.max_length; trained > 0 && max_length > trained) {
     log_warning("prompt and max_new_tokens come to " + std::to_string(max_length) + " tokens (rows had " +
                 std::to_string(trained) + " in training): text beyond that is guesswork");

@@ -2,6 +2,8 @@
 #include "save_model_folder.hpp"
 
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "model_folder.hpp"
@@ -33,15 +35,18 @@ template <class WriteRest>
 void save_folder(const std::string& folder, const hub::WeightsPlan& plan, const checkpoint::State& state,
                  const WriteRest& write_rest, const comm::Group& world, device::Device& device,
                  device::Stream& stream) {
-  const std::string temporary = folder + ".tmp";
+  std::optional<hub::NewFolder> out;  // on rank 0
+  std::string temporary;
 
   // 1. Files of the right size, without tensors
   world.agree([&] {
     if (world.rank() != 0) return;
-    static_cast<void>(hub::begin_folder(folder, /*replaces=*/true));
+    out.emplace(folder, /*replaces=*/true);
+    temporary = out->temporary();
     write_rest(temporary);
     write_weight_files(plan, temporary);
   });
+  world.broadcast(temporary, 0);
 
   // 2. Each rank the tensors' parts that it owns
   world.agree([&] {
@@ -52,7 +57,7 @@ void save_folder(const std::string& folder, const hub::WeightsPlan& plan, const 
 
   // 3. The name that says complete
   world.agree([&] {
-    if (world.rank() == 0) hub::finish_folder(folder);
+    if (world.rank() == 0) out->finish();
   });
 }
 

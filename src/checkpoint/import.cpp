@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "folder.hpp"
@@ -51,14 +49,8 @@ void for_each_part(const parallel::Parameter& parameter, const Visit& visit) {
   }
 }
 
-}  // namespace
-
-void import_weights(const std::string& folder, const config::Config& config, const io::TensorSource& source) {
-  const std::string temporary = temporary_path(folder);
-  std::error_code error;
-  std::filesystem::remove_all(temporary, error);
-  io::make_folders(temporary);
-
+/// Writes the files of the checkpoint into its temporary folder, which is there.
+void write_files(const std::string& temporary, const config::Config& config, const io::TensorSource& source) {
   // 1. One shard file, as one rank would write it. The moments are never written: HDF5 reads them as zeros, and they
   //    take no room.
   const mesh::Place place;
@@ -89,6 +81,19 @@ void import_weights(const std::string& folder, const config::Config& config, con
   write_index_tensors(index_file, place, entries);
   io::seal(index_file);
   io::sync_path(index_file);
+}
+
+}  // namespace
+
+void import_weights(const std::string& folder, const config::Config& config, const io::TensorSource& source) {
+  discard_folder(folder);
+  io::make_folders(temporary_path(folder));
+  try {
+    write_files(temporary_path(folder), config, source);
+  } catch (...) {
+    discard_folder(folder);
+    throw;
+  }
   commit_folder(folder);
 }
 

@@ -283,19 +283,22 @@ void validate(Config& config, int world_size) {
 
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source) {
   if (model.sliding_window > 0 && max_length > model.sliding_window) {
-    throw_config_error(source + " may hold documents longer than the model's sliding window",
+    throw_config_error(source + " may be longer than the model's sliding window",
                        text_of(max_length) + " tokens, but model.sliding_window = " + text_of(model.sliding_window) +
                            ": beyond it every layer must forget what lies further back, which is not supported",
-                       "use at most " + text_of(model.sliding_window) + " tokens (--max_length of sft-prepare)");
+                       "use at most " + text_of(model.sliding_window) +
+                           " tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate)");
   }
   const RopeScaling& scaling = model.rope_scaling;
   if (scaling.rope_type == RopeType::dynamic && max_length > scaling.original_max_position_embeddings) {
-    throw_config_error(source + " may hold documents longer than the rotary embedding keeps its frequencies for",
-                       text_of(max_length) +
-                           " tokens, but with rope_type = dynamic they change, with the longest text "
-                           "so far, beyond original_max_position_embeddings = " +
-                           text_of(scaling.original_max_position_embeddings),
-                       "use at most that many tokens (--max_length of sft-prepare), or a model with rope_type yarn");
+    throw_config_error(
+        source + " may be longer than the rotary embedding keeps its frequencies for",
+        text_of(max_length) +
+            " tokens, but with rope_type = dynamic they change, with the longest text "
+            "so far, beyond original_max_position_embeddings = " +
+            text_of(scaling.original_max_position_embeddings),
+        "use at most that many tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate), or a "
+        "model with rope_type yarn");
   }
 }
 

@@ -130,31 +130,35 @@ std::vector<std::string> copy_companions(const std::string& from, const std::str
   return copied;
 }
 
-std::string begin_folder(const std::string& folder, bool replaces) {
+NewFolder::NewFolder(const std::string& folder, bool replaces)
+    : target_(fs::path(folder + "/").parent_path().string()), temporary_(target_ + ".tmp") {
   std::error_code error;
-  if (!replaces && fs::exists(folder, error) && !(fs::is_directory(folder, error) && fs::is_empty(folder, error))) {
+  if (!replaces && fs::exists(target_, error) && !(fs::is_directory(target_, error) && fs::is_empty(target_, error))) {
     throw_data_error("cannot write to " + folder, "it is there already", "give a folder that is new or empty");
   }
-  std::string temporary = fs::path(folder + "/").parent_path().string() + ".tmp";
-  fs::remove_all(temporary, error);
-  if (error) throw_data_error("cannot remove " + temporary, error.message(), "check the folder's permissions");
-  io::make_folders(temporary);
-  return temporary;
+  fs::remove_all(temporary_, error);
+  if (error) throw_data_error("cannot remove " + temporary_, error.message(), "check the folder's permissions");
+  io::make_folders(temporary_);
 }
 
-void finish_folder(const std::string& folder) {
-  const fs::path target = fs::path(folder + "/").parent_path();
-  const std::string temporary = target.string() + ".tmp", former = target.string() + ".former.tmp";
+NewFolder::~NewFolder() {
+  std::error_code ignored;
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+}
+
+void NewFolder::finish() {
+  const std::string former = target_ + ".former.tmp";
   std::error_code error;
   fs::remove_all(former, error);
-  if (!error && fs::exists(target)) fs::rename(target, former, error);
-  if (!error) fs::rename(temporary, target, error);
+  if (!error && fs::exists(target_)) fs::rename(target_, former, error);
+  if (!error) fs::rename(temporary_, target_, error);
   if (error) {
-    throw_data_error("cannot rename " + temporary + " to " + target.string(), error.message(),
+    throw_data_error("cannot rename " + temporary_ + " to " + target_, error.message(),
                      "check the folder's permissions");
   }
+  temporary_.clear();
   fs::remove_all(former, error);
-  const fs::path parent = target.parent_path();
+  const fs::path parent = fs::path(target_).parent_path();
   io::sync_path(parent.empty() ? "." : parent.string());
 }
 

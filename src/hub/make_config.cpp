@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -39,6 +40,15 @@ const FamilyDefaults& require_family(const config::Model& model) {
   throw std::logic_error("a family has its defaults");
 }
 
+/// The length that transformers takes the kind of rotary scaling to be made for, where the model does not know it.
+std::int64_t max_position_embeddings_of(const config::Model& model, std::int64_t max_length) {
+  const config::RopeScaling& scaling = model.rope_scaling;
+  if (scaling.rope_type == config::RopeType::dynamic) return scaling.original_max_position_embeddings;
+  if (model.max_position_embeddings > 0) return model.max_position_embeddings;
+  if (scaling.rope_type != config::RopeType::yarn) return max_length;
+  return std::llround(scaling.factor * static_cast<double>(scaling.original_max_position_embeddings));
+}
+
 /// The config.json of a model that began with random weights, in the form that transformers 4 and 5 read.
 ordered_json describe(const config::Model& model, std::int64_t max_length) {
   const FamilyDefaults& family = require_family(model);
@@ -52,7 +62,7 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
                          {"head_dim", model.head_dim},
                          {"hidden_act", "silu"},
                          {"vocab_size", model.vocab_size},
-                         {"max_position_embeddings", model.max_position_embeddings},
+                         {"max_position_embeddings", max_position_embeddings_of(model, max_length)},
                          {"rms_norm_eps", model.rms_norm_eps},
                          {"rope_theta", model.rope_theta},
                          {"rope_scaling", nullptr},
@@ -63,7 +73,6 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
                          {"bos_token_id", nullptr},
                          {"eos_token_id", nullptr},
                          {"pad_token_id", nullptr}};
-  if (model.max_position_embeddings == 0) object["max_position_embeddings"] = max_length;
   if (const std::string scaling = config::to_json(model.rope_scaling); !scaling.empty()) {
     object["rope_scaling"] = ordered_json::parse(scaling);
   }

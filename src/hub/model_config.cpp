@@ -41,6 +41,7 @@ const std::vector<std::string>& fields_without_math() {
                                               "forced_eos_token_id",
                                               "id2label",
                                               "initializer_range",
+                                              "is_llama_config",
                                               "label2id",
                                               "length_penalty",
                                               "license",
@@ -80,6 +81,7 @@ const std::vector<std::string>& fields_without_math() {
                                               "typical_p",
                                               "unsloth_fixed",
                                               "unsloth_version",
+                                              "use_bfloat16",
                                               "use_cache"};
   return names;
 }

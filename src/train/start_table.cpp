@@ -26,7 +26,8 @@ std::string describe_model(const StartFacts& facts) {
        << " parameters: " << plural(model.num_hidden_layers, "layer") << ", hidden " << model.hidden_size << ", "
        << model.num_attention_heads << "/" << model.num_key_value_heads << " heads of " << model.head_dim << ", MLP "
        << model.intermediate_size << ", vocabulary " << model.vocab_size << (model.tie_word_embeddings ? ", tied" : "")
-       << (model.attention_bias ? ", q/k/v biases" : "") << (model.qk_norm ? ", q/k norms" : "");
+       << (model.attention_bias ? ", q/k/v biases" : "") << (model.attention_output_bias ? ", o bias" : "")
+       << (model.mlp_bias ? ", MLP biases" : "") << (model.qk_norm ? ", q/k norms" : "");
   return text.str();
 }
 

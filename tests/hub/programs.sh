@@ -3,11 +3,11 @@
 # Model folders as users meet them: a run leaves one, runs begin from it and from checkpoints, sft-convert goes both ways,
 # and what does not fit is refused with one line.
 #
-#   programs.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT
+#   programs.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT SFT_GENERATE
 # shellcheck disable=SC2317  # check() calls functions by name
 set -euo pipefail
 
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -120,6 +120,10 @@ check 'to a folder with what lies beside the weights' "$sft_convert" named named
 check 'from the origin' grep -q 7 named-hub/generation_config.json
 
 # Refusals
+refuse 2 '48 tokens, but model\.sliding_window = 40' "$sft" first.ini --model.sliding_window 40 --train.output_dir x
+check 'rows as long as the window' run 1 first.ini --model.sliding_window 48 --train.output_dir window --train.max_steps 0
+refuse 2 'prompt and answer may be longer than the model.s sliding window' "$sft_generate" window --prompt Hi --max_new_tokens 60
+check 'answers within it' "$sft_generate" window --prompt Hi --max_new_tokens 2
 refuse 2 'model\.hidden_size = 64. does not fit the model in first/model \(it has hidden_size = 32\)' \
   "$sft" run.ini --model.model_name_or_path first/model --model.hidden_size 64
 refuse 2 'tie_word_embeddings = false. does not fit' "$sft" run.ini --model.model_name_or_path first --model.tie_word_embeddings false
@@ -148,6 +152,6 @@ refuse 2 'no dtype "int8"' "$sft_convert" first z --dtype int8
 refuse 2 '"5XB" is no size' "$sft_convert" first z --max_shard_size 5XB
 refuse 2 'do not go with the model folder' "$sft_convert" hub z --dtype float16
 refuse 2 'two folders are needed' "$sft_convert" first
-[[ ! -e y && ! -e z ]] || { failures=$((failures + 1)); echo 'WRONG a refused conversion left something'; }
+[[ ! -e y && ! -e y.tmp && ! -e z && ! -e z.tmp ]] || { failures=$((failures + 1)); echo 'WRONG a refused conversion left something'; }
 
 exit "$((failures > 0))"

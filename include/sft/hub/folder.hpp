@@ -19,9 +19,23 @@ namespace sft::hub {
 /// settings, licence. Returns the names of the files.
 std::vector<std::string> copy_companions(const std::string& from, const std::string& to);
 
-/// Makes FOLDER.tmp, empty, and returns its path. Refuses a FOLDER that holds anything, unless `replaces`.
-[[nodiscard]] std::string begin_folder(const std::string& folder, bool replaces);
-/// Gives FOLDER.tmp, with all that is in it, its name; what was there before is removed.
-void finish_folder(const std::string& folder);
+/// A folder that appears whole or not at all: what belongs into it is written to FOLDER.tmp.
+class NewFolder {
+ public:
+  /// Makes FOLDER.tmp, empty. Refuses a FOLDER that holds anything, unless `replaces`.
+  NewFolder(const std::string& folder, bool replaces);
+  /// Removes FOLDER.tmp, unless it was finished.
+  ~NewFolder();
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  /// FOLDER.tmp, whose files the caller has synced.
+  [[nodiscard]] const std::string& temporary() const { return temporary_; }
+  /// Gives it its name; what was there before is removed.
+  void finish();
+
+ private:
+  std::string target_, temporary_;
+};
 
 }  // namespace sft::hub

@@ -89,13 +89,18 @@ BOOST_AUTO_TEST_CASE(a_folder_appears_whole) {
   const test::TemporaryFolder parent;
   const std::string target = parent.file("model");
   for (const char* content : {"old", "new"}) {
-    const std::string temporary = hub::begin_folder(target, /*replaces=*/true);
-    test::write_bytes(temporary + "/config.json", content);
-    hub::finish_folder(target + "/");
+    hub::NewFolder made(target + "/", /*replaces=*/true);
+    test::write_bytes(made.temporary() + "/config.json", content);
+    made.finish();
     BOOST_TEST(io::read_file(target + "/config.json") == content);
   }
+  {
+    const hub::NewFolder given_up(target, /*replaces=*/true);
+    test::write_bytes(given_up.temporary() + "/config.json", "half");
+  }
+  BOOST_TEST(io::read_file(target + "/config.json") == "new");
   BOOST_TEST(std::distance(fs::directory_iterator(parent.path()), fs::directory_iterator()) == 1);
-  BOOST_TEST(mentions(data_error_of([&] { static_cast<void>(hub::begin_folder(target, /*replaces=*/false)); }),
+  BOOST_TEST(mentions(data_error_of([&] { const hub::NewFolder again(target, /*replaces=*/false); }),
                       {"it is there already"}));
   BOOST_TEST(hub::is_model_folder(target));
   BOOST_TEST(!hub::is_model_folder(parent.path()));

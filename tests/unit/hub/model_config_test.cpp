@@ -193,6 +193,9 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
   model.rope_scaling = {.rope_type = config::RopeType::yarn, .factor = 3.0, .attention_factor = 1.25};
   model.max_position_embeddings = 3 * 8192;
   check(model);
+  model.rope_scaling = {
+      .rope_type = config::RopeType::dynamic, .factor = 3.0, .original_max_position_embeddings = 3 * 8192};
+  check(model);
   model.attention_bias = model.attention_output_bias = model.mlp_bias = true;
   check(model);
   model.attention_output_bias = model.mlp_bias = false;

@@ -45,6 +45,46 @@ sft::mesh::Place place(const Case& c, int replicate_rank, int fsdp_rank, int tp_
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(a_vocabulary_is_split_as_evenly_as_it_goes) {
+  for (const std::int64_t vocab_size : {8, 9, 23, 96, 151936}) {
+    for (const int tp_size : {1, 2, 3, 8}) {
+      std::int64_t next = 0;
+      for (int rank = 0; rank < tp_size; ++rank) {
+        const VocabSplit split = split_vocab(vocab_size, tp_size, rank);
+        BOOST_TEST(split.begin == next);
+        BOOST_TEST((split.count == vocab_size / tp_size || split.count == vocab_size / tp_size + 1));
+        BOOST_TEST(split.max_count == (vocab_size + tp_size - 1) / tp_size);
+        next += split.count;
+      }
+      BOOST_TEST(next == vocab_size);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_row_of_a_vocabulary_that_does_not_divide_has_one_owner) {
+  for (const Case& c : {Case{2, 1, 2}, Case{4, 2, 5}, Case{8, 8, 1}}) {
+    std::vector<int> owners(23 * 3);
+    for (int tp = 0; tp < c.tp_size; ++tp) {
+      for (int f = 0; f < c.fsdp_size; ++f) {
+        std::vector<Unit> units(1);
+        units[0].parameters = {parameter("head", 23, 3, TpSplit::vocab_rows)};
+        const ShardMap shard_map(units, place(c, 0, f, tp));
+        for (const Piece& piece : shard_map.pieces()) {
+          BOOST_TEST(piece.parameter->is_owner);
+          for (const LogicalRectangle& r : ShardMap::rectangles(piece)) {
+            for (std::int64_t row = 0; row < r.num_rows; ++row) {
+              for (std::int64_t column = 0; column < r.num_columns; ++column) {
+                ++owners[static_cast<std::size_t>((r.row_begin + row) * 3 + r.column_begin + column)];
+              }
+            }
+          }
+        }
+      }
+    }
+    BOOST_TEST(owners == std::vector<int>(owners.size(), 1), boost::test_tools::per_element());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(every_element_has_one_owner) {
   for (const Case& c : {Case{1, 1, 1}, Case{1, 1, 3}, Case{2, 1, 2}, Case{4, 2, 5}, Case{8, 4, 1}, Case{8, 8, 16}}) {
     std::map<std::string, std::vector<int>> owners;
