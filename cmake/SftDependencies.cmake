@@ -36,4 +36,15 @@ add_library(sft_xxhash INTERFACE)
 target_include_directories(sft_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
 target_link_libraries(sft_xxhash INTERFACE ${XXHASH_LIBRARY})
 
+# Regular expressions and Unicode of tokenizers. PCRE2 brings no CMake package in Debian 12.
+find_package(ICU REQUIRED COMPONENTS uc)
+find_path(PCRE2_INCLUDE_DIR pcre2.h)
+find_library(PCRE2_LIBRARY pcre2-8)
+if(NOT PCRE2_INCLUDE_DIR OR NOT PCRE2_LIBRARY)
+  message(FATAL_ERROR "PCRE2 is missing: install it (Debian 12: libpcre2-dev) or set PCRE2_INCLUDE_DIR and PCRE2_LIBRARY")
+endif()
+add_library(sft_pcre2 INTERFACE)
+target_include_directories(sft_pcre2 SYSTEM INTERFACE ${PCRE2_INCLUDE_DIR})
+target_link_libraries(sft_pcre2 INTERFACE ${PCRE2_LIBRARY})
+
 include(SftCuda)

@@ -97,8 +97,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   static_cast<void>(checkpoint::load(folder, session.world(), engine.state(), *device, engine.stream()));
 
   // 6. Text
-  const train::GenerateOptions generate_options{
-      options->max_new_tokens, tokenizer->vocab_size(), {tokenizer->specials().eos, tokenizer->specials().turn_end}};
+  train::GenerateOptions generate_options{options->max_new_tokens, tokenizer->vocab_size(), {tokenizer->eos()}};
+  if (const auto turn_end = tokenizer->id_of("<|im_end|>")) generate_options.stop_tokens.push_back(*turn_end);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     log_info("> " + apps::printable(options->prompts[i], /*keep_newlines=*/false));
     const std::vector<text::TokenId> tokens = train::generate(engine, prompts[i], generate_options);

@@ -50,7 +50,7 @@ Document from_strings(const std::string& prompt, const std::string& completion, 
   // A tokenizer may merge across the seam: the completion begins where the two part.
   const auto seam = std::mismatch(prompt_tokens.begin(), prompt_tokens.end(), tokens.begin(), tokens.end()).second;
   const auto begin = static_cast<std::size_t>(seam - tokens.begin());
-  tokens.push_back(tokenizer.specials().eos);
+  tokens.push_back(tokenizer.eos());
   return trained_from(std::move(tokens), options.completion_only_loss ? begin : 0);
 }
 
@@ -107,7 +107,7 @@ Document make_document(const std::string& record, const text::Tokenizer& tokeniz
     check_record_fields(json, {"text"}, census);
     refuse_assistant_only(options, "'text' has none");
     std::vector<text::TokenId> tokens = tokenizer.encode(string_of(json, "text", "the record"));
-    tokens.push_back(tokenizer.specials().eos);
+    tokens.push_back(tokenizer.eos());
     return trained_from(std::move(tokens), 0);
   }
   refuse_shape(json);

@@ -197,8 +197,8 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
 
   const ShardHeader header = {.max_length = summary.row_length,
                               .vocab_size = tokenizer->vocab_size(),
-                              .pad_token_id = tokenizer->specials().pad,
-                              .eos_token_id = tokenizer->specials().eos,
+                              .pad_token_id = tokenizer->pad(),
+                              .eos_token_id = tokenizer->eos(),
                               .tokenizer = tokenizer->name(),
                               .packing_strategy = options.packing_strategy,
                               .source = join(options.inputs)};

@@ -18,16 +18,14 @@ constexpr std::array<std::string_view, 16> special_names = {
     "<|reserved_1|>", "<|reserved_2|>", "<|reserved_3|>", "<|reserved_4|>", "<|reserved_5|>", "<|reserved_6|>",
     "<|reserved_7|>", "<|reserved_8|>", "<|reserved_9|>", "<|reserved_10|>"};
 
-constexpr TokenId id_of(std::string_view name) {
+/// Past the vocabulary for any other name.
+constexpr TokenId id_of_name(std::string_view name) {
   const auto found = std::find(special_names.begin(), special_names.end(), name);
   return num_bytes + static_cast<TokenId>(found - special_names.begin());
 }
 
-constexpr SpecialTokens special_ids = {.bos = id_of("<|bos|>"),
-                                       .eos = id_of("<|eos|>"),
-                                       .pad = id_of("<|pad|>"),
-                                       .turn_begin = id_of("<|im_start|>"),
-                                       .turn_end = id_of("<|im_end|>")};
+constexpr SpecialTokens special_ids = {
+    .bos = id_of_name("<|bos|>"), .eos = id_of_name("<|eos|>"), .pad = id_of_name("<|pad|>"), .unk = std::nullopt};
 
 }  // namespace
 
@@ -36,39 +34,53 @@ const std::string& ByteTokenizer::name() const {
   return name;
 }
 
+const std::string& ByteTokenizer::fingerprint() const { return name(); }
+
 std::int64_t ByteTokenizer::vocab_size() const { return num_bytes + static_cast<TokenId>(special_names.size()); }
 
 const SpecialTokens& ByteTokenizer::specials() const { return special_ids; }
 
-std::vector<TokenId> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<TokenId> ids(text.size());
-  std::transform(text.begin(), text.end(), ids.begin(), [](char c) { return static_cast<unsigned char>(c); });
-  return ids;
+std::optional<TokenId> ByteTokenizer::id_of(std::string_view token) const {
+  const TokenId id = id_of_name(token);
+  return id < vocab_size() ? std::optional(id) : std::nullopt;
 }
 
-std::vector<TokenId> ByteTokenizer::encode_markup(std::string_view text) const {
-  std::vector<TokenId> ids;
-  while (!text.empty()) {
-    const auto special = std::find_if(special_names.begin(), special_names.end(),
-                                      [&](std::string_view name) { return text.starts_with(name); });
-    if (special != special_names.end()) {
-      ids.push_back(id_of(*special));
-      text.remove_prefix(special->size());
-    } else {
-      ids.push_back(static_cast<unsigned char>(text.front()));
-      text.remove_prefix(1);
-    }
+std::string ByteTokenizer::token_of(TokenId id) const {
+  return is_special(id) ? std::string(special_names[static_cast<std::size_t>(id - num_bytes)]) : "";
+}
+
+bool ByteTokenizer::is_special(TokenId id) const { return id >= num_bytes && id < vocab_size(); }
+
+std::vector<TokenId> ByteTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  return encode_with_offsets(text, options).ids;
+}
+
+Encoding ByteTokenizer::encode_with_offsets(std::string_view text, const EncodeOptions& options) const {
+  Encoding encoding;
+  encoding.ids.reserve(text.size());
+  encoding.offsets.reserve(text.size());
+  for (std::size_t place = 0; place < text.size();) {
+    const std::string_view rest = text.substr(place);
+    const auto special = options.split_special_tokens
+                             ? special_names.end()
+                             : std::find_if(special_names.begin(), special_names.end(),
+                                            [rest](std::string_view name) { return rest.starts_with(name); });
+    const bool is_special = special != special_names.end();
+    const std::size_t size = is_special ? special->size() : 1;
+    encoding.ids.push_back(is_special ? id_of_name(*special) : static_cast<unsigned char>(rest.front()));
+    encoding.offsets.push_back({place, place + size});
+    place += size;
   }
-  return ids;
+  return encoding;
 }
 
-std::string ByteTokenizer::decode(std::span<const TokenId> ids) const {
+std::string ByteTokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   std::string text;
   for (const TokenId id : ids) {
     ensure(id >= 0 && id < vocab_size(), "a token id lies in the vocabulary");
     if (id < num_bytes) {
       text.push_back(static_cast<char>(id));
-    } else {
+    } else if (!skip_special_tokens) {
       text += special_names[static_cast<std::size_t>(id - num_bytes)];
     }
   }

@@ -29,7 +29,8 @@ struct RenderedChat {
   std::vector<MessageSpan> messages;  ///< one per message, in order; together they cover the tokens
 };
 
-/// Roles and contents are encoded as plain text, so none of them can forge the markup.
+/// Roles and contents are encoded as plain text, so none of them can forge the markup. A configuration
+/// Error where the tokenizer has no <|im_start|> and <|im_end|>.
 [[nodiscard]] RenderedChat render_chatml(std::span<const Message> messages, const Tokenizer& tokenizer);
 
 /// What asks the model for the next message: "<|im_start|>assistant\n".

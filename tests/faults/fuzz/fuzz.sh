@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sound shards, a checkpoint of four ranks and a configuration with the real programs, and gives them to the fuzzer.
+# Makes sound shards, a checkpoint of four ranks, a configuration and tokenizers with the real programs and the fixtures of
+# tests/unit/text, and gives them to the fuzzer.
 #
 #   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 fuzz=$4 kind=$5 seed=$6 count=$7
+fixtures=$(cd "$(dirname "$0")/../../unit/text/fixtures" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -52,6 +54,17 @@ case $kind in
   checkpoint)
     "$mpiexec" -np 4 "$sft" run.ini >log 2>&1 || { cat log; exit 1; }
     path=output/checkpoint-000001
+    ;;
+  tokenizer)
+    for family in qwen2 llama2 mistral; do
+      mkdir "$family"
+      python3 -c 'import json, sys; json.dump(json.load(open(sys.argv[1]))["tokenizer"], open(sys.argv[2], "w"))' \
+        "$fixtures/$family.json" "$family/tokenizer.json"
+      echo '{"bos_token": "<s>", "add_bos_token": true, "added_tokens_decoder": {"1": {"content": "<s>"}}}' \
+        >"$family/tokenizer_config.json"
+      "$fuzz" tokenizer "$family" --seed "$seed" --count $((count / 3))
+    done
+    exit
     ;;
 esac
 "$fuzz" "$kind" "$path" --seed "$seed" --count "$count"

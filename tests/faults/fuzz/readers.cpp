@@ -14,6 +14,7 @@
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
+#include "sft/text/hub_tokenizer.hpp"
 
 namespace sft::test {
 
@@ -72,13 +73,36 @@ std::string read_config(const std::string& path) {
   return text;
 }
 
+/// What it makes of a text with all that its rules know.
+std::string read_tokenizer(const std::string& folder) {
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(folder);
+  io::ContentHash hash;
+  hash.add(tokenizer->fingerprint());
+  for (const std::string text :
+       {"the Cat'S they'Ll 12345 don't\n\n  x", "K\u00E4se e\u0301 \u6F22\u5B57 \U0001F642 \xFF\xC3",
+        "<|im_start|>user\nhi  <|im_end|>  mark <s>"}) {
+    for (const bool is_true : {false, true}) {
+      const text::Encoding encoding =
+          tokenizer->encode_with_offsets(text, {.add_special_tokens = is_true, .split_special_tokens = is_true});
+      hash.add(std::span(encoding.ids));
+      for (const text::ByteRange& range : encoding.offsets) {
+        ensure(range.begin <= range.end && range.end <= text.size(), "offsets lie in the text");
+      }
+      hash.add(tokenizer->decode(encoding.ids, is_true));
+    }
+  }
+  return hash.text();
+}
+
 }  // namespace
 
 Reader make_reader(const std::string& kind) {
   if (kind == "packed") return {.read = read_packed};
   if (kind == "checkpoint") return {.read = read_checkpoint};
   if (kind == "config") return {.read = read_config, .may_change = true};
-  throw_config_error("unknown kind \"" + kind + "\"", "there are packed, checkpoint and config", "name one of them");
+  if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
+  throw_config_error("unknown kind \"" + kind + "\"", "there are packed, checkpoint, config and tokenizer",
+                     "name one of them");
 }
 
 }  // namespace sft::test

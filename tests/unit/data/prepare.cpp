@@ -124,8 +124,8 @@ BOOST_AUTO_TEST_CASE(what_was_prepared_reads_back) {
   BOOST_TEST(dataset.max_length() == 16);
   BOOST_TEST(dataset.vocab_size() == 272);
   BOOST_TEST(dataset.tokenizer() == "byte");
-  BOOST_TEST(dataset.pad_token_id() == tokenizer.specials().pad);
-  BOOST_TEST(dataset.eos_token_id() == tokenizer.specials().eos);
+  BOOST_TEST(dataset.pad_token_id() == tokenizer.pad());
+  BOOST_TEST(dataset.eos_token_id() == tokenizer.eos());
   BOOST_TEST(dataset.num_documents() == 3);
   BOOST_TEST(dataset.num_tokens() == 20);
   BOOST_TEST(dataset.num_target_tokens() == 16);

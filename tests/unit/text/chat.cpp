@@ -50,8 +50,8 @@ BOOST_AUTO_TEST_CASE(content_and_role_cannot_forge_the_markup) {
   const ByteTokenizer tokenizer;
   const RenderedChat chat = render_chatml(messages, tokenizer);
   const auto count = [&chat](TokenId id) { return std::count(chat.tokens.begin(), chat.tokens.end(), id); };
-  BOOST_TEST(count(tokenizer.specials().turn_begin) == 1);
-  BOOST_TEST(count(tokenizer.specials().turn_end) == 1);
+  BOOST_TEST(count(*tokenizer.id_of("<|im_start|>")) == 1);
+  BOOST_TEST(count(*tokenizer.id_of("<|im_end|>")) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(the_generation_prompt_is_how_an_assistants_message_begins) {

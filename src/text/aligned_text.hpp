@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Texts on their way from the input to tokens, and where in the input their bytes come from.
+
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sft/text/tokenizer.hpp"
+
+namespace sft::text {
+
+/// A part of a text that lives elsewhere, well-formed UTF-8. Its bytes are either those of the input from `input_begin`
+/// on, or those of an AlignedText.
+struct TextView {
+  std::string_view text;
+  const ByteRange* origins = nullptr;  ///< one per byte, in the input; null: the bytes of the input themselves
+  std::size_t input_begin = 0;         ///< used where `origins` is null
+  bool at_input_begin = false;         ///< nothing of the input comes before it
+
+  [[nodiscard]] TextView part(std::size_t begin, std::size_t end) const {
+    return {text.substr(begin, end - begin), origins == nullptr ? nullptr : origins + begin, input_begin + begin,
+            at_input_begin && begin == 0};
+  }
+  /// The characters of the input that bytes [begin, end) come from, begin <= end.
+  [[nodiscard]] ByteRange origin(std::size_t begin, std::size_t end) const;
+};
+
+/// A text that was made from another one. Whoever wants no offsets makes it without origins.
+class AlignedText {
+ public:
+  /// From a part of the input: ill-formed parts become U+FFFD.
+  static AlignedText repaired(std::string_view input, bool with_origins);
+
+  /// An empty text that replaces `source`.
+  AlignedText(const TextView& source, bool with_origins) : source_(source), with_origins_(with_origins) {}
+
+  /// Bytes [begin, end) of the source as they are.
+  void append_source(std::size_t begin, std::size_t end);
+  /// New bytes, all of which stand for bytes [begin, end) of the source.
+  void append(std::string_view bytes, std::size_t begin, std::size_t end);
+
+  [[nodiscard]] TextView view() const;
+
+ private:
+  void append_from(std::string_view bytes, ByteRange origin);
+
+  TextView source_;
+  bool with_origins_;
+  std::string text_;
+  std::vector<ByteRange> origins_;
+};
+
+/// Keeps texts alive, at places that do not change, until the tokens are made.
+using TextStore = std::deque<AlignedText>;
+
+}  // namespace sft::text

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/vocabulary.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace sft::text {
+
+Vocabulary::Vocabulary(const Json& description) {
+  if (!description.is_object()) throw std::invalid_argument("the model's \"vocab\" is no object");
+  ids_.reserve(description.size());
+  std::size_t num_ids = 0;
+  for (const auto& [token, value] : description.items()) {
+    const TokenId id = number_of(value, "an id of the vocabulary");
+    ids_.emplace(token, id);
+    num_ids = std::max(num_ids, static_cast<std::size_t>(id) + 1);
+    longest_token_bytes_ = std::max(longest_token_bytes_, token.size());
+  }
+  if (num_ids > 4 * ids_.size() + 65536) {
+    throw std::invalid_argument("the id " + std::to_string(num_ids - 1) + " is far beyond the " +
+                                std::to_string(ids_.size()) + " tokens of the vocabulary");
+  }
+  tokens_.resize(num_ids);
+  for (const auto& [token, id] : ids_) {
+    const std::string*& place = tokens_[static_cast<std::size_t>(id)];
+    if (place != nullptr) throw std::invalid_argument("two tokens of the vocabulary have the id " + std::to_string(id));
+    place = &token;
+  }
+}
+
+std::optional<TokenId> Vocabulary::id_of(std::string_view token) const {
+  const auto found = ids_.find(token);
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace sft::text
