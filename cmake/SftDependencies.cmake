@@ -10,6 +10,7 @@ find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)  # CRC-32; Debian's HDF5 brings it
 find_package(Boost ${SFT_BOOST_VERSION} REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json ${SFT_JSON_VERSION} REQUIRED)
+find_package(ICU REQUIRED COMPONENTS uc)  # cases and kinds of characters in chat templates
 
 find_package(dnnl REQUIRED CONFIG)  # DNNL::dnnl
 if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 4)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/jinja/chat_template.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sft/core/error.hpp"
+
+namespace sft::jinja {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The first of the names for a message's reasoning that is set.
+const Json* reasoning_of(const Json& message) {
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    const auto found = message.find(name);
+    if (found != message.end() && !found->is_null()) return &*found;
+  }
+  return nullptr;
+}
+
+Json normalize_message(const Json& message) {
+  if (!message.is_object()) {
+    throw_data_error("a message is no object", std::string("it is of the type ") + message.type_name(),
+                     "give messages as objects with a role and content");
+  }
+  Json normalized = Json::object();
+  const Json* reasoning = reasoning_of(message);
+  if (reasoning != nullptr && !message.contains("thinking")) normalized["thinking"] = *reasoning;
+  for (const auto& [key, value] : message.items()) {
+    if (!value.is_null()) normalized[key] = value;
+  }
+  if (reasoning != nullptr) normalized["reasoning_content"] = *reasoning;
+  return normalized;
+}
+
+}  // namespace
+
+Json make_context(const Json& messages, const Json& tools, const Json& documents, bool add_generation_prompt,
+                  const Json& variables) {
+  if (!messages.is_array() || messages.empty()) {
+    throw_data_error("a conversation has no messages", "a chat template needs at least one", "leave the record out");
+  }
+  Json context = Json::object();
+  context["messages"] = Json::array();
+  for (const Json& message : messages) context["messages"].push_back(normalize_message(message));
+  context["tools"] = tools;
+  context["documents"] = documents;
+  context["add_generation_prompt"] = add_generation_prompt;
+  for (const auto& [name, value] : variables.items()) context[name] = value;
+  return context;
+}
+
+}  // namespace sft::jinja
