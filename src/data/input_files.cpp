@@ -40,7 +40,6 @@ std::vector<std::string> json_files_in(const std::string& folder) {
   }
   if (error) throw_data_error("cannot read '" + folder + "'", error.message(), "check the path and its permissions");
   if (paths.empty()) {
-    io::require_kind(folder, io::Expected::json_lines);
     throw_data_error("no input in the folder '" + folder + "'",
                      "it holds no file that ends in .jsonl or .json, nor .gz or .zst of these",
                      "name the files themselves");

@@ -19,9 +19,9 @@ struct PrepareOptions {
   std::vector<std::string> inputs;  ///< files, folders, globs, and "-" for standard input
   /// Shares of the inputs, one for each, in records: of every input so many of its first records are taken that the
   /// shares hold and one input is used up. Empty: all of all.
-  std::vector<double> input_weights;
+  std::vector<double> input_weights = {};
   std::string output;  ///< folder
-  TextOptions text;
+  TextOptions text = {};
   ExampleOptions example = {};
   std::int64_t max_length = 1024;  ///< no_max_length (without packing): rows as long as the longest document
   bool keep_end = false;           ///< without packing: of a document that is too long its end is kept, not its start
