@@ -53,7 +53,7 @@ define install
 	$(if $(ROOT_RUN),,sudo) env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
 endef
 
-build: ## compile the programs; leaves ./sft, ./sft-prepare, ./sft-generate and ./sft-inspect here
+build: ## compile the programs; leaves ./sft and ./sft-* here
 	@for tool in cmake c++ mpirun; do \
 	  command -v $$tool >/dev/null || { echo "$$tool is missing: run \`make deps\`"; exit 1; }; \
 	done
@@ -81,7 +81,7 @@ test: test-deps ## build and run every test
 
 # The parts of the tests that a sanitizer runs: what reads files and moves memory; what has threads and signals.
 ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_data unit_checkpoint unit_parallel \
-  unit_model unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test mpi_collectives_test \
+  unit_hub unit_model unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test mpi_collectives_test \
   mpi_decoder_test reference leakage evaluation
 TSAN_TESTS := unit_text unit_data unit_train device_cpu_test mpi_streams_test
 

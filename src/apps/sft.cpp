@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "save_model_folder.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
@@ -28,6 +29,7 @@
 #include "sft/device/ledger.hpp"
 #include "sft/device/node.hpp"
 #include "sft/device/process_memory.hpp"
+#include "sft/hub/folder.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
@@ -37,6 +39,7 @@
 #include "sft/train/engine.hpp"
 #include "sft/train/memory.hpp"
 #include "sft/train/trainer.hpp"
+#include "start_model.hpp"
 
 namespace {
 
@@ -58,18 +61,29 @@ int num_ranks_of(const config::Parallel& sizes) {
   return static_cast<int>(product);
 }
 
-/// What the file and the options of this process's command line mean, as .ini text without variables.
+/// The text of the .ini file; a file that cannot be used as one is an error of the configuration.
+std::string read_input_file(const std::string& path) {
+  if (path.empty()) return "";
+  try {
+    io::require_kind(path, io::Expected::configuration);
+    return io::read_file(path);
+  } catch (const Error& error) {
+    throw Error(ExitStatus::configuration, error.what());
+  }
+}
+
+/// What the file and the options of this process's command line mean, as .ini text without variables, the model's sizes
+/// and parts in it wherever they come from.
 std::string resolve(const config::CommandLine& command) {
   if (command.input_file.empty() && command.overrides.empty()) {
     throw_config_error("no run is described", "there is neither a file nor an option",
                        "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
   }
-  std::string text;
-  if (!command.input_file.empty()) {
-    io::require_kind(command.input_file, io::Expected::configuration);
-    text = io::read_file(command.input_file);
-  }
-  return config::to_ini(config::parse(text, command.overrides, command.input_file));
+  const std::string text = read_input_file(command.input_file);
+  std::vector<std::string> warnings;
+  const config::Config config = apps::parse_with_model(text, command.overrides, command.input_file, warnings);
+  for (const std::string& warning : warnings) log_warning(warning);
+  return config::to_ini(config);
 }
 
 /// Rank 0 reads the file, with its environment; all ranks get the same configuration. Collective.
@@ -80,7 +94,7 @@ config::Config read_config(const config::CommandLine& command, const comm::Group
     try {
       if (world.rank() == 0) text = resolve(command);
     } catch (const Error& error) {
-      throw comm::SharedError(ExitStatus::configuration, error.what());
+      throw comm::SharedError(error.status(), error.what());
     }
   });
   world.broadcast(text, 0);
@@ -180,6 +194,24 @@ bool answer(const config::CommandLine& command, const comm::Group& world) {
   return true;
 }
 
+/// The weights of the model that the configuration names; none: the run begins with random ones. Rank 0 looks for them.
+/// Collective.
+std::optional<train::StartWeights> start_weights(const config::Model& model, const comm::Group& world,
+                                                 train::Engine& engine, device::Device& device) {
+  if (model.model_name_or_path.empty()) return std::nullopt;
+  apps::StartModel start;
+  world.agree([&] {
+    if (world.rank() == 0) start = apps::find_start_model(model);
+  });
+  world.broadcast(start.folder, 0);
+  if (world.rank() != 0) {
+    start.kind = hub::is_model_folder(start.folder) ? apps::StartModel::Kind::hub : apps::StartModel::Kind::checkpoint;
+  }
+  return train::StartWeights{start.folder, [start, &model, &world, &engine, &device](const checkpoint::State& weights) {
+                               apps::load_start_weights(start, model, world, weights, device, engine.stream());
+                             }};
+}
+
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. Configuration
   const comm::Group& world = session.world();
@@ -220,7 +252,9 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
       [&] { engine.emplace(config, datasets->train.max_length(), place, groups, *device, *collectives, ledger); });
 
   // 7. Restore
-  train::Trainer trainer({session, config, *device, place, groups, *datasets, ledger, *engine});
+  const std::optional<train::StartWeights> start = start_weights(config.model, world, *engine, *device);
+  train::Trainer trainer(
+      {session, config, *device, place, groups, *datasets, ledger, *engine, start ? &*start : nullptr});
   trainer.restore();
   trainer.announce();
 
@@ -229,6 +263,11 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 9. Save
   trainer.save();
+  if (status == ExitStatus::done && *config.checkpoint.save_hub_model) {
+    const std::string folder = config.train.output_dir + "/model";
+    apps::save_model_folder(folder, config.model, datasets->train.max_length(), *engine, world, *device);
+    log_info("saved " + folder + " in hub format");
+  }
   return static_cast<int>(status);
 }
 

@@ -49,8 +49,11 @@ po::variables_map parse(const config::Manual& about, const po::options_descripti
   const std::vector<std::string> known = names_of(all);
   po::positional_options_description positional;
   if (!about.operand.empty()) {
-    all.add_options()("operand", po::value<std::string>());
-    positional.add("operand", 1);
+    for (int i = 1; i <= about.num_operands; ++i) {
+      const std::string name = i == 1 ? "operand" : "operand" + std::to_string(i);
+      all.add_options()(name.c_str(), po::value<std::string>());
+      positional.add(name.c_str(), 1);
+    }
   }
   try {
     const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;

@@ -15,9 +15,9 @@ namespace sft::apps {
 [[nodiscard]] config::Manual manual_of(config::Manual about,
                                        const boost::program_options::options_description& options);
 
-/// Reads the words of the command line of `about.program`. The word that may stand alone where `about.operand` is not
-/// empty is the value "operand". Prints help or version where they are asked for and returns nothing. Throws a
-/// configuration Error for words that it does not know.
+/// Reads the words of the command line of `about.program`. The words that may stand alone where `about.operand` is not
+/// empty are the values "operand", "operand2" ... Prints help or version where they are asked for and returns nothing.
+/// Throws a configuration Error for words that it does not know.
 [[nodiscard]] std::optional<boost::program_options::variables_map> read_options(
     const config::Manual& about, const boost::program_options::options_description& options,
     const std::vector<std::string>& arguments);

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "convert_options.hpp"
 #include "generate_options.hpp"
 #include "inspect_options.hpp"
 #include "prepare_options.hpp"
@@ -26,8 +27,8 @@ void write(const std::string& folder, const std::string& name, const std::string
 int run(int argc, char** argv) {
   if (argc != 2) throw_config_error("no folder", "there is one argument, the folder to write to", "give it");
   const std::string share = argv[1];
-  for (const config::Manual& manual :
-       {config::sft_manual(), apps::prepare_manual(), apps::generate_manual(), apps::inspect_manual()}) {
+  for (const config::Manual& manual : {config::sft_manual(), apps::prepare_manual(), apps::generate_manual(),
+                                       apps::inspect_manual(), apps::convert_manual()}) {
     write(share + "/man/man1", manual.program + ".1", config::man_page_of(manual));
     write(share + "/bash-completion/completions", manual.program, config::bash_completion_of(manual));
     write(share + "/zsh/site-functions", "_" + manual.program, config::zsh_completion_of(manual));

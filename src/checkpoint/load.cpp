@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "header.hpp"
@@ -22,10 +23,9 @@ void check_no_other_entries(const io::TensorSource& source, const std::vector<En
   }
 }
 
-}  // namespace
-
-Position load(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
-              device::Stream& stream) {
+/// Reads the entries of `state`; `check` is called on rank 0 when they are there. Collective over the world.
+Position read_entries(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
+                      device::Stream& stream, const std::function<void(const io::TensorSource&)>& check) {
   std::optional<IndexSource> source;
   Position position;
 
@@ -35,7 +35,7 @@ Position load(const std::string& folder, const comm::Group& world, const State& 
     position = read_position(source->index());
     if (world.rank() == 0) {
       check_entries(*source, state.entries());
-      check_no_other_entries(*source, state.entries());
+      check(*source);
     }
     const std::vector<ShardFile> files = read_shard_files(source->index());
     const auto step = static_cast<std::size_t>(world.size());
@@ -47,6 +47,19 @@ Position load(const std::string& folder, const comm::Group& world, const State& 
   // 2. The pieces of this rank.
   world.agree([&] { load_entries(*source, state, device, stream); });
   return position;
+}
+
+}  // namespace
+
+Position load(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
+              device::Stream& stream) {
+  return read_entries(folder, world, state, device, stream,
+                      [&](const io::TensorSource& source) { check_no_other_entries(source, state.entries()); });
+}
+
+void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
+                  device::Stream& stream) {
+  static_cast<void>(read_entries(folder, world, weights, device, stream, [](const io::TensorSource&) {}));
 }
 
 }  // namespace sft::checkpoint

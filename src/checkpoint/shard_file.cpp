@@ -45,6 +45,12 @@ void ShardFileSink::write(const std::string& name, const io::Rectangle& where, D
   begin += where.num_elements();
 }
 
+void ShardFileSink::leave_zero(const std::string& entry) {
+  Dataset& dataset = datasets_.at(entry);
+  ensure(dataset.num_written == 0, "an entry is written or left zero");
+  dataset.num_written = dataset.size;
+}
+
 ShardFile ShardFileSink::finish() {
   for (const auto& [entry, dataset] : datasets_) ensure(dataset.num_written == dataset.size, "a shard file is whole");
   const std::string path = file_.path();

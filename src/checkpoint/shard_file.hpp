@@ -23,6 +23,8 @@ class ShardFileSink final : public io::TensorSink {
   ShardFileSink(const std::string& folder, const std::string& name, const std::vector<Entry>& entries);
 
   void write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) override;
+  /// The dataset of the entry is not written: it reads as zeros.
+  void leave_zero(const std::string& entry);
   /// Closes and syncs; what checkpoint.h5 says of the file.
   /// Throws std::logic_error unless all that the entries own was written.
   [[nodiscard]] ShardFile finish();

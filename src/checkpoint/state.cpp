@@ -75,9 +75,8 @@ Tensor State::tensor(const std::string& name) const {
   return found->tensor;
 }
 
-void check_entries(const io::TensorSource& source, const std::vector<Entry>& entries) {
+void check_entries(const io::TensorSource& source, const std::vector<Entry>& entries, const std::string& what_to_do) {
   const std::string problem = source.path() + " does not fit the model";
-  const std::string what_to_do = "use the [model] section that it was written with";
   std::map<std::string, std::map<std::string, std::vector<std::int64_t>>> shapes;  // by entry, then by name
   for (io::TensorInfo& tensor : source.tensors()) {
     shapes[io::entry_of(tensor.name)][tensor.name] = std::move(tensor.shape);

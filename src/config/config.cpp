@@ -20,6 +20,8 @@ std::int64_t num_block_matrix_parameters(const Model& model) {
 std::int64_t Model::num_parameters() const {
   std::int64_t block = num_block_matrix_parameters(*this) + 2 * hidden_size;  // two norms
   if (attention_bias) block += (num_attention_heads + 2 * num_key_value_heads) * head_dim;
+  if (attention_output_bias) block += hidden_size;
+  if (mlp_bias) block += 2 * intermediate_size + hidden_size;
   if (qk_norm) block += 2 * head_dim;
   const std::int64_t table = vocab_size * hidden_size;
   return num_hidden_layers * block + hidden_size + (tie_word_embeddings ? 1 : 2) * table;

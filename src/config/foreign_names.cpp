@@ -285,7 +285,6 @@ std::vector<Row> data_rows() {
 
 std::vector<Row> model_rows() {
   return {
-      {"model_revision", {{"none", ""}, {"main", ""}}, "nothing is downloaded", leave_out},
       {"trust_remote_code", either, "no foreign code is run", leave_out},
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
        "set hidden_size, num_hidden_layers ... under [model]"},
@@ -294,13 +293,11 @@ std::vector<Row> model_rows() {
        "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
        only_none, plain_adapters, leave_out},
       {"ignore_bias_buffers", either, no_effect, leave_out},
-      {"architectures model_type transformers_version max_position_embeddings bos_token_id eos_token_id "
-       "pad_token_id max_window_layers",
+      {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers",
        anything, no_effect, leave_out},
       {"hidden_act", {{"silu", ""}}, "the MLP is SwiGLU", leave_out},
-      {"mlp_bias use_sliding_window", only_false, "the model has no such part", leave_out},
+      {"use_sliding_window", only_false, "its name here is sliding_window", "write model.sliding_window"},
       {"attention_dropout", {{"0", ""}, {"0.0", ""}, {"none", ""}}, "there is no dropout", leave_out},
-      {"sliding_window", only_none, "attention sees the whole document", leave_out},
       {"pretraining_tp", {{"1", ""}}, "its meaning is that of tensor parallelism", "write parallel.tp_size"},
   };
 }

@@ -117,6 +117,25 @@ Key eval_steps_key(const char* help) {
           }};
 }
 
+/// save_hub_model: true, false, or "auto" for what the start of the run suggests.
+Key save_hub_model_key(const char* help) {
+  return {"checkpoint",
+          "save_hub_model",
+          help,
+          {"auto", "true", "false"},
+          /*is_path=*/false,
+          [](const std::string& text, Config& config) {
+            const std::string word = unquoted(text);
+            const std::optional<bool> truth = truth_of(word);
+            if (!truth && word != "auto") throw std::invalid_argument("auto, true or false");
+            config.checkpoint.save_hub_model = truth;
+          },
+          [](const Config& config) {
+            const std::optional<bool>& choice = config.checkpoint.save_hub_model;
+            return choice ? write(*choice) : std::string("auto");
+          }};
+}
+
 /// A key of the design with one value that is true of this version: nothing, "none" or "false".
 Key only(const char* section, const char* name, const std::string& value, const char* help) {
   return {section,
@@ -135,24 +154,34 @@ std::vector<Key> make_keys() {
   using C = Config;
   return {
       path_key("model", &C::model, "model_name_or_path", &Model::model_name_or_path,
-               "folder of a hub model to start from; this version starts from random weights only, so leave it empty"),
-      key("model", &C::model, "hidden_size", &Model::hidden_size, "width of the residual stream; required"),
-      key("model", &C::model, "num_hidden_layers", &Model::num_hidden_layers, "decoder blocks; required"),
-      key("model", &C::model, "num_attention_heads", &Model::num_attention_heads, "query heads; required"),
+               "model to start from: a folder in hub format, the name of one in the hub cache (org/name), or a "
+               "checkpoint of sft (its weights alone); empty: random weights"),
+      key("model", &C::model, "model_revision", &Model::model_revision, "branch, tag or commit of a name in the cache"),
+      key("model", &C::model, "hidden_size", &Model::hidden_size,
+          "width of the residual stream; required, as are the sizes below, unless they come with a model"),
+      key("model", &C::model, "num_hidden_layers", &Model::num_hidden_layers, "decoder blocks"),
+      key("model", &C::model, "num_attention_heads", &Model::num_attention_heads, "query heads"),
       key("model", &C::model, "num_key_value_heads", &Model::num_key_value_heads,
           "key/value heads; 0: num_attention_heads"),
       key("model", &C::model, "head_dim", &Model::head_dim,
           "width of a head, even; 0: hidden_size / num_attention_heads"),
-      key("model", &C::model, "intermediate_size", &Model::intermediate_size, "width of the MLP; required"),
+      key("model", &C::model, "intermediate_size", &Model::intermediate_size, "width of the MLP"),
       key("model", &C::model, "vocab_size", &Model::vocab_size,
-          "rows of the embedding, at least the data's vocabulary; required"),
+          "rows of the embedding, at least the data's vocabulary"),
       key("model", &C::model, "rope_theta", &Model::rope_theta, "base of the rotary embedding's frequencies"),
       key("model", &C::model, "rope_scaling", &Model::rope_scaling,
-          "JSON object of config.json: rope_type linear or llama3 and its fields; empty: none"),
+          "JSON object of config.json: rope_type linear, dynamic, yarn or llama3 and its fields; empty: none"),
       key("model", &C::model, "rms_norm_eps", &Model::rms_norm_eps, "added to the mean square in every RMSNorm"),
       key("model", &C::model, "tie_word_embeddings", &Model::tie_word_embeddings, "the head is the embedding table"),
       key("model", &C::model, "attention_bias", &Model::attention_bias, "biases on q, k and v (Qwen2)"),
+      key("model", &C::model, "attention_output_bias", &Model::attention_output_bias,
+          "a bias on o (attention_bias of a Llama sets both)"),
+      key("model", &C::model, "mlp_bias", &Model::mlp_bias, "biases on gate, up and down"),
       key("model", &C::model, "qk_norm", &Model::qk_norm, "RMSNorm on every head of q and k (Qwen3)"),
+      key("model", &C::model, "max_position_embeddings", &Model::max_position_embeddings,
+          "the longest document that the model is made for, for config.json of what is saved; 0: not known"),
+      key("model", &C::model, "sliding_window", &Model::sliding_window,
+          "of a model with sliding-window attention: rows above it are refused; 0: none"),
       key("model", &C::model, "init_seed", &Model::init_seed, "seed of the random weights"),
       key("model", &C::model, "initializer_range", &Model::initializer_range, "standard deviation of random weights"),
 
@@ -218,6 +247,8 @@ std::vector<Key> make_keys() {
           "checkpoints to keep, those saved last; 0: all"),
       resume_key("none, auto (the one saved last in output_dir, if any; also written true or latest) or the path of a "
                  "checkpoint"),
+      save_hub_model_key(
+          "leave the finished model in hub format in output_dir/model; auto: when the run began from a model"),
       only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
 
       key("device", &C::device, "backend", &Device::backend, "auto, cpu or cuda"),

@@ -124,7 +124,7 @@ std::string man_page_of(const Manual& manual) {
       "loss or gradient norm; 75 stopped by a signal after saving: run again to go on; 1 anything else.\n"
       ".SH SEE ALSO\n";
   std::string others;
-  for (const char* name : {"sft", "sft-prepare", "sft-generate", "sft-inspect"}) {
+  for (const char* name : {"sft", "sft-prepare", "sft-generate", "sft-inspect", "sft-convert"}) {
     if (manual.program != name) others += (others.empty() ? "" : ",\n") + std::string(".BR ") + troff(name) + " (1)";
   }
   // A comma belongs to the line of its name.

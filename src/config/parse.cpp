@@ -72,7 +72,12 @@ void apply_overrides(const std::vector<std::string>& overrides, Config& config) 
 }  // namespace
 
 Config parse(const std::string& ini_text, const std::vector<std::string>& overrides, const std::string& source) {
-  Config config;
+  return parse(ini_text, overrides, source, {});
+}
+
+Config parse(const std::string& ini_text, const std::vector<std::string>& overrides, const std::string& source,
+             const Config& base) {
+  Config config = base;
   apply_file(ini_text, source, config);
   apply_overrides(overrides, config);
   return config;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/rope_scaling.hpp"
+#include "sft/config/rope_scaling.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
@@ -24,8 +25,8 @@ json parse_object(const std::string& text) {
 
 std::string kind_of(const json& object) {
   const auto field = object.contains("rope_type") ? object.find("rope_type") : object.find("type");
-  if (field == object.end()) refuse("a field `rope_type`: default, linear or llama3");
-  if (!field->is_string()) refuse("a text as `rope_type`: default, linear or llama3");
+  if (field == object.end()) refuse("a field `rope_type`: default, linear, dynamic, yarn or llama3");
+  if (!field->is_string()) refuse("a text as `rope_type`: default, linear, dynamic, yarn or llama3");
   return field->get<std::string>();
 }
 
@@ -45,10 +46,86 @@ double number(const json& object, const std::string& kind, const std::string& na
   return field->get<double>();
 }
 
+double number_or(const json& object, const std::string& kind, const std::string& name, double fallback) {
+  return object.contains(name) ? number(object, kind, name) : fallback;
+}
+
+bool truth_or(const json& object, const std::string& name, bool fallback) {
+  const auto field = object.find(name);
+  if (field == object.end()) return fallback;
+  if (!field->is_boolean()) refuse("true or false as `" + name + "`");
+  return field->get<bool>();
+}
+
 double factor(const json& object, const std::string& kind) {
   const double value = number(object, kind, "factor");
-  if (value < 1.0) refuse("a `factor` of 1 or more");
+  if (!(value >= 1.0) || !std::isfinite(value)) refuse("a `factor` of 1 or more");
   return value;
+}
+
+std::int64_t original_length(const json& object, const std::string& kind) {
+  const double length = number(object, kind, "original_max_position_embeddings");
+  if (!(length >= 1 && length <= 1e15) || length != static_cast<double>(static_cast<std::int64_t>(length))) {
+    refuse("a whole number above 0 as `original_max_position_embeddings`");
+  }
+  return static_cast<std::int64_t>(length);
+}
+
+void read_llama3(const json& object, RopeScaling& scaling) {
+  scaling.low_freq_factor = number(object, "llama3", "low_freq_factor");
+  scaling.high_freq_factor = number(object, "llama3", "high_freq_factor");
+  if (!(scaling.low_freq_factor > 0) || !(scaling.high_freq_factor > scaling.low_freq_factor)) {
+    refuse("0 < low_freq_factor < high_freq_factor");
+  }
+}
+
+/// By how much YaRN scales attention logits' square root for a context `factor` times as long (Peng et al. 2023).
+double yarn_scale(double factor, double mscale) { return factor <= 1 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0; }
+
+void read_yarn(const json& object, RopeScaling& scaling) {
+  scaling.beta_fast = number_or(object, "yarn", "beta_fast", scaling.beta_fast);
+  scaling.beta_slow = number_or(object, "yarn", "beta_slow", scaling.beta_slow);
+  if (!(scaling.beta_slow > 0) || !(scaling.beta_fast >= scaling.beta_slow)) refuse("0 < beta_slow <= beta_fast");
+  scaling.truncate = truth_or(object, "truncate", true);
+  const double mscale = number_or(object, "yarn", "mscale", 0.0);
+  const double mscale_all_dim = number_or(object, "yarn", "mscale_all_dim", 0.0);
+  const bool has_both = mscale != 0 && mscale_all_dim != 0;
+  const double derived = yarn_scale(scaling.factor, has_both ? mscale : 1.0) /
+                         (has_both ? yarn_scale(scaling.factor, mscale_all_dim) : 1.0);
+  scaling.attention_factor = number_or(object, "yarn", "attention_factor", derived);
+  if (!(scaling.attention_factor > 0) || !std::isfinite(scaling.attention_factor)) {
+    refuse("an `attention_factor` above 0");
+  }
+}
+
+/// The kinds of scaling by the names of config.json, with the fields that each may have.
+struct Kind {
+  const char* name;
+  RopeType type;
+  std::vector<std::string> fields;
+};
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> table{
+      {"default", RopeType::plain, {}},
+      {"linear", RopeType::linear, {"factor"}},
+      {"dynamic", RopeType::dynamic, {"factor", "original_max_position_embeddings"}},
+      {"yarn",
+       RopeType::yarn,
+       {"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale",
+        "mscale_all_dim", "truncate"}},
+      {"llama3",
+       RopeType::llama3,
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}},
+  };
+  return table;
+}
+
+const Kind& kind_named(const std::string& name) {
+  const auto found = std::ranges::find(kinds(), name, &Kind::name);
+  if (found == kinds().end()) {
+    refuse("rope_type default, linear, dynamic, yarn or llama3; \"" + name + "\" is not supported");
+  }
+  return *found;
 }
 
 }  // namespace
@@ -57,42 +134,35 @@ RopeScaling parse_rope_scaling(const std::string& text) {
   RopeScaling scaling;
   if (text.empty() || text == "none" || text == "null") return scaling;
   const json object = parse_object(text);
-  const std::string kind = kind_of(object);
-  if (kind == "default") {
-    refuse_unknown_fields(object, kind, {});
-  } else if (kind == "linear") {
-    refuse_unknown_fields(object, kind, {"factor"});
-    scaling.rope_type = RopeType::linear;
-    scaling.factor = factor(object, kind);
-  } else if (kind == "llama3") {
-    refuse_unknown_fields(object, kind,
-                          {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
-    scaling.rope_type = RopeType::llama3;
-    scaling.factor = factor(object, kind);
-    scaling.low_freq_factor = number(object, kind, "low_freq_factor");
-    scaling.high_freq_factor = number(object, kind, "high_freq_factor");
-    const double original = number(object, kind, "original_max_position_embeddings");
-    if (!(scaling.low_freq_factor > 0) || !(scaling.high_freq_factor > scaling.low_freq_factor)) {
-      refuse("0 < low_freq_factor < high_freq_factor");
-    }
-    if (!(original >= 1 && original <= 1e15) || original != static_cast<double>(static_cast<std::int64_t>(original))) {
-      refuse("a whole number above 0 as `original_max_position_embeddings`");
-    }
-    scaling.original_max_position_embeddings = static_cast<std::int64_t>(original);
-  } else {
-    refuse("rope_type default, linear or llama3; \"" + kind + "\" is not supported");
-  }
+  const Kind& kind = kind_named(kind_of(object));
+  refuse_unknown_fields(object, kind.name, kind.fields);
+  scaling.rope_type = kind.type;
+  if (kind.type == RopeType::plain) return scaling;
+  scaling.factor = factor(object, kind.name);
+  if (kind.type != RopeType::linear) scaling.original_max_position_embeddings = original_length(object, kind.name);
+  if (kind.type == RopeType::llama3) read_llama3(object, scaling);
+  if (kind.type == RopeType::yarn) read_yarn(object, scaling);
   return scaling;
 }
+
+std::vector<std::string> rope_scaling_fields(const std::string& kind) { return kind_named(kind).fields; }
 
 std::string to_json(const RopeScaling& scaling) {
   if (scaling.rope_type == RopeType::plain) return {};
   nlohmann::ordered_json object;
-  object["rope_type"] = scaling.rope_type == RopeType::linear ? "linear" : "llama3";
+  object["rope_type"] = std::ranges::find(kinds(), scaling.rope_type, &Kind::type)->name;
   object["factor"] = scaling.factor;
   if (scaling.rope_type == RopeType::llama3) {
     object["low_freq_factor"] = scaling.low_freq_factor;
     object["high_freq_factor"] = scaling.high_freq_factor;
+  }
+  if (scaling.rope_type == RopeType::yarn) {
+    object["attention_factor"] = scaling.attention_factor;
+    object["beta_fast"] = scaling.beta_fast;
+    object["beta_slow"] = scaling.beta_slow;
+    object["truncate"] = scaling.truncate;
+  }
+  if (scaling.rope_type != RopeType::linear) {
     object["original_max_position_embeddings"] = scaling.original_max_position_embeddings;
   }
   return object.dump();

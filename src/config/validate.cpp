@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t max_width = 1 << 18;
 constexpr std::int64_t max_vocab_size = 1 << 24;
 constexpr std::int64_t max_depth = 1 << 12;
+constexpr std::int64_t max_positions = std::int64_t{1} << 40;
 constexpr std::int64_t max_head_dim = 256;  // as far as the attention kernels go
 constexpr int max_axis_size = 1 << 15;
 constexpr std::int64_t max_batch = 1 << 20;
@@ -44,12 +45,6 @@ void require_size(const Config& config, std::int64_t value, const char* name, st
 
 void check_model_sizes(const Config& config) {
   const Model& model = config.model;
-  if (!model.model_name_or_path.empty()) {
-    throw_config_error("`model.model_name_or_path = " + model.model_name_or_path + "` cannot be used yet",
-                       "this version starts from random weights or from a checkpoint of its own",
-                       "remove it and give hidden_size, num_hidden_layers ... under [model], or set "
-                       "checkpoint.resume_from_checkpoint");
-  }
   require_size(config, model.hidden_size, "model.hidden_size", max_width);
   require_size(config, model.num_hidden_layers, "model.num_hidden_layers", max_depth);
   require_size(config, model.num_attention_heads, "model.num_attention_heads", max_depth);
@@ -57,6 +52,9 @@ void check_model_sizes(const Config& config) {
   require_size(config, model.head_dim, "model.head_dim", max_head_dim);
   require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
   require_size(config, model.vocab_size, "model.vocab_size", max_vocab_size);
+  require(config, model.max_position_embeddings >= 0 && model.max_position_embeddings <= max_positions,
+          "model.max_position_embeddings", "from 0 (not known) to " + text_of(max_positions));
+  require(config, model.sliding_window >= 0, "model.sliding_window", "0 (none) or more");
   require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
   require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
   require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
@@ -216,7 +214,7 @@ void fit_mesh(Parallel& parallel, int world_size) {
 bool tp_fits(const Model& model, std::int64_t tp_size) {
   const std::int64_t num_kv_heads = model.num_key_value_heads;
   return model.num_attention_heads % tp_size == 0 && (num_kv_heads % tp_size == 0 || tp_size % num_kv_heads == 0) &&
-         model.intermediate_size % tp_size == 0 && model.vocab_size % tp_size == 0;
+         model.intermediate_size % tp_size == 0 && model.vocab_size >= tp_size;
 }
 
 std::string tp_sizes_that_fit(const Model& model) {
@@ -228,25 +226,26 @@ std::string tp_sizes_that_fit(const Model& model) {
 }
 
 void check_tensor_parallel(const Model& model, std::int64_t tp_size) {
-  const auto refuse = [&](const std::string& problem, const std::string& arithmetic, const std::string& other_way) {
-    throw_config_error(problem, arithmetic, "set tp_size to one of " + tp_sizes_that_fit(model) + other_way);
+  const auto refuse = [&](const std::string& problem, const std::string& arithmetic) {
+    throw_config_error(problem, arithmetic, "set tp_size to one of " + tp_sizes_that_fit(model));
   };
-  const auto check_divides = [&](std::int64_t size, const std::string& name, const std::string& other_way) {
+  const auto check_divides = [&](std::int64_t size, const std::string& name) {
     if (size % tp_size == 0) return;
     refuse(name + " cannot be split over the TP ranks",
-           text_of(size) + " / tp_size = " + text_of(size) + " / " + text_of(tp_size) + " is no whole number",
-           other_way);
+           text_of(size) + " / tp_size = " + text_of(size) + " / " + text_of(tp_size) + " is no whole number");
   };
-  check_divides(model.num_attention_heads, "model.num_attention_heads", "");
-  check_divides(model.intermediate_size, "model.intermediate_size", "");
-  check_divides(model.vocab_size, "model.vocab_size",
-                ", or pad vocab_size to " + text_of(round_up(model.vocab_size, tp_size)));
+  check_divides(model.num_attention_heads, "model.num_attention_heads");
+  check_divides(model.intermediate_size, "model.intermediate_size");
+  if (model.vocab_size < tp_size) {
+    refuse("model.vocab_size cannot be split over the TP ranks",
+           "each needs a row of the embedding, and vocab_size = " + text_of(model.vocab_size) +
+               " is below tp_size = " + text_of(tp_size));
+  }
   const std::int64_t num_kv_heads = model.num_key_value_heads;
   if (num_kv_heads % tp_size != 0 && tp_size % num_kv_heads != 0) {
     refuse("model.num_key_value_heads can neither be split nor replicated evenly over the TP ranks",
            "neither " + text_of(num_kv_heads) + " / " + text_of(tp_size) + " nor " + text_of(tp_size) + " / " +
-               text_of(num_kv_heads) + " is a whole number",
-           "");
+               text_of(num_kv_heads) + " is a whole number");
   }
 }
 
@@ -272,9 +271,29 @@ void validate(Config& config, int world_size) {
   check_axes(config, world_size);
   fit_mesh(config.parallel, world_size);
   check_tensor_parallel(config.model, config.parallel.tp_size);
+  if (!config.checkpoint.save_hub_model) config.checkpoint.save_hub_model = !config.model.model_name_or_path.empty();
+}
+
+void validate_length(const Model& model, std::int64_t max_length, const std::string& source) {
+  if (model.sliding_window > 0 && max_length > model.sliding_window) {
+    throw_config_error(source + " may hold documents longer than the model's sliding window",
+                       text_of(max_length) + " tokens, but model.sliding_window = " + text_of(model.sliding_window) +
+                           ": beyond it every layer must forget what lies further back, which is not supported",
+                       "use at most " + text_of(model.sliding_window) + " tokens (--max_length of sft-prepare)");
+  }
+  const RopeScaling& scaling = model.rope_scaling;
+  if (scaling.rope_type == RopeType::dynamic && max_length > scaling.original_max_position_embeddings) {
+    throw_config_error(source + " may hold documents longer than the rotary embedding keeps its frequencies for",
+                       text_of(max_length) +
+                           " tokens, but with rope_type = dynamic they change, with the longest text "
+                           "so far, beyond original_max_position_embeddings = " +
+                           text_of(scaling.original_max_position_embeddings),
+                       "use at most that many tokens (--max_length of sft-prepare), or a model with rope_type yarn");
+  }
 }
 
 void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source) {
+  validate_length(config.model, max_length, source);
   const std::int64_t num_chunks = sequence::row_multiple(config.parallel.sp_size);
   if (max_length % num_chunks != 0) {
     throw_config_error(

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "config/quoting.hpp"
-#include "config/rope_scaling.hpp"
+#include "sft/config/rope_scaling.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {

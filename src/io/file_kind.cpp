@@ -227,7 +227,7 @@ std::string advice_for_configuration(Kind kind, const std::string& path) {
              "Accelerate are understood, --help lists ours";
     case Kind::config_json:
     case Kind::hub_folder:
-      return "give an .ini file, and copy hidden_size, num_hidden_layers ... of config.json under its [model]";
+      return "give an .ini file, and set model.model_name_or_path in it to the folder of the model";
     case Kind::output_folder:
       return "give its configuration, " + path + "/resolved.ini";
     case Kind::checkpoint_folder:
@@ -280,7 +280,7 @@ std::string advice_for_shard(Kind kind, const std::string& path) {
 std::string advice_for_checkpoint(Kind kind) {
   if (kind == Kind::hub_folder || kind == Kind::adapter_folder || kind == Kind::safetensors || kind == Kind::gguf ||
       kind == Kind::pytorch) {
-    return "give a checkpoint of sft; this version reads no other weights";
+    return "give a checkpoint of sft; sft-convert makes one of a model folder";
   }
   return "give a checkpoint such as output/checkpoint-000100, or the output folder of a run";
 }

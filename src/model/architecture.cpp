@@ -130,6 +130,17 @@ BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_
     ParameterGroup& weight = member.layer.weight;
     weight = weight.exists() ? unit.fuse(weight, matrix) : matrix;
   }
+
+  if (m.mlp_bias) {
+    const std::int64_t size = m.intermediate_size;
+    ParameterGroup& bias = block.gate_up.bias;
+    bias = unit.vector(prefix + "mlp.gate_proj.bias", size, TpSplit::rows, Init::zeros);
+    bias = unit.fuse(bias, unit.vector(prefix + "mlp.up_proj.bias", size, TpSplit::rows, Init::zeros));
+    block.down.bias = unit.vector(prefix + "mlp.down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
+  }
+  if (m.attention_output_bias) {
+    block.o.bias = unit.vector(attention + "o_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
+  }
   if (m.attention_bias) {
     ParameterGroup& bias = block.qkv.bias;
     bias = unit.vector(attention + "q_proj.bias", q_rows, TpSplit::rows, Init::zeros);
@@ -158,7 +169,7 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
   UnitBuilder unit(result, is_trainable, lora);
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
-  parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::rows);
+  parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
   for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
     parameters.blocks.push_back(add_block(unit, m, layer));
   }
@@ -166,7 +177,7 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
   parameters.final_norm = unit.vector("model.norm.weight", m.hidden_size, TpSplit::none, Init::ones);
   parameters.head.weight = m.tie_word_embeddings
                                ? parameters.embedding
-                               : unit.matrix("lm_head.weight", m.vocab_size, m.hidden_size, TpSplit::rows);
+                               : unit.matrix("lm_head.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
   return result;
 }
 

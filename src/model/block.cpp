@@ -38,7 +38,7 @@ void attention_forward(const Context& c, const BlockParameters& p, BlockActivati
   }
   c.attention.forward(saved.heads, saved.attention, saved.lse);
 
-  linear_forward(c, p.o, scratch.delta, as_matrix(saved.attention));
+  linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.attention));
   c.tp.sum(scratch.delta);
 }
 
@@ -69,7 +69,7 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
 void mlp_forward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   linear_forward(c, p.gate_up, saved.gate_up, scratch.normed);
   c.ops.swiglu_forward(scratch.act, saved.gate_up);
-  linear_forward(c, p.down, scratch.delta, scratch.act);
+  linear_forward_partial(c, p.down, scratch.delta, scratch.act);
   c.tp.sum(scratch.delta);
 }
 

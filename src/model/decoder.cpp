@@ -33,7 +33,8 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
                            std::optional<std::uint64_t> dropout_seed) {
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedule(schedule);
-  c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies);
+  c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies,
+                    static_cast<float>(c_.config.rope_scaling.attention_factor));
 
   c_.units.gather(p_.embedding_unit());
   c_.units.gather(p_.blocks.front().unit);

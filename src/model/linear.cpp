@@ -48,14 +48,12 @@ void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, co
   c.ops.matmul({.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
 }
 
-}  // namespace
-
-void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
+void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias) {
   c.ops.matmul({.a = x,
                 .b = c.units.parameter(layer.weight),
                 .c = y,
                 .transpose_b = true,
-                .bias = layer.bias.exists() ? c.units.parameter(layer.bias) : Tensor()});
+                .bias = with_bias ? c.units.parameter(layer.bias) : Tensor()});
   for (const Adapter& adapter : layer.adapters) {
     const Tensor low = low_forward(c, adapter, dropped(c, adapter, x));
     c.ops.matmul({.a = low,
@@ -64,6 +62,16 @@ void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tenso
                   .transpose_b = true,
                   .accumulate = true});
   }
+}
+
+}  // namespace
+
+void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
+  multiply(c, layer, y, x, layer.bias.exists());
+}
+
+void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
+  multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0);
 }
 
 void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy) {

@@ -30,6 +30,12 @@ void slice(Parameter& p, const mesh::Place& place) {
       p.local_rows = p.rows / tp_size;
       p.row_begin = tp_rank * p.local_rows;
       break;
+    case TpSplit::vocab_rows: {
+      const VocabSplit split = split_vocab(p.rows, tp_size, tp_rank);
+      p.local_rows = split.count;
+      p.row_begin = split.begin;
+      break;
+    }
     case TpSplit::columns:
       ensure(p.columns % tp_size == 0, "columns divide over tp");
       p.local_columns = p.columns / tp_size;
@@ -61,6 +67,14 @@ std::vector<ShardRange> merge(std::span<const Piece> pieces, const std::function
 }
 
 }  // namespace
+
+VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank) {
+  ensure(vocab_size >= tp_size, "every tp rank has a row of the vocabulary");
+  const std::int64_t least = vocab_size / tp_size, num_larger = vocab_size % tp_size;
+  return {.begin = tp_rank * least + std::min<std::int64_t>(tp_rank, num_larger),
+          .count = least + (tp_rank < num_larger ? 1 : 0),
+          .max_count = least + (num_larger > 0 ? 1 : 0)};
+}
 
 ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(std::move(units)) {
   const int fsdp_size = place.fsdp_size();

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/aligned_text.hpp"
 
+#include "sft/core/error.hpp"
 #include "text/utf8.hpp"
 
 namespace sft::text {
+
+namespace {
+
+// No honest rule makes texts much longer: the longest decomposition of Unicode has 11 times the bytes.
+constexpr std::size_t max_growth = 64;
+constexpr std::size_t min_limit_bytes = std::size_t{1} << 16;
+
+}  // namespace
 
 ByteRange TextView::origin(std::size_t begin, std::size_t end) const {
   if (begin < end) {
@@ -30,7 +39,12 @@ AlignedText AlignedText::repaired(std::string_view input, bool with_origins) {
   return aligned;
 }
 
+void AlignedText::note_begin(std::size_t size, std::size_t source_begin) {
+  if (text_.empty() && size > 0) begins_with_source_ = source_begin == 0;
+}
+
 void AlignedText::append_source(std::size_t begin, std::size_t end) {
+  note_begin(end - begin, begin);
   text_ += source_.text.substr(begin, end - begin);
   if (!with_origins_) return;
   for (std::size_t i = begin; i < end; ++i) {
@@ -40,10 +54,15 @@ void AlignedText::append_source(std::size_t begin, std::size_t end) {
 }
 
 void AlignedText::append(std::string_view bytes, std::size_t begin, std::size_t end) {
+  note_begin(bytes.size(), begin);
   append_from(bytes, with_origins_ ? source_.origin(begin, end) : ByteRange{});
 }
 
 void AlignedText::append_from(std::string_view bytes, ByteRange origin) {
+  if (text_.size() + bytes.size() > max_growth * source_.text.size() + min_limit_bytes) {
+    throw_data_error("a text grows to more than " + std::to_string(max_growth) + " times its size",
+                     "the normalizer of its tokenizer makes it so long", "check the normalizer of tokenizer.json");
+  }
   text_ += bytes;
   if (with_origins_) origins_.insert(origins_.end(), bytes.size(), origin);
 }
@@ -52,7 +71,7 @@ TextView AlignedText::view() const {
   return {.text = text_,
           .origins = with_origins_ ? origins_.data() : nullptr,
           .input_begin = source_.input_begin,
-          .at_input_begin = source_.at_input_begin};
+          .at_input_begin = source_.at_input_begin && begins_with_source_};
 }
 
 }  // namespace sft::text

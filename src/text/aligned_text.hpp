@@ -18,7 +18,7 @@ struct TextView {
   std::string_view text;
   const ByteRange* origins = nullptr;  ///< one per byte, in the input; null: the bytes of the input themselves
   std::size_t input_begin = 0;         ///< used where `origins` is null
-  bool at_input_begin = false;         ///< nothing of the input comes before it
+  bool at_input_begin = false;         ///< its first byte comes from the first one of the input
 
   [[nodiscard]] TextView part(std::size_t begin, std::size_t end) const {
     return {text.substr(begin, end - begin), origins == nullptr ? nullptr : origins + begin, input_begin + begin,
@@ -39,16 +39,19 @@ class AlignedText {
 
   /// Bytes [begin, end) of the source as they are.
   void append_source(std::size_t begin, std::size_t end);
-  /// New bytes, all of which stand for bytes [begin, end) of the source.
+  /// New bytes, all of which stand for bytes [begin, end) of the source. A data Error when they make the text far
+  /// longer than the source.
   void append(std::string_view bytes, std::size_t begin, std::size_t end);
 
   [[nodiscard]] TextView view() const;
 
  private:
   void append_from(std::string_view bytes, ByteRange origin);
+  void note_begin(std::size_t size, std::size_t source_begin);
 
   TextView source_;
   bool with_origins_;
+  bool begins_with_source_ = true;  ///< its first byte stands for the first one of the source
   std::string text_;
   std::vector<ByteRange> origins_;
 };

@@ -136,9 +136,7 @@ class Replace : public Decoder {
     const Json& pattern = field_of(description, "pattern");
     if (has_field(pattern, "Regex")) {
       regex_.emplace(string_of(pattern, "Regex"));
-      if (content_.find('$') != std::string::npos) {
-        throw std::invalid_argument("a Replace with groups in its content is not supported");
-      }
+      check_replacement(*regex_, content_);
       return;
     }
     literal_ = string_of(pattern, "String");
@@ -196,10 +194,11 @@ class Metaspace : public Decoder {
 /// The suffix that ends words to a blank, and to nothing in the last part.
 class WordSuffix : public Decoder {
  public:
-  explicit WordSuffix(const Json& description) : suffix_(string_of(description, "suffix", "</w>")) {}
+  explicit WordSuffix(const Json& description) : suffix_(string_of(description, "suffix", "</w>")) {
+    if (suffix_.empty()) throw std::invalid_argument("a BPEDecoder has an empty suffix");
+  }
 
   void decode(std::vector<std::string>& parts) const override {
-    if (suffix_.empty()) return;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const std::string_view blank = i + 1 == parts.size() ? "" : " ";
       for (std::size_t place = parts[i].find(suffix_); place != std::string::npos;

@@ -118,9 +118,7 @@ class Replace : public Normalizer {
       if (literal_.empty()) throw std::invalid_argument("a Replace has an empty pattern");
     } else {
       regex_.emplace(string_of(pattern, "Regex"));
-      if (content_.find('$') != std::string::npos) {
-        throw std::invalid_argument("a Replace with groups in its content is not supported");
-      }
+      check_replacement(*regex_, content_);
     }
   }
 

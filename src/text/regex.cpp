@@ -124,4 +124,13 @@ void Regex::find_all(std::string_view text, std::vector<ByteRange>& matches) con
   }
 }
 
+void check_replacement(const Regex& regex, const std::string& content) {
+  std::vector<ByteRange> matches;
+  regex.find_all("", matches);
+  if (!matches.empty()) throw std::invalid_argument("a Replace has a pattern that matches an empty text");
+  if (content.find('$') != std::string::npos) {
+    throw std::invalid_argument("a Replace with groups in its content is not supported");
+  }
+}
+
 }  // namespace sft::text

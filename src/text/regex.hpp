@@ -29,6 +29,10 @@ class Regex {
   std::unique_ptr<const Code> code_;
 };
 
+/// Throws std::invalid_argument where replacing matches by `content` is not supported: the expression matches an empty
+/// text, or the content refers to groups of it.
+void check_replacement(const Regex& regex, const std::string& content);
+
 /// The same expression in the syntax of PCRE2 with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE. Without additions it is
 /// simpler, and the same for texts that have none of unicode_additions().
 [[nodiscard]] std::string translate_regex(const std::string& pattern, bool with_additions);

@@ -25,6 +25,18 @@ constexpr std::string_view non_space_members =
     R"(\x00-\x08\x0e-\x1f\x21-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-\x{202e})"
     R"(\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 
+/// The property and what it has got since Unicode 14, some of it older characters.
+constexpr std::string_view alphabetic_members =
+    R"(\p{Alphabetic})"
+    R"(\x{363}-\x{36f}\x{897}\x{c04}\x{cf3}\x{f82}-\x{f83}\x{1c89}-\x{1c8a}\x{1dd3}-\x{1de6}\x{a7cb}-\x{a7cd})"
+    R"(\x{a7da}-\x{a7dc}\x{105c0}-\x{105f3}\x{10d4a}-\x{10d65}\x{10d69}\x{10d6f}-\x{10d85}\x{10ec2}-\x{10ec4})"
+    R"(\x{10efc}\x{11080}-\x{11081}\x{1123f}-\x{11241}\x{11380}-\x{11389}\x{1138b}\x{1138e}\x{11390}-\x{113b5})"
+    R"(\x{113b7}-\x{113c0}\x{113c2}\x{113c5}\x{113c7}-\x{113ca}\x{113cc}-\x{113cd}\x{113d1}\x{113d3})"
+    R"(\x{11bc0}-\x{11be0}\x{11f00}-\x{11f10}\x{11f12}-\x{11f3a}\x{11f3e}-\x{11f40}\x{1342f}\x{13441}-\x{13446})"
+    R"(\x{13460}-\x{143fa}\x{16100}-\x{1612e}\x{16d40}-\x{16d6c}\x{18cff}\x{1b132}\x{1b155}\x{1df25}-\x{1df2a})"
+    R"(\x{1e030}-\x{1e06d}\x{1e08f}\x{1e4d0}-\x{1e4eb}\x{1e5d0}-\x{1e5ed}\x{1e5f0}\x{2b739}\x{2ebf0}-\x{2ee5d})"
+    R"(\x{31350}-\x{323af})";
+
 std::string hexadecimal(char32_t code_point) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string text;
@@ -224,16 +236,13 @@ class Translator {
     }
     if (name == "Alpha") name = "Alphabetic";
     if (name == "Space" || name == "White_Space") return {std::string(space_members), is_negated};
-    const std::string category = short_category(name);
-    if (name == "Alphabetic") {
-      return {"\\p{Alphabetic}" + additions_of("L") + additions_of("Nl") + additions_of("M"), is_negated};
+    if (name == "Alphabetic") return {std::string(alphabetic_members), is_negated};
+    if (const std::string category = short_category(name); !category.empty()) {
+      return {"\\p{" + (category == "LC" ? "L&" : category) + "}" + additions_of(category), is_negated};
     }
-    return {"\\p{" +
-                (category.empty()   ? name
-                 : category == "LC" ? "L&"
-                                    : category) +
-                "}" + (category.empty() ? "" : additions_of(category)),
-            is_negated};
+    // A script. Of characters of Unicode 15 and 16 only those of Han are known.
+    const bool is_han = name == "Han" && with_additions_;
+    return {"\\p{sc:" + name + "}" + (is_han ? R"(\x{2ebf0}-\x{2ee5d}\x{31350}-\x{323af})" : ""), is_negated};
   }
 
   /// A class that a letter stands for, and whether it is what lies outside; an empty one if the letter means no class.
@@ -348,7 +357,7 @@ class Translator {
     const std::string name = take_until(':');
     if (take() != ']') refuse("a POSIX bracket is not closed");
     if (name == "alpha" || name == "alnum") {
-      out_ += "\\p{Alphabetic}" + additions_of("L") + additions_of("M") + additions_of("Nl");
+      out_ += alphabetic_members;
     } else if (name == "space") {
       out_ += space_members;
     } else if (name != "digit") {

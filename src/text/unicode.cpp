@@ -55,17 +55,22 @@ std::vector<CharacterClass> make_classes() {
   return classes;
 }
 
-/// Letters with a lower case of their own that Unicode has got since version 14, and where it is relative to them.
+/// Letters with a lower case of their own that Unicode has got since version 14, up to 17, and where it is relative to
+/// them.
 struct CasePair {
   char32_t first, last;
   std::int32_t to_lower;
 };
-constexpr std::array<CasePair, 6> added_cases = {{{0x1C89, 0x1C89, 1},
-                                                  {0xA7CB, 0xA7CB, 0x264 - 0xA7CB},
-                                                  {0xA7CC, 0xA7CC, 1},
-                                                  {0xA7DA, 0xA7DA, 1},
-                                                  {0xA7DC, 0xA7DC, 0x19B - 0xA7DC},
-                                                  {0x10D50, 0x10D65, 0x20}}};
+constexpr std::array<CasePair, 10> added_cases = {{{0x1C89, 0x1C89, 1},
+                                                   {0xA7CB, 0xA7CB, 0x264 - 0xA7CB},
+                                                   {0xA7CC, 0xA7CC, 1},
+                                                   {0xA7DA, 0xA7DA, 1},
+                                                   {0xA7DC, 0xA7DC, 0x19B - 0xA7DC},
+                                                   {0x10D50, 0x10D65, 0x20},
+                                                   {0xA7CE, 0xA7CE, 1},
+                                                   {0xA7D2, 0xA7D2, 1},
+                                                   {0xA7D4, 0xA7D4, 1},
+                                                   {0x16EA0, 0x16EB8, 0x1B}}};
 
 }  // namespace
 
@@ -97,7 +102,9 @@ bool is_punctuation(char32_t code_point) {
 }
 
 bool is_mark(char32_t code_point) {
-  if (code_point == 0x1CF2 || code_point == 0x1CF3) return true;  // they have changed their category since
+  // Three characters that have changed their category since.
+  if (code_point == 0x1CF2 || code_point == 0x1CF3) return true;
+  if (code_point == 0x111C9) return false;
   return (category_mask(code_point) & U_GC_M_MASK) != 0 && was_there_in(code_point, 9);
 }
 

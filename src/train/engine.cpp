@@ -155,9 +155,14 @@ void Engine::initialize() {
   initialize_parameters(e.plan.shard_map, m.init_seed, m.initializer_range, e.plan.storage.parameters(), *e.ops);
   initialize_parameters(e.plan.frozen_map, m.init_seed, m.initializer_range, e.plan.storage.frozen_parameters(),
                         *e.ops);
+  reset_optimizer();
+  state().refresh();
+}
+
+void Engine::reset_optimizer() {
+  Impl& e = *impl_;
   e.ops->fill(e.plan.adamw.exp_avg(), 0.0F);
   e.ops->fill(e.plan.adamw.exp_avg_sq(), 0.0F);
-  state().refresh();
 }
 
 StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double learning_rate) {
@@ -266,6 +271,11 @@ checkpoint::State Engine::state() const {
             e.units.refresh_compute_copy();
             e.units.parameters_written();
           }};
+}
+
+checkpoint::State Engine::weights() const {
+  const checkpoint::State all = state();
+  return {{all.entries().front()}, [all] { all.refresh(); }};
 }
 
 device::Stream& Engine::stream() { return *impl_->compute_stream; }

@@ -15,6 +15,7 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
   const config::Model& m = config.model;
   const int tp = place.layout().tp;
   const sequence::RowCut cut(max_length, place.layout().sp);
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
   const DType compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32;
   return {.tokens = config.train.per_device_train_batch_size * cut.local_length(),
           .hidden = m.hidden_size,
@@ -22,8 +23,9 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
           .kv_heads = place.heads().kv_heads,
           .head_dim = m.head_dim,
           .mlp = m.intermediate_size / tp,
-          .vocab = m.vocab_size / tp,
-          .vocab_begin = m.vocab_size / tp * place.coordinates().tp,
+          .vocab = vocab.count,
+          .vocab_begin = vocab.begin,
+          .max_vocab = vocab.max_count,
           .compute = compute,
           .partial = tp > 1 ? DType::float32 : compute};
 }

@@ -126,7 +126,11 @@ void Trainer::restore() {
   });
   run_.groups.world.broadcast(folder, 0);
 
-  if (folder.empty()) {
+  if (folder.empty() && run_.start_weights != nullptr) {
+    run_.start_weights->load(run_.engine.weights());
+    run_.engine.reset_optimizer();
+    origin_ = run_.start_weights->origin;
+  } else if (folder.empty()) {
     run_.engine.initialize();
     origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
   } else {

@@ -171,7 +171,7 @@ void Bench::row_ops(DType dtype) {
   const double heads_width = static_cast<double>(T * (H + K) * D);
   for (std::int64_t j = 0; j < D / 2; ++j) frequencies.as<double>()[j] = 1.0 / static_cast<double>(1 + j);
   memory("rope_table", 4.0 * static_cast<double>(T * D), 1,
-         [&] { ops_->rope_table(cosine, sine, tokens, frequencies); });
+         [&] { ops_->rope_table(cosine, sine, tokens, frequencies, 1.0F); });
   memory("rope_forward", 2 * element * heads_width, L, [&] { ops_->rope_forward(heads, heads, cosine, sine); });
   memory("rope_backward", 2 * element * heads_width, L, [&] { ops_->rope_backward(dheads, dheads, cosine, sine); });
   memory("norm_rope_forward", 2 * element * heads_width, 0,

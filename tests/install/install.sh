@@ -63,7 +63,7 @@ check 'sft-prepare' "$prefix/bin/sft-prepare" --input pairs.jsonl --output data 
 check 'two ranks train' "$mpiexec" -np 2 "$prefix/bin/sft" run.ini
 check 'sft-run finds the installed sft' "$prefix/bin/sft-run" -n 2 run.ini --train.output_dir output2
 check 'sft-inspect' has 'step +2' "$prefix/bin/sft-inspect" output/checkpoint-000002
-for program in sft sft-prepare sft-generate sft-inspect; do
+for program in sft sft-prepare sft-generate sft-inspect sft-convert; do
   check "man $program" has '^\.SH NAME' cat "$prefix/share/man/man1/$program.1"
   completion="$prefix/share/bash-completion/completions/$program"
   # shellcheck disable=SC2016  # for the inner shell

@@ -44,14 +44,16 @@ config::Model small_model(bool tied) {
 
 model::Sizes sizes_of(const config::Model& m, const mesh::Place& place) {
   const int tp = place.layout().tp;
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
   return {.tokens = num_rows * sequence::RowCut(row_tokens, place.layout().sp).local_length(),
           .hidden = m.hidden_size,
           .q_heads = place.heads().q_heads,
           .kv_heads = place.heads().kv_heads,
           .head_dim = m.head_dim,
           .mlp = m.intermediate_size / tp,
-          .vocab = m.vocab_size / tp,
-          .vocab_begin = m.vocab_size / tp * place.coordinates().tp,
+          .vocab = vocab.count,
+          .vocab_begin = vocab.begin,
+          .max_vocab = vocab.max_count,
           .compute = DType::float32,
           .partial = DType::float32};
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the fixtures of tests/reference: what PyTorch says loss, logits and gradients are.
 
-usage: make_reference.py [FOLDER]     (needs torch, transformers >= 5, h5py; only to make the fixtures anew)
+usage: make_reference.py [FOLDER [NAME ...]]   (needs torch, transformers >= 5, h5py; only to make the fixtures anew)
 
 Each fixture is one small model and one batch of packed rows with awkward documents (odd lengths, length 1, padding
 of more than half a row, weights of 0 and fractions, a row without a target). Everything is computed in float64 by the
@@ -45,14 +45,24 @@ MODELS = {
     "qwen3": dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1, head_dim=16,
                   intermediate_size=36, rope_theta=1000000.0, rms_norm_eps=1e-6, tie_word_embeddings=False,
                   qk_norm=True),
+    # Every bias, YaRN, and a vocabulary that no number of ranks divides.
+    "llama_bias": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                       intermediate_size=44, vocab_size=61, rope_theta=10000.0, rms_norm_eps=1e-5,
+                       tie_word_embeddings=True, attention_bias=True, attention_output_bias=True, mlp_bias=True,
+                       rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0,
+                                         original_max_position_embeddings=32)),
 }
+
+
+def vocab_size_of(model):
+    return model.get("vocab_size", VOCAB_SIZE)
 
 
 def parameter_shapes(model):
     """Hugging Face names and shapes of every parameter."""
     hidden, head_dim, inner = model["hidden_size"], model["head_dim"], model["intermediate_size"]
     q_size, kv_size = model["num_attention_heads"] * head_dim, model["num_key_value_heads"] * head_dim
-    shapes = {"model.embed_tokens.weight": (VOCAB_SIZE, hidden)}
+    shapes = {"model.embed_tokens.weight": (vocab_size_of(model), hidden)}
     for layer in range(model["num_hidden_layers"]):
         block = f"model.layers.{layer}."
         shapes[block + "input_layernorm.weight"] = (hidden,)
@@ -64,13 +74,18 @@ def parameter_shapes(model):
             shapes[block + "self_attn.q_norm.weight"] = (head_dim,)
             shapes[block + "self_attn.k_norm.weight"] = (head_dim,)
         shapes[block + "self_attn.o_proj.weight"] = (hidden, q_size)
+        if model.get("attention_output_bias"):
+            shapes[block + "self_attn.o_proj.bias"] = (hidden,)
+        if model.get("mlp_bias"):
+            shapes[block + "mlp.gate_proj.bias"] = shapes[block + "mlp.up_proj.bias"] = (inner,)
+            shapes[block + "mlp.down_proj.bias"] = (hidden,)
         shapes[block + "post_attention_layernorm.weight"] = (hidden,)
         shapes[block + "mlp.gate_proj.weight"] = (inner, hidden)
         shapes[block + "mlp.up_proj.weight"] = (inner, hidden)
         shapes[block + "mlp.down_proj.weight"] = (hidden, inner)
     shapes["model.norm.weight"] = (hidden,)
     if not model["tie_word_embeddings"]:
-        shapes["lm_head.weight"] = (VOCAB_SIZE, hidden)
+        shapes["lm_head.weight"] = (vocab_size_of(model), hidden)
     return shapes
 
 
@@ -85,23 +100,43 @@ def draw_parameters(model, rng):
     return {name: draw(name, shape).astype(np.float32) for name, shape in parameter_shapes(model).items()}
 
 
-def draw_rows(rng):
+def draw_rows(rng, vocab_size):
     """Rows as (tokens, loss_weight, document_lengths). First tokens of documents have weights that must not count."""
     rows = []
     for index, lengths in enumerate(DOCUMENT_LENGTHS):
         tokens, weights = np.zeros(MAX_LENGTH, np.int32), np.zeros(MAX_LENGTH, np.float32)
         used = sum(lengths)
-        tokens[:used] = rng.integers(0, VOCAB_SIZE, used)
+        tokens[:used] = rng.integers(0, vocab_size, used)
         if index != ROW_WITHOUT_TARGET:
             weights[:used] = rng.choice([0.0, 0.25, 0.5, 1.0, 1.0], used)
         rows.append((tokens, weights, lengths))
     return rows
 
 
+def yarn_attention_factor(model):
+    """By how much cosine and sine grow (Peng et al. 2023, equation 22)."""
+    scaling = model.get("rope_scaling") or {}
+    return 0.1 * math.log(scaling["factor"]) + 1 if scaling.get("rope_type") == "yarn" else 1.0
+
+
+def yarn_frequencies(model, frequencies):
+    """Those that turn often within the original context stay, those that turn seldom are divided, a ramp between."""
+    scaling, head_dim = model["rope_scaling"], model["head_dim"]
+    def dim_of(turns):
+        wavelength = scaling["original_max_position_embeddings"] / (2 * math.pi * turns)
+        return head_dim * math.log(wavelength, model["rope_theta"]) / 2
+    begin = max(math.floor(dim_of(scaling["beta_fast"])), 0)
+    end = min(math.ceil(dim_of(scaling["beta_slow"])), head_dim - 1)
+    divided = ((torch.arange(head_dim // 2, dtype=torch.float64) - begin) / (end - begin)).clamp(0, 1)
+    return frequencies * (1 - divided + divided / scaling["factor"])
+
+
 def inverse_frequencies(model):
     head_dim = model["head_dim"]
     frequencies = model["rope_theta"] ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     scaling = model.get("rope_scaling")
+    if scaling and scaling["rope_type"] == "yarn":
+        return yarn_frequencies(model, frequencies)
     if scaling:
         turns = scaling["original_max_position_embeddings"] * frequencies / (2 * math.pi)  # over the original context
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
@@ -114,9 +149,9 @@ def rms_norm(x, weight, epsilon):
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * weight
 
 
-def rotate(x, angles):
-    """x (T, n, D), angles (T, D/2): pairs (i, i + D/2) turn together."""
-    cosine, sine = angles.cos()[:, None], angles.sin()[:, None]
+def rotate(x, angles, scale):
+    """x (T, n, D), angles (T, D/2): pairs (i, i + D/2) turn together, and grow by `scale`."""
+    cosine, sine = scale * angles.cos()[:, None], scale * angles.sin()[:, None]
     first, second = x.chunk(2, -1)
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)
 
@@ -137,14 +172,17 @@ def document_logits(parameters, model, tokens):
             norm = block.get(f"self_attn.{name}_norm.weight")
             return y if norm is None else rms_norm(y, norm, epsilon)
         h = rms_norm(x, block["input_layernorm.weight"], epsilon)
-        q, k, v = rotate(heads("q"), angles), rotate(heads("k"), angles), heads("v")
+        scale = yarn_attention_factor(model)
+        q, k, v = rotate(heads("q"), angles, scale), rotate(heads("k"), angles, scale), heads("v")
         kv_of_head = torch.arange(num_heads) // (num_heads // num_kv)
         scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) / math.sqrt(head_dim)
         attention = torch.einsum("hij,jhd->ihd", scores.masked_fill(future, -math.inf).softmax(-1), v[:, kv_of_head])
-        x = x + F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"])
+        x = x + F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"],
+                         block.get("self_attn.o_proj.bias"))
         h = rms_norm(x, block["post_attention_layernorm.weight"], epsilon)
-        gate, up = (F.linear(h, block[f"mlp.{name}_proj.weight"]) for name in ("gate", "up"))
-        x = x + F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"])
+        gate, up = (F.linear(h, block[f"mlp.{name}_proj.weight"], block.get(f"mlp.{name}_proj.bias"))
+                    for name in ("gate", "up"))
+        x = x + F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"], block.get("mlp.down_proj.bias"))
     x = rms_norm(x, parameters["model.norm.weight"], epsilon)
     return F.linear(x, parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"]))
 
@@ -166,10 +204,11 @@ def batch_loss(logits_of, rows):
 
 def transformers_model(family, model, parameters):
     """The family's own class in float64 with the same parameters."""
-    prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[family]
-    keys = {k: v for k, v in model.items() if k not in ("qk_norm", "attention_bias", "rope_theta", "rope_scaling")}
+    prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[family.split("_")[0]]
+    own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling")
+    keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
-    config = getattr(transformers, prefix + "Config")(vocab_size=VOCAB_SIZE, rope_parameters=rope, **keys)
+    config = getattr(transformers, prefix + "Config")(rope_parameters=rope, **keys)
     config._attn_implementation = "eager"
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
     own = dict(network.named_parameters())
@@ -197,7 +236,7 @@ def check_second_witness(family, model, parameters, rows, loss, gradients):
 def model_ini(model):
     def text(value):
         return json.dumps(value) if isinstance(value, (dict, bool)) else str(value)
-    return "[model]\n" + f"vocab_size = {VOCAB_SIZE}\n" + "".join(f"{k} = {text(v)}\n" for k, v in model.items())
+    return "[model]\n" + "".join(f"{k} = {text(v)}\n" for k, v in (dict(vocab_size=VOCAB_SIZE) | model).items())
 
 
 def write_fixture(path, model, parameters, rows, loss, logits, gradients):
@@ -208,7 +247,7 @@ def write_fixture(path, model, parameters, rows, loss, logits, gradients):
         file["tokens"], file["loss_weight"] = tokens, weights
         file["document_lengths"], file["document_offsets"] = np.array(lengths, np.int32), offsets.astype(np.int64)
         file.attrs.update(dict(
-            format="sft-packed", format_version=1, max_length=MAX_LENGTH, vocab_size=VOCAB_SIZE, pad_token_id=0,
+            format="sft-packed", format_version=1, max_length=MAX_LENGTH, vocab_size=vocab_size_of(model), pad_token_id=0,
             eos_token_id=0, tokenizer="none", num_rows=len(rows), num_documents=len(lengths), num_tokens=sum(lengths),
             num_target_tokens=int((weights > 0).sum()), packing_strategy="bfd", source="make_reference.py",
             config=model_ini(model), loss=loss.item(), logits_document=LOGITS_DOCUMENT))
@@ -222,8 +261,10 @@ def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "fixtures")
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (family, model) in enumerate(MODELS.items()):
+        if len(sys.argv) > 2 and family not in sys.argv[2:]:
+            continue
         rng = np.random.default_rng(seed)
-        values, rows = draw_parameters(model, rng), draw_rows(rng)
+        values, rows = draw_parameters(model, rng), draw_rows(rng, vocab_size_of(model))
         parameters = {name: torch.from_numpy(value).double().requires_grad_() for name, value in values.items()}
         loss = batch_loss(lambda document: document_logits(parameters, model, document), rows)
         gradients = dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values()))))

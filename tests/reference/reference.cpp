@@ -99,7 +99,7 @@ bool divides(const config::Model& model, const mesh::Layout& layout) {
   return model.num_attention_heads % layout.tp == 0 && model.intermediate_size % layout.tp == 0;
 }
 
-const std::vector<std::string> families{"llama", "qwen2", "qwen3"};
+const std::vector<std::string> families{"llama", "qwen2", "qwen3", "llama_bias"};
 
 }  // namespace
 

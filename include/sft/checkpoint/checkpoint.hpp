@@ -65,6 +65,14 @@ void save(const std::string& output_dir, const config::Config& config, const std
 [[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
                             device::Device& device, device::Stream& stream);
 
+/// The same for the entries of `weights` alone, for a new run that begins with them.
+void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
+                  device::Stream& stream);
+
+/// Writes the entry "model" of `source` (one or two dims each), part by part, as a complete checkpoint of step 0 with
+/// zero moments, in place of what is at `folder`. `config`: what the checkpoint says it is of. Not collective.
+void import_weights(const std::string& folder, const config::Config& config, const io::TensorSource& source);
+
 /// The whole tensors of a complete checkpoint, whatever entries it has, as float32. Refuses a damaged checkpoint.h5,
 /// and a shard file that is missing or cut; the contents of shard files are not compared (see verify). Not collective.
 [[nodiscard]] std::unique_ptr<io::TensorSource> open_source(const std::string& folder);

@@ -43,8 +43,10 @@ class State {
 };
 
 /// Refuses a source that lacks a tensor of these entries, has one more in them, or one of another shape: a data Error
-/// that names it. Entries of the source that are not asked for are left alone. Reads no element. Local.
-void check_entries(const io::TensorSource& source, const std::vector<Entry>& entries);
+/// that names it and ends with `what_to_do`. Entries of the source that are not asked for are left alone. Reads no
+/// element. Local.
+void check_entries(const io::TensorSource& source, const std::vector<Entry>& entries,
+                   const std::string& what_to_do = "use the [model] section that it was written with");
 
 /// Reads the pieces that this rank holds of every entry, with zeros between them, then refreshes what follows from
 /// them. The source must have passed check_entries. Local; returns when all is read.

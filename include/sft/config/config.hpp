@@ -12,18 +12,23 @@ namespace sft::config {
 enum class Precision { fp32, bf16 };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
-enum class RopeType { plain, linear, llama3 };
+enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
 struct RopeScaling {
   RopeType rope_type = RopeType::plain;
   double factor = 1.0;
-  double low_freq_factor = 1.0;
-  double high_freq_factor = 4.0;
+  double low_freq_factor = 1.0;   ///< llama3
+  double high_freq_factor = 4.0;  ///< llama3
   std::int64_t original_max_position_embeddings = 8192;
+  double attention_factor = 1.0;  ///< yarn: scales cosine and sine
+  double beta_fast = 32.0;        ///< yarn: turns within the original context from which on a frequency stays
+  double beta_slow = 1.0;         ///< yarn: turns up to which a frequency is divided by factor
+  bool truncate = true;           ///< yarn: the ramp between the two begins and ends at whole dims
 };
 
 struct Model {
-  std::string model_name_or_path;
+  std::string model_name_or_path;       ///< where weights and architecture come from; empty: random weights
+  std::string model_revision = "main";  ///< of a name in the hub cache
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;
   std::int64_t num_attention_heads = 0;
@@ -35,8 +40,12 @@ struct Model {
   RopeScaling rope_scaling;
   double rms_norm_eps = 1e-6;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;  ///< biases on q, k and v (Qwen2)
-  bool qk_norm = false;         ///< RMSNorm on every head of q and k (Qwen3)
+  bool attention_bias = false;               ///< biases on q, k and v (Qwen2)
+  bool attention_output_bias = false;        ///< a bias on o (Llama's attention_bias sets both)
+  bool mlp_bias = false;                     ///< biases on gate, up and down
+  bool qk_norm = false;                      ///< RMSNorm on every head of q and k (Qwen3)
+  std::int64_t max_position_embeddings = 0;  ///< the longest document that the model is made for; 0: not known
+  std::int64_t sliding_window = 0;           ///< of a model with sliding-window attention, in tokens; 0: none
   std::uint64_t init_seed = 0;
   double initializer_range = 0.02;
 
@@ -114,6 +123,8 @@ struct Checkpoint {
   std::int64_t save_steps = 500;      ///< 0: only at the end
   std::int64_t save_total_limit = 0;  ///< 0: keep all
   std::string resume_from_checkpoint = "none";
+  /// Whether a finished run leaves OUTPUT_DIR/model/ in hub format; none until validated: when it began from a model.
+  std::optional<bool> save_hub_model;
 };
 
 struct Device {

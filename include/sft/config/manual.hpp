@@ -32,6 +32,7 @@ struct Manual {
   std::vector<ManualGroup> groups;
   std::string keys_heading;  ///< stands before the first group of keys; empty: there is none
   std::string operand;       ///< glob of what may stand alone: "*.ini", "/" for folders; empty: nothing
+  int num_operands = 1;      ///< how many such words there may be
 };
 
 /// Text of --help, no line above 100 columns unless a word is.

@@ -31,11 +31,18 @@ struct CommandLine {
 /// cannot read. Reads no file.
 [[nodiscard]] Config parse(const std::string& ini_text, const std::vector<std::string>& overrides,
                            const std::string& source);
+/// The same for keys that were given alone: all others keep what `base` says.
+[[nodiscard]] Config parse(const std::string& ini_text, const std::vector<std::string>& overrides,
+                           const std::string& source, const Config& base);
 
 /// Fills derived values (head_dim, dp_shard_size ...) and refuses what cannot run on `world_size` >= 1 ranks: throws a
 /// configuration Error with the arithmetic and a way out in the message. Pure. Row length is checked later, by
 /// validate_data.
 void validate(Config& config, int world_size);
+
+/// Refuses texts of `max_length` tokens where the model's attention or rotary embedding would have to change beyond a
+/// shorter length: throws a configuration Error. `source` names what holds the texts. Pure.
+void validate_length(const Model& model, std::int64_t max_length, const std::string& source);
 
 /// Refuses rows that the mesh cannot cut (max_length, tokens) or the model cannot read (vocab_size): throws a
 /// configuration Error. `config` is validated; `source` names the data in messages. Pure.

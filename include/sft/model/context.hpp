@@ -13,12 +13,14 @@
 namespace sft::model {
 
 /// Local sizes: T tokens of a micro-batch, C hidden, H query heads, K key/value heads, D head dim, F MLP columns,
-/// V vocabulary rows.
+/// V vocabulary rows, of which the tp ranks have at most max_vocab.
 struct Sizes {
-  std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin;
+  std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin, max_vocab;
   DType compute;
   DType partial;  ///< of what still has to be summed over tp: float32 with several ranks, else the compute dtype
 
+  /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
+  /// logits, is the same on all of them.
   [[nodiscard]] ops::Shapes shapes() const {
     return {.tokens = tokens,
             .hidden = hidden,
@@ -26,7 +28,7 @@ struct Sizes {
             .kv_heads = kv_heads,
             .head_dim = head_dim,
             .mlp = mlp,
-            .vocab = vocab,
+            .vocab = max_vocab,
             .compute = compute};
   }
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }

@@ -9,6 +9,9 @@ namespace sft::model {
 
 /// y (T, N) of x (T, M); the layer's unit is in use.
 void linear_forward(const Context& context, const Linear& layer, Tensor y, const Tensor& x);
+/// This rank's part of y (T, N) of a layer whose columns are split over tp: the sum over tp is y, which has the bias
+/// once.
+void linear_forward_partial(const Context& context, const Linear& layer, Tensor y, const Tensor& x);
 /// dx (T, M) = dy weight; the layer's unit is in use. It comes before linear_backward_weight, under which the sum of dx
 /// over tp and the next gather can run.
 void linear_backward_input(const Context& context, const Linear& layer, Tensor dx, const Tensor& dy);

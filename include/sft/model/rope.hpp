@@ -8,8 +8,10 @@
 
 namespace sft::model {
 
-/// Inverse frequencies (head_dim / 2): plain (Su et al. 2021), linear position interpolation (Chen et al. 2023), or
-/// llama3 (Grattafiori et al. 2024: long wavelengths divided by factor, a smooth ramp between).
+/// Inverse frequencies (head_dim / 2): plain (Su et al. 2021), linear position interpolation (Chen et al. 2023), yarn
+/// (Peng et al. 2023: low frequencies divided by factor, a ramp over the dims between; its attention_factor is not in
+/// them), or llama3 (Grattafiori et al. 2024: long wavelengths divided by factor, a smooth ramp between). Those of
+/// dynamic scaling are plain within the original context, beyond which config::validate_length lets no text.
 [[nodiscard]] std::vector<double> inverse_frequencies(const config::Model& model);
 
 }  // namespace sft::model

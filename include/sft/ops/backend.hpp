@@ -132,8 +132,8 @@ class Backend {
                                  Tensor dresidual) = 0;
 
   // Rotary embedding (Su et al. 2021) in the half-split layout of Hugging Face.
-  /// cosine, sine (T, D/2) float32 of positions (T) int32 times inverse_frequencies (D/2) float64.
-  virtual void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies) = 0;
+  /// cosine, sine (T, D/2) float32, times `scale`, of positions (T) int32 times inverse_frequencies (D/2) float64.
+  virtual void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) = 0;
   /// out, in (T, n, D) compute dtype, both strided. May be in place.
   virtual void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) = 0;
   /// din, dout as out and in of the forward pass. May be in place.

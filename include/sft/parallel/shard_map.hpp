@@ -23,8 +23,19 @@ enum class TpSplit {
   partial,  ///< the same on every tp rank, but each has a part of its gradient: summed over tp
   rows,     ///< split along dim 0
   columns,  ///< split along dim 1
+  /// Split along dim 0 as VocabSplit says: the vocabulary, whose size need not divide.
+  vocab_rows,
   kv_rows,  ///< split along dim 0 by key/value head; heads fewer than ranks are replicated, gradients summed
 };
+
+/// The rows of a vocabulary-parallel table that a rank of tp holds: vocab_size / tp_size of them, the first ranks one
+/// more where that is no whole number. No rank holds padding, so nothing has to be kept out of the loss.
+struct VocabSplit {
+  std::int64_t begin, count;
+  std::int64_t max_count;  ///< of all ranks
+};
+/// Every rank has at least one row: vocab_size >= tp_size.
+[[nodiscard]] VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank);
 
 enum class Init {
   normal,

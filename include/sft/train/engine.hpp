@@ -63,6 +63,10 @@ class Engine {
   /// The entries model, exp_avg and exp_avg_sq, in memory of the engine, which the state must not outlive; after
   /// writing to them call refresh().
   [[nodiscard]] checkpoint::State state() const;
+  /// The entry model alone, in the same way.
+  [[nodiscard]] checkpoint::State weights() const;
+  /// Zero moments, for weights that come from elsewhere than initialize() or a checkpoint of the run.
+  void reset_optimizer();
   [[nodiscard]] device::Stream& stream();
 
   /// The gradient of the last step before clipping, float32 (rank_shard_elements): for tests.

@@ -2,6 +2,10 @@
 #pragma once
 // What a run is made of.
 
+#include <functional>
+#include <string>
+
+#include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
@@ -11,6 +15,13 @@
 #include "sft/train/engine.hpp"
 
 namespace sft::train {
+
+/// The weights that a new run begins with; a resumed one does not ask for them.
+struct StartWeights {
+  std::string origin;  ///< for people
+  /// Fills the entry "model" and refreshes what follows from it. Collective over the world.
+  std::function<void(const checkpoint::State& weights)> load;
+};
 
 /// References only: everything outlives the Trainer that works with it.
 struct Run {
@@ -22,6 +33,7 @@ struct Run {
   const Datasets& datasets;
   device::Ledger& ledger;
   Engine& engine;
+  const StartWeights* start_weights = nullptr;  ///< none: random ones
 };
 
 }  // namespace sft::train

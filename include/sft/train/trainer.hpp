@@ -23,9 +23,10 @@ class Trainer {
  public:
   explicit Trainer(const Run& run);
 
-  /// Takes output_dir for this run, leaves resolved.ini there and gives the engine random weights, or those of the
-  /// checkpoint that resume_from_checkpoint means now. Refuses a folder that another run is writing to with a data
-  /// Error, and a checkpoint of another model, other seeds or other data with a configuration Error.
+  /// Takes output_dir for this run, leaves resolved.ini there and gives the engine the weights of the checkpoint
+  /// that resume_from_checkpoint means now; a new run those that it starts with, or random ones. Refuses a folder that
+  /// another run is writing to with a data Error, and a checkpoint of another model, other seeds or other data with a
+  /// configuration Error.
   void restore();
   /// Prints what is about to run.
   void announce() const;

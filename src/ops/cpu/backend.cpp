@@ -109,10 +109,11 @@ class CpuBackend final : public Backend {
                                float32_weight(weight), view_of(dresidual), scratch_after(weight));
   }
 
-  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies) override {
+  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) override {
     stream_.synchronize();
     kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
-                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements());
+                        inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements(),
+                        scale);
   }
 
   void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) override {

@@ -131,7 +131,7 @@ struct Kernels {
                             View dresidual, Scratch scratch);
 
   void (*rope_table)(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                     std::int64_t num_positions, std::int64_t half_dim);
+                     std::int64_t num_positions, std::int64_t half_dim, float scale);
   void (*rope_forward)(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim);
   void (*rope_backward)(View din, View dout, const float* cosine, const float* sine, std::int64_t head_dim);
   void (*norm_rope_forward)(View out, float* rstd, View in, const float* weight, const float* cosine, const float* sine,

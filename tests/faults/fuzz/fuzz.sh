@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sound shards, a checkpoint of four ranks, a configuration and tokenizers with the real programs and the fixtures of
-# tests/unit/text, and gives them to the fuzzer.
+# Makes sound shards, a checkpoint or a model folder of four ranks and a configuration with the real programs, and
+# tokenizers from the fixtures of tests/unit/text, and gives them to the fuzzer.
 #
 #   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
 set -euo pipefail
@@ -65,6 +65,10 @@ case $kind in
       "$fuzz" tokenizer "$family" --seed "$seed" --count $((count / 3))
     done
     exit
+    ;;
+  hub)
+    "$mpiexec" -np 4 "$sft" run.ini --checkpoint.save_hub_model true >log 2>&1 || { cat log; exit 1; }
+    path=output/model
     ;;
 esac
 "$fuzz" "$kind" "$path" --seed "$seed" --count "$count"

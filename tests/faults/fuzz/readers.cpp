@@ -11,6 +11,8 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "sft/hub/model_config.hpp"
+#include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
@@ -64,6 +66,27 @@ std::string read_checkpoint(const std::string& folder) {
   return hash.text();
 }
 
+/// Model folder: config.json and weights. Files in this format carry no checksums: damage may give another model, never
+/// anything but a model.
+std::string read_hub(const std::string& folder) {
+  config::Config config;
+  config.model = hub::read_model_config(folder).model;
+  config.data.train_files = {"none"};
+  config::validate(config, 1);
+  io::ContentHash hash;
+  hash.add(config::to_ini(config));
+  const std::unique_ptr<io::TensorSource> source = hub::open_weights(folder, config.model.tie_word_embeddings);
+  for (const io::TensorInfo& tensor : source->tensors()) {
+    hash.add(tensor.name);
+    if (tensor.shape.empty() || tensor.shape.size() > 2 || tensor.num_elements() == 0) continue;
+    std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+    const std::int64_t num_columns = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+    source->read(tensor.name, {.num_rows = tensor.shape[0], .num_columns = num_columns}, DType::float32, values.data());
+    hash.add(std::span(std::as_const(values)));
+  }
+  return hash.text();
+}
+
 /// What it was read as must be what it is read as again when it is written down.
 std::string read_config(const std::string& path) {
   config::Config config = config::parse(io::read_file(path), {}, path);
@@ -100,8 +123,9 @@ Reader make_reader(const std::string& kind) {
   if (kind == "packed") return {.read = read_packed};
   if (kind == "checkpoint") return {.read = read_checkpoint};
   if (kind == "config") return {.read = read_config, .may_change = true};
+  if (kind == "hub") return {.read = read_hub, .may_change = true};
   if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
-  throw_config_error("unknown kind \"" + kind + "\"", "there are packed, checkpoint, config and tokenizer",
+  throw_config_error("unknown kind \"" + kind + "\"", "there are packed, checkpoint, config, hub and tokenizer",
                      "name one of them");
 }
 

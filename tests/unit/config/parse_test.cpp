@@ -4,10 +4,12 @@
 
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <ostream>
 #include <sstream>
 
+#include "sft/config/rope_scaling.hpp"
 #include "unit/config/config_error.hpp"
 
 using namespace sft;
@@ -120,6 +122,13 @@ BOOST_AUTO_TEST_CASE(rope_scaling_is_the_object_of_config_json) {
   const RopeScaling linear = parse_text(rope(R"({"type": "linear", "factor": 4})")).model.rope_scaling;
   BOOST_TEST((linear.rope_type == RopeType::linear));
   BOOST_TEST(linear.factor == 4.0);
+  const RopeScaling yarn =
+      parse_text(rope(R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "beta_fast": 20})"))
+          .model.rope_scaling;
+  BOOST_TEST((yarn.rope_type == RopeType::yarn));
+  BOOST_TEST(yarn.attention_factor == 0.1 * std::log(4.0) + 1, boost::test_tools::tolerance(1e-15));
+  BOOST_TEST((yarn.beta_fast == 20.0 && yarn.beta_slow == 1.0 && yarn.truncate));
+  BOOST_TEST(to_json(parse_rope_scaling(to_json(yarn))) == to_json(yarn));
   for (const char* none : {"", "null", "none", R"({"rope_type": "default"})"}) {
     BOOST_TEST((parse_text(rope(none)).model.rope_scaling.rope_type == RopeType::plain));
   }
@@ -175,7 +184,16 @@ const Refused refused_texts[] = {
     {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4}\n", "a field `rope_type`"},
-    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4}\n", "\"yarn\" is not supported"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"longrope\", \"factor\": 4}\n", "\"longrope\" is not supported"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4}\n",
+     "a field `original_max_position_embeddings`"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64, "
+     "\"beta_fast\": 1, \"beta_slow\": 2}\n",
+     "0 < beta_slow <= beta_fast"},
+    {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64, "
+     "\"truncate\": 1}\n",
+     "true or false as `truncate`"},
+    {"[checkpoint]\nsave_hub_model = maybe\n", "expected auto, true or false"},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\"}\n", "a field `factor` in rope_type \"linear\""},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": \"4\"}\n", "a number as `factor`"},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": 0.5}\n", "a `factor` of 1 or more"},

@@ -79,8 +79,8 @@ const Refused refused_configs[] = {
      [](Config& c) { set_mesh(c, 1, 1, 1, 3); }, 3},
     {"model.intermediate_size cannot be split over the TP ranks (98 / tp_size = 98 / 4",
      [](Config& c) { c.model.intermediate_size = 98, set_mesh(c, 1, 1, 1, 4); }, 4},
-    {"270 / tp_size = 270 / 4 is no whole number): set tp_size to one of 1, 2, or pad vocab_size to 272",
-     [](Config& c) { c.model.vocab_size = 270, set_mesh(c, 1, 1, 1, 4); }, 4},
+    {"vocab_size = 3 is below tp_size = 4): set tp_size to one of 1, 2",
+     [](Config& c) { c.model.vocab_size = 3, set_mesh(c, 1, 1, 1, 4); }, 4},
     {"neither 3 / 2 nor 2 / 3 is a whole number): set tp_size to one of 1, 3, 6",
      [](Config& c) {
        c.model.num_attention_heads = 6, c.model.num_key_value_heads = 3, c.model.head_dim = 8;
@@ -88,7 +88,8 @@ const Refused refused_configs[] = {
      },
      2},
     // model
-    {"this version starts from random weights", [](Config& c) { c.model.model_name_or_path = "models/x"; }},
+    {"`model.sliding_window = -1`", [](Config& c) { c.model.sliding_window = -1; }},
+    {"`model.max_position_embeddings = -1`", [](Config& c) { c.model.max_position_embeddings = -1; }},
     {"`model.hidden_size` is not set", [](Config& c) { c.model.hidden_size = 0; }},
     {"`model.num_hidden_layers = -1`", [](Config& c) { c.model.num_hidden_layers = -1; }},
     {"`model.num_attention_heads` is not set", [](Config& c) { c.model.num_attention_heads = 0; }},
@@ -187,6 +188,27 @@ BOOST_AUTO_TEST_CASE(rows_must_be_cut_into_two_chunks_a_rank) {
   check_says(message, "--sp_size 4");
   config.parallel.sp_size = 1;
   validate_data(config, 501, 272, "train.h5");
+}
+
+BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_attention_and_rotation_are_made_for) {
+  Config config = valid_config();
+  config.model.sliding_window = 512;
+  validate_data(config, 512, 272, "train.h5");
+  check_says(refusal([&] { validate_data(config, 514, 272, "train.h5"); }), "model.sliding_window = 512");
+  config.model.sliding_window = 0;
+  config.model.rope_scaling = {.rope_type = RopeType::dynamic, .factor = 2.0, .original_max_position_embeddings = 256};
+  validate_data(config, 256, 272, "train.h5");
+  check_says(refusal([&] { validate_data(config, 258, 272, "train.h5"); }), "original_max_position_embeddings = 256");
+}
+
+BOOST_AUTO_TEST_CASE(a_model_folder_is_left_when_the_run_began_from_one) {
+  Config config = valid_config();
+  validate(config, 1);
+  BOOST_TEST(!*config.checkpoint.save_hub_model);
+  config = valid_config();
+  config.model.model_name_or_path = "models/x";
+  validate(config, 1);
+  BOOST_TEST(*config.checkpoint.save_hub_model);
 }
 
 BOOST_AUTO_TEST_CASE(the_model_must_know_every_token) {

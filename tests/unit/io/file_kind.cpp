@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(another_kind_for_a_configuration) {
   const std::string yaml = folder.file("fsdp.conf", "# Accelerate\ncompute_environment: LOCAL_MACHINE\n");
   says(yaml, "cannot use " + yaml + " as a configuration (it is a YAML file): write what it says as key = value");
   says(folder.file("a.yaml", "- x\n"), "it is a YAML file");
-  says(folder.file("config.json", "{\n  \"hidden_size\": 8\n}\n"), "copy hidden_size, num_hidden_layers ...");
+  says(folder.file("config.json", "{\n  \"hidden_size\": 8\n}\n"), "set model.model_name_or_path in it");
   says(folder.file("ds.json", "{\n  \"zero_optimization\": {}\n}\n"), "it is a DeepSpeed configuration");
   says(folder.file("x.jsonl", "{\"text\": \"x\"}\n"), "it is a JSON-lines file");
   says(folder.file("x.parquet", "PAR1...."), "it is a Parquet file");
@@ -112,6 +112,6 @@ BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
 BOOST_AUTO_TEST_CASE(another_kind_for_a_checkpoint) {
   const Folder folder;
   folder.file("hub/config.json", "{}");
-  check_says(misfit(folder.path("hub"), Expected::checkpoint), "this version reads no other weights");
+  check_says(misfit(folder.path("hub"), Expected::checkpoint), "sft-convert makes one of a model folder");
   check_says(misfit(folder.file("x.ini", "[model]\n"), Expected::checkpoint), "give a checkpoint such as");
 }

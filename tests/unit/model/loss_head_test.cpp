@@ -16,6 +16,7 @@ constexpr Sizes sizes{.tokens = num_tokens,
                       .mlp = 128,
                       .vocab = vocab,
                       .vocab_begin = 0,
+                      .max_vocab = vocab,
                       .compute = DType::float32,
                       .partial = DType::float32};
 

@@ -32,6 +32,21 @@ BOOST_AUTO_TEST_CASE(plain_and_linear) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(yarn) {
+  // float32 values of ROPE_INIT_FUNCTIONS["yarn"] with beta_fast 32 and 8, truncate true and false
+  auto m = with(sft::config::RopeType::yarn);
+  m.rope_scaling.original_max_position_embeddings = 4096;
+  const auto check = [&](const std::vector<double>& expected) {
+    const auto got = sft::model::inverse_frequencies(m);
+    BOOST_REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) BOOST_TEST(got[i] == expected[i], boost::test_tools::tolerance(2e-6));
+  };
+  check({1, 0.193922758, 0.0266376045, 0.00303861033, 0.000176776681, 3.42810235e-05, 6.64786967e-06, 1.28917316e-06});
+  m.rope_scaling.beta_fast = 8.0;
+  m.rope_scaling.truncate = false;
+  check({1, 0.193922758, 0.0376060307, 0.00569561915, 0.000176776681, 3.42810235e-05, 6.64786967e-06, 1.28917316e-06});
+}
+
 BOOST_AUTO_TEST_CASE(llama3) {
   // float32 values of ROPE_INIT_FUNCTIONS["llama3"]
   const std::vector<double> expected = {

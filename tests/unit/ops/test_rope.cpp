@@ -17,7 +17,7 @@ struct Rotary {
     for (std::int64_t j = 0; j < head_dim / 2; ++j) {
       set(*frequencies, j, 0, std::pow(10000.0, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim)));
     }
-    backend->rope_table(*cosine, *sine, *positions, *frequencies);
+    backend->rope_table(*cosine, *sine, *positions, *frequencies, 1.0f);
   }
   [[nodiscard]] naive::Values rope(const naive::Values& x, std::int64_t num_heads, double direction) const {
     return naive::rope(x, read(*positions), read(*frequencies), num_heads, direction);
@@ -47,6 +47,20 @@ BOOST_AUTO_TEST_CASE(table_holds_cosine_and_sine_to_the_last_digits) {
       }
     }
     BOOST_TEST(worst < 1.5e-7, backend.name());
+  });
+}
+
+BOOST_AUTO_TEST_CASE(table_is_scaled) {
+  on_every_backend([](TestBackend& backend) {
+    const Rotary rotary(backend, 70, 24);
+    const Owned cosine(DType::float32, {70, 12}), sine(DType::float32, {70, 12});
+    backend->rope_table(*cosine, *sine, *rotary.positions, *rotary.frequencies, 1.5f);
+    for (std::int64_t t = 0; t < 70; ++t) {
+      for (std::int64_t j = 0; j < 12; ++j) {
+        BOOST_TEST(get(*cosine, t, j) == static_cast<double>(1.5f * static_cast<float>(get(*rotary.cosine, t, j))));
+        BOOST_TEST(get(*sine, t, j) == static_cast<double>(1.5f * static_cast<float>(get(*rotary.sine, t, j))));
+      }
+    }
   });
 }
 

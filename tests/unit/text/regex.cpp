@@ -58,7 +58,9 @@ BOOST_AUTO_TEST_CASE(classes_have_rubys_members) {
                         "e \n") == "\u0085\u3000| \n|");
   BOOST_TEST(matches_of(R"([\S]+)", "ab c") == "ab|c|");
   BOOST_TEST(matches_of(R"(\w+)", "e\u0301_\u203F1\u00B2-") == "e\u0301_\u203F1\u00B2|");
+  BOOST_TEST(matches_of(R"(\p{Han}+)", "\u3001\u6F22\U00031350\u3042") == "\u6F22\U00031350|");
   BOOST_TEST(matches_of(R"(\h+)", "xx fF0g") == "fF0|");
+  BOOST_TEST(matches_of(R"([[:alpha:]]+)", "a\u0367\u0301\U00011F02") == "a\u0367|\U00011F02|");
   BOOST_TEST(matches_of(R"([[:alpha:]_]+)", "ab_1") == "ab_|");
   BOOST_TEST(matches_of(R"([a[bc]]+)", "xabcy") == "abc|");
   BOOST_TEST(matches_of(R"([^(\s|[.,])]+)", "a(b [c") == "a|b|[c|");

@@ -190,6 +190,9 @@ BOOST_AUTO_TEST_CASE(what_is_damaged_or_not_supported_is_named) {
   expect("/post_processor", {{"type", "Odd"}}, "Odd");
   expect("/post_processor", {{"type", "RobertaProcessing"}, {"cls", {"x", 9}}, {"sep", {"x", 9}}}, "9");
   expect("/decoder", {{"type", "CTC"}}, "CTC");
+  expect("/decoder", {{"type", "BPEDecoder"}, {"suffix", ""}}, "suffix");
+  expect("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", ""}}, "empty");
+  expect("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "(x)"}}}, {"content", "$1"}}, "groups");
   expect("/added_tokens", {1}, "content");
   json deep = json::array();
   for (int i = 0; i < 100; ++i) deep = json::array({deep});

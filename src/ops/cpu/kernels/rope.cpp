@@ -9,7 +9,7 @@ namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
 void rope_table(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                std::int64_t num_positions, std::int64_t half_dim) {
+                std::int64_t num_positions, std::int64_t half_dim, float scale) {
 #pragma omp parallel for if (num_positions * half_dim >= min_parallel_elements)
   for (std::int64_t t = 0; t < num_positions; ++t) {
     const double position = positions[t];
@@ -20,6 +20,8 @@ void rope_table(float* cosine, float* sine, const std::int32_t* positions, const
       const double quarter = (angle * 0.63661977236758134 + 6755399441055744.0) - 6755399441055744.0;
       const float rest = static_cast<float>(angle - quarter * 1.5707963267948966);
       sine_cosine_of(static_cast<std::int32_t>(quarter), rest, sine[t * half_dim + j], cosine[t * half_dim + j]);
+      sine[t * half_dim + j] *= scale;
+      cosine[t * half_dim + j] *= scale;
     }
   }
 }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// config.json of a model folder <-> the [model] section.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+#include "sft/hub/weights.hpp"
+
+namespace sft::hub {
+
+/// What a config.json says.
+struct ModelConfig {
+  config::Model model;  ///< model_name_or_path and init_seed keep their defaults
+  /// Sentences on fields that the family does not read but that may stand for other math. For warnings.
+  std::vector<std::string> warnings;
+};
+
+/// Reads the config.json of LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM, with rotary
+/// scaling as transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters) writes it. Every field that changes the
+/// family's math is taken over, or refused by name with a data Error; fields that are not there have the family's
+/// default. `source` names the text in messages. Pure.
+[[nodiscard]] ModelConfig parse_model_config(const std::string& text, const std::string& source);
+/// The same of FOLDER/config.json.
+[[nodiscard]] ModelConfig read_model_config(const std::string& folder);
+
+/// A config.json for weights of the model stored as `type`. `original`: the config.json that the model began with,
+/// whose fields stay but for the dtype; empty: one is made, of the family that has these parts. `max_length` stands in
+/// for max_position_embeddings where that is not known. A data Error when no family has the model's parts.
+[[nodiscard]] std::string make_config_json(const config::Model& model, WeightType type, const std::string& original,
+                                           std::int64_t max_length);
+
+}  // namespace sft::hub

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The weights of a model folder in the format of the Hugging Face hub: model.safetensors, or several files and
+// model.safetensors.index.json, as a source and a sink of named tensors. A tensor NAME of the files is "model/NAME".
+//
+// A safetensors file is the length of its header (8 bytes, little-endian), the header (JSON: name, dtype, shape and
+// place of every tensor), and the tensors' bytes without gaps (github.com/huggingface/safetensors).
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sft/io/raw_file.hpp"
+#include "sft/io/tensor_source.hpp"
+
+namespace sft::hub {
+
+/// How weights are stored.
+enum class WeightType { float32, bfloat16, float16 };
+/// "float32", "bfloat16" or "float16", as PyTorch says it.
+[[nodiscard]] const char* name_of(WeightType type);
+/// The inverse; a configuration Error for another word.
+[[nodiscard]] WeightType parse_weight_type(const std::string& text);
+
+/// The weights in `folder`, in F32, BF16 or F16, read as float32 or bf16. Each rank opens it for itself and reads the
+/// bytes of what it asks for alone. Left out: buffers that older files hold (rotary_emb.inv_freq) and, when
+/// `is_head_tied`, lm_head.weight. Refuses, with the file's name: no safetensors files, a damaged header or index, a
+/// file that is missing or cut, tensors of other types.
+[[nodiscard]] std::unique_ptr<io::TensorSource> open_weights(const std::string& folder, bool is_head_tied);
+
+/// Refuses files whose lm_head.weight, if they have one, is not their embedding table: then the head is not tied,
+/// whatever config.json says. Reads both tensors.
+void check_tied_head(const std::string& folder);
+
+/// Which file holds what, for weights that are to be written. The same on every rank for the same arguments. Pure.
+class WeightsPlan {
+ public:
+  /// `tensors`: "model/NAME", in the order of the files. A file takes at most `max_file_bytes` of weights, or one
+  /// tensor.
+  WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes);
+
+  struct File {
+    std::string name;    ///< "model.safetensors", or "model-00001-of-00003.safetensors"
+    std::string header;  ///< with its length before it
+    std::uint64_t size_bytes = 0;
+  };
+  struct Place {
+    std::size_t file = 0;
+    std::uint64_t begin = 0;  ///< byte of the file
+    std::vector<std::int64_t> shape;
+  };
+
+  [[nodiscard]] WeightType type() const { return type_; }
+  [[nodiscard]] const std::vector<File>& files() const { return files_; }
+  [[nodiscard]] const Place& place(const std::string& name) const { return places_.at(name); }
+  /// model.safetensors.index.json; empty with one file.
+  [[nodiscard]] std::string index_json() const;
+
+ private:
+  WeightType type_;
+  std::vector<File> files_;
+  std::map<std::string, Place> places_;  ///< by "model/NAME"
+  std::uint64_t total_bytes_ = 0, num_elements_ = 0;
+};
+
+/// Makes the files of a plan, without their tensors. One rank calls it before any makes a WeightsSink.
+void create_weight_files(const WeightsPlan& plan, const std::string& folder);
+
+/// Writes tensors into the files of a plan. Each rank has its own.
+class WeightsSink final : public io::TensorSink {
+ public:
+  /// `plan` outlives it.
+  WeightsSink(const WeightsPlan& plan, const std::string& folder);
+
+  /// `values`: float32. Exact where the type holds every bit of them, else rounded to the nearest, ties to even.
+  /// Refuses a finite number that float16 cannot hold with a data Error that names the tensor.
+  void write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) override;
+  /// Returns when what this rank wrote is on the disk.
+  void finish();
+
+ private:
+  const WeightsPlan& plan_;
+  std::string folder_;
+  std::map<std::size_t, io::RawFile> files_;  ///< those written to
+  std::vector<char> buffer_;
+};
+
+}  // namespace sft::hub

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "convert_options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "sft/core/error.hpp"
+#include "tool.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+namespace po = boost::program_options;
+
+config::Manual about() {
+  config::Manual manual;
+  manual.program = "sft-convert";
+  manual.summary = "Turns checkpoints into model folders in hub format, and these into checkpoints";
+  manual.usage = {"sft-convert CHECKPOINT OUT_FOLDER [--dtype float32|bfloat16|float16] [--max_shard_size 5GB]",
+                  "sft-convert HUB_FOLDER OUT_CHECKPOINT"};
+  manual.paragraphs = {
+      "CHECKPOINT is a checkpoint of sft, or the output folder of a run: then the checkpoint saved last is used. "
+      "OUT_FOLDER gets config.json, the weights as safetensors and, when the run began from a model folder, its "
+      "tokenizer and generation settings.",
+      "HUB_FOLDER is such a folder, or the name of one in the hub cache (org/name). OUT_CHECKPOINT can be given to sft "
+      "as model.model_name_or_path, to sft-generate and sft-inspect, and to every HDF5 tool.",
+      "Tensors go through memory in parts, so models of any size can be converted."};
+  manual.operand = "/";
+  manual.num_operands = 2;
+  return manual;
+}
+
+struct Words {
+  std::string dtype = "float32", max_shard_size = "5GB";
+};
+
+po::options_description describe(Words& words) {
+  po::options_description description;
+  auto add = description.add_options();
+  add("dtype", po::value(&words.dtype)->default_value(words.dtype)->value_name("TYPE"),
+      "how OUT_FOLDER holds the weights: float32, bfloat16 or float16");
+  add("max_shard_size", po::value(&words.max_shard_size)->default_value(words.max_shard_size)->value_name("SIZE"),
+      "largest safetensors file, as in 500MB, 5GB, 2GiB");
+  return description;
+}
+
+}  // namespace
+
+std::uint64_t parse_size(const std::string& text) {
+  constexpr std::array<std::pair<const char*, double>, 9> units{{{"", 1.0},
+                                                                 {"B", 1.0},
+                                                                 {"KB", 1e3},
+                                                                 {"MB", 1e6},
+                                                                 {"GB", 1e9},
+                                                                 {"TB", 1e12},
+                                                                 {"KIB", 0x1p10},
+                                                                 {"MIB", 0x1p20},
+                                                                 {"GIB", 0x1p30}}};
+  double number = 0.0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  std::string unit(stop, end);
+  unit.erase(0, unit.find_first_not_of(' ') == std::string::npos ? unit.size() : unit.find_first_not_of(' '));
+  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const auto found = std::ranges::find_if(units, [&](const auto& known) { return unit == known.first; });
+  const double bytes = found == units.end() ? 0.0 : number * found->second;
+  if (error != std::errc{} || !(bytes >= 1.0 && bytes <= 0x1p62)) {
+    throw_config_error("\"" + text + "\" is no size", "a size is a number with B, KB, MB, GB, TB, KiB, MiB or GiB",
+                       "give one such as 5GB");
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+std::optional<ConvertOptions> read_convert_options(const std::vector<std::string>& arguments) {
+  Words words;
+  const std::optional<po::variables_map> values = read_options(about(), describe(words), arguments);
+  if (!values) return std::nullopt;
+  if (values->count("operand2") == 0) {
+    throw_config_error("two folders are needed", "sft-convert reads one and writes the other",
+                       "give them, as in sft-convert output/demo models/demo");
+  }
+  ConvertOptions options;
+  options.from = (*values)["operand"].as<std::string>();
+  options.to = (*values)["operand2"].as<std::string>();
+  options.has_output_options = !(*values)["dtype"].defaulted() || !(*values)["max_shard_size"].defaulted();
+  options.dtype = hub::parse_weight_type(words.dtype);
+  options.max_shard_bytes = parse_size(words.max_shard_size);
+  return options;
+}
+
+config::Manual convert_manual() {
+  Words words;
+  return manual_of(about(), describe(words));
+}
+
+}  // namespace sft::apps

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Command line of sft-convert.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sft/config/manual.hpp"
+#include "sft/hub/weights.hpp"
+
+namespace sft::apps {
+
+struct ConvertOptions {
+  std::string from, to;
+  bool has_output_options = false;  ///< dtype or max_shard_size was given
+  hub::WeightType dtype = hub::WeightType::float32;
+  std::uint64_t max_shard_bytes = 5'000'000'000;
+};
+
+/// Reads the command line; none when help or version was asked for and printed. Configuration Errors.
+[[nodiscard]] std::optional<ConvertOptions> read_convert_options(const std::vector<std::string>& arguments);
+/// What the program says about itself.
+[[nodiscard]] config::Manual convert_manual();
+
+/// "5GB", "500MB", "2GiB", "4096": as transformers reads sizes (GB: 10^9 bytes, GiB: 2^30). A configuration Error for
+/// other texts and for 0.
+[[nodiscard]] std::uint64_t parse_size(const std::string& text);
+
+}  // namespace sft::apps

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A model of a run, written in hub format by all its ranks together.
+
+#include <cstdint>
+#include <string>
+
+#include "sft/comm/group.hpp"
+#include "sft/config/config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/train/engine.hpp"
+
+namespace sft::apps {
+
+/// Writes the engine's weights, float32, to FOLDER, complete or not at all, in place of what is there: config.json, the
+/// weights, and what the model that the run began with has beside them (tokenizer ...). `max_length`: of the rows
+/// trained on. Collective over the world.
+void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
+                       train::Engine& engine, const comm::Group& world, device::Device& device);
+
+}  // namespace sft::apps

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "start_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "checkpoint_at.hpp"
+#include "model_folder.hpp"
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/hub/folder.hpp"
+#include "sft/hub/model_config.hpp"
+#include "sft/hub/weights.hpp"
+
+namespace sft::apps {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Keys of [model] that are about the run, not about the model.
+constexpr std::array<std::string_view, 4> keys_of_run{"model_name_or_path", "model_revision", "init_seed",
+                                                      "initializer_range"};
+
+/// The [model] section of what stands in the folder; names and seeds of the run keep their defaults.
+config::Model read_model(const StartModel& start, std::vector<std::string>& warnings) {
+  if (start.kind == StartModel::Kind::hub) {
+    hub::ModelConfig read = hub::read_model_config(start.folder);
+    warnings.insert(warnings.end(), read.warnings.begin(), read.warnings.end());
+    return read.model;
+  }
+  const checkpoint::Header header = checkpoint::read_header(start.folder);
+  config::Model model = config::parse(header.config_ini, {}, start.folder).model;
+  model.model_name_or_path = "";
+  model.model_revision = config::Model{}.model_revision;
+  return model;
+}
+
+/// Refuses keys that contradict the model.
+void require_agreement(const config::Config& with_model, const config::Config& given, const std::string& folder) {
+  for (const config::Difference& difference : config::differences(with_model, given)) {
+    if (difference.section != "model" || std::ranges::find(keys_of_run, difference.name) != keys_of_run.end()) continue;
+    // 0 stands for the number that follows from others.
+    const bool follows = difference.name == "head_dim" || difference.name == "num_key_value_heads";
+    if (follows && difference.now == "0") continue;
+    throw_config_error("`model." + difference.name + " = " + difference.now + "` does not fit the model in " + folder,
+                       "it has " + difference.name + " = " + (difference.before.empty() ? "none" : difference.before),
+                       "leave the key out");
+  }
+}
+
+/// Runs `check` on rank 0 alone; its error becomes every rank's and names no rank.
+template <class Check>
+void check_on_rank_0(const comm::Group& world, const Check& check) {
+  world.agree([&] {
+    if (world.rank() != 0) return;
+    try {
+      check();
+    } catch (const Error& error) {
+      throw comm::SharedError(error.status(), error.what());
+    }
+  });
+}
+
+}  // namespace
+
+StartModel find_start_model(const config::Model& model) {
+  const std::string folder = hub::find_model_folder(model.model_name_or_path, model.model_revision);
+  if (hub::is_model_folder(folder)) return {StartModel::Kind::hub, folder};
+  std::error_code ignored;
+  if (!fs::exists(fs::path(folder) / "checkpoint.h5", ignored) && checkpoint::list(folder).empty()) {
+    throw_data_error("cannot start from " + folder, "it holds neither config.json with weights nor a checkpoint",
+                     "give a model folder, a checkpoint, or the output folder of a run that has saved one");
+  }
+  return {StartModel::Kind::checkpoint, checkpoint_at(folder)};
+}
+
+config::Config parse_with_model(const std::string& ini_text, const std::vector<std::string>& overrides,
+                                const std::string& source, std::vector<std::string>& warnings) {
+  config::Config given = config::parse(ini_text, overrides, source);
+  if (given.model.model_name_or_path.empty()) return given;
+  const StartModel start = find_start_model(given.model);
+  config::Config base;
+  base.model = read_model(start, warnings);
+  config::Config config = config::parse(ini_text, overrides, source, base);
+  require_agreement(base, config, start.folder);
+  if (config.model.head_dim == 0) config.model.head_dim = base.model.head_dim;
+  if (config.model.num_key_value_heads == 0) config.model.num_key_value_heads = base.model.num_key_value_heads;
+  std::error_code ignored;
+  if (fs::is_directory(config.model.model_name_or_path, ignored)) {
+    config.model.model_name_or_path = fs::absolute(config.model.model_name_or_path).lexically_normal().string();
+  }
+  return config;
+}
+
+void load_start_weights(const StartModel& start, const config::Model& model, const comm::Group& world,
+                        const checkpoint::State& weights, device::Device& device, device::Stream& stream) {
+  if (start.kind == StartModel::Kind::checkpoint) {
+    checkpoint::load_weights(start.folder, world, weights, device, stream);
+    return;
+  }
+  check_on_rank_0(world, [&] {
+    const std::unique_ptr<io::TensorSource> source = hub::open_weights(start.folder, model.tie_word_embeddings);
+    checkpoint::check_entries(*source, weights.entries(), mismatched_folder);
+    if (model.tie_word_embeddings) hub::check_tied_head(start.folder);
+  });
+  world.agree([&] {
+    const std::unique_ptr<io::TensorSource> source = hub::open_weights(start.folder, model.tie_word_embeddings);
+    checkpoint::load_entries(*source, weights, device, stream);
+  });
+}
+
+std::string find_origin(const config::Model& model) {
+  config::Model current = model;
+  constexpr int max_generations = 64;
+  for (int generation = 0; generation < max_generations && !current.model_name_or_path.empty(); ++generation) {
+    try {
+      const StartModel start = find_start_model(current);
+      if (start.kind == StartModel::Kind::hub) return start.folder;
+      current = config::parse(checkpoint::read_header(start.folder).config_ini, {}, start.folder).model;
+    } catch (const Error&) {
+      return "";
+    }
+  }
+  return "";
+}
+
+}  // namespace sft::apps

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The fields of a config.json, read one by one: what nobody asked for is known in the end.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace sft::hub {
+
+/// A field that is null counts as one that is not there, but for has(). Errors are data Errors that name the source and
+/// the field.
+class ConfigFields {
+ public:
+  /// `object` outlives it.
+  ConfigFields(const nlohmann::json& object, std::string source) : object_(object), source_(std::move(source)) {}
+
+  /// Whether the field is there, be it null.
+  [[nodiscard]] bool has(const std::string& name) const { return object_.contains(name); }
+  [[nodiscard]] std::int64_t required_integer(const std::string& name);
+  [[nodiscard]] std::int64_t integer(const std::string& name, std::int64_t fallback);
+  [[nodiscard]] double number(const std::string& name, double fallback);
+  [[nodiscard]] bool truth(const std::string& name, bool fallback);
+  [[nodiscard]] std::string text(const std::string& name, const std::string& fallback);
+  [[nodiscard]] std::vector<std::string> texts(const std::string& name);
+  /// The value as it is; null when there is none.
+  [[nodiscard]] const nlohmann::json& value(const std::string& name);
+
+  /// Fields that were not asked for and say something: neither null, false, 0 nor empty.
+  [[nodiscard]] std::vector<std::string> unread() const;
+  [[nodiscard]] const std::string& source() const { return source_; }
+  /// A data Error: `FIELD = VALUE of SOURCE` cannot be trained.
+  [[noreturn]] void refuse(const std::string& name, const std::string& why, const std::string& what_to_do) const;
+
+ private:
+  [[noreturn]] void refuse_kind(const std::string& name, const std::string& expected) const;
+
+  const nlohmann::json& object_;
+  std::string source_;
+  std::set<std::string> read_;
+};
+
+}  // namespace sft::hub

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/hub/model_config.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "config_fields.hpp"
+#include "families.hpp"
+#include "json_file.hpp"
+#include "rope_fields.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::hub {
+
+namespace {
+
+constexpr const char* other_model = "use another model";
+
+/// Fields that say nothing about the math of a decoder: names of classes, tokens and types, what generation and tasks
+/// take for defaults, and what tools leave behind.
+const std::vector<std::string>& fields_without_math() {
+  static const std::vector<std::string> names{"_attn_implementation",
+                                              "_attn_implementation_autoset",
+                                              "_commit_hash",
+                                              "_from_model_config",
+                                              "_name_or_path",
+                                              "attn_implementation",
+                                              "begin_suppress_tokens",
+                                              "bos_token_id",
+                                              "chunk_size_feed_forward",
+                                              "decoder_start_token_id",
+                                              "diversity_penalty",
+                                              "do_sample",
+                                              "dtype",
+                                              "early_stopping",
+                                              "eos_token_id",
+                                              "exponential_decay_length_penalty",
+                                              "finetuning_task",
+                                              "forced_bos_token_id",
+                                              "forced_eos_token_id",
+                                              "id2label",
+                                              "initializer_range",
+                                              "label2id",
+                                              "length_penalty",
+                                              "license",
+                                              "max_length",
+                                              "min_length",
+                                              "model_max_length",
+                                              "model_type",
+                                              "name_or_path",
+                                              "no_repeat_ngram_size",
+                                              "num_beam_groups",
+                                              "num_beams",
+                                              "num_labels",
+                                              "num_return_sequences",
+                                              "output_attentions",
+                                              "output_hidden_states",
+                                              "output_scores",
+                                              "pad_token_id",
+                                              "prefix",
+                                              "pretraining_tp",
+                                              "problem_type",
+                                              "remove_invalid_values",
+                                              "repetition_penalty",
+                                              "return_dict",
+                                              "return_dict_in_generate",
+                                              "sep_token_id",
+                                              "suppress_tokens",
+                                              "task_specific_params",
+                                              "temperature",
+                                              "tf_legacy_loss",
+                                              "tokenizer_class",
+                                              "top_k",
+                                              "top_p",
+                                              "torch_dtype",
+                                              "torchscript",
+                                              "transformers.js_config",
+                                              "transformers_version",
+                                              "typical_p",
+                                              "unsloth_fixed",
+                                              "unsloth_version",
+                                              "use_cache"};
+  return names;
+}
+
+const FamilyDefaults& family_of(ConfigFields& fields) {
+  const std::vector<std::string> architectures = fields.texts("architectures");
+  const std::string model_type = fields.text("model_type", "");
+  std::string known;
+  for (const FamilyDefaults& family : families) {
+    if (std::ranges::find(architectures, family.architecture) != architectures.end()) return family;
+    if (architectures.empty() && model_type == family.model_type) return family;
+    known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+  }
+  fields.refuse(architectures.empty() ? "model_type" : "architectures", "sft trains " + known, other_model);
+}
+
+void refuse_what_is_not_there(ConfigFields& fields) {
+  for (const char* name : {"quantization_config", "compression_config"}) {
+    if (!fields.value(name).is_null()) {
+      fields.refuse(name, "quantized weights cannot be trained", "give the model before it was quantized");
+    }
+  }
+  const std::string activation = fields.text("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish") {
+    fields.refuse("hidden_act", "the MLP is SwiGLU, with silu", other_model);
+  }
+  if (fields.number("attention_dropout", 0.0) != 0.0) {
+    fields.refuse("attention_dropout", "there is no dropout, and training with it would be another training",
+                  "set it to 0 in config.json");
+  }
+  if (!fields.truth("is_causal", true)) fields.refuse("is_causal", "attention is causal", other_model);
+}
+
+/// Reads which layers have sliding-window attention; the window in tokens, 0 where none has.
+std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& family, std::int64_t num_layers) {
+  const std::vector<std::string> layer_types = fields.texts("layer_types");
+  bool has_sliding = false;
+  for (const std::string& type : layer_types) {
+    if (type != "full_attention" && type != "sliding_attention") {
+      fields.refuse("layer_types", "layers have full_attention or sliding_attention, not " + type, other_model);
+    }
+    has_sliding = has_sliding || type == "sliding_attention";
+  }
+  if (!layer_types.empty() && std::cmp_not_equal(layer_types.size(), num_layers)) {
+    fields.refuse(
+        "layer_types",
+        "it has " + std::to_string(layer_types.size()) + " items for " + std::to_string(num_layers) + " layers",
+        "correct the file, or download it again");
+  }
+  constexpr std::int64_t default_window = 4096;
+  if (family.family == Family::llama || family.family == Family::mistral) {
+    if (has_sliding)
+      fields.refuse("layer_types", std::string(family.architecture) + " has one kind of layer", other_model);
+    if (family.family == Family::llama) return 0;
+    return fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+  }
+  const bool is_used = fields.truth("use_sliding_window", false);
+  const std::int64_t window = fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
+  const std::int64_t num_full_layers = fields.integer("max_window_layers", 28);
+  if (layer_types.empty()) return is_used && num_full_layers < num_layers ? window : 0;
+  if (has_sliding && (!is_used || window == 0)) {
+    fields.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window",
+                  "correct config.json");
+  }
+  return has_sliding ? window : 0;
+}
+
+void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Model& model) {
+  model.hidden_size = fields.required_integer("hidden_size");
+  model.num_hidden_layers = fields.required_integer("num_hidden_layers");
+  model.num_attention_heads = fields.required_integer("num_attention_heads");
+  model.intermediate_size = fields.required_integer("intermediate_size");
+  model.vocab_size = fields.required_integer("vocab_size");
+  if (model.num_attention_heads == 0) {
+    fields.refuse("num_attention_heads", "there is no model without heads", "correct config.json");
+  }
+  // Null means the head count of the queries; a field that is not there means the family's default.
+  const std::int64_t default_kv_heads = fields.has("num_key_value_heads") ? 0 : family.num_key_value_heads;
+  model.num_key_value_heads = fields.integer("num_key_value_heads", default_kv_heads);
+  if (model.num_key_value_heads == 0) model.num_key_value_heads = model.num_attention_heads;
+  const std::int64_t default_head_dim = fields.has("head_dim") ? 0 : family.head_dim;
+  model.head_dim = fields.integer("head_dim", default_head_dim);
+  if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_attention_heads;
+  model.max_position_embeddings = fields.integer("max_position_embeddings", family.max_position_embeddings);
+}
+
+void read_biases(ConfigFields& fields, Family family, config::Model& model) {
+  switch (family) {
+    case Family::llama:
+      model.attention_bias = fields.truth("attention_bias", false);
+      model.attention_output_bias = model.attention_bias;
+      model.mlp_bias = fields.truth("mlp_bias", false);
+      break;
+    case Family::mistral:
+      break;
+    case Family::qwen2:
+      model.attention_bias = true;
+      break;
+    case Family::qwen3:
+      model.attention_bias = fields.truth("attention_bias", false);
+      model.attention_output_bias = model.attention_bias;
+      model.qk_norm = true;
+      break;
+  }
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(const std::string& text, const std::string& source) {
+  const nlohmann::json object = parse_json_object(text, source);
+  ConfigFields fields(object, source);
+  const FamilyDefaults& family = family_of(fields);
+  refuse_what_is_not_there(fields);
+  ModelConfig result;
+  config::Model& model = result.model;
+  read_sizes(fields, family, model);
+  read_biases(fields, family.family, model);
+  model.sliding_window = sliding_window_of(fields, family, model.num_hidden_layers);
+  model.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
+  model.tie_word_embeddings = fields.truth("tie_word_embeddings", false);
+  model.initializer_range = fields.number("initializer_range", model.initializer_range);
+  read_rope(fields, model, result.warnings);
+
+  std::string unread;
+  for (const std::string& name : fields.unread()) {
+    if (std::ranges::find(fields_without_math(), name) != fields_without_math().end()) continue;
+    unread += (unread.empty() ? "" : ", ") + name;
+  }
+  if (!unread.empty()) {
+    result.warnings.push_back(source + " has fields that " + family.architecture + " does not read: " + unread +
+                              "; if they stand for other math, this is another model");
+  }
+  return result;
+}
+
+ModelConfig read_model_config(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / "config.json").string();
+  return parse_model_config(read_json_object(path).dump(), path);
+}
+
+}  // namespace sft::hub

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rope_fields.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "sft/config/rope_scaling.hpp"
+
+namespace sft::hub {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double default_theta = 10000.0;
+
+/// The object that describes the scaling, without fields that are null: rope_scaling comes before rope_parameters.
+json scaling_object(ConfigFields& fields, std::string& field) {
+  for (const char* name : {"rope_parameters", "rope_scaling"}) {
+    const json& value = fields.value(name);
+    if (value.is_null() || (value.is_object() && value.empty())) continue;
+    if (!value.is_object()) fields.refuse(name, "it is no object", "correct config.json");
+    field = name;
+  }
+  json object = json::object();
+  if (field.empty()) return object;
+  for (const auto& [name, value] : fields.value(field).items()) {
+    if (value.is_object()) {
+      fields.refuse(field, "it differs between kinds of layers (" + name + ")", "use a model with one kind of layer");
+    }
+    if (!value.is_null()) object[name] = value;
+  }
+  return object;
+}
+
+/// Takes a number out of the object.
+double take_number(const ConfigFields& fields, const std::string& field, json& object, const char* name,
+                   double fallback) {
+  const auto found = object.find(name);
+  if (found == object.end()) return fallback;
+  if (!found->is_number()) fields.refuse(field, std::string(name) + " in it is no number", "correct config.json");
+  const auto number = found->get<double>();
+  object.erase(found);
+  return number;
+}
+
+std::string take_kind(const ConfigFields& fields, const std::string& field, json& object) {
+  std::string kind = "default";
+  for (const char* name : {"type", "rope_type"}) {
+    const auto found = object.find(name);
+    if (found == object.end()) continue;
+    if (!found->is_string()) fields.refuse(field, std::string(name) + " in it is no text", "correct config.json");
+    kind = found->get<std::string>();
+    object.erase(found);
+  }
+  return kind;
+}
+
+/// Removes fields that transformers does not read for this kind; those that may mean something are named.
+void drop_unknown(const ConfigFields& fields, const std::string& kind, json& object,
+                  std::vector<std::string>& warnings) {
+  const std::vector<std::string> known = config::rope_scaling_fields(kind);
+  std::string unread;
+  for (auto field = object.begin(); field != object.end();) {
+    if (std::ranges::find(known, field.key()) != known.end()) {
+      ++field;
+      continue;
+    }
+    if (field.key() != "original_max_position_embeddings") unread += (unread.empty() ? "" : ", ") + field.key();
+    field = object.erase(field);
+  }
+  if (!unread.empty()) {
+    warnings.push_back("the rotary embedding of " + fields.source() + ", of kind " + kind +
+                       ", has fields that such a one does not read: " + unread);
+  }
+}
+
+/// Fills in what transformers derives from the lengths that the model knows.
+void complete(ConfigFields& fields, const config::Model& model, const std::string& kind, json& object,
+              std::vector<std::string>& warnings) {
+  const char* const original = "original_max_position_embeddings";
+  const std::int64_t outer = fields.integer(original, 0);
+  if (kind == "dynamic") object[original] = model.max_position_embeddings;
+  if (kind != "yarn" && kind != "llama3") return;
+  if (outer > 0) {
+    object[original] = outer;
+  } else if (!object.contains(original)) {
+    object[original] = model.max_position_embeddings;
+  }
+  const json& length = object[original];
+  if (kind != "yarn" || !length.is_number() || !(length.get<double>() > 0)) return;
+  const double ratio = static_cast<double>(model.max_position_embeddings) / length.get<double>();
+  if (!object.contains("factor")) object["factor"] = ratio;
+  const json& factor = object["factor"];
+  if (factor.is_number() && ratio != 1.0 && factor.get<double>() != ratio) {
+    warnings.push_back("the rotary embedding of " + fields.source() + " has factor " + factor.dump() +
+                       ", but its context grew " + json(ratio).dump() +
+                       " times: the factor counts, as in transformers 5; transformers 4 takes the growth");
+  }
+}
+
+}  // namespace
+
+void read_rope(ConfigFields& fields, config::Model& model, std::vector<std::string>& warnings) {
+  std::string field = "rope_scaling";
+  const double outer_theta = fields.number("rope_theta", default_theta);
+  const double outer_part = fields.number("partial_rotary_factor", 1.0);
+  std::string found;
+  json object = scaling_object(fields, found);
+  if (!found.empty()) field = found;
+  model.rope_theta = take_number(fields, field, object, "rope_theta", outer_theta);
+  if (take_number(fields, field, object, "partial_rotary_factor", outer_part) != 1.0) {
+    fields.refuse(fields.has("partial_rotary_factor") ? "partial_rotary_factor" : field,
+                  "every dim of a head is rotated", "use a model whose heads are rotated whole");
+  }
+  const std::string kind = take_kind(fields, field, object);
+  try {
+    drop_unknown(fields, kind, object, warnings);
+    complete(fields, model, kind, object, warnings);
+    object["rope_type"] = kind;
+    model.rope_scaling = config::parse_rope_scaling(object.dump());
+  } catch (const std::invalid_argument& expectation) {
+    fields.refuse(field, std::string("expected ") + expectation.what(), "use a model with one of these, or correct it");
+  }
+}
+
+}  // namespace sft::hub

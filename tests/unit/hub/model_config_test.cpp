@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json of the four families: what is taken over, what is the family's default, what is refused, what is named.
+
+#include "sft/hub/model_config.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "sft/config/parse.hpp"
+#include "support/error_text.hpp"
+
+using namespace sft;
+using nlohmann::json;
+using test::mentions;
+
+namespace {
+
+/// The fields that every family needs, with `more` over them.
+json config_of(const std::string& architecture, const json& more = json::object()) {
+  json object = {{"architectures", {architecture}}, {"hidden_size", 64},        {"intermediate_size", 96},
+                 {"num_hidden_layers", 3},          {"num_attention_heads", 8}, {"vocab_size", 101}};
+  object.update(more);
+  return object;
+}
+
+hub::ModelConfig read(const json& object) { return hub::parse_model_config(object.dump(), "x/config.json"); }
+
+std::string refusal(const json& more, const std::string& architecture = "LlamaForCausalLM") {
+  return test::data_error_of([&] { static_cast<void>(read(config_of(architecture, more))); });
+}
+
+json rope_of(const std::string& type, json fields) {
+  fields["rope_type"] = type;
+  return fields;
+}
+
+std::string text_of(const config::Model& model) {
+  config::Config config;
+  config.model = model;
+  return config::to_ini(config);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(model_config)
+
+BOOST_AUTO_TEST_CASE(fields_that_are_not_there_have_the_defaults_of_the_family) {
+  const config::Model llama = read(config_of("LlamaForCausalLM")).model;
+  BOOST_TEST(llama.num_key_value_heads == 8);
+  BOOST_TEST(llama.head_dim == 8);
+  BOOST_TEST(llama.max_position_embeddings == 2048);
+  BOOST_TEST(llama.rms_norm_eps == 1e-6);
+  BOOST_TEST(llama.rope_theta == 10000.0);
+  BOOST_TEST(!llama.tie_word_embeddings);
+  BOOST_TEST((!llama.attention_bias && !llama.attention_output_bias && !llama.mlp_bias && !llama.qk_norm));
+  const config::Model mistral = read(config_of("MistralForCausalLM")).model;
+  BOOST_TEST(mistral.num_key_value_heads == 8);
+  BOOST_TEST(mistral.sliding_window == 4096);
+  const config::Model qwen2 = read(config_of("Qwen2ForCausalLM", {{"num_attention_heads", 64}})).model;
+  BOOST_TEST(qwen2.num_key_value_heads == 32);
+  BOOST_TEST((qwen2.attention_bias && !qwen2.attention_output_bias));
+  BOOST_TEST(qwen2.sliding_window == 0);
+  const config::Model qwen3 = read(config_of("Qwen3ForCausalLM", {{"num_key_value_heads", nullptr}})).model;
+  BOOST_TEST(qwen3.num_key_value_heads == 8);
+  BOOST_TEST(qwen3.head_dim == 128);
+  BOOST_TEST(qwen3.qk_norm);
+}
+
+BOOST_AUTO_TEST_CASE(parts_of_the_families) {
+  const config::Model llama =
+      read(config_of("LlamaForCausalLM",
+                     {{"attention_bias", true}, {"mlp_bias", true}, {"head_dim", 20}, {"tie_word_embeddings", true}}))
+          .model;
+  BOOST_TEST((llama.attention_bias && llama.attention_output_bias && llama.mlp_bias && llama.tie_word_embeddings));
+  BOOST_TEST(llama.head_dim == 20);
+  const config::Model qwen3 = read(config_of("Qwen3ForCausalLM", {{"attention_bias", true}})).model;
+  BOOST_TEST((qwen3.attention_bias && qwen3.attention_output_bias));
+  json by_type = config_of("", {{"model_type", "mistral"}, {"sliding_window", nullptr}});
+  by_type.erase("architectures");
+  BOOST_TEST(read(by_type).model.sliding_window == 0);
+}
+
+BOOST_AUTO_TEST_CASE(sliding_windows_that_act_are_kept) {
+  const json window = {{"use_sliding_window", true}, {"sliding_window", 32}, {"num_key_value_heads", 8}};
+  const auto window_of = [&](const json& more) {
+    json fields = window;
+    fields.update(more);
+    return read(config_of("Qwen2ForCausalLM", fields)).model.sliding_window;
+  };
+  BOOST_TEST(window_of({{"max_window_layers", 2}}) == 32);
+  BOOST_TEST(window_of({{"max_window_layers", 3}}) == 0);
+  BOOST_TEST(window_of({{"max_window_layers", 0}, {"use_sliding_window", false}}) == 0);
+  const json full = {"full_attention", "full_attention", "full_attention"};
+  BOOST_TEST(window_of({{"max_window_layers", 0}, {"layer_types", full}}) == 0);
+  json one_slides = full;
+  one_slides[1] = "sliding_attention";
+  BOOST_TEST(window_of({{"layer_types", one_slides}}) == 32);
+  BOOST_TEST(mentions(refusal({{"layer_types", one_slides}}, "Qwen3ForCausalLM"), {"use_sliding_window"}));
+}
+
+BOOST_AUTO_TEST_CASE(rotary_embeddings_in_the_older_and_the_newer_form) {
+  const json llama3 = {
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};
+  const std::vector<std::pair<std::string, json>> kinds{
+      {"default", json::object()},
+      {"linear", {{"factor", 2.0}}},
+      {"dynamic", {{"factor", 2.0}}},
+      {"yarn", {{"factor", 4.0}, {"original_max_position_embeddings", 512}, {"beta_fast", 16}, {"truncate", false}}},
+      {"llama3", llama3}};
+  for (const auto& [kind, fields] : kinds) {
+    json older = {{"rope_theta", 5000.0}, {"rope_scaling", rope_of(kind, fields)}};
+    json newer = {{"rope_parameters", rope_of(kind, fields)}};
+    newer["rope_parameters"]["rope_theta"] = 5000.0;
+    const config::Model model = read(config_of("LlamaForCausalLM", older)).model;
+    BOOST_TEST(text_of(model) == text_of(read(config_of("LlamaForCausalLM", newer)).model));
+    BOOST_TEST(model.rope_theta == 5000.0);
+    older["rope_scaling"]["type"] = kind;
+    older["rope_scaling"].erase("rope_type");
+    BOOST_TEST(text_of(model) == text_of(read(config_of("LlamaForCausalLM", older)).model));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(yarn_and_dynamic_take_lengths_from_the_model) {
+  const json yarn = rope_of("yarn", {{"factor", 4.0}});
+  const config::Model model =
+      read(config_of("Qwen3ForCausalLM", {{"max_position_embeddings", 512}, {"rope_scaling", yarn}})).model;
+  BOOST_TEST(model.rope_scaling.original_max_position_embeddings == 512);
+  BOOST_TEST(model.rope_scaling.attention_factor == 0.1 * std::log(4.0) + 1, boost::test_tools::tolerance(1e-15));
+  const json dynamic = rope_of("dynamic", {{"factor", 2.0}, {"original_max_position_embeddings", 77}});
+  const config::Model other =
+      read(config_of("LlamaForCausalLM", {{"max_position_embeddings", 300}, {"rope_scaling", dynamic}})).model;
+  BOOST_TEST(other.rope_scaling.original_max_position_embeddings == 300);
+  const json mscale = rope_of("yarn", {{"factor", 4.0}, {"mscale", 1.2}, {"mscale_all_dim", 0.7}});
+  const double scale = (0.12 * std::log(4.0) + 1) / (0.07 * std::log(4.0) + 1);
+  BOOST_TEST(
+      read(config_of("LlamaForCausalLM", {{"rope_scaling", mscale}})).model.rope_scaling.attention_factor == scale,
+      boost::test_tools::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(what_changes_the_math_and_is_not_there_is_refused_by_name) {
+  BOOST_TEST(
+      mentions(refusal(json::object(), "GemmaForCausalLM"), {"architectures", "GemmaForCausalLM", "Qwen3ForCausalLM"}));
+  BOOST_TEST(mentions(refusal({{"hidden_act", "gelu"}}), {"`hidden_act = \"gelu\"`", "SwiGLU"}));
+  BOOST_TEST(mentions(refusal({{"attention_dropout", 0.1}}), {"attention_dropout"}));
+  BOOST_TEST(mentions(refusal({{"quantization_config", {{"bits", 4}}}}), {"quantization_config"}));
+  BOOST_TEST(mentions(refusal({{"partial_rotary_factor", 0.5}}), {"partial_rotary_factor = 0.5"}));
+  BOOST_TEST(mentions(refusal({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}), {"rope_parameters"}));
+  BOOST_TEST(mentions(refusal({{"rope_scaling", rope_of("longrope", {})}}), {"rope_scaling", "longrope"}));
+  BOOST_TEST(mentions(refusal({{"rope_scaling", rope_of("linear", {})}}), {"factor"}));
+  BOOST_TEST(mentions(refusal({{"rope_parameters", {{"full_attention", json::object()}}}}), {"kinds of layers"}));
+  BOOST_TEST(mentions(refusal({{"is_causal", false}}), {"is_causal"}));
+  BOOST_TEST(mentions(refusal({{"layer_types", {"linear_attention"}}}), {"layer_types", "linear_attention"}));
+  BOOST_TEST(mentions(refusal({{"layer_types", {"full_attention"}}}), {"layer_types", "1 items for 3 layers"}));
+  BOOST_TEST(mentions(refusal({{"hidden_size", nullptr}}), {"has no hidden_size"}));
+  BOOST_TEST(mentions(refusal({{"hidden_size", "64"}}), {"`hidden_size = \"64\"`", "whole number"}));
+  BOOST_TEST(mentions(refusal({{"num_attention_heads", 0}}), {"num_attention_heads"}));
+  BOOST_TEST(mentions(refusal({{"vocab_size", -1}}), {"vocab_size", "0 or more"}));
+  BOOST_TEST(mentions(refusal({{"mlp_bias", 1}}), {"mlp_bias", "true or false"}));
+  BOOST_TEST(mentions(test::data_error_of([] { static_cast<void>(hub::parse_model_config("[]", "f")); }), {"f"}));
+  BOOST_TEST(
+      mentions(test::data_error_of([] { static_cast<void>(hub::parse_model_config(std::string(100000, '['), "f")); }),
+               {"nested too deeply"}));
+}
+
+BOOST_AUTO_TEST_CASE(fields_that_the_family_does_not_read_are_named_if_they_may_matter) {
+  const json harmless = {{"use_cache", true}, {"torch_dtype", "bfloat16"},   {"temperature", 0.6},
+                         {"bos_token_id", 1}, {"use_sliding_window", false}, {"logits_scale", nullptr},
+                         {"qkv_bias", false}};
+  BOOST_TEST(read(config_of("LlamaForCausalLM", harmless)).warnings.empty());
+  const hub::ModelConfig model =
+      read(config_of("MistralForCausalLM", {{"attention_bias", true}, {"logit_scale", 0.5}, {"top_p", 0.5}}));
+  BOOST_TEST_REQUIRE(model.warnings.size() == 1U);
+  BOOST_TEST(mentions(model.warnings[0], {"x/config.json", "MistralForCausalLM", "attention_bias, logit_scale;"}));
+  const json yarn = rope_of("yarn", {{"factor", 4.0}, {"original_max_position_embeddings", 512}, {"odd", 1}});
+  BOOST_TEST(read(config_of("LlamaForCausalLM", {{"rope_scaling", yarn}})).warnings.size() == 1U);
+  BOOST_TEST(read(config_of("LlamaForCausalLM", {{"rope_scaling", yarn}, {"max_position_embeddings", 1024}}))
+                 .warnings.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
+  config::Model model = read(config_of("LlamaForCausalLM")).model;
+  model.initializer_range = 0.05;
+  const auto check = [](const config::Model& made) {
+    const std::string text = hub::make_config_json(made, hub::WeightType::bfloat16, "", 256);
+    const hub::ModelConfig again = hub::parse_model_config(text, "made");
+    BOOST_TEST(text_of(again.model) == text_of(made));
+    BOOST_TEST(again.warnings.empty());
+    BOOST_TEST(mentions(text, {R"("torch_dtype": "bfloat16")"}));
+  };
+  check(model);
+  model.rope_scaling = {.rope_type = config::RopeType::yarn, .factor = 3.0, .attention_factor = 1.25};
+  model.max_position_embeddings = 3 * 8192;
+  check(model);
+  model.attention_bias = model.attention_output_bias = model.mlp_bias = true;
+  check(model);
+  model.attention_output_bias = model.mlp_bias = false;
+  check(model);
+  model.attention_bias = false;
+  model.qk_norm = true;
+  check(model);
+  model.mlp_bias = true;
+  BOOST_TEST(mentions(
+      test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),
+      {"no family"}));
+}
+
+BOOST_AUTO_TEST_CASE(fields_of_the_original_stay_but_for_the_dtype) {
+  const json original = config_of("Qwen2ForCausalLM", {{"eos_token_id", {1, 2}}, {"dtype", "float16"}, {"extra", 7}});
+  const json made = json::parse(hub::make_config_json({}, hub::WeightType::float32, original.dump(), 1));
+  json expected = original;
+  expected["dtype"] = "float32";
+  BOOST_TEST(made.dump() == expected.dump());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
