@@ -80,7 +80,7 @@ test: test-deps ## build and run every test
 	@ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure
 
 # The parts of the tests that a sanitizer runs: what reads files and moves memory; what has threads and signals.
-ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_data unit_checkpoint unit_parallel \
+ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_jinja unit_data unit_checkpoint unit_parallel \
   unit_hub unit_model unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test mpi_collectives_test \
   mpi_decoder_test reference leakage evaluation
 TSAN_TESTS := unit_text unit_data unit_train device_cpu_test mpi_streams_test

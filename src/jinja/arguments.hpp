@@ -31,7 +31,8 @@ class Parameters {
       place = &value;
     }
     for (std::size_t i = 0; i < num_required; ++i) {
-      if (values_[i] == nullptr) throw Failure(called + "() misses the argument '" + std::string(names.begin()[i]) + "'");
+      if (values_[i] == nullptr)
+        throw Failure(called + "() misses the argument '" + std::string(names.begin()[i]) + "'");
     }
   }
 

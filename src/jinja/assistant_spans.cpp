@@ -35,9 +35,8 @@ constexpr std::array<Family, 5> families = {{
 }};
 
 Family family_of(const std::string& source) {
-  const auto found = std::find_if(families.begin(), families.end(), [&](const Family& family) {
-    return source.find(family.words) != std::string::npos;
-  });
+  const auto found = std::find_if(families.begin(), families.end(),
+                                  [&](const Family& family) { return source.find(family.words) != std::string::npos; });
   return found == families.end() ? Family{} : *found;
 }
 
@@ -72,8 +71,10 @@ std::string generation_prompt(const Template& chat_template, const Json& context
   } catch (const Error&) {
     return {};
   }
-  const auto border = std::mismatch(with_prompt.begin(), with_prompt.end(), without_prompt.begin(), without_prompt.end());
-  std::string prompt = with_prompt.substr(before_tag(with_prompt, static_cast<std::size_t>(border.first - with_prompt.begin())));
+  const auto border =
+      std::mismatch(with_prompt.begin(), with_prompt.end(), without_prompt.begin(), without_prompt.end());
+  std::string prompt =
+      with_prompt.substr(before_tag(with_prompt, static_cast<std::size_t>(border.first - with_prompt.begin())));
   // A block of thought that the prompt opens is the assistant's own.
   prompt.resize(std::min(prompt.find("<think"), prompt.size()));
   return prompt;
@@ -109,7 +110,8 @@ class Deriver {
     return source.message == turn.message && source.field != "role";
   }
   [[nodiscard]] bool is_others(const Piece& piece) const {
-    return piece.source >= 0 && !is_assistant(messages_, rendered_.sources[static_cast<std::size_t>(piece.source)].message);
+    return piece.source >= 0 &&
+           !is_assistant(messages_, rendered_.sources[static_cast<std::size_t>(piece.source)].message);
   }
   [[nodiscard]] std::string_view text(ByteSpan span) const {
     return std::string_view(rendered_.text).substr(span.begin, span.end - span.begin);
@@ -142,7 +144,8 @@ class Deriver {
   void add_turn(const Turn& turn) {
     const std::size_t begin = begin_of(turn);
     const ByteSpan whole = {rendered_.pieces[turn.first].bytes.begin, rendered_.pieces[turn.end - 1].bytes.end};
-    const std::size_t end = whole.end - (text(whole).ends_with(family_.untrained_end) ? family_.untrained_end.size() : 0);
+    const std::size_t end =
+        whole.end - (text(whole).ends_with(family_.untrained_end) ? family_.untrained_end.size() : 0);
     for (std::size_t i = turn.first; i < turn.end; ++i) {
       const Piece& piece = rendered_.pieces[i];
       const ByteSpan part = {std::max(begin, piece.bytes.begin), std::min(end, piece.bytes.end)};
@@ -152,8 +155,9 @@ class Deriver {
     const Piece& next = rendered_.pieces[turn.end];
     const bool is_last_message = static_cast<std::size_t>(turn.message) + 1 == messages_.size();
     if (family_.ends_with_next_role) {
-      const std::size_t token_end = text(next.bytes).find("|>");
-      const bool is_token = text(next.bytes).starts_with("<|") && token_end != std::string_view::npos;
+      const std::string_view rest = std::string_view(rendered_.text).substr(next.bytes.begin);
+      const std::size_t token_end = rest.find("|>");
+      const bool is_token = rest.starts_with("<|") && token_end != std::string_view::npos;
       if (is_token) add({next.bytes.begin, next.bytes.begin + token_end + 2});
     } else if (is_last_message && turn.end + 1 == rendered_.pieces.size() && next.source < 0 && next.turn < 0 &&
                (prompt_.empty() || !text(next.bytes).ends_with(prompt_))) {

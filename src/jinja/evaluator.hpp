@@ -81,15 +81,15 @@ class Evaluator {
   const std::chrono::system_clock::time_point now_;
   std::map<std::string, Value, std::less<>> variables_;
   TextBuilder text_{&heap_};
-  TextBuilder* output_;          ///< where text is written: text_, or what a block captures
+  TextBuilder* output_;  ///< where text is written: text_, or what a block captures
   FrameRef frame_;
-  Value block_text_;             ///< what the first filter of a block works on
-  std::int32_t turn_ = -1;       ///< message whose iteration is executed
+  Value block_text_;               ///< what the first filter of a block works on
+  std::int32_t turn_ = -1;         ///< message whose iteration is executed
   bool is_in_index_loop_ = false;  ///< the innermost loop goes through integers, by which messages may be taken
   std::int32_t num_generations_ = 0;
   std::size_t depth_ = 0;
   int line_ = 0;
-  std::vector<FrameRef> captured_frames_;     ///< that macros remember: they may refer to themselves
+  std::vector<FrameRef> captured_frames_;  ///< that macros remember: they may refer to themselves
   std::vector<NamespaceRef> namespaces_;
 };
 

@@ -81,7 +81,8 @@ void Evaluator::assign(Frame& frame, const Expression& target, const Value& valu
     const Value& holder = slot(frame, target.place);
     const auto* space = holder.get<NamespaceRef>();
     if (space == nullptr) throw Failure("cannot assign attribute on non-namespace object");
-    if (target.attribute.starts_with('_')) throw Failure("a namespace cannot have the attribute '" + target.attribute + "'");
+    if (target.attribute.starts_with('_'))
+      throw Failure("a namespace cannot have the attribute '" + target.attribute + "'");
     (*space)->set(target.attribute, value);
   } else {
     const std::vector<Value> items = items_of(heap_, value);

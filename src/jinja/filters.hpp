@@ -59,6 +59,7 @@ Value filter_sort(Evaluator& evaluator, const Value& input, const Arguments& arg
 Value filter_unique(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 
 /// The member of an item that a dotted path such as "function.name" or an index names; Python's make_attrgetter.
-[[nodiscard]] Value member_of(Evaluator& evaluator, const Value& item, const Value& path, const Value* otherwise = nullptr);
+[[nodiscard]] Value member_of(Evaluator& evaluator, const Value& item, const Value& path,
+                              const Value* otherwise = nullptr);
 
 }  // namespace sft::jinja

@@ -42,8 +42,9 @@ void sort_keyed(Heap& heap, std::vector<Keyed>& items, bool is_reversed) {
       const std::size_t middle = std::min(begin + width, items.size()), end = std::min(begin + 2 * width, items.size());
       std::size_t left = begin, right = middle;
       while (left < middle || right < end) {
-        const bool takes_right = left == middle || (right < end && (is_reversed ? is_key_less(heap, items[left].key, items[right].key)
-                                                                                : is_key_less(heap, items[right].key, items[left].key)));
+        const bool takes_right =
+            left == middle || (right < end && (is_reversed ? is_key_less(heap, items[left].key, items[right].key)
+                                                           : is_key_less(heap, items[right].key, items[left].key)));
         merged.push_back(std::move(items[takes_right ? right++ : left++]));
       }
     }
@@ -119,7 +120,8 @@ Value filter_unique(Evaluator& evaluator, const Value& input, const Arguments& a
     const Value member = parameters.has(1) ? member_of(evaluator, item, *parameters[1]) : item;
     const Value key = ignore_case(evaluator, member, parameters.truth(0, false));
     require_key(key);
-    const bool is_known = std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return are_equal(evaluator.heap(), other, key); });
+    const bool is_known = std::any_of(seen.begin(), seen.end(),
+                                      [&](const Value& other) { return are_equal(evaluator.heap(), other, key); });
     if (is_known) continue;
     seen.push_back(key);
     unique.push_back(std::move(item));
@@ -141,9 +143,11 @@ Value filter_groupby(Evaluator& evaluator, const Value& input, const Arguments& 
     std::vector<Value> group;
     const Value name = member_of(evaluator, items[begin].item, *parameters[0], otherwise);
     std::size_t end = begin;
-    while (end < items.size() && are_equal(evaluator.heap(), items[begin].key[0], items[end].key[0])) group.push_back(items[end++].item);
+    while (end < items.size() && are_equal(evaluator.heap(), items[begin].key[0], items[end].key[0]))
+      group.push_back(items[end++].item);
     begin = end;
-    groups.push_back(evaluator.make_list(List::Kind::tuple, {name, evaluator.make_list(List::Kind::list, std::move(group))}));
+    groups.push_back(
+        evaluator.make_list(List::Kind::tuple, {name, evaluator.make_list(List::Kind::list, std::move(group))}));
   }
   return evaluator.make_list(List::Kind::list, std::move(groups));
 }

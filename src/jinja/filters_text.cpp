@@ -24,11 +24,14 @@ TextRef with_markup(Heap& heap, const TextRef& text, bool is_markup) {
 }
 
 /// The characters before which the filter `title` begins a word.
-bool separates_words(CodePoint c) { return is_space(c) || (c > 0 && c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos); }
+bool separates_words(CodePoint c) {
+  return is_space(c) ||
+         (c > 0 && c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+}
 
 bool is_unreserved(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' ||
-         c == '~';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '-' || c == '~';
 }
 
 std::string quote_url(std::string_view bytes, bool is_query) {
@@ -51,7 +54,9 @@ std::string quote_url(std::string_view bytes, bool is_query) {
 
 std::string indent_of(const Value& value) {
   if (const Text* text = value.text()) return text->bytes;
-  return std::string(static_cast<std::size_t>(std::max<std::int64_t>(0, std::min<std::int64_t>(1000, require_integer(value, "indent")))), ' ');
+  return std::string(static_cast<std::size_t>(
+                         std::max<std::int64_t>(0, std::min<std::int64_t>(1000, require_integer(value, "indent")))),
+                     ' ');
 }
 
 }  // namespace
@@ -191,7 +196,8 @@ Value filter_truncate(Evaluator& evaluator, const Value& input, const Arguments&
   if (length > INT64_MAX - leeway || count_characters(text->bytes) <= length + leeway) return text;
   TextRef cut = cut_text(&heap, text, 0, position_of_character(text->bytes, kept));
   if (!parameters.truth(1, false)) {
-    if (const std::size_t blank = cut->bytes.rfind(' '); blank != std::string::npos) cut = cut_text(&heap, cut, 0, blank);
+    if (const std::size_t blank = cut->bytes.rfind(' '); blank != std::string::npos)
+      cut = cut_text(&heap, cut, 0, blank);
   }
   TextBuilder builder(&heap);
   builder.append(*cut);
@@ -210,7 +216,8 @@ Value filter_urlencode(Evaluator& evaluator, const Value& input, const Arguments
   TextBuilder builder(&heap);
   for (const auto& [key, value] : input.dict()->entries) {
     if (builder.size() > 0) builder.append("&");
-    builder.append(quote_url(to_text(evaluator, key)->bytes, true) + "=" + quote_url(to_text(evaluator, value)->bytes, true));
+    builder.append(quote_url(to_text(evaluator, key)->bytes, true) + "=" +
+                   quote_url(to_text(evaluator, value)->bytes, true));
   }
   return builder.take();
 }
@@ -218,6 +225,7 @@ Value filter_urlencode(Evaluator& evaluator, const Value& input, const Arguments
 Value filter_wordcount(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Parameters none("wordcount", arguments, {});
   const TextRef text = to_text(evaluator, input);
+  evaluator.heap().step(text->bytes.size() / 4);
   std::int64_t count = 0;
   bool is_inside = false;
   for (std::size_t position = 0; position < text->bytes.size();) {

@@ -74,14 +74,15 @@ Value filter_items(Evaluator& evaluator, const Value& input, const Arguments& ar
   if (!input.is_undefined() && input.dict() == nullptr) throw Failure("Can only get item pairs from a mapping.");
   std::vector<Value> pairs;
   if (const Dict* dict = input.dict()) {
-    for (const auto& [key, value] : dict->entries) pairs.push_back(evaluator.make_list(List::Kind::tuple, {key, value}));
+    for (const auto& [key, value] : dict->entries)
+      pairs.push_back(evaluator.make_list(List::Kind::tuple, {key, value}));
   }
   return std::make_shared<Generator>(&evaluator.heap(), std::move(pairs));
 }
 
 Value filter_length(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Parameters none("length", arguments, {});
-  if (const Text* text = input.text()) evaluator.heap().move_bytes(text->bytes.size());
+  if (const Text* text = input.text()) evaluator.heap().step(text->bytes.size() / 16);
   return length_of(input);
 }
 

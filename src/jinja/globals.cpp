@@ -22,7 +22,8 @@ constexpr std::int64_t max_bound = std::int64_t{1} << 60;
 
 Value call_range(Evaluator&, const Value&, const Arguments& arguments) {
   const std::vector<Value>& given = arguments.positional;
-  if (given.empty() || given.size() > 3 || !arguments.named.empty()) throw Failure("range() takes one to three arguments");
+  if (given.empty() || given.size() > 3 || !arguments.named.empty())
+    throw Failure("range() takes one to three arguments");
   Range range;
   range.stop = require_integer(given[given.size() == 1 ? 0 : 1], "range()");
   if (given.size() > 1) range.start = require_integer(given[0], "range()");
@@ -32,14 +33,16 @@ Value call_range(Evaluator&, const Value&, const Arguments& arguments) {
     if (bound > max_bound || bound < -max_bound) fail_unsupported("a range with so large a bound");
   }
   if (range.size() > max_range) {
-    throw Failure("Range too big. The sandbox blocks ranges larger than MAX_RANGE (" + std::to_string(max_range) + ").");
+    throw Failure("Range too big. The sandbox blocks ranges larger than MAX_RANGE (" + std::to_string(max_range) +
+                  ").");
   }
   return std::make_shared<const Range>(range);
 }
 
 /// dict(...): the entries of a mapping or of pairs, then the named arguments.
 Dict::Entries entries_of(Evaluator& evaluator, std::string_view function, const Arguments& arguments) {
-  if (arguments.positional.size() > 1) throw Failure(std::string(function) + "() takes at most one positional argument");
+  if (arguments.positional.size() > 1)
+    throw Failure(std::string(function) + "() takes at most one positional argument");
   Dict::Entries entries;
   if (!arguments.positional.empty()) {
     const Value& first = arguments.positional[0];
@@ -101,6 +104,7 @@ Value call_unsupported(Evaluator&, const Value&, const Arguments&) {
 constexpr const char* cycler = "cycler";
 constexpr const char* joiner = "joiner";
 constexpr const char* lipsum = "lipsum";
+constexpr const char* self = "self";
 
 const std::map<std::string, Value, std::less<>>& globals() {
   static const std::map<std::string, Value, std::less<>> all = [] {
@@ -111,7 +115,8 @@ const std::map<std::string, Value, std::less<>>& globals() {
                                                         {"strftime_now", call_strftime_now},
                                                         {cycler, call_unsupported<cycler>},
                                                         {joiner, call_unsupported<joiner>},
-                                                        {lipsum, call_unsupported<lipsum>}};
+                                                        {lipsum, call_unsupported<lipsum>},
+                                                        {self, call_unsupported<self>}};
     std::map<std::string, Value, std::less<>> made;
     for (const auto& [name, call] : functions) made[name] = std::make_shared<const Function>(Function{name, call, {}});
     return made;

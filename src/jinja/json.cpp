@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 constexpr int max_json_depth = 400;
 
 Value value_of(Heap& heap, const Json& json, std::int32_t source, int depth) {
-  if (depth > max_json_depth) throw Failure("the data are nested more than " + std::to_string(max_json_depth) + " deep");
+  if (depth > max_json_depth)
+    throw Failure("the data are nested more than " + std::to_string(max_json_depth) + " deep");
   heap.step();
   const Tag tag{.source = source};
   switch (json.type()) {
@@ -196,11 +197,11 @@ class JsonWriter {
   }
 
   static void sort_keys(std::vector<const std::pair<Value, Value>*>& entries) {
-    const bool are_texts = std::all_of(entries.begin(), entries.end(), [](const auto* e) { return e->first.text() != nullptr; });
+    const bool are_texts =
+        std::all_of(entries.begin(), entries.end(), [](const auto* e) { return e->first.text() != nullptr; });
     if (!are_texts) fail_unsupported("sorting keys that are no strings");
-    std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) {
-      return a->first.text()->bytes < b->first.text()->bytes;
-    });
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const auto* a, const auto* b) { return a->first.text()->bytes < b->first.text()->bytes; });
   }
 
   const JsonStyle& style_;

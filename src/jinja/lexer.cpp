@@ -100,8 +100,9 @@ class Lexer {
     std::size_t kept = end;
     if (sign == '-') {
       while (kept > position_) {
-        std::size_t previous = position_ + previous_position(std::string_view(source_).substr(position_, kept - position_),
-                                                             kept - position_);
+        std::size_t previous =
+            position_ +
+            previous_position(std::string_view(source_).substr(position_, kept - position_), kept - position_);
         std::size_t next = previous;
         if (!is_space(next_code_point(source_, next))) break;
         kept = previous;
@@ -318,7 +319,8 @@ class Lexer {
     if (source_[position_] == '0' && (kind == 'x' || kind == 'o' || kind == 'b')) {
       const int base = kind == 'x' ? 16 : (kind == 'o' ? 8 : 2);
       end = position_ + 2;
-      while (end < source_.size() && (std::isxdigit(static_cast<unsigned char>(source_[end])) || source_[end] == '_')) ++end;
+      while (end < source_.size() && (std::isxdigit(static_cast<unsigned char>(source_[end])) || source_[end] == '_'))
+        ++end;
       if (end > position_ + 2) return push_number(end, base, false);
       end = position_ + 1;
     }

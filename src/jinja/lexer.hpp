@@ -17,7 +17,7 @@ struct Token {
     block_begin,  // {%
     block_end,
     name,
-    string,    // text is its value
+    string,  // text is its value
     integer,
     floating,
     symbol,  // an operator or bracket

@@ -126,11 +126,7 @@ std::vector<Value> items_of(Heap& heap, const Value& value) {
 }
 
 Loop::Loop(Heap& heap, std::unique_ptr<Iterator> items, Value iterable, bool has_length, std::int64_t depth0)
-    : heap_(heap),
-      items_(std::move(items)),
-      iterable_(std::move(iterable)),
-      has_length_(has_length),
-      depth0_(depth0) {}
+    : heap_(heap), items_(std::move(items)), iterable_(std::move(iterable)), has_length_(has_length), depth0_(depth0) {}
 
 std::optional<Value> Loop::advance() {
   std::optional<Value> item = after_ ? std::exchange(after_, std::nullopt) : items_->next();
@@ -156,7 +152,8 @@ std::int64_t Loop::length() {
       rest.push_back(*std::move(item));
     }
     length_ = static_cast<std::int64_t>(rest.size()) + index0_ + 1 + (after_ ? 1 : 0);
-    items_ = std::make_unique<ListIterator>(heap_, std::make_shared<const List>(&heap_, List::Kind::list, std::move(rest)));
+    items_ =
+        std::make_unique<ListIterator>(heap_, std::make_shared<const List>(&heap_, List::Kind::list, std::move(rest)));
   }
   return *length_;
 }

@@ -34,8 +34,8 @@ struct Recursion {
 /// The state of a `for` loop: Jinja's LoopContext.
 class Loop {
  public:
-  /// Goes through `items`, which come from `iterable`. `has_length`: whether their number is that of `iterable`, else all
-  /// are read ahead when it is asked for. `depth0`: how deep in a recursive loop it is.
+  /// Goes through `items`, which come from `iterable`. `has_length`: whether their number is that of `iterable`, else
+  /// all are read ahead when it is asked for. `depth0`: how deep in a recursive loop it is.
   Loop(Heap& heap, std::unique_ptr<Iterator> items, Value iterable, bool has_length, std::int64_t depth0);
 
   /// Moves to the next item, which it returns.

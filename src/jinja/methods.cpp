@@ -39,8 +39,12 @@ Value dict_view(Evaluator& evaluator, const Value& self, const Arguments& argume
 }
 
 Value dict_keys(Evaluator& e, const Value& self, const Arguments& a) { return dict_view(e, self, a, List::Kind::keys); }
-Value dict_values(Evaluator& e, const Value& self, const Arguments& a) { return dict_view(e, self, a, List::Kind::values); }
-Value dict_items(Evaluator& e, const Value& self, const Arguments& a) { return dict_view(e, self, a, List::Kind::items); }
+Value dict_values(Evaluator& e, const Value& self, const Arguments& a) {
+  return dict_view(e, self, a, List::Kind::values);
+}
+Value dict_items(Evaluator& e, const Value& self, const Arguments& a) {
+  return dict_view(e, self, a, List::Kind::items);
+}
 
 /// Lists and dicts cannot be changed, so that a copy may be the same object.
 Value copy(Evaluator&, const Value& self, const Arguments& arguments) {
@@ -63,12 +67,14 @@ Value list_index(Evaluator& evaluator, const Value& self, const Arguments& argum
 Value list_count(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters parameters("count", arguments, {"value"}, 1);
   const std::vector<Value>& items = self.list()->items;
-  return static_cast<std::int64_t>(std::count_if(
-      items.begin(), items.end(), [&](const Value& item) { return are_equal(evaluator.heap(), item, *parameters[0]); }));
+  return static_cast<std::int64_t>(std::count_if(items.begin(), items.end(), [&](const Value& item) {
+    return are_equal(evaluator.heap(), item, *parameters[0]);
+  }));
 }
 
 const Table& table_of(const Value& value) {
-  static const Table dict = {{"get", dict_get}, {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}, {"copy", copy}};
+  static const Table dict = {
+      {"get", dict_get}, {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}, {"copy", copy}};
   static const Table list = {{"index", list_index}, {"count", list_count}, {"copy", copy}};
   static const Table tuple = {{"index", list_index}, {"count", list_count}};
   static const Table none;
@@ -86,7 +92,7 @@ bool has(const std::array<std::string_view, size>& names, std::string_view name)
 
 bool is_forbidden(const Value& value, std::string_view name) {
   static constexpr std::array<std::string_view, 5> of_dict = {"clear", "pop", "popitem", "setdefault", "update"};
-  static constexpr std::array<std::string_view, 8> of_list = {"append",  "clear", "pop",    "reverse",
+  static constexpr std::array<std::string_view, 8> of_list = {"append", "clear", "pop",    "reverse",
                                                               "insert", "sort",  "extend", "remove"};
   if (value.dict() != nullptr) return has(of_dict, name);
   return value.list() != nullptr && value.list()->kind == List::Kind::list && has(of_list, name);
@@ -94,10 +100,10 @@ bool is_forbidden(const Value& value, std::string_view name) {
 
 /// What Python has on these types and templates do not need.
 bool is_unsupported(const Value& value, std::string_view name) {
-  static constexpr std::array<std::string_view, 6> of_text = {"encode",       "translate", "maketrans",
-                                                              "format_map",   "unescape",  "striptags"};
+  static constexpr std::array<std::string_view, 6> of_text = {"encode",     "translate", "maketrans",
+                                                              "format_map", "unescape",  "striptags"};
   static constexpr std::array<std::string_view, 12> of_number = {
-      "real",     "imag",       "numerator", "denominator",      "conjugate",  "bit_length",
+      "real",      "imag",     "numerator",  "denominator",      "conjugate",  "bit_length",
       "bit_count", "to_bytes", "from_bytes", "as_integer_ratio", "is_integer", "hex"};
   static constexpr std::array<std::string_view, 5> of_range = {"start", "stop", "step", "index", "count"};
   static constexpr std::array<std::string_view, 2> of_view = {"mapping", "isdisjoint"};

@@ -34,7 +34,9 @@ std::string_view trim(std::string_view text) {
 /// Without the single underscores that may stand between digits; nothing if one stands elsewhere.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string digits;
-  const auto is_digit_or_letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); };
+  const auto is_digit_or_letter = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  };
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '_') {
       digits.push_back(text[i]);
@@ -81,7 +83,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t ba
   if (rest.empty() || rest.front() == '-') return std::nullopt;
   const std::string number = (is_negative ? "-" : "") + std::string(rest);
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value, static_cast<int>(base));
+  const auto [end, error] =
+      std::from_chars(number.data(), number.data() + number.size(), value, static_cast<int>(base));
   if (error == std::errc::result_out_of_range) fail_unsupported("an integer beyond 64 bits");
   if (error != std::errc{} || end != number.data() + number.size()) return std::nullopt;
   return value;

@@ -37,8 +37,8 @@ std::string_view symbol_of(Operator which) {
   if (which == Operator::add && left.text() != nullptr) {
     throw Failure("can only concatenate str (not \"" + type_name(right) + "\") to str");
   }
-  throw Failure("unsupported operand type(s) for " + std::string(symbol_of(which)) + ": '" + type_name(left) + "' and '" +
-                type_name(right) + "'");
+  throw Failure("unsupported operand type(s) for " + std::string(symbol_of(which)) + ": '" + type_name(left) +
+                "' and '" + type_name(right) + "'");
 }
 
 std::int64_t require_fit(bool overflows, std::int64_t result) {
@@ -107,7 +107,8 @@ double floating_modulo(double left, double right) {
 
 Value floating_arithmetic(Operator which, double left, double right) {
   const bool divides = which == Operator::divide || which == Operator::floor_divide || which == Operator::modulo;
-  if (divides && right == 0) throw Failure(which == Operator::divide ? "float division by zero" : "float modulo by zero");
+  if (divides && right == 0)
+    throw Failure(which == Operator::divide ? "float division by zero" : "float modulo by zero");
   switch (which) {
     case Operator::add:
       return left + right;
@@ -199,7 +200,7 @@ Bounds adjust(std::int64_t length, std::optional<std::int64_t> start, std::optio
 Value slice_text(Heap& heap, const TextRef& text, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
                  std::optional<std::int64_t> step) {
   const std::string& bytes = text->bytes;
-  heap.move_bytes(bytes.size());
+  heap.step(1 + bytes.size() / 16);
   const Bounds bounds = adjust(count_characters(bytes), start, stop, step);
   if (bounds.count == 0) return make_text(&heap, "", {}, text->is_markup);
   if (bounds.step == 1) {
@@ -228,7 +229,9 @@ Value apply_unary(Operator which, const Value& value) {
   if (value.is_undefined()) throw Failure(undefined_message(value));
   if (const auto* number = value.get<double>()) return which == Operator::negative ? -*number : *number;
   const auto number = as_integer(value);
-  if (!number) throw Failure("bad operand type for unary " + std::string(which == Operator::negative ? "-" : "+") + ": '" + type_name(value) + "'");
+  if (!number)
+    throw Failure("bad operand type for unary " + std::string(which == Operator::negative ? "-" : "+") + ": '" +
+                  type_name(value) + "'");
   return which == Operator::negative ? integer_arithmetic(Operator::subtract, 0, *number) : Value(*number);
 }
 
@@ -301,7 +304,7 @@ std::optional<Value> item_at(Evaluator& evaluator, const Value& object, std::int
   if (list != nullptr) return list->items[static_cast<std::size_t>(index)];
   if (range != nullptr) return (*range)->start + index * (*range)->step;
   const std::string& bytes = (*text)->bytes;
-  evaluator.heap().move_bytes(bytes.size());
+  evaluator.heap().step(1 + bytes.size() / 16);
   const std::size_t begin = position_of_character(bytes, index);
   std::size_t end = begin;
   (void)next_code_point(bytes, end);

@@ -85,7 +85,8 @@ class Parser {
       return body.push_back(make(word == "break" ? Kind::break_loop : Kind::continue_loop, line));
     }
     for (const std::string_view known : {"include", "import", "from", "extends", "block", "autoescape"}) {
-      if (word == known) throw_at_line(line, "the statement '" + word + "' is not supported", "write the template without it");
+      if (word == known)
+        throw_at_line(line, "the statement '" + word + "' is not supported", "write the template without it");
     }
     throw_at_line(line, "there is no statement '" + word + "', or its block was not opened", "correct the template");
   }

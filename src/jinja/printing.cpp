@@ -22,7 +22,8 @@ std::string repr_escape(CodePoint character, unsigned char byte, char quote) {
   if (is_printable(character)) return {};
   std::array<char, 16> escape{};
   const char* format = character < 0x100 ? "\\x%02x" : (character < 0x10000 ? "\\u%04x" : "\\U%08x");
-  std::snprintf(escape.data(), escape.size(), format, character < 0 ? static_cast<unsigned>(byte) : static_cast<unsigned>(character));
+  std::snprintf(escape.data(), escape.size(), format,
+                character < 0 ? static_cast<unsigned>(byte) : static_cast<unsigned>(character));
   return escape.data();
 }
 
@@ -50,7 +51,8 @@ void append_repr(TextBuilder& builder, const Value& value);
 
 void append_items(TextBuilder& builder, const List& list) {
   const Tag tag{.source = list.source};
-  static constexpr std::array<std::string_view, 5> openings = {"[", "(", "dict_keys([", "dict_values([", "dict_items(["};
+  static constexpr std::array<std::string_view, 5> openings = {"[", "(", "dict_keys([", "dict_values([",
+                                                               "dict_items(["};
   static constexpr std::array<std::string_view, 5> closings = {"]", ")", "])", "])", "])"};
   const auto kind = static_cast<std::size_t>(list.kind);
   builder.append(openings[kind], tag);
@@ -101,7 +103,8 @@ std::string float_text(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
   std::array<char, 32> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::scientific).ptr;
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::scientific).ptr;
   std::string_view text(buffer.data(), static_cast<std::size_t>(end - buffer.data()));
   std::string sign;
   if (text.front() == '-') {

@@ -29,7 +29,7 @@ std::vector<TextRef> split_words(Heap& heap, const TextRef& text, std::int64_t m
   for (skip(true); position < bytes.size(); skip(true)) {
     const std::size_t begin = position;
     if (max_splits >= 0 && static_cast<std::int64_t>(words.size()) == max_splits) {
-      words.push_back(strip(heap, cut_text(&heap, text, begin, bytes.size()), nullptr, Side::right));
+      words.push_back(cut_text(&heap, text, begin, bytes.size()));
       return words;
     }
     skip(false);
@@ -53,7 +53,7 @@ std::vector<TextRef> split_words_from_right(Heap& heap, const TextRef& text, std
   for (skip(true); position > 0; skip(true)) {
     const std::size_t end = position;
     if (max_splits >= 0 && static_cast<std::int64_t>(words.size()) == max_splits) {
-      words.push_back(strip(heap, cut_text(&heap, text, 0, end), nullptr, Side::left));
+      words.push_back(cut_text(&heap, text, 0, end));
       break;
     }
     skip(false);
@@ -70,7 +70,8 @@ std::vector<TextRef> split_from_right(Heap& heap, const TextRef& text, const std
   std::size_t end = bytes.size();
   while (max_splits < 0 || static_cast<std::int64_t>(parts.size()) < max_splits) {
     heap.move_bytes(separator.size());
-    const std::size_t found = end < separator.size() ? std::string::npos : bytes.rfind(separator, end - separator.size());
+    const std::size_t found =
+        end < separator.size() ? std::string::npos : bytes.rfind(separator, end - separator.size());
     if (found == std::string::npos) break;
     heap.move_bytes((end - found) * std::min<std::size_t>(separator.size(), 64));
     parts.push_back(cut_text(&heap, text, found + separator.size(), end));

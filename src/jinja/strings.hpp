@@ -27,8 +27,8 @@ enum class Side : std::uint8_t { both, left, right };
 [[nodiscard]] TextRef title(Heap& heap, const TextRef& text);
 /// Parts between occurrences of `separator`, at most `max_splits` + 1 (< 0: any number), counted from the right if
 /// `from_right`. With no separator, the words between white space.
-[[nodiscard]] std::vector<TextRef> split(Heap& heap, const TextRef& text, const Text* separator, std::int64_t max_splits,
-                                         bool from_right);
+[[nodiscard]] std::vector<TextRef> split(Heap& heap, const TextRef& text, const Text* separator,
+                                         std::int64_t max_splits, bool from_right);
 [[nodiscard]] std::vector<TextRef> split_lines(Heap& heap, const TextRef& text, bool keeps_ends);
 /// The texts with `separator` between them.
 [[nodiscard]] TextRef join(Heap& heap, const Text& separator, const std::vector<TextRef>& parts);

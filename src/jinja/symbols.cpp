@@ -43,8 +43,8 @@ class Symbols {
     if (!slots_.contains(name)) define_from_outside(name, Load::Kind::undefined);
   }
 
-  /// Takes over what the branches of a condition, copies of this, have found. What only some of them assign may keep its
-  /// value from outside.
+  /// Takes over what the branches of a condition, copies of this, have found. What only some of them assign may keep
+  /// its value from outside.
   void join(const std::vector<Symbols>& branches) {
     std::set<std::string> stores;
     for (const Symbols& branch : branches) stores.insert(branch.stores_.begin(), branch.stores_.end());
@@ -294,7 +294,8 @@ class Binder {
     const std::pair<const char*, std::optional<std::size_t>*> specials[] = {
         {"caller", &macro.caller}, {"kwargs", &macro.kwargs}, {"varargs", &macro.varargs}};
     for (const auto& [name, slot] : specials) {
-      const bool is_parameter = std::find(macro.parameters.begin(), macro.parameters.end(), name) != macro.parameters.end();
+      const bool is_parameter =
+          std::find(macro.parameters.begin(), macro.parameters.end(), name) != macro.parameters.end();
       if (!is_parameter && mentions(macro.body, name)) *slot = inner.declare_parameter(name);
     }
     Collector collector(inner);
@@ -311,16 +312,17 @@ class Binder {
     if (expression->kind == Expression::Kind::name && expression->name == name) return true;
     const auto is_hit = [&](const ExpressionRef& part) { return mentions(part.get(), name); };
     return std::any_of(expression->operands.begin(), expression->operands.end(), is_hit) ||
-           std::any_of(expression->named.begin(), expression->named.end(), [&](const auto& e) { return is_hit(e.second); }) ||
+           std::any_of(expression->named.begin(), expression->named.end(),
+                       [&](const auto& e) { return is_hit(e.second); }) ||
            is_hit(expression->star) || is_hit(expression->star_star);
   }
 
   static bool mentions(const Body& body, std::string_view name) {
     return std::any_of(body.begin(), body.end(), [&](const StatementRef& statement) {
       const auto is_hit = [&](const ExpressionRef& part) { return mentions(part.get(), name); };
-      const bool in_macro =
-          statement->macro && (mentions(statement->macro->body, name) ||
-                               std::any_of(statement->macro->defaults.begin(), statement->macro->defaults.end(), is_hit));
+      const bool in_macro = statement->macro &&
+                            (mentions(statement->macro->body, name) ||
+                             std::any_of(statement->macro->defaults.begin(), statement->macro->defaults.end(), is_hit));
       return in_macro || is_hit(statement->expression) || is_hit(statement->test) ||
              std::any_of(statement->values.begin(), statement->values.end(), is_hit) ||
              mentions(statement->body, name) || mentions(statement->otherwise, name);

@@ -42,9 +42,24 @@ using FilterFunction = Value (*)(Evaluator&, const Value& input, const Arguments
 using TestFunction = bool (*)(Evaluator&, const Value& input, const Arguments&);
 
 enum class Operator : std::uint8_t {
-  add, subtract, multiply, divide, floor_divide, modulo, power,  // binary
-  equal, not_equal, less, less_equal, greater, greater_equal, in, not_in,  // comparisons
-  negative, positive, invert,  // unary; `invert` is `not`
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  modulo,
+  power,  // binary
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  in,
+  not_in,  // comparisons
+  negative,
+  positive,
+  invert,  // unary; `invert` is `not`
 };
 
 struct Expression {
@@ -91,7 +106,7 @@ struct MacroSyntax {
   std::vector<ExpressionRef> defaults;  ///< of the last parameters
   Body body;
   Scope scope;
-  std::vector<std::size_t> slots;  ///< of the parameters
+  std::vector<std::size_t> slots;                      ///< of the parameters
   std::optional<std::size_t> caller, kwargs, varargs;  ///< slots of these, where the body names them
 };
 
@@ -121,8 +136,8 @@ struct Statement {
   std::unique_ptr<MacroSyntax> macro;
   bool is_recursive = false;
   Scope scope, otherwise_scope, test_scope;  ///< of a loop: scope and test_scope have the target in the same slots
-  std::size_t loop_slot = 0;    ///< of `loop` in `scope`
-  Place place;                  ///< of the name of a macro
+  std::size_t loop_slot = 0;                 ///< of `loop` in `scope`
+  Place place;                               ///< of the name of a macro
 };
 
 /// A whole template.

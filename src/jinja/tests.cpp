@@ -35,7 +35,8 @@ std::int64_t modulo_of(Evaluator& evaluator, const Value& value, const Value& di
 }
 
 /// Whether all letters that have a case have this one, and there is one.
-bool has_case(std::string_view text, bool is_upper_case) {
+bool has_case(Heap& heap, std::string_view text, bool is_upper_case) {
+  heap.step(text.size() / 4);
   bool has_any = false;
   for (std::size_t position = 0; position < text.size();) {
     const CodePoint c = next_code_point(text, position);
@@ -66,7 +67,9 @@ bool test_equal(Evaluator& e, const Value& v, const Arguments& a) { return are_e
 bool test_less(Evaluator& e, const Value& v, const Arguments& a) { return is_less(e.heap(), v, other_of(a)); }
 bool test_greater(Evaluator& e, const Value& v, const Arguments& a) { return is_less(e.heap(), other_of(a), v); }
 bool test_less_equal(Evaluator& e, const Value& v, const Arguments& a) { return is_at_most(e.heap(), v, other_of(a)); }
-bool test_greater_equal(Evaluator& e, const Value& v, const Arguments& a) { return is_at_most(e.heap(), other_of(a), v); }
+bool test_greater_equal(Evaluator& e, const Value& v, const Arguments& a) {
+  return is_at_most(e.heap(), other_of(a), v);
+}
 
 /// A test of the value alone.
 template <bool (*holds)(const Value&)>
@@ -108,20 +111,21 @@ const std::map<std::string_view, Test>& tests() {
       {"iterable", test_value<is_iterable>},
       {"callable", test_value<is_callable>},
       {"escaped", test_value<is_escaped>},
-      {"lower", [](Evaluator& e, const Value& v, const Arguments&) { return has_case(to_text(e, v)->bytes, false); }},
-      {"upper", [](Evaluator& e, const Value& v, const Arguments&) { return has_case(to_text(e, v)->bytes, true); }},
+      {"lower",
+       [](Evaluator& e, const Value& v, const Arguments&) { return has_case(e.heap(), to_text(e, v)->bytes, false); }},
+      {"upper",
+       [](Evaluator& e, const Value& v, const Arguments&) { return has_case(e.heap(), to_text(e, v)->bytes, true); }},
       {"odd", [](Evaluator& e, const Value& v, const Arguments&) { return modulo_of(e, v, std::int64_t{2}) == 1; }},
       {"even", [](Evaluator& e, const Value& v, const Arguments&) { return modulo_of(e, v, std::int64_t{2}) == 0; }},
-      {"divisibleby", [](Evaluator& e, const Value& v, const Arguments& a) { return modulo_of(e, v, other_of(a)) == 0; }},
+      {"divisibleby",
+       [](Evaluator& e, const Value& v, const Arguments& a) { return modulo_of(e, v, other_of(a)) == 0; }},
       {"in", [](Evaluator& e, const Value& v, const Arguments& a) { return contains(e.heap(), other_of(a), v); }},
       {"filter",
        [](Evaluator&, const Value& v, const Arguments&) {
          return find_filter(require_text(v, "the name of a filter")->bytes) != nullptr;
        }},
-      {"test",
-       [](Evaluator&, const Value& v, const Arguments&) {
-         return find_test(require_text(v, "the name of a test")->bytes) != nullptr;
-       }},
+      {"test", [](Evaluator&, const Value& v,
+                  const Arguments&) { return find_test(require_text(v, "the name of a test")->bytes) != nullptr; }},
       {"sameas", test_same},
       {"==", test_equal},
       {"eq", test_equal},

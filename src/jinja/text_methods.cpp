@@ -55,7 +55,8 @@ Value call_swapcase(Evaluator& evaluator, const Value& self, const Arguments& ar
   for (std::size_t position = 0; position < bytes.size();) {
     const std::size_t begin = position;
     const bool is_raised = is_upper(next_code_point(bytes, position));
-    builder.append(map_case(bytes.substr(begin, position - begin), is_raised ? Case::lower : Case::upper), tag_at(text, begin));
+    builder.append(map_case(bytes.substr(begin, position - begin), is_raised ? Case::lower : Case::upper),
+                   tag_at(text, begin));
   }
   return builder.take(text.is_markup);
 }
@@ -74,7 +75,8 @@ Value call_split(Evaluator& evaluator, const Value& self, const Arguments& argum
 Value call_splitlines(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters parameters("splitlines", arguments, {"keepends"});
   std::vector<Value> lines;
-  for (TextRef& line : split_lines(evaluator.heap(), self_text(self), parameters.truth(0, false))) lines.emplace_back(std::move(line));
+  for (TextRef& line : split_lines(evaluator.heap(), self_text(self), parameters.truth(0, false)))
+    lines.emplace_back(std::move(line));
   return evaluator.make_list(List::Kind::list, std::move(lines));
 }
 
@@ -111,7 +113,7 @@ Value call_affix(Evaluator& evaluator, const Value& self, const Arguments& argum
   if (list != nullptr && list->kind == List::Kind::tuple) affixes = list->items;
   const bool has_bounds = parameters[1] != nullptr || parameters[2] != nullptr;
   const std::optional<ByteSpan> span = has_bounds ? bounds_of(bytes, parameters, 1) : ByteSpan{0, bytes.size()};
-  if (has_bounds) evaluator.heap().move_bytes(bytes.size());
+  if (has_bounds) evaluator.heap().step(1 + bytes.size() / 16);
   return std::any_of(affixes.begin(), affixes.end(), [&](const Value& affix) {
     const std::string& part = require_text(affix, at_end ? "endswith()" : "startswith()")->bytes;
     if (!span) return false;
@@ -125,7 +127,7 @@ std::int64_t position_of(Evaluator& evaluator, const Value& self, const Argument
   const Parameters parameters("find", arguments, {"sub", "start", "end"}, 1);
   const std::string& bytes = self_text(self)->bytes;
   const std::string& part = require_text(*parameters[0], "find()")->bytes;
-  evaluator.heap().move_bytes(bytes.size());
+  evaluator.heap().step(1 + bytes.size() / 16);
   const std::optional<ByteSpan> span = bounds_of(bytes, parameters, 1);
   if (!span) return -1;
   const std::string_view view = std::string_view(bytes).substr(0, span->end);
@@ -156,13 +158,14 @@ Value call_count(Evaluator& evaluator, const Value& self, const Arguments& argum
   const Parameters parameters("count", arguments, {"sub", "start", "end"}, 1);
   const std::string& bytes = self_text(self)->bytes;
   const std::string& part = require_text(*parameters[0], "count()")->bytes;
-  evaluator.heap().move_bytes(bytes.size());
+  evaluator.heap().step(1 + bytes.size() / 16);
   const std::optional<ByteSpan> span = bounds_of(bytes, parameters, 1);
   if (!span) return std::int64_t{0};
   const std::string_view view = std::string_view(bytes).substr(0, span->end);
   if (part.empty()) return count_characters(view.substr(span->begin)) + 1;
   std::int64_t count = 0;
-  for (std::optional<std::size_t> at = find_bytes(view, part, span->begin); at; at = find_bytes(view, part, *at + part.size())) {
+  for (std::optional<std::size_t> at = find_bytes(view, part, span->begin); at;
+       at = find_bytes(view, part, *at + part.size())) {
     ++count;
   }
   return count;
@@ -180,7 +183,8 @@ Value call_join(Evaluator& evaluator, const Value& self, const Arguments& argume
   std::vector<TextRef> parts;
   for (const Value& item : items_of(evaluator.heap(), *parameters[0])) {
     if (item.text() == nullptr) {
-      throw Failure("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + type_name(item) + " found");
+      throw Failure("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + type_name(item) +
+                    " found");
     }
     parts.push_back(text_argument(evaluator, self, item));
   }
@@ -245,9 +249,10 @@ Value call_format(Evaluator& evaluator, const Value& self, const Arguments& argu
 
 /// Whether all characters are of a kind, and there is one unless `of_none`.
 template <bool (*is_kind)(CodePoint), bool of_none = false>
-Value are_all(Evaluator&, const Value& self, const Arguments& arguments) {
+Value are_all(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters none("the method", arguments, {});
   const std::string& bytes = self_text(self)->bytes;
+  evaluator.heap().step(bytes.size() / 4);
   for (std::size_t position = 0; position < bytes.size();) {
     if (!is_kind(next_code_point(bytes, position))) return false;
   }
@@ -258,9 +263,10 @@ bool is_alphanumeric(CodePoint c) { return is_alphabetic(c) || is_numeric(c); }
 bool is_ascii(CodePoint c) { return c >= 0 && c < 0x80; }
 
 template <bool upper>
-Value have_case(Evaluator&, const Value& self, const Arguments& arguments) {
+Value have_case(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters none("the method", arguments, {});
   const std::string& bytes = self_text(self)->bytes;
+  evaluator.heap().step(bytes.size() / 4);
   bool has_any = false;
   for (std::size_t position = 0; position < bytes.size();) {
     const CodePoint c = next_code_point(bytes, position);
@@ -270,9 +276,10 @@ Value have_case(Evaluator&, const Value& self, const Arguments& arguments) {
   return has_any;
 }
 
-Value call_istitle(Evaluator&, const Value& self, const Arguments& arguments) {
+Value call_istitle(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
   const Parameters none("istitle", arguments, {});
   const std::string& bytes = self_text(self)->bytes;
+  evaluator.heap().step(bytes.size() / 4);
   bool has_any = false, is_inside = false;
   for (std::size_t position = 0; position < bytes.size();) {
     const CodePoint c = next_code_point(bytes, position);

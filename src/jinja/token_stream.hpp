@@ -2,6 +2,7 @@
 #pragma once
 // Tokens, read one after the other by the parsers of expressions and statements.
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,7 +27,9 @@ class TokenStream {
   }
 
   [[nodiscard]] bool is(Token::Kind kind) const { return current().kind == kind; }
-  [[nodiscard]] bool is_symbol(std::string_view symbol) const { return is(Token::Kind::symbol) && current().text == symbol; }
+  [[nodiscard]] bool is_symbol(std::string_view symbol) const {
+    return is(Token::Kind::symbol) && current().text == symbol;
+  }
   [[nodiscard]] bool is_name(std::string_view name) const { return is(Token::Kind::name) && current().text == name; }
   bool skip_symbol(std::string_view symbol) { return is_symbol(symbol) && (next(), true); }
   bool skip_name(std::string_view name) { return is_name(name) && (next(), true); }

@@ -30,7 +30,9 @@ std::string map_ascii(std::string_view text, Case to) {
   return mapped;
 }
 
-int num_type(CodePoint character) { return character < 0 ? U_NT_NONE : u_getIntPropertyValue(character, UCHAR_NUMERIC_TYPE); }
+int num_type(CodePoint character) {
+  return character < 0 ? U_NT_NONE : u_getIntPropertyValue(character, UCHAR_NUMERIC_TYPE);
+}
 
 }  // namespace
 
@@ -131,7 +133,8 @@ std::string map_case(std::string_view text, Case to) {
       icu::CaseMap::utf8ToLower("", 0, piece, sink, nullptr, status);
       break;
     case Case::title:
-      icu::CaseMap::utf8ToTitle("", U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_LOWERCASE | U_TITLECASE_NO_BREAK_ADJUSTMENT,
+      icu::CaseMap::utf8ToTitle("",
+                                U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_LOWERCASE | U_TITLECASE_NO_BREAK_ADJUSTMENT,
                                 nullptr, piece, sink, nullptr, status);
       break;
     case Case::fold:

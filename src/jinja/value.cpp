@@ -106,9 +106,7 @@ void Namespace::set(const std::string& name, Value value) {
   members.emplace_back(name, std::move(value));
 }
 
-Value make_undefined(std::string message) {
-  return Undefined{std::make_shared<const std::string>(std::move(message))};
-}
+Value make_undefined(std::string message) { return Undefined{std::make_shared<const std::string>(std::move(message))}; }
 
 std::string undefined_message(const Value& value) {
   const auto& message = value.get<Undefined>()->message;
@@ -121,8 +119,8 @@ std::string type_name(const Value& value) {
     return names[static_cast<std::size_t>(list->kind)];
   }
   if (const Text* text = value.text()) return text->is_markup ? "Markup" : "str";
-  static constexpr const char* names[] = {"Undefined", "NoneType", "bool",      "int",       "float",
-                                          "str",       "list",     "dict",      "range",     "generator",
+  static constexpr const char* names[] = {"Undefined", "NoneType", "bool",        "int",     "float",
+                                          "str",       "list",     "dict",        "range",   "generator",
                                           "Namespace", "Macro",    "LoopContext", "function"};
   return names[value.data().index()];
 }

@@ -4,8 +4,8 @@
 //   {"template": TEXT, "context": {...}, "now": SECONDS}
 //
 // and every line of standard output the result: {"text", "generation", "assistant"} with spans in characters, or
-// {"error"}. The context is that of the template if it has "raw": true, else what a tokenizer's apply_chat_template takes:
-// "messages", "tools", "documents", "add_generation_prompt" and "variables".
+// {"error"}. The context is that of the template if it has "raw": true, else what a tokenizer's apply_chat_template
+// takes: "messages", "tools", "documents", "add_generation_prompt" and "variables".
 
 #include <iostream>
 #include <map>
@@ -39,11 +39,11 @@ Json render(const Json& job) {
     auto found = compiled.find(source);
     if (found == compiled.end()) found = compiled.emplace(source, Template(source)).first;
     const Json& given = job.at("context");
-    const Json context = given.value("raw", false)
-                             ? given
-                             : make_context(given.at("messages"), given.value("tools", Json()),
-                                            given.value("documents", Json()), given.value("add_generation_prompt", false),
-                                            given.value("variables", Json::object()));
+    const Json context =
+        given.value("raw", false)
+            ? given
+            : make_context(given.at("messages"), given.value("tools", Json()), given.value("documents", Json()),
+                           given.value("add_generation_prompt", false), given.value("variables", Json::object()));
     RenderOptions options;
     if (job.contains("now")) {
       options.now = std::chrono::system_clock::from_time_t(job.at("now").get<std::time_t>());

@@ -5,7 +5,8 @@
     tests/peers/templates.py build/release/bin/render_template TEMPLATES...
 
 TEMPLATES are files (*.jinja), folders of them such as trl/chat_templates of the PyPI package trl, and files of test cases
-(*.json: a list of objects with chat_template, data, and the expected text as target). Needs Python with transformers.
+(*.json: a list of objects with chat_template, data and the expected text as target, or one like
+tests/unit/jinja/renderings.json). Needs Python with transformers.
 A template NAME_training.jinja beside NAME.jinja marks what the assistant wrote; where both render the same text, the mask
 that sft derives for NAME must be the marked one.
 """
@@ -173,8 +174,11 @@ def load(paths):
     templates, cases = {}, []
     for path in map(pathlib.Path, paths):
         if path.suffix == ".json":
-            for case in json.loads(path.read_text(encoding="utf-8")):
-                cases.append((f"{path.name}:{case['name']}", case))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(content, dict):
+                content = [{"name": number, "chat_template": template, "data": content["data"], "target": target}
+                           for number, (template, target) in enumerate(content["cases"])]
+            cases += [(f"{path.name}:{case['name']}", case) for case in content]
             continue
         for file in sorted(path.glob("*.jinja")) if path.is_dir() else [path]:
             templates[file.stem] = file.read_text(encoding="utf-8")

@@ -33,21 +33,22 @@ struct Source {
 struct Piece {
   ByteSpan bytes;
   std::int32_t source = -1;  ///< index into Rendered::sources; -1: the template's own words, or no message's
-  std::int32_t turn = -1;    ///< the message whose iteration of a loop over messages wrote it; -1: outside of such loops
+  std::int32_t turn = -1;  ///< the message whose iteration of a loop over messages wrote it; -1: outside of such loops
 };
 
 struct Rendered {
   std::string text;
-  std::vector<ByteSpan> generation;  ///< what stands in `{% generation %}` blocks, in order, without overlap, none empty
-  std::vector<Piece> pieces;         ///< cover the text in order; neighbours differ, none is empty
+  std::vector<ByteSpan>
+      generation;             ///< what stands in `{% generation %}` blocks, in order, without overlap, none empty
+  std::vector<Piece> pieces;  ///< cover the text in order; neighbours differ, none is empty
   std::vector<Source> sources;
 };
 
 /// What a rendering may use before it is refused. The defaults are far beyond the need of published templates.
 struct Limits {
-  std::size_t max_steps = 50'000'000;              ///< evaluated nodes, iterations, and 64 bytes of text moved
+  std::size_t max_steps = 50'000'000;                     ///< evaluated nodes, iterations, and 64 bytes of text moved
   std::size_t max_memory_bytes = std::size_t{512} << 20;  ///< held by values at one time, the context included
-  std::size_t max_depth = 1200;                    ///< of nested evaluation: macros that call themselves, deep syntax
+  std::size_t max_depth = 1200;  ///< of nested evaluation: macros that call themselves, deep syntax
 };
 
 struct RenderOptions {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "readers.hpp"
 
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,11 +13,14 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "sft/data/prepare.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
+#include "sft/jinja/chat_template.hpp"
+#include "sft/jinja/template.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 
 namespace sft::test {
@@ -117,6 +122,51 @@ std::string read_tokenizer(const std::string& folder) {
   return hash.text();
 }
 
+/// As sft-prepare reads a folder of records, with a conversation among them.
+std::string read_records(const std::string& folder) {
+  data::PrepareOptions options;
+  options.inputs = {folder};
+  options.output = folder + "/packed";
+  options.max_length = 256;
+  options.num_threads = 1;
+  (void)data::prepare(options, [](const char*, std::int64_t, std::int64_t) {});
+  std::string content = read_packed(options.output);
+  std::filesystem::remove_all(options.output);
+  return content;
+}
+
+/// A chat template, with a conversation that has all that templates look at.
+std::string read_template(const std::string& path) {
+  const nlohmann::ordered_json context = nlohmann::ordered_json::parse(R"({
+    "messages": [
+      {"role": "system", "content": "Be brief."},
+      {"role": "user", "content": "What? \u00e9"},
+      {"role": "assistant", "content": "A call", "reasoning_content": "Hm.",
+       "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"x": [1, 2.5, null]}}}]},
+      {"role": "tool", "content": "5", "name": "f"},
+      {"role": "assistant", "content": "Five."}
+    ],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+    "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"
+  })");
+  const jinja::Template chat_template(io::read_file(path));
+  jinja::RenderOptions options;
+  options.limits.max_steps = 2'000'000;
+  options.limits.max_memory_bytes = std::size_t{64} << 20;
+  options.now = {};
+  const jinja::Rendered rendered = chat_template.render(context, options);
+  std::size_t end = 0;
+  for (const jinja::Piece& piece : rendered.pieces) {
+    ensure(piece.bytes.begin == end && piece.bytes.end > end, "the pieces of a rendering cover its text");
+    end = piece.bytes.end;
+  }
+  ensure(end == rendered.text.size(), "the pieces of a rendering cover its text");
+  for (const jinja::ByteSpan& span : jinja::assistant_spans(chat_template, context, rendered, options)) {
+    ensure(span.begin < span.end && span.end <= end, "the assistant's spans lie in the text");
+  }
+  return rendered.text;
+}
+
 }  // namespace
 
 Reader make_reader(const std::string& kind) {
@@ -124,8 +174,11 @@ Reader make_reader(const std::string& kind) {
   if (kind == "checkpoint") return {.read = read_checkpoint};
   if (kind == "config") return {.read = read_config, .may_change = true};
   if (kind == "hub") return {.read = read_hub, .may_change = true};
+  if (kind == "records") return {.read = read_records, .may_change = true};
+  if (kind == "template") return {.read = read_template, .may_change = true};
   if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
-  throw_config_error("unknown kind \"" + kind + "\"", "there are packed, checkpoint, config, hub and tokenizer",
+  throw_config_error("unknown kind \"" + kind + "\"",
+                     "there are packed, checkpoint, config, hub, records, template and tokenizer",
                      "name one of them");
 }
 

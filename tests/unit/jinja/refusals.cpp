@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors name the line and the reason.
+
+#include <boost/test/unit_test.hpp>
+
+#include "render.hpp"
+
+using sft::test::Json;
+using sft::test::mentions;
+using sft::test::refusal;
+
+BOOST_AUTO_TEST_SUITE(refusals)
+
+BOOST_AUTO_TEST_CASE(what_is_not_supported_is_named_with_its_line) {
+  BOOST_TEST(mentions(refusal("a\n{% include 'x' %}"), {"line 2", "'include'", "not supported"}));
+  BOOST_TEST(mentions(refusal("\n\n{% block a %}{% endblock %}"), {"line 3", "'block'"}));
+  BOOST_TEST(mentions(refusal("{{ 1 }}\n{{ 'a'|urlize }}"), {"line 2", "filter 'urlize'"}));
+  BOOST_TEST(mentions(refusal("{{ 1 is nope }}"), {"line 1", "test 'nope'"}));
+  BOOST_TEST(mentions(refusal("{{ 'a'.encode() }}"), {"line 1", "encode", "not supported"}));
+  BOOST_TEST(mentions(refusal("{{ 9223372036854775807 + 1 }}"), {"line 1", "64 bits"}));
+  BOOST_TEST(mentions(refusal("{{ namespace() }}"), {"line 1", "printing"}));
+  BOOST_TEST(mentions(refusal("{{ x }}", {{"x", 18446744073709551615ULL}}), {"18446744073709551615", "not supported"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_template_raises_is_told) {
+  const std::string error = refusal("\n{% if true %}\n{{ raise_exception('Roles must\nalternate') }}{% endif %}");
+  BOOST_TEST(mentions(error, {"line 3", "Roles must alternate", "conversation"}));
+  BOOST_TEST(error.find('\n') == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(undefined_values_may_be_printed_and_tested_but_not_used) {
+  BOOST_TEST(mentions(refusal("{{ x.y }}"), {"'x' is undefined"}));
+  BOOST_TEST(mentions(refusal("{{ m.y.z }}", {{"m", Json::object()}}), {"'dict' has no attribute 'y'"}));
+  BOOST_TEST(
+      mentions(refusal("{% macro f(a) %}{{ a + 1 }}{% endmacro %}{{ f() }}"), {"parameter 'a' was not provided"}));
+}
+
+BOOST_AUTO_TEST_CASE(broken_syntax_is_named_with_its_line) {
+  BOOST_TEST(mentions(refusal("a\n{% if x %}\nb"), {"line 3", "endif"}));
+  BOOST_TEST(mentions(refusal("{% endfor %}"), {"line 1", "'endfor'"}));
+  BOOST_TEST(mentions(refusal("\n{{ (1] }}"), {"line 2", "']'"}));
+  BOOST_TEST(mentions(refusal("{{ 'a"), {"line 1", "string has no end"}));
+  BOOST_TEST(mentions(refusal("{{ 1 2 }}"), {"line 1", "'2'"}));
+  BOOST_TEST(mentions(refusal("{% break %}"), {"'break'", "outside"}));
+  BOOST_TEST(
+      mentions(refusal("{% for i in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"), {"outside"}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
