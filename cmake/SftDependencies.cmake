@@ -48,4 +48,14 @@ add_library(sft_pcre2 INTERFACE)
 target_include_directories(sft_pcre2 SYSTEM INTERFACE ${PCRE2_INCLUDE_DIR})
 target_link_libraries(sft_pcre2 INTERFACE ${PCRE2_LIBRARY})
 
+# Compressed inputs. Zstandard brings no CMake package in Debian 12.
+find_path(ZSTD_INCLUDE_DIR zstd.h)
+find_library(ZSTD_LIBRARY zstd)
+if(NOT ZSTD_INCLUDE_DIR OR NOT ZSTD_LIBRARY)
+  message(FATAL_ERROR "Zstandard is missing: install it (Debian 12: libzstd-dev) or set ZSTD_INCLUDE_DIR and ZSTD_LIBRARY")
+endif()
+add_library(sft_zstd INTERFACE)
+target_include_directories(sft_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
+target_link_libraries(sft_zstd INTERFACE ${ZSTD_LIBRARY})
+
 include(SftCuda)

@@ -1,28 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns JSON-lines files into packed HDF5 shards for training. Runs alone, without mpirun.
+// Turns files of records into packed HDF5 shards for training. Runs alone, without mpirun.
 //
 //   sft-prepare --input train.jsonl --output data/train
 //   sft-prepare --input 'part-*.jsonl' --output data/train --max_length 4096 --packing_strategy bfd_split
-//   sft-prepare --input chats.jsonl --output data/chats --assistant_only_loss
+//   sft-prepare --input chats.jsonl --output data/chats --model_name_or_path models/smollm2 --assistant_only_loss
+//   sft-prepare --input data.jsonl.gz --output data/train --eval_split 0.05 --preview 3
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "prepare_options.hpp"
 #include "prepare_summary.hpp"
+#include "preview.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/status_line.hpp"
+#include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
+#include "sft/text/tokenizer.hpp"
 
 namespace {
 
+using sft::apps::PrepareCommand;
 using sft::data::PrepareOptions;
 using sft::data::PrepareSummary;
 
@@ -72,13 +80,31 @@ PrepareSummary prepare_with_progress(const PrepareOptions& options) {
   });
 }
 
+/// The first rows for training, read back from the files.
+void print_preview(const PrepareSummary& summary, std::int64_t num_rows) {
+  if (num_rows <= 0) return;
+  const bool has_colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  const sft::data::PackedDataset dataset(summary.train().files);
+  const std::unique_ptr<sft::text::Tokenizer> tokenizer = sft::text::make_tokenizer(dataset.tokenizer());
+  for (std::int64_t row = 0; row < std::min(num_rows, dataset.num_rows()); ++row) {
+    sft::log_info(sft::apps::preview_of(dataset.read_row(row), row, dataset.num_rows(), *tokenizer, has_colour));
+  }
+}
+
 int run(int argc, char** argv) {
-  const std::optional<PrepareOptions> options =
+  const std::optional<PrepareCommand> command =
       sft::apps::read_prepare_options(std::vector<std::string>(argv + 1, argv + argc));
-  if (options) {
+  if (command) {
     listen_for_stop_signals();
     try {
-      sft::apps::print_summary(prepare_with_progress(*options), *options);
+      const PrepareSummary summary = prepare_with_progress(command->options);
+      if (command->is_json) {
+        sft::apps::print_summary_json(summary, command->options);
+      } else {
+        sft::apps::print_summary(summary, command->options);
+        if (command->shows_statistics) sft::apps::print_statistics(summary);
+        print_preview(summary, command->num_preview_rows);
+      }
     } catch (const Stopped&) {
       std::raise(stop_signal);  // its default action is back: the process ends as one that the signal killed
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepare_options.hpp"
 
-#include <cstdint>
+#include <array>
+#include <ctime>
 
 #include "sft/core/error.hpp"
 #include "tool.hpp"
@@ -15,96 +16,206 @@ namespace po = boost::program_options;
 config::Manual about() {
   config::Manual manual;
   manual.program = "sft-prepare";
-  manual.summary = "Turns JSON-lines files into packed HDF5 shards for training";
+  manual.summary = "Turns files of records into packed HDF5 shards for training";
   manual.usage = {"sft-prepare --input FILE [--input FILE ...] --output FOLDER [options]"};
   manual.paragraphs = {
-      "Writes FOLDER/train-00000.h5 ... A line of an input is one record, of the shape",
-      "\"weight\": W of a message, 0 to 1, multiplies the loss weight of its tokens; \"train\": false means 0. Fields "
-      "that "
-      "are not used are listed at the end.",
+      "Writes FOLDER/train-00000.h5 ... A line of an input, or an element of a JSON array, is one record, of the shape",
+      "Rows, their order and what is trained on are those of TRL's SFTTrainer with the same options; only --packing is "
+      "on unless you turn it off. \"weight\": W of a message, 0 to 1, multiplies the loss weight of its tokens; "
+      "\"train\": false means 0. Fields that are not used are listed at the end.",
       "Each file appears whole or not at all, all of them at the end; after an error none is there. A folder that "
-      "holds "
-      "train-*.h5 already is refused, never overwritten. Tokenized text waits on the disk of FOLDER meanwhile, 4 bytes "
-      "per token."};
+      "holds train-*.h5 or eval-*.h5 already is refused, never overwritten. Tokenized text waits on the disk of FOLDER "
+      "meanwhile, 4 bytes per token."};
   manual.shapes = {R"({"messages": [{"role": "user", "content": "..."}, ...]}   all of it is trained on)",
                    R"({"prompt": "...", "completion": "..."}                    the completion is)",
                    R"({"prompt": [MESSAGE, ...], "completion": [MESSAGE, ...]}   the completion is)",
-                   R"({"text": "..."}                                           all of it is trained on)"};
+                   R"({"text": "..."}                                           all of it is trained on)",
+                   R"({"conversations": [{"from": "human", "value": "..."}, ...]}  as messages)",
+                   R"({"instruction": "...", "input": "...", "output": "..."}   the output is)",
+                   R"({"input_ids": [...], "labels": [...]}                     what labels say)"};
   return manual;
 }
 
-po::options_description describe() {
-  const auto boolean = [](bool value) {
-    return po::value<bool>()->default_value(value, value ? "true" : "false")->implicit_value(true, "true");
-  };
-  po::options_description options;
+po::typed_value<bool>* boolean(bool value) {
+  return po::value<bool>()
+      ->default_value(value, value ? "true" : "false")
+      ->implicit_value(true, "true")
+      ->value_name("BOOL");
+}
+
+po::typed_value<std::string>* text(const char* name) { return po::value<std::string>()->value_name(name); }
+
+po::typed_value<std::int64_t>* number(std::int64_t value) {
+  return po::value<std::int64_t>()->default_value(value)->value_name("N");
+}
+
+void describe_input(po::options_description& options) {
   // clang-format off
   options.add_options()
-    ("input", po::value<std::vector<std::string>>()->value_name("FILE"), "JSON-lines file, glob, or - for standard input; repeatable")
-    ("output", po::value<std::string>()->value_name("FOLDER"), "where the shards go; made when missing")
-    ("tokenizer", po::value<std::string>()->default_value("byte")->value_name("NAME"),
-     "byte: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json, see "
-     "docs/tokenizers.md")
-    ("model_name_or_path", po::value<std::string>()->value_name("FOLDER"),
-     "take the tokenizer of a hub-format folder; comes with a later release")
-    ("max_length", po::value<std::int64_t>()->default_value(1024)->value_name("N"),
-     "tokens of documents in a row, at most")
-    ("packing", boolean(true)->value_name("BOOL"),
-     "put several documents into a row; false: every document is a row of its own, padded to max_length")
+    ("input", po::value<std::vector<std::string>>()->value_name("FILE"),
+     "JSON lines or a JSON array, plain, gzip or Zstandard; a file, folder, glob, or - for standard input; repeatable")
+    ("input_weight", po::value<std::vector<double>>()->value_name("W"),
+     "share of records that an --input gives, one for each: its first records are taken until one input is used up")
+    ("output", text("FOLDER"), "where the shards go; made when missing")
+    ("model_name_or_path", text("FOLDER"), "take the tokenizer and the chat template of this model folder")
+    ("tokenizer", text("NAME"), "byte, the default: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json")
+    ("chat_template_path", text("FILE"), "write conversations with this Jinja template")
+    ("template_date", text("YYYY-MM-DD"), "what templates that print the date take for today")
+    ("eos_token", text("TOKEN"), "token that ends a text instead of the tokenizer's own")
+    ("pad_token", text("TOKEN"), "token that fills rows; never trained on, whichever it is")
+    ("dataset_text_field", po::value<std::string>()->default_value("text")->value_name("NAME"), "key of plain text")
+    ("on_error", po::value<std::string>()->default_value("stop")->value_name("NAME"),
+     "stop at a bad record, or skip it and list it at the end")
+    ("num_threads", number(0), "threads that make tokens; 0: one for each core; the result is always the same");
+  // clang-format on
+}
+
+void describe_rows(po::options_description& options) {
+  // clang-format off
+  options.add_options()
+    ("max_length", po::value<std::string>()->default_value("1024")->value_name("N"),
+     "tokens of documents in a row, at most; none (with --packing false): as long as the longest document")
+    ("truncation_mode", po::value<std::string>()->default_value("keep_start")->value_name("NAME"),
+     "without packing, which part of a document that is too long stays: keep_start or keep_end")
+    ("packing", boolean(true),
+     "put several documents into a row; false, as TRL's default is: every document is a row of its own, padded")
     ("packing_strategy", po::value<std::string>()->default_value("bfd")->value_name("NAME"),
      "bfd: best fit decreasing, longer documents are cut at max_length; bfd_split: their rest becomes documents of its "
-     "own; wrapped: one stream, cut every max_length tokens, a row counts as one document")
-    ("completion_only_loss", boolean(true)->value_name("BOOL"), "of prompt/completion, train on the completion alone")
-    ("assistant_only_loss", boolean(false)->value_name("BOOL"),
+     "own; wrapped: one stream, cut every max_length tokens, a row counts as one document; balanced: bfd with rows of "
+     "about equal attention work")
+    ("packing_scope", po::value<std::string>()->default_value("block")->value_name("NAME"),
+     "block: 1000 documents are packed together, as TRL does it; all: the whole data set, which fills rows better")
+    ("dataset_num_proc", number(1),
+     "pack as TRL does with so many processes: each packs a part of its own")
+    ("completion_only_loss", po::value<bool>()->implicit_value(true, "true")->value_name("BOOL"),
+     "train on the completion alone; unset: of records with a prompt and a completion")
+    ("assistant_only_loss", boolean(false),
      "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
-    ("pad_to_multiple_of", po::value<std::int64_t>()->default_value(1)->value_name("N"),
+    ("pad_to_multiple_of", number(1),
      "pad rows to the next multiple of N at or above max_length; sequence parallelism needs 2 * sp_size")
     ("sp_size", po::value<int>()->default_value(1)->value_name("N"),
      "pad rows so that N ranks can share them: for runs with parallel.sp_size = N")
-    ("num_shards", po::value<std::int64_t>()->default_value(0)->value_name("N"),
-     "number of files; 0: as few as hold at most 1 GiB each before compression")
-    ("shuffle_dataset", boolean(false)->value_name("BOOL"), "put documents in random order before packing")
-    ("seed", po::value<std::int64_t>()->default_value(42)->value_name("N"), "of that order");
+    ("num_shards", number(0), "number of files; 0: as few as hold at most 1 GiB each before compression")
+    ("shuffle_dataset", boolean(false), "put documents in random order before packing, and rows after it")
+    ("seed", number(42), "of that order, and of --eval_split")
+    ("eval_split", po::value<double>()->default_value(0.0, "0")->value_name("N"),
+     "hold documents back for data.eval_files, in FOLDER/eval-*.h5: a share below 1, or how many")
+    ("preview", number(0), "print N rows: what is trained on in colour or ⟦brackets⟧, documents apart")
+    ("stats", boolean(false), "print how long the documents are and what is odd about the records")
+    ("json", boolean(false), "print the summary for programs");
   // clang-format on
+}
+
+po::options_description describe() {
+  po::options_description options;
+  describe_input(options);
+  describe_rows(options);
   return options;
+}
+
+[[noreturn]] void refuse_value(const std::string& option, const std::string& value, const std::string& known) {
+  throw_config_error("unknown " + option + " '" + value + "'", "known are " + known, "choose one of them");
 }
 
 data::PackingStrategy packing_strategy_of(const po::variables_map& values) {
   const auto& name = values["packing_strategy"].as<std::string>();
-  for (const data::PackingStrategy strategy :
-       {data::PackingStrategy::bfd, data::PackingStrategy::bfd_split, data::PackingStrategy::wrapped}) {
-    if (name == data::name_of(strategy)) {
-      return values["packing"].as<bool>() ? strategy : data::PackingStrategy::none;
-    }
+  using data::PackingStrategy;
+  std::optional<PackingStrategy> chosen;
+  for (const PackingStrategy strategy :
+       {PackingStrategy::bfd, PackingStrategy::bfd_split, PackingStrategy::wrapped, PackingStrategy::balanced}) {
+    if (name == data::name_of(strategy)) chosen = strategy;
   }
-  throw_config_error("unknown packing_strategy '" + name + "'", "known are bfd, bfd_split and wrapped",
-                     "choose one of them, or --packing false");
+  if (name == "bfd-requeue") chosen = PackingStrategy::bfd_split;  // its older name in TRL
+  if (!chosen) {
+    throw_config_error("unknown packing_strategy '" + name + "'", "known are bfd, bfd_split, wrapped and balanced",
+                       "choose one of them, or --packing false");
+  }
+  return values["packing"].as<bool>() ? *chosen : PackingStrategy::none;
+}
+
+std::int64_t max_length_of(const std::string& value) {
+  if (value == "none" || value == "None") return data::PrepareOptions::no_max_length;
+  std::size_t end = 0;
+  std::int64_t length = 0;
+  try {
+    length = std::stoll(value, &end);
+  } catch (const std::exception&) {
+    end = 0;
+  }
+  if (end != value.size() || length <= 0) {
+    throw_config_error("max_length = " + value + " is impossible", "it is a number of tokens, or none",
+                       "give 2 or more, e.g. 1024");
+  }
+  return length;
+}
+
+std::chrono::system_clock::time_point date_of(const std::string& text) {
+  std::tm date{};
+  const char* end = ::strptime(text.c_str(), "%Y-%m-%d", &date);
+  if (end == nullptr || *end != '\0') {
+    throw_config_error("template_date = " + text + " is impossible", "it is a date",
+                       "give YYYY-MM-DD, e.g. 2025-01-31");
+  }
+  date.tm_hour = 12;
+  date.tm_isdst = -1;
+  return std::chrono::system_clock::from_time_t(std::mktime(&date));
+}
+
+data::TextOptions text_options_of(const po::variables_map& values) {
+  const auto take = [&values](const char* name, std::string& member) {
+    if (values.count(name) != 0) member = values[name].as<std::string>();
+  };
+  data::TextOptions text;
+  if (values.count("model_name_or_path") != 0 && values.count("tokenizer") != 0) {
+    throw_config_error("--model_name_or_path and --tokenizer are given", "each names a tokenizer", "leave one out");
+  }
+  take("tokenizer", text.tokenizer);
+  take("model_name_or_path", text.tokenizer);
+  take("chat_template_path", text.chat_template_path);
+  take("eos_token", text.eos_token);
+  take("pad_token", text.pad_token);
+  if (values.count("template_date") != 0) text.template_date = date_of(values["template_date"].as<std::string>());
+  return text;
+}
+
+void require_choice(const po::variables_map& values, const char* name, const std::array<const char*, 2>& known) {
+  const auto& value = values[name].as<std::string>();
+  if (value != known[0] && value != known[1]) refuse_value(name, value, std::string(known[0]) + " and " + known[1]);
 }
 
 data::PrepareOptions to_prepare_options(const po::variables_map& values) {
-  const auto require = [&values](const char* name) {
+  for (const char* name : {"input", "output"}) {
     if (values.count(name) == 0) {
       throw_config_error(std::string("--") + name + " is missing", "it has no default", "see sft-prepare --help");
     }
-  };
-  if (values.count("model_name_or_path") != 0) {
-    throw_config_error("--model_name_or_path is not supported yet",
-                       "tokenizers of hub-format folders come with a later release", "use --tokenizer byte");
   }
-  require("input");
-  require("output");
+  require_choice(values, "on_error", {"stop", "skip"});
+  require_choice(values, "truncation_mode", {"keep_start", "keep_end"});
+  require_choice(values, "packing_scope", {"block", "all"});
   data::PrepareOptions options;
   options.inputs = values["input"].as<std::vector<std::string>>();
+  if (values.count("input_weight") != 0) options.input_weights = values["input_weight"].as<std::vector<double>>();
   options.output = values["output"].as<std::string>();
-  options.tokenizer = values["tokenizer"].as<std::string>();
-  options.max_length = values["max_length"].as<std::int64_t>();
+  options.text = text_options_of(values);
+  options.max_length = max_length_of(values["max_length"].as<std::string>());
+  options.keep_end = values["truncation_mode"].as<std::string>() == "keep_end";
   options.packing_strategy = packing_strategy_of(values);
-  options.example.completion_only_loss = values["completion_only_loss"].as<bool>();
+  if (values["packing_scope"].as<std::string>() == "all") {
+    options.packing_blocks.block_size = data::PackingBlocks::whole;
+  }
+  options.packing_blocks.num_shards = values["dataset_num_proc"].as<std::int64_t>();
+  if (values.count("completion_only_loss") != 0) {
+    options.example.completion_only_loss = values["completion_only_loss"].as<bool>();
+  }
   options.example.assistant_only_loss = values["assistant_only_loss"].as<bool>();
+  options.example.dataset_text_field = values["dataset_text_field"].as<std::string>();
   options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();
   options.sp_size = values["sp_size"].as<int>();
   options.num_shards = values["num_shards"].as<std::int64_t>();
   options.shuffle_dataset = values["shuffle_dataset"].as<bool>();
+  options.eval_split = values["eval_split"].as<double>();
+  options.skip_bad_records = values["on_error"].as<std::string>() == "skip";
+  options.num_threads = static_cast<int>(values["num_threads"].as<std::int64_t>());
   const auto seed = values["seed"].as<std::int64_t>();
   if (seed < 0) {
     throw_config_error("seed = " + std::to_string(seed) + " is impossible", "it is a number from 0 on",
@@ -116,10 +227,15 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
 
 }  // namespace
 
-std::optional<data::PrepareOptions> read_prepare_options(const std::vector<std::string>& arguments) {
+std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string>& arguments) {
   const std::optional<po::variables_map> values = read_options(about(), describe(), arguments);
   if (!values) return std::nullopt;
-  return to_prepare_options(*values);
+  PrepareCommand command;
+  command.options = to_prepare_options(*values);
+  command.num_preview_rows = (*values)["preview"].as<std::int64_t>();
+  command.shows_statistics = (*values)["stats"].as<bool>();
+  command.is_json = (*values)["json"].as<bool>();
+  return command;
 }
 
 config::Manual prepare_manual() { return manual_of(about(), describe()); }

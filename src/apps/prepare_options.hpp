@@ -2,6 +2,7 @@
 #pragma once
 // The command line of sft-prepare.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,8 +12,16 @@
 
 namespace sft::apps {
 
+/// What a user asked for.
+struct PrepareCommand {
+  data::PrepareOptions options;
+  std::int64_t num_preview_rows = 0;
+  bool shows_statistics = false;
+  bool is_json = false;
+};
+
 /// Nothing when help or the version was asked for and printed. Throws a configuration Error.
-[[nodiscard]] std::optional<data::PrepareOptions> read_prepare_options(const std::vector<std::string>& arguments);
+[[nodiscard]] std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string>& arguments);
 
 [[nodiscard]] config::Manual prepare_manual();
 

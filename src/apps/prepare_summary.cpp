@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,16 +52,18 @@ std::string list_of(const data::NameCounts& counts) {
 
 void warn_of_lost_records(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
   const std::string of_all = " of " + std::to_string(summary.num_records) + " records, ";
-  if (data::truncates(options.packing_strategy) && 2 * summary.num_too_long > summary.num_records) {
-    log_warning("most records are cut (max_length = " + std::to_string(options.max_length) + " is too short for " +
+  if (data::truncates(options.packing_strategy) && 4 * summary.num_too_long > summary.num_records) {
+    log_warning("many records are cut (max_length = " + std::to_string(options.max_length) + " is too short for " +
                 std::to_string(summary.num_too_long) + of_all + percent(summary.num_too_long, summary.num_records) +
                 "): give a larger --max_length, or keep all tokens with --packing_strategy bfd_split");
   }
-  if (2 * summary.num_dropped > summary.num_records) {
-    log_warning("most records are dropped (" + std::to_string(summary.num_dropped) + of_all +
-                percent(summary.num_dropped, summary.num_records) +
-                ", have nothing to train on within max_length): check --max_length, --assistant_only_loss and the "
-                "weights of the messages");
+  if (4 * summary.num_without_target > summary.num_records) {
+    const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
+    log_warning("many records have nothing to train on within max_length (" +
+                std::to_string(summary.num_without_target) + of_all +
+                percent(summary.num_without_target, summary.num_records) +
+                (is_packed ? ", which take room in the rows" : ", which are dropped") +
+                "): check --max_length, --assistant_only_loss and the weights of the messages");
   }
 }
 
@@ -67,38 +71,157 @@ void warn_of_roles(const data::PrepareSummary& summary) {
   for (const auto& [role, count] : summary.census.roles.by_name()) {
     if (std::ranges::find(usual_roles, role) != usual_roles.end()) continue;
     log_warning("the role '" + printable(role.substr(0, max_name_bytes), false) + "' of " + std::to_string(count) +
-                " messages is none of system, developer, user, assistant and tool (it is written as it is, and "
-                "--assistant_only_loss does not train on it): rename it if one of these is meant");
+                " messages is none of system, developer, user, assistant and tool (the chat template decides what "
+                "becomes of it, and --assistant_only_loss does not train on it): rename it if one of these is meant");
   }
+}
+
+void warn_of_oddities(const data::RecordCensus& census) {
+  const auto warn = [](std::int64_t count, const char* what) {
+    if (count > 0) log_warning(std::to_string(count) + what);
+  };
+  warn(
+      census.num_split_prompts,
+      " prompts end in other tokens than prompt and completion have there (tokens or the chat template join them): the "
+      "completion begins where the two part");
+  warn(census.num_ignored_masks,
+       " records have a 'completion_mask' that is not obeyed (as in TRL, only --completion_only_loss makes it count): "
+       "all their tokens are trained on");
+  warn(census.num_empty_tool_lists,
+       " records have an empty list of tools (some chat templates then write their words about tools): use null for "
+       "none");
+  warn(census.num_unmarked_chats,
+       " conversations have no token of an assistant (the chat template writes none): nothing in them is trained on");
+}
+
+std::string text_of_efficiency(const data::SplitSummary& split) {
+  std::array<char, 32> efficiency;
+  std::snprintf(efficiency.data(), efficiency.size(), "%.2f %%", 100.0 * split.packing_efficiency());
+  return efficiency.data();
+}
+
+std::string list_of_files(const data::SplitSummary& split) {
+  return std::to_string(split.files.size()) + ": " + split.files.front() +
+         (split.files.size() > 1 ? " ... " + split.files.back() : "");
+}
+
+nlohmann::ordered_json json_of(const data::NameCounts& counts) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, count] : counts.by_name()) object[name] = count;
+  if (counts.num_others() > 0) object["(others)"] = counts.num_others();
+  return object;
 }
 
 }  // namespace
 
 void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
+  const data::SplitSummary& train = summary.train();
+  const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
   Table table({Align::left, Align::left}, 2);
   const auto line = [&table](const char* name, const std::string& value) { table.add({name, value}); };
-  std::array<char, 32> efficiency;
-  std::snprintf(efficiency.data(), efficiency.size(), "%.2f %%", 100.0 * summary.packing_efficiency());
   line("records", std::to_string(summary.num_records));
+  if (summary.num_skipped > 0) line("skipped", std::to_string(summary.num_skipped) + " (bad records)");
+  line("shapes", list_of(summary.census.shapes));
   if (!summary.census.roles.by_name().empty()) line("roles", list_of(summary.census.roles));
   if (!summary.census.ignored_fields.by_name().empty()) line("ignored fields", list_of(summary.census.ignored_fields));
-  line("dropped", std::to_string(summary.num_dropped) + " (no target within max_length)");
+  if (summary.num_left_out > 0) line("left out", std::to_string(summary.num_left_out) + " (by --input_weight)");
+  if (is_packed) {
+    line("without target",
+         std::to_string(summary.num_without_target) + " (nothing to train on within max_length; kept)");
+  } else {
+    line("dropped", std::to_string(summary.num_dropped) + " (no target within max_length)");
+  }
   line("truncated", std::to_string(summary.num_truncated) + " (cut at max_length)");
-  line("documents", std::to_string(summary.num_documents));
-  line("tokens", std::to_string(summary.num_tokens));
-  line("target tokens", std::to_string(summary.num_target_tokens));
-  line("rows", std::to_string(summary.num_rows) + " of " + std::to_string(summary.row_length) + " tokens");
-  line("padding", std::to_string(summary.num_padding_tokens) + " tokens");
+  line("documents", std::to_string(train.num_documents));
+  line("tokens", std::to_string(train.num_tokens));
+  line("target tokens", std::to_string(train.num_target_tokens));
+  line("rows", std::to_string(train.num_rows) + " of " + std::to_string(summary.row_length) + " tokens");
+  line("padding", std::to_string(train.num_padding_tokens) + " tokens");
   line("packing strategy", data::name_of(options.packing_strategy));
-  line("packing efficiency", efficiency.data());
-  const std::string& last = summary.files.back();
-  line("files", std::to_string(summary.files.size()) + ": " + summary.files.front() +
-                    (summary.files.size() > 1 ? " ... " + last : ""));
+  line("packing efficiency", text_of_efficiency(train));
+  line("files", list_of_files(train));
+  for (std::size_t i = 1; i < summary.splits.size(); ++i) {
+    const data::SplitSummary& held_back = summary.splits[i];
+    line("held back", std::to_string(held_back.num_documents) + " documents, " + std::to_string(held_back.num_tokens) +
+                          " tokens in " + std::to_string(held_back.num_rows) + " rows");
+    line("", list_of_files(held_back));
+  }
   std::string text = table.text();
   text.pop_back();  // log_info ends the line
   log_info("prepared " + options.output + "\n" + text);
+  for (const std::string& skipped : summary.skipped) log_warning("skipped " + printable(skipped, false));
+  if (summary.num_skipped > std::ssize(summary.skipped)) {
+    log_warning("skipped " + std::to_string(summary.num_skipped - std::ssize(summary.skipped)) + " more bad records");
+  }
   warn_of_lost_records(summary, options);
   warn_of_roles(summary);
+  warn_of_oddities(summary.census);
+}
+
+void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
+  nlohmann::ordered_json json = {{"output", options.output},
+                                 {"num_records", summary.num_records},
+                                 {"num_skipped", summary.num_skipped},
+                                 {"skipped", summary.skipped},
+                                 {"shapes", json_of(summary.census.shapes)},
+                                 {"roles", json_of(summary.census.roles)},
+                                 {"ignored_fields", json_of(summary.census.ignored_fields)},
+                                 {"num_dropped", summary.num_dropped},
+                                 {"num_without_target", summary.num_without_target},
+                                 {"num_too_long", summary.num_too_long},
+                                 {"num_truncated", summary.num_truncated},
+                                 {"num_left_out", summary.num_left_out},
+                                 {"num_split_prompts", summary.census.num_split_prompts},
+                                 {"num_ignored_masks", summary.census.num_ignored_masks},
+                                 {"num_empty_tool_lists", summary.census.num_empty_tool_lists},
+                                 {"num_unmarked_chats", summary.census.num_unmarked_chats},
+                                 {"packing_strategy", data::name_of(options.packing_strategy)},
+                                 {"row_length", summary.row_length}};
+  nlohmann::ordered_json histogram = nlohmann::ordered_json::array();
+  for (std::size_t bits = 0; bits < summary.lengths.counts.size(); ++bits) {
+    if (summary.lengths.counts[bits] == 0) continue;
+    const std::int64_t least = bits == 0 ? 0 : std::int64_t{1} << (bits - 1);
+    histogram.push_back({{"from", least}, {"count", summary.lengths.counts[bits]}});
+  }
+  json["lengths"] = {{"shortest", summary.lengths.shortest},
+                     {"longest", summary.lengths.longest},
+                     {"sum", summary.lengths.sum},
+                     {"histogram", std::move(histogram)}};
+  for (const data::SplitSummary& split : summary.splits) {
+    json[split.split] = {{"num_documents", split.num_documents},
+                         {"num_tokens", split.num_tokens},
+                         {"num_target_tokens", split.num_target_tokens},
+                         {"num_rows", split.num_rows},
+                         {"num_padding_tokens", split.num_padding_tokens},
+                         {"packing_efficiency", split.packing_efficiency()},
+                         {"files", split.files}};
+  }
+  log_info(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+void print_statistics(const data::PrepareSummary& summary) {
+  constexpr std::size_t bar_width = 40;
+  const data::LengthStatistics& lengths = summary.lengths;
+  std::array<char, 96> mean;
+  std::snprintf(mean.data(), mean.size(), "%.1f",
+                static_cast<double>(lengths.sum) / static_cast<double>(std::max<std::int64_t>(summary.num_records, 1)));
+  Table table({Align::right, Align::right, Align::left}, 2);
+  table.add({"tokens", "records", ""});
+  const std::int64_t most = std::ranges::max(lengths.counts);
+  for (std::size_t bits = 0; bits < lengths.counts.size(); ++bits) {
+    const std::int64_t count = lengths.counts[bits];
+    if (count == 0) continue;
+    const std::int64_t least = bits == 0 ? 0 : std::int64_t{1} << (bits - 1);
+    const std::int64_t last = bits == 0 ? 0 : 2 * least - 1;
+    const auto width = static_cast<std::size_t>(count * static_cast<std::int64_t>(bar_width) / most);
+    table.add({std::to_string(least) + "-" + std::to_string(last), std::to_string(count), std::string(width, '#')});
+  }
+  std::string text = table.text();
+  text.pop_back();
+  log_info("\nlengths before any is cut: shortest " + std::to_string(lengths.shortest) + ", mean " + mean.data() +
+           ", longest " + std::to_string(lengths.longest) + " tokens; " + std::to_string(summary.num_too_long) +
+           " are longer than max_length, " + std::to_string(summary.num_without_target) +
+           " have nothing to train on within it\n" + text);
 }
 
 }  // namespace sft::apps

@@ -2,115 +2,247 @@
 #include "sft/data/example.hpp"
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <utility>
 
+#include "data/conversation.hpp"
+#include "data/encoder.hpp"
 #include "data/record.hpp"
-#include "sft/text/chat.hpp"
+#include "data/token_record.hpp"
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
 
 namespace sft::data {
 
 namespace {
 
 constexpr std::size_t max_names = 64;
+constexpr const char* byte_tokenizer = "byte";
 
-/// Tokens from `begin` on are trained on.
-Document trained_from(std::vector<text::TokenId> tokens, std::size_t begin) {
-  Document document{.tokens = std::move(tokens), .loss_weight = {}};
-  document.loss_weight.assign(document.tokens.size(), 1.0f);
-  std::fill_n(document.loss_weight.begin(), begin, 0.0f);
-  return document;
-}
+constexpr const char* no_pictures = "pictures cannot be trained on";
+constexpr const char* only_in_chats = "only conversations show tools";
+constexpr std::array formless_in_chats = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
+                                          FormlessField{"functions", "only 'tools' are shown: rename them"}};
+constexpr std::array formless_in_text = {FormlessField{"images", no_pictures}, FormlessField{"image", no_pictures},
+                                         FormlessField{"tools", only_in_chats},
+                                         FormlessField{"functions", only_in_chats}};
 
-Document from_chat(const Conversation& chat, std::size_t num_prompt_messages, const text::Tokenizer& tokenizer,
-                   const ExampleOptions& options) {
-  text::RenderedChat rendered = text::render_chatml(chat.messages, tokenizer);
-  const bool skip_prompt = options.completion_only_loss && num_prompt_messages > 0;
-  const auto begin = skip_prompt ? static_cast<std::size_t>(rendered.messages[num_prompt_messages].content_begin) : 0;
-  Document document = trained_from(std::move(rendered.tokens), begin);
-  for (std::size_t m = 0; m < chat.messages.size(); ++m) {
-    const text::MessageSpan& span = rendered.messages[m];
-    const auto scale = [&document](std::int64_t from, std::int64_t to, float factor) {
-      std::for_each(document.loss_weight.begin() + from, document.loss_weight.begin() + to,
-                    [factor](float& weight) { weight *= factor; });
-    };
-    scale(span.begin, span.end, chat.weights[m]);
-    if (options.assistant_only_loss) {
-      const bool assistant = chat.messages[m].role == "assistant";
-      scale(span.begin, assistant ? span.content_begin : span.end, 0.0f);
-      scale(span.turn_end, span.end, 0.0f);
-    }
+enum class Shape { input_ids, pair_of_strings, pair_of_messages, messages, sharegpt, alpaca, text };
+
+constexpr const char* name_of(Shape shape) {
+  switch (shape) {
+    case Shape::input_ids:
+      return "token ids";
+    case Shape::pair_of_strings:
+    case Shape::pair_of_messages:
+      return "prompt-completion";
+    case Shape::messages:
+      return "messages";
+    case Shape::sharegpt:
+      return "ShareGPT";
+    case Shape::alpaca:
+      return "Alpaca";
+    case Shape::text:
+      return "text";
   }
-  return document;
+  return "";
 }
 
-Document from_strings(const std::string& prompt, const std::string& completion, const text::Tokenizer& tokenizer,
-                      const ExampleOptions& options) {
-  const std::vector<text::TokenId> prompt_tokens = tokenizer.encode(prompt);
-  std::vector<text::TokenId> tokens = tokenizer.encode(prompt + completion);
-  // A tokenizer may merge across the seam: the completion begins where the two part.
-  const auto seam = std::mismatch(prompt_tokens.begin(), prompt_tokens.end(), tokens.begin(), tokens.end()).second;
-  const auto begin = static_cast<std::size_t>(seam - tokens.begin());
-  tokens.push_back(tokenizer.eos());
-  return trained_from(std::move(tokens), options.completion_only_loss ? begin : 0);
-}
-
-void refuse_assistant_only(const ExampleOptions& options, const char* shape) {
-  if (options.assistant_only_loss) {
-    refuse_record(std::string("assistant_only_loss needs messages with roles, and ") + shape);
-  }
-}
-
-[[noreturn]] void refuse_shape(const Json& record) {
+[[noreturn]] void refuse_shape(const Json& record, const std::string& text_field) {
   std::string keys;
   for (const auto& [key, value] : record.items()) {
     keys += (keys.empty() ? "'" : ", '") + key + "'" + (value.is_null() ? " (null)" : "");
   }
-  refuse_record("it has neither 'messages', nor 'prompt' and 'completion', nor 'text', but " +
+  refuse_record("it has neither 'messages', nor 'prompt' and 'completion', nor '" + text_field + "', but " +
                 (keys.empty() ? "no keys" : keys));
+}
+
+Shape shape_of(const Json& record, const std::string& text_field) {
+  const auto has = [&record](std::string_view key) { return has_value(record, key); };
+  if (has("input_ids")) return Shape::input_ids;
+  const bool has_chat = has("messages") || has("conversations");
+  if (has("messages") && has("conversations")) {
+    refuse_record("it has 'messages' and also 'conversations', and only one of them can be meant");
+  }
+  if (has("prompt") || has("completion")) {
+    if (has_chat) {
+      refuse_record(std::string("it has '") + (has("messages") ? "messages" : "conversations") +
+                    "' and also 'prompt' or 'completion', and only one of them can be meant");
+    }
+    if (has("prompt") != has("completion")) {
+      refuse_record(has("prompt") ? "it has a 'prompt' and no 'completion'" : "it has a 'completion' and no 'prompt'");
+    }
+    return record["prompt"].is_array() ? Shape::pair_of_messages : Shape::pair_of_strings;
+  }
+  if (has("messages")) return Shape::messages;
+  if (has("conversations")) return Shape::sharegpt;
+  if (has(text_field)) return Shape::text;
+  if (has("instruction") && has("output")) return Shape::alpaca;
+  refuse_shape(record, text_field);
+}
+
+/// `vocab_size` of the model's config.json, also where it stands among its text_config; 0: there is none.
+std::int64_t model_vocab_size(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / "config.json").string();
+  if (!std::filesystem::exists(path)) return 0;
+  const Json config = Json::parse(io::read_file(path), nullptr, false);
+  if (!config.is_object()) throw_data_error("cannot read '" + path + "'", "it is not a JSON object", "get it again");
+  const auto size_in = [](const Json& object) -> std::int64_t {
+    const auto found = object.find("vocab_size");
+    return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  if (const std::int64_t size = size_in(config); size > 0) return size;
+  return config.contains("text_config") && config["text_config"].is_object() ? size_in(config["text_config"]) : 0;
+}
+
+/// The id of a token that an option names, else the tokenizer's own.
+std::optional<text::TokenId> token_id(const text::Tokenizer& tokenizer, const std::string& name, const char* option,
+                                      std::optional<text::TokenId> own) {
+  if (name.empty()) return own;
+  const std::optional<text::TokenId> id = tokenizer.id_of(name);
+  if (!id) {
+    throw_config_error(std::string(option) + " = " + name + " is impossible", "the vocabulary has no such token",
+                       "name a token of " + tokenizer.name());
+  }
+  return id;
 }
 
 }  // namespace
 
-void NameCounts::add(const std::string& name) {
+void NameCounts::add(const std::string& name, std::int64_t count) {
   if (const auto found = by_name_.find(name); found != by_name_.end()) {
-    ++found->second;
+    found->second += count;
   } else if (by_name_.size() < max_names) {
-    by_name_.emplace(name, 1);
+    by_name_.emplace(name, count);
   } else {
-    ++num_others_;
+    num_others_ += count;
   }
 }
 
-Document make_document(const std::string& record, const text::Tokenizer& tokenizer, const ExampleOptions& options,
-                       RecordCensus& census) {
-  const Json json = parse_record(record);
-  if (has_value(json, "prompt") && has_value(json, "completion")) {
-    if (has_value(json, "messages")) {
-      refuse_record("it has 'messages' and also 'prompt' and 'completion', and only one of them can be meant");
-    }
-    check_record_fields(json, {"prompt", "completion"}, census);
-    if (json["prompt"].is_array()) {
-      Conversation chat = conversation_of(json, "prompt", census);
-      const std::size_t num_prompt_messages = chat.messages.size();
-      chat.append(conversation_of(json, "completion", census));
-      return from_chat(chat, num_prompt_messages, tokenizer, options);
-    }
-    refuse_assistant_only(options, "prompt and completion are plain strings");
-    return from_strings(string_of(json, "prompt", "the record"), string_of(json, "completion", "the record"), tokenizer,
-                        options);
-  }
-  if (has_value(json, "messages")) {
-    check_record_fields(json, {"messages"}, census);
-    return from_chat(conversation_of(json, "messages", census), 0, tokenizer, options);
-  }
-  if (has_value(json, "text")) {
-    check_record_fields(json, {"text"}, census);
-    refuse_assistant_only(options, "'text' has none");
-    std::vector<text::TokenId> tokens = tokenizer.encode(string_of(json, "text", "the record"));
-    tokens.push_back(tokenizer.eos());
-    return trained_from(std::move(tokens), 0);
-  }
-  refuse_shape(json);
+void NameCounts::add(const NameCounts& others) {
+  for (const auto& [name, count] : others.by_name_) add(name, count);
+  num_others_ += others.num_others_;
 }
+
+void RecordCensus::add(const RecordCensus& more) {
+  shapes.add(more.shapes);
+  ignored_fields.add(more.ignored_fields);
+  roles.add(more.roles);
+  num_split_prompts += more.num_split_prompts;
+  num_ignored_masks += more.num_ignored_masks;
+  num_empty_tool_lists += more.num_empty_tool_lists;
+  num_unmarked_chats += more.num_unmarked_chats;
+}
+
+struct ExampleMaker::Impl {
+  ExampleOptions options;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<Encoder> encoder;
+  std::int64_t vocab_size = 0;
+  std::optional<text::TokenId> eos, pad;
+
+  [[nodiscard]] NamedTokens named_tokens() const {
+    NamedTokens tokens;
+    const auto name = [&](const char* variable, std::optional<text::TokenId> id) {
+      if (id) tokens.variables[variable] = tokenizer->token_of(*id);
+    };
+    name("bos_token", tokenizer->specials().bos);
+    name("eos_token", eos);
+    name("pad_token", pad);
+    name("unk_token", tokenizer->specials().unk);
+    if (eos) tokens.eos = tokenizer->token_of(*eos);
+    return tokens;
+  }
+
+  void require_roles(const char* shape) const {
+    if (options.assistant_only_loss) {
+      refuse_record(std::string("assistant_only_loss needs messages with roles, and ") + shape);
+    }
+  }
+
+  [[nodiscard]] Document of_chat(const Conversation& chat, RecordCensus& census) const {
+    const TrainedParts parts = {.completion_only = options.completion_only_loss.value_or(chat.has_prompt),
+                                .assistant_only = options.assistant_only_loss};
+    return encoder->of_chat(chat, parts, census);
+  }
+
+  [[nodiscard]] Document document_of(const Json& record, Shape shape, RecordCensus& census) const {
+    const auto check = [&](std::span<const FormlessField> formless, std::initializer_list<std::string_view> used) {
+      check_fields(record, formless, "the record", used, "", census);
+    };
+    switch (shape) {
+      case Shape::input_ids:
+        check({}, {"input_ids", "labels", "completion_mask", "assistant_masks"});
+        return document_of_ids(record, vocab_size, options, census);
+      case Shape::pair_of_strings: {
+        check(formless_in_text, {"prompt", "completion"});
+        require_roles("prompt and completion are plain strings");
+        const std::string& prompt = string_of(record, "prompt", "the record");
+        return encoder->of_pair(prompt, string_of(record, "completion", "the record"),
+                                options.completion_only_loss.value_or(true), census);
+      }
+      case Shape::pair_of_messages:
+        check(formless_in_chats, {"prompt", "completion", "tools", "chat_template_kwargs"});
+        return of_chat(chat_of_pair(record, census), census);
+      case Shape::messages:
+        check(formless_in_chats, {"messages", "tools", "chat_template_kwargs"});
+        return of_chat(chat_of_messages(record, census), census);
+      case Shape::sharegpt:
+        check(formless_in_chats, {"conversations", "system", "tools", "chat_template_kwargs"});
+        return of_chat(chat_of_sharegpt(record, census), census);
+      case Shape::alpaca:
+        check(formless_in_chats,
+              {"instruction", "input", "output", "system", "history", "tools", "chat_template_kwargs"});
+        return of_chat(chat_of_alpaca(record, census), census);
+      case Shape::text:
+        check(formless_in_text, {options.dataset_text_field});
+        require_roles("plain text has none");
+        return encoder->of_text(string_of(record, options.dataset_text_field, "the record"));
+    }
+    return {};
+  }
+};
+
+ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
+  auto impl = std::make_unique<Impl>();
+  impl->options = std::move(options);
+  impl->tokenizer = text::make_tokenizer(text.tokenizer);
+  const text::Tokenizer& tokenizer = *impl->tokenizer;
+  impl->eos = token_id(tokenizer, text.eos_token, "eos_token", tokenizer.specials().eos);
+  impl->pad = token_id(tokenizer, text.pad_token, "pad_token", tokenizer.specials().pad);
+  if (!impl->pad) impl->pad = impl->eos;
+  const bool is_byte = text.tokenizer == byte_tokenizer;
+  impl->vocab_size = is_byte ? 0 : model_vocab_size(text.tokenizer);
+  if (impl->vocab_size == 0) impl->vocab_size = tokenizer.vocab_size();
+  if (is_byte && text.chat_template_path.empty()) {
+    impl->encoder = make_chatml_encoder(tokenizer, *impl->eos);
+  } else {
+    impl->encoder = make_template_encoder(tokenizer, impl->named_tokens(),
+                                          load_chat_templates(text.chat_template_path, is_byte ? "" : text.tokenizer),
+                                          text.template_date);
+  }
+  impl_ = std::move(impl);
+}
+
+ExampleMaker::~ExampleMaker() = default;
+
+Document ExampleMaker::make(const std::string& record, RecordCensus& census) const {
+  const Json json = parse_record(record);
+  const Shape shape = shape_of(json, impl_->options.dataset_text_field);
+  Document document = impl_->document_of(json, shape, census);
+  const auto beyond = std::ranges::find_if(document.tokens, [&](std::int32_t id) { return id >= impl_->vocab_size; });
+  if (beyond != document.tokens.end()) {
+    refuse_record("its text has the token " + std::to_string(*beyond) + ", and the vocab_size of the model is " +
+                  std::to_string(impl_->vocab_size));
+  }
+  census.shapes.add(name_of(shape));
+  return document;
+}
+
+const text::Tokenizer& ExampleMaker::tokenizer() const { return *impl_->tokenizer; }
+std::int64_t ExampleMaker::vocab_size() const { return impl_->vocab_size; }
+std::int32_t ExampleMaker::pad_token_id() const { return impl_->pad ? *impl_->pad : impl_->tokenizer->pad(); }
+std::int32_t ExampleMaker::eos_token_id() const { return impl_->eos.value_or(-1); }
 
 }  // namespace sft::data

@@ -30,7 +30,12 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   const ShardTraits &a = first.traits(), &b = other.traits();
   check("max_length", std::to_string(a.max_length), std::to_string(b.max_length));
   check("vocab_size", std::to_string(a.vocab_size), std::to_string(b.vocab_size));
-  check("tokenizer", "'" + a.tokenizer + "'", "'" + b.tokenizer + "'");
+  // One tokenizer may lie in several folders: where both files say what it does, that decides.
+  if (a.tokenizer_fingerprint.empty() || b.tokenizer_fingerprint.empty()) {
+    check("tokenizer", "'" + a.tokenizer + "'", "'" + b.tokenizer + "'");
+  } else {
+    check("tokenizer_fingerprint", a.tokenizer_fingerprint, b.tokenizer_fingerprint);
+  }
   check("pad_token_id", std::to_string(a.pad_token_id), std::to_string(b.pad_token_id));
   check("eos_token_id", std::to_string(a.eos_token_id), std::to_string(b.eos_token_id));
 }
@@ -108,10 +113,19 @@ std::int64_t PackedDataset::vocab_size() const { return impl_->traits().vocab_si
 std::int64_t PackedDataset::pad_token_id() const { return impl_->traits().pad_token_id; }
 std::int64_t PackedDataset::eos_token_id() const { return impl_->traits().eos_token_id; }
 const std::string& PackedDataset::tokenizer() const { return impl_->traits().tokenizer; }
+const std::string& PackedDataset::tokenizer_fingerprint() const { return impl_->traits().tokenizer_fingerprint; }
 std::int64_t PackedDataset::num_documents() const { return impl_->sum(&ShardFile::num_documents); }
 std::int64_t PackedDataset::num_tokens() const { return impl_->sum(&ShardFile::num_tokens); }
 std::int64_t PackedDataset::num_target_tokens() const { return impl_->sum(&ShardFile::num_target_tokens); }
 const std::vector<std::string>& PackedDataset::files() const { return impl_->files; }
+
+void require_tokenizer(const PackedDataset& dataset, const std::string& fingerprint, const std::string& model) {
+  if (dataset.tokenizer_fingerprint().empty() || dataset.tokenizer_fingerprint() == fingerprint) return;
+  throw_data_error("cannot train " + model + " on '" + dataset.files().front() + "'",
+                   "its tokens are those of another tokenizer, " + dataset.tokenizer() + " (" +
+                       dataset.tokenizer_fingerprint() + "; that of the model is " + fingerprint + ")",
+                   "prepare the data with sft-prepare --model_name_or_path " + model);
+}
 
 std::string PackedDataset::fingerprint() const {
   io::ContentHash hash;

@@ -2,19 +2,25 @@
 #include "sft/data/prepare.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
-#include "data/json_lines.hpp"
+#include "data/example_pipeline.hpp"
+#include "data/input_files.hpp"
+#include "data/numpy_random.hpp"
 #include "data/permutation.hpp"
+#include "data/prepare_options.hpp"
+#include "data/record_reader.hpp"
 #include "data/shard_writer.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
-#include "sft/sequence/row_cut.hpp"
 
 namespace sft::data {
 
@@ -22,38 +28,7 @@ namespace {
 
 constexpr std::int64_t max_shard_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t bytes_per_position = sizeof(std::int32_t) + sizeof(float);
-
-/// max_length, padded.
-std::int64_t row_length_of(const PrepareOptions& options) {
-  const std::int64_t step = std::lcm(options.pad_to_multiple_of, sequence::row_multiple(options.sp_size));
-  return (options.max_length + step - 1) / step * step;
-}
-
-void check_options(const PrepareOptions& options) {
-  constexpr std::int64_t limit = (std::int64_t{1} << 30) - 1;  // HDF5 holds chunks, of a row at least, below 4 GiB
-  if (options.max_length < 2 || options.max_length > limit) {
-    throw_config_error("max_length = " + std::to_string(options.max_length) + " is impossible",
-                       "a row needs a token to predict from and one to predict, and is counted in 32 bits",
-                       "give 2 to " + std::to_string(limit) + ", e.g. 1024");
-  }
-  if (options.pad_to_multiple_of < 1) {
-    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
-                       "rows are padded to a multiple of it", "give 1 or more");
-  }
-  constexpr int max_sp_size = 1 << 15;
-  if (options.sp_size < 1 || options.sp_size > max_sp_size) {
-    throw_config_error("sp_size = " + std::to_string(options.sp_size) + " is impossible", "it counts ranks",
-                       "give 1 to " + std::to_string(max_sp_size) + ", the parallel.sp_size of the runs to come");
-  }
-  if (options.pad_to_multiple_of > limit || row_length_of(options) > limit) {
-    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
-                       "rows would have more than " + std::to_string(limit) + " tokens", "give less");
-  }
-  if (options.num_shards < 0) {
-    throw_config_error("num_shards = " + std::to_string(options.num_shards) + " is impossible", "it counts files",
-                       "give 1 or more, or 0 to have it chosen");
-  }
-}
+constexpr std::size_t max_listed_skips = 20;
 
 void check_output(const std::string& folder) {
   const std::vector<std::string> old_shards = find_shards(folder);
@@ -62,17 +37,13 @@ void check_output(const std::string& folder) {
   if (!old_shards.front().ends_with("train-00000.h5")) {
     throw_data_error("'" + folder + "' holds a part of packed data",
                      names + ", but not train-00000.h5: an sft-prepare was killed while it named its files",
-                     "remove its train-*.h5 and train-*.h5.tmp");
+                     "remove its train-*.h5, eval-*.h5 and *.h5.tmp");
   }
   throw_data_error("'" + folder + "' already holds packed data", names,
-                   "remove its train-*.h5 or choose another folder");
+                   "remove its train-*.h5 and eval-*.h5, or choose another folder");
 }
 
-/// Whether anything in the first `length` tokens is trained on; nothing predicts the first.
-bool has_target(const Document& document, std::int64_t length) {
-  return std::any_of(document.loss_weight.begin() + std::min<std::int64_t>(1, length),
-                     document.loss_weight.begin() + length, [](float weight) { return weight > 0.0f; });
-}
+bool is_trained_on(float weight) { return weight > 0.0f; }
 
 /// Whether a row has something to predict: the first token of a document, under `wrapped` of a row, is no target.
 bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& documents) {
@@ -84,7 +55,7 @@ bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& do
     weights.resize(tokens.size());
     documents.read(piece.document, piece.begin, tokens, weights);
     if (is_first || strategy != PackingStrategy::wrapped) weights.front() = 0.0f;
-    if (std::ranges::any_of(weights, [](float weight) { return weight > 0.0f; })) return true;
+    if (std::ranges::any_of(weights, is_trained_on)) return true;
     is_first = false;
   }
   return false;
@@ -97,52 +68,176 @@ std::string existing_part_of(const std::string& folder) {
   return path.string();
 }
 
-DocumentStore read_documents(const PrepareOptions& options, const text::Tokenizer& tokenizer,
-                             const std::vector<std::string>& inputs, PrepareSummary& summary,
-                             const PrepareProgress& progress) {
-  const std::int64_t total_bytes = total_size_bytes(inputs);
-  std::int64_t done_bytes = 0;
-  const bool cuts = truncates(options.packing_strategy);
-  DocumentStore documents(existing_part_of(options.output));
-  const auto take = [&](const std::string& line) {
-    const Document document = make_document(line, tokenizer, options.example, summary.census);
-    const auto length = static_cast<std::int64_t>(document.tokens.size());
-    const std::int64_t kept = cuts ? std::min(length, options.max_length) : length;
-    if (!std::in_range<std::int32_t>(kept)) throw std::invalid_argument("it has more than 2147483647 tokens");
-    ++summary.num_records;
-    if (kept < length) ++summary.num_too_long;
-    if (cuts && !has_target(document, kept)) {
-      ++summary.num_dropped;
-      return;
-    }
-    if (kept < length) ++summary.num_truncated;
-    documents.append(document, kept);
-  };
-  const auto advance = [&](std::int64_t num_bytes) {
-    done_bytes += num_bytes;
-    progress("reading", total_bytes == 0 ? done_bytes : std::min(done_bytes, total_bytes), total_bytes);
-  };
-  for (const std::string& input : inputs) for_each_line(input, take, advance);
-  return documents;
+void count_length(LengthStatistics& lengths, std::int64_t length, bool is_first) {
+  ++lengths.counts.at(static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(length))));
+  lengths.shortest = is_first ? length : std::min(lengths.shortest, length);
+  lengths.longest = std::max(lengths.longest, length);
+  lengths.sum += length;
 }
 
-Packing pack_documents(const PrepareOptions& options, const DocumentStore& documents) {
-  if (!options.shuffle_dataset) return pack(documents.lengths(), options.max_length, options.packing_strategy);
-  const std::vector<std::int64_t> order = random_permutation(documents.size(), options.seed, 0);
+/// Reads all inputs and stores their documents.
+class Reading {
+ public:
+  Reading(const PrepareOptions& options, const ExampleMaker& maker, const std::vector<InputGroup>& groups,
+          PrepareSummary& summary)
+      : options_(options),
+        maker_(maker),
+        groups_(groups),
+        summary_(summary),
+        documents_(existing_part_of(options.output)) {}
+
+  DocumentStore run(const PrepareProgress& progress) {
+    const std::int64_t total_bytes = total_size_bytes(groups_);
+    std::int64_t done_bytes = 0;
+    const auto advance = [&](std::int64_t num_bytes) {
+      done_bytes += num_bytes;
+      progress("reading", total_bytes == 0 ? done_bytes : std::min(done_bytes, total_bytes), total_bytes);
+    };
+    const int num_cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    ExamplePipeline pipeline(maker_, options_.num_threads == 0 ? num_cores : options_.num_threads, summary_.census,
+                             [this](MadeExample&& example) { take(std::move(example)); });
+    for (const InputGroup& group : groups_) {
+      for (const std::string& file : group.files) {
+        files_.push_back(display_name(file));
+        RecordReader reader(file, advance);
+        NumberedRecord record;
+        record.file = files_.size() - 1;
+        try {
+          while (reader.next(record.raw)) pipeline.add(std::exchange(record, {.raw = {}, .file = record.file}));
+        } catch (const std::invalid_argument& reason) {
+          pipeline.finish();  // earlier records may be bad too
+          refuse(record.file, record.raw.line, reason.what());
+        }
+      }
+      pipeline.finish();
+      num_documents_of_group_.push_back(documents_.size() - std::accumulate(num_documents_of_group_.begin(),
+                                                                            num_documents_of_group_.end(),
+                                                                            std::int64_t{0}));
+    }
+    return std::move(documents_);
+  }
+
+  [[nodiscard]] const std::vector<std::int64_t>& num_documents_of_group() const { return num_documents_of_group_; }
+
+ private:
+  [[nodiscard]] std::string place_of(std::size_t file, std::int64_t line) const {
+    return files_[file] + ":" + std::to_string(line);
+  }
+
+  [[noreturn]] void refuse(std::size_t file, std::int64_t line, const std::string& why) const {
+    throw_data_error(place_of(file, line) + ": bad record", why,
+                     options_.skip_bad_records ? "correct the file" : "correct or remove it, or give --on_error skip");
+  }
+
+  void take(MadeExample&& example) {
+    const auto length = static_cast<std::int64_t>(example.document.tokens.size());
+    const bool cuts = truncates(options_.packing_strategy) && options_.max_length != PrepareOptions::no_max_length;
+    const std::int64_t kept = cuts ? std::min(length, options_.max_length) : length;
+    if (example.refusal.empty() && !std::in_range<std::int32_t>(kept)) {
+      example.refusal = "it has more than 2147483647 tokens";
+    }
+    if (!example.refusal.empty()) {
+      if (!options_.skip_bad_records) refuse(example.file, example.line, example.refusal);
+      ++summary_.num_skipped;
+      if (summary_.skipped.size() < max_listed_skips) {
+        summary_.skipped.push_back(place_of(example.file, example.line) + ": " + example.refusal);
+      }
+      return;
+    }
+    Document& document = example.document;
+    count_length(summary_.lengths, length, summary_.num_records == 0);
+    ++summary_.num_records;
+    if (kept < length) ++summary_.num_too_long;
+    if (options_.keep_end) {
+      document.tokens.erase(document.tokens.begin(), document.tokens.end() - kept);
+      document.loss_weight.erase(document.loss_weight.begin(), document.loss_weight.end() - kept);
+    }
+    const auto begin = document.loss_weight.begin();
+    const bool has_later_label = std::any_of(begin + std::min<std::int64_t>(1, kept), begin + kept, is_trained_on);
+    const bool has_label = has_later_label || (kept > 0 && is_trained_on(*begin));
+    if (!has_later_label) ++summary_.num_without_target;
+    if (kept == 0 || (options_.packing_strategy == PackingStrategy::none && cuts && !has_label)) {
+      ++summary_.num_dropped;
+      return;
+    }
+    if (kept < length) ++summary_.num_truncated;
+    documents_.append(document, kept);
+  }
+
+  const PrepareOptions& options_;
+  const ExampleMaker& maker_;
+  const std::vector<InputGroup>& groups_;
+  PrepareSummary& summary_;
+  DocumentStore documents_;
+  std::vector<std::string> files_;
+  std::vector<std::int64_t> num_documents_of_group_;
+};
+
+/// The first documents of every input, as many as its share allows.
+std::vector<std::int64_t> mixture(const std::vector<std::int64_t>& num_documents, const std::vector<double>& weights) {
+  double documents_per_weight = std::numeric_limits<double>::max();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    documents_per_weight = std::min(documents_per_weight, static_cast<double>(num_documents[i]) / weights[i]);
+  }
+  std::vector<std::int64_t> chosen;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const auto share = static_cast<std::int64_t>(std::floor(documents_per_weight * weights[i] * (1.0 + 1e-12)));
+    for (std::int64_t d = 0; d < std::min(share, num_documents[i]); ++d) chosen.push_back(begin + d);
+    begin += num_documents[i];
+  }
+  return chosen;
+}
+
+/// Takes those held back out of `documents` and returns them; both keep their order.
+std::vector<std::int64_t> hold_back(std::vector<std::int64_t>& documents, const PrepareOptions& options) {
+  const auto size = static_cast<double>(documents.size());
+  const auto count =
+      static_cast<std::int64_t>(options.eval_split < 1.0 ? std::ceil(size * options.eval_split) : options.eval_split);
+  if (count >= std::ssize(documents)) {
+    throw_config_error(
+        "eval_split takes " + std::to_string(count) + " of " + std::to_string(documents.size()) + " documents",
+        "none would be left to train on", "give less");
+  }
+  constexpr std::uint64_t stream = 1;
+  const std::vector<std::int64_t> order = random_permutation(std::ssize(documents), options.seed, stream);
+  std::vector<bool> is_held_back(documents.size(), false);
+  for (std::int64_t i = 0; i < count; ++i)
+    is_held_back[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = true;
+  std::vector<std::int64_t> held_back, rest;
+  for (std::size_t i = 0; i < documents.size(); ++i) (is_held_back[i] ? held_back : rest).push_back(documents[i]);
+  documents = std::move(rest);
+  return held_back;
+}
+
+/// The rows of the given documents.
+Packing pack_documents(const PrepareOptions& options, const DocumentStore& documents,
+                       const std::vector<std::int64_t>& chosen, std::int64_t row_limit) {
+  std::vector<std::int64_t> order = chosen;
+  if (options.shuffle_dataset) {
+    const std::vector<std::int64_t> permutation = numpy_permutation(std::ssize(chosen), options.seed);
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = chosen[static_cast<std::size_t>(permutation[i])];
+  }
   std::vector<std::int32_t> lengths;
   lengths.reserve(order.size());
   for (const std::int64_t document : order) {
     lengths.push_back(documents.lengths()[static_cast<std::size_t>(document)]);
   }
-  Packing packing = pack(lengths, options.max_length, options.packing_strategy);
+  Packing packing = pack_blocks(lengths, row_limit, options.packing_strategy, options.packing_blocks);
   for (Piece& piece : packing.pieces) piece.document = order[static_cast<std::size_t>(piece.document)];
+  if (options.shuffle_dataset && options.packing_strategy != PackingStrategy::none) {
+    const std::vector<std::int64_t> permutation = numpy_permutation(std::ssize(packing.rows), options.seed);
+    std::vector<PackedRow> rows;
+    rows.reserve(packing.rows.size());
+    for (const std::int64_t row : permutation) rows.push_back(packing.rows[static_cast<std::size_t>(row)]);
+    packing.rows = std::move(rows);
+  }
   return packing;
 }
 
-std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_rows) {
+std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_rows, std::int64_t row_length) {
   if (options.num_shards == 0) {
-    const std::int64_t rows_per_shard =
-        std::max<std::int64_t>(1, max_shard_bytes / (row_length_of(options) * bytes_per_position));
+    const std::int64_t rows_per_shard = std::max<std::int64_t>(1, max_shard_bytes / (row_length * bytes_per_position));
     return (num_rows + rows_per_shard - 1) / rows_per_shard;
   }
   if (options.num_shards > num_rows) {
@@ -172,49 +267,85 @@ std::string join(const std::vector<std::string>& parts) {
                    "check the input, or give a larger max_length");
 }
 
+std::string absolute_tokenizer_name(const std::string& name) {
+  return name == "byte" ? name : std::filesystem::weakly_canonical(name).string();
+}
+
 }  // namespace
 
-double PrepareSummary::packing_efficiency() const {
+double SplitSummary::packing_efficiency() const {
   const std::int64_t num_positions = num_tokens + num_padding_tokens;
   return num_positions == 0 ? 0.0 : static_cast<double>(num_tokens) / static_cast<double>(num_positions);
 }
 
 PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress) {
   check_options(options);
-  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(options.tokenizer);
-  const std::vector<std::string> inputs = find_inputs(options.inputs);
+  const ExampleMaker maker(options.text, options.example);
+  const std::vector<InputGroup> groups = find_inputs(options.inputs);
   check_output(options.output);
 
   PrepareSummary summary;
-  const DocumentStore documents = read_documents(options, *tokenizer, inputs, summary, progress);
-  const Packing packing = pack_documents(options, documents);
-  const std::vector<PackedRow>& rows = packing.rows;
-  summary.num_rows = static_cast<std::int64_t>(rows.size());
-  summary.row_length = row_length_of(options);
-  if (std::ranges::none_of(rows, [&](PackedRow row) { return has_target(row, options.packing_strategy, documents); })) {
-    throw_nothing_to_train_on(options, summary);
+  Reading reading(options, maker, groups, summary);
+  const DocumentStore documents = reading.run(progress);
+
+  std::vector<std::int64_t> train_documents(static_cast<std::size_t>(documents.size()));
+  std::iota(train_documents.begin(), train_documents.end(), std::int64_t{0});
+  if (!options.input_weights.empty()) {
+    train_documents = mixture(reading.num_documents_of_group(), options.input_weights);
+    summary.num_left_out = documents.size() - std::ssize(train_documents);
+  }
+  std::vector<std::int64_t> eval_documents;
+  if (options.eval_split > 0.0 && !train_documents.empty()) eval_documents = hold_back(train_documents, options);
+
+  std::int64_t row_limit = options.max_length;
+  if (row_limit == PrepareOptions::no_max_length) {
+    row_limit =
+        std::max<std::int64_t>(2, std::ranges::max(documents.lengths(), {}, [](auto length) { return length; }));
+  }
+  summary.row_length = padded_length(options, row_limit);
+  std::vector<Packing> packings;
+  std::vector<SplitRows> splits;
+  packings.push_back(pack_documents(options, documents, train_documents, row_limit));
+  if (!eval_documents.empty()) packings.push_back(pack_documents(options, documents, eval_documents, row_limit));
+  std::int64_t total_rows = 0;
+  for (const Packing& packing : packings) {
+    if (std::ranges::none_of(packing.rows,
+                             [&](PackedRow row) { return has_target(row, options.packing_strategy, documents); })) {
+      throw_nothing_to_train_on(options, summary);
+    }
+    const std::int64_t num_rows = std::ssize(packing.rows);
+    const bool is_train = splits.empty();
+    splits.push_back({.split = is_train ? "train" : "eval",
+                      .rows = packing.rows,
+                      .num_shards = is_train ? choose_num_shards(options, num_rows, summary.row_length) : 1});
+    total_rows += num_rows;
   }
 
   const ShardHeader header = {.max_length = summary.row_length,
-                              .vocab_size = tokenizer->vocab_size(),
-                              .pad_token_id = tokenizer->pad(),
-                              .eos_token_id = tokenizer->eos(),
-                              .tokenizer = tokenizer->name(),
+                              .vocab_size = maker.vocab_size(),
+                              .pad_token_id = maker.pad_token_id(),
+                              .eos_token_id = maker.eos_token_id(),
+                              .tokenizer = absolute_tokenizer_name(maker.tokenizer().name()),
+                              .tokenizer_fingerprint = maker.tokenizer().fingerprint(),
                               .packing_strategy = options.packing_strategy,
                               .source = join(options.inputs)};
-  const std::int64_t num_shards = choose_num_shards(options, summary.num_rows);
   io::make_folders(options.output);
   std::int64_t done_rows = 0;
   const auto advance = [&](std::int64_t num_rows) {
     done_rows += num_rows;
-    progress("writing", done_rows, summary.num_rows);
+    progress("writing", done_rows, total_rows);
   };
-  const WrittenShards written = write_shards(options.output, header, documents, rows, num_shards, advance);
-  summary.num_documents = written.num_documents;
-  summary.num_tokens = written.num_tokens;
-  summary.num_target_tokens = written.num_target_tokens;
-  summary.num_padding_tokens = summary.num_rows * summary.row_length - written.num_tokens;
-  summary.files = written.files;
+  const std::vector<WrittenShards> written = write_shards(options.output, header, documents, splits, advance);
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    const std::int64_t num_rows = std::ssize(splits[i].rows);
+    summary.splits.push_back({.split = splits[i].split,
+                              .num_documents = written[i].num_documents,
+                              .num_tokens = written[i].num_tokens,
+                              .num_target_tokens = written[i].num_target_tokens,
+                              .num_rows = num_rows,
+                              .num_padding_tokens = num_rows * summary.row_length - written[i].num_tokens,
+                              .files = written[i].files});
+  }
   return summary;
 }
 

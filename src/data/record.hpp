@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One line of a JSON-lines file as a JSON object, and what its fields may hold.
+// The text of one record as a JSON object, and what its fields may hold.
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "sft/data/example.hpp"
-#include "sft/text/chat.hpp"
 
 namespace sft::data {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// Ends the reading of a record: throws std::invalid_argument.
 [[noreturn]] void refuse_record(const std::string& why);
 
-/// The object that a line holds. Here and below, what cannot be is refused with refuse_record().
-[[nodiscard]] Json parse_record(const std::string& line);
+/// The object that a record's text holds. Here and below, what cannot be is refused with refuse_record().
+[[nodiscard]] Json parse_record(const std::string& text);
 
 /// Whether the object has the key, with another value than null.
-[[nodiscard]] bool has_value(const Json& object, const char* key);
+[[nodiscard]] bool has_value(const Json& object, std::string_view key);
+
+/// Null, "", [] and {}.
+[[nodiscard]] bool is_empty(const Json& value);
 
 /// The string under `key`; `where` names the object in messages.
-[[nodiscard]] const std::string& string_of(const Json& object, const char* key, const std::string& where);
+[[nodiscard]] const std::string& string_of(const Json& object, std::string_view key, const std::string& where);
 
-/// Messages of a chat, and how much each counts.
-struct Conversation {
-  std::vector<text::Message> messages;
-  std::vector<float> weights;  ///< one a message, 0 to 1
-
-  void append(Conversation more);
+/// A field whose value would change the text if it could be shown.
+struct FormlessField {
+  std::string_view name;
+  const char* why;
 };
 
-/// The list of messages under `key` of a record.
-[[nodiscard]] Conversation conversation_of(const Json& record, const char* key, RecordCensus& census);
-
-/// Refuses fields that have no form in the text, and counts the others as ignored, but for those in `used`.
-void check_record_fields(const Json& record, std::initializer_list<std::string_view> used, RecordCensus& census);
+/// Refuses those of `formless` that hold something, and counts the others as ignored under `path` + name, but for those
+/// in `used`.
+void check_fields(const Json& object, std::span<const FormlessField> formless, const std::string& where,
+                  std::initializer_list<std::string_view> used, const std::string& path, RecordCensus& census);
 
 }  // namespace sft::data

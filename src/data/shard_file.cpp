@@ -64,7 +64,9 @@ void ShardFile::read_attributes() {
              .vocab_size = file().read_int("vocab_size"),
              .pad_token_id = file().read_int("pad_token_id"),
              .eos_token_id = file().read_int("eos_token_id"),
-             .tokenizer = file().read_string("tokenizer")};
+             .tokenizer = file().read_string("tokenizer"),
+             .tokenizer_fingerprint =
+                 file().has_attribute("tokenizer_fingerprint") ? file().read_string("tokenizer_fingerprint") : ""};
   num_rows_ = file().read_int("num_rows");
   num_documents_ = file().read_int("num_documents");
   num_tokens_ = file().read_int("num_tokens");

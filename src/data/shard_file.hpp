@@ -22,6 +22,7 @@ struct ShardTraits {
   std::int64_t pad_token_id = 0;
   std::int64_t eos_token_id = 0;
   std::string tokenizer;
+  std::string tokenizer_fingerprint;  ///< "" when the file does not say it
 };
 
 /// Tells whether a file was changed.

@@ -20,13 +20,20 @@ struct SetCount {
   std::map<std::int64_t, int> times;  ///< by index: how often it is there
 };
 
+/// The name that shard `index` of the same set got, after that of another one.
+std::string expected_path(const std::string& path, std::int64_t index) {
+  const std::filesystem::path other(path);
+  const std::string name = other.filename().string();
+  return (other.parent_path() / shard_name(name.starts_with("eval-") ? "eval" : "train", index)).string();
+}
+
 void check(const SetCount& set) {
   int most = 0;
   for (const auto& [index, times] : set.times) most = std::max(most, times);
   for (std::int64_t index = 0; index < set.num_shards; ++index) {
     const auto found = set.times.find(index);
     if (found != set.times.end() && found->second == most) continue;
-    const std::string expected = (std::filesystem::path(set.first_path).parent_path() / shard_name(index)).string();
+    const std::string expected = expected_path(set.first_path, index);
     throw_data_error(
         "shard " + std::to_string(index) + " of " + std::to_string(set.num_shards) + " is missing from the data set",
         set.first_path + " is one of a set of " + std::to_string(set.num_shards) + ", of which " +
@@ -37,10 +44,10 @@ void check(const SetCount& set) {
 
 }  // namespace
 
-std::string shard_name(std::int64_t index) {
-  char name[32];
-  std::snprintf(name, sizeof(name), "train-%05lld.h5", static_cast<long long>(index));
-  return name;
+std::string shard_name(const std::string& split, std::int64_t index) {
+  char number[32];
+  std::snprintf(number, sizeof(number), "-%05lld.h5", static_cast<long long>(index));
+  return split + number;
 }
 
 void check_sets(const std::vector<PlacedShard>& shards) {

@@ -22,8 +22,8 @@ struct PlacedShard {
   std::optional<ShardPlace> place;
 };
 
-/// "train-00003.h5"
-[[nodiscard]] std::string shard_name(std::int64_t index);
+/// "train-00003.h5" of the split "train".
+[[nodiscard]] std::string shard_name(const std::string& split, std::int64_t index);
 
 /// Refuses a list in which a shard of a set is missing, or is there less often than the others, and names it.
 void check_sets(const std::vector<PlacedShard>& shards);

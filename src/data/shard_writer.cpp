@@ -61,7 +61,7 @@ class TemporaryFiles {
 };
 
 /// A text that the shards of one run share and those of other data hardly ever do. It is known before any is written.
-std::string make_set_name(const ShardHeader& header, const std::vector<PackedRow>& rows, std::int64_t num_shards) {
+std::string make_set_name(const ShardHeader& header, std::span<const PackedRow> rows, std::int64_t num_shards) {
   io::ContentHash hash;
   hash.add(header.max_length);
   hash.add(header.tokenizer);
@@ -190,6 +190,7 @@ class ShardWriter {
     file_.write_int("pad_token_id", header_.pad_token_id);
     file_.write_int("eos_token_id", header_.eos_token_id);
     file_.write_string("tokenizer", header_.tokenizer);
+    file_.write_string("tokenizer_fingerprint", header_.tokenizer_fingerprint);
     file_.write_int("num_rows", num_rows());
     file_.write_int("num_documents", num_documents_);
     file_.write_int("num_tokens", num_tokens_);
@@ -220,29 +221,36 @@ std::vector<std::string> find_shards(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("train-") && name.ends_with(".h5")) paths.push_back(entry.path().string());
+    const bool is_ours = name.starts_with("train-") || name.starts_with("eval-");
+    if (is_ours && name.ends_with(".h5")) paths.push_back(entry.path().string());
   }
-  std::sort(paths.begin(), paths.end());
+  const auto is_of_eval = [](const std::string& path) {
+    return fs::path(path).filename().string().starts_with("eval-");
+  };
+  std::ranges::sort(paths, {}, [&](const std::string& path) { return std::pair(is_of_eval(path), path); });
   return paths;
 }
 
-WrittenShards write_shards(const std::string& folder, const ShardHeader& header, const DocumentStore& documents,
-                           const std::vector<PackedRow>& rows, std::int64_t num_shards,
-                           const std::function<void(std::int64_t num_rows)>& advance) {
-  const auto num_rows = static_cast<std::int64_t>(rows.size());
-  ensure(num_shards >= 1 && num_shards <= num_rows, "every shard holds a row");
-  WrittenShards written;
-  const std::string shard_set = make_set_name(header, rows, num_shards);
+std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHeader& header,
+                                        const DocumentStore& documents, std::span<const SplitRows> splits,
+                                        const std::function<void(std::int64_t num_rows)>& advance) {
+  std::vector<WrittenShards> written;
   TemporaryFiles temporary;
-  for (std::int64_t shard = 0; shard < num_shards; ++shard) {
-    const auto begin = static_cast<std::size_t>(shard * num_rows / num_shards);
-    const auto end = static_cast<std::size_t>((shard + 1) * num_rows / num_shards);
-    written.files.push_back((fs::path(folder) / shard_name(shard)).string());
-    const std::string path = temporary.add(written.files.back());
-    const ShardPlace place = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
-    ShardWriter(path, header, place, documents, std::span(rows).subspan(begin, end - begin)).write(written, advance);
-    io::seal(path);
-    io::sync_path(path);
+  for (const SplitRows& split : splits) {
+    const std::int64_t num_rows = std::ssize(split.rows), num_shards = split.num_shards;
+    ensure(num_shards >= 1 && num_shards <= num_rows, "every shard holds a row");
+    WrittenShards& of_split = written.emplace_back();
+    const std::string shard_set = make_set_name(header, split.rows, num_shards);
+    for (std::int64_t shard = 0; shard < num_shards; ++shard) {
+      const auto begin = static_cast<std::size_t>(shard * num_rows / num_shards);
+      const auto end = static_cast<std::size_t>((shard + 1) * num_rows / num_shards);
+      of_split.files.push_back((fs::path(folder) / shard_name(split.split, shard)).string());
+      const std::string path = temporary.add(of_split.files.back());
+      const ShardPlace place = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
+      ShardWriter(path, header, place, documents, split.rows.subspan(begin, end - begin)).write(of_split, advance);
+      io::seal(path);
+      io::sync_path(path);
+    }
   }
   temporary.rename_all(folder);
   temporary.keep();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,16 @@ struct ShardHeader {
   std::int64_t pad_token_id = 0;
   std::int64_t eos_token_id = 0;
   std::string tokenizer;
+  std::string tokenizer_fingerprint;
   PackingStrategy packing_strategy = PackingStrategy::none;
   std::string source;
+};
+
+/// The rows of one split of the data.
+struct SplitRows {
+  std::string split;  ///< "train" or "eval": what the names of its files begin with
+  std::span<const PackedRow> rows;
+  std::int64_t num_shards = 1;
 };
 
 struct WrittenShards {
@@ -30,15 +39,15 @@ struct WrittenShards {
   std::int64_t num_target_tokens = 0;  ///< with weight > 0 that can be predicted
 };
 
-/// Paths FOLDER/train-*.h5 that are there already, sorted.
+/// Paths FOLDER/train-*.h5 and FOLDER/eval-*.h5 that are there already, sorted, those of train first.
 [[nodiscard]] std::vector<std::string> find_shards(const std::string& folder);
 
-/// Writes `rows` to FOLDER/train-00000.h5 ..., split by row count into num_shards files whose sizes differ by one row
-/// at most. All are written under names ending in .tmp and synced first, and only then renamed, train-00000.h5 last:
-/// where it is, all are. An error on the way leaves none. The weight of the first token of a document is written as 0.
-/// advance(num_rows) reports what was written.
-WrittenShards write_shards(const std::string& folder, const ShardHeader& header, const DocumentStore& documents,
-                           const std::vector<PackedRow>& rows, std::int64_t num_shards,
-                           const std::function<void(std::int64_t num_rows)>& advance);
+/// Writes the rows of each split to FOLDER/SPLIT-00000.h5 ..., num_shards files whose sizes differ by one row at most.
+/// All are written under names ending in .tmp and synced first, and only then renamed, the first file of the first
+/// split last: where it is, all are. An error on the way leaves none. The weight of the first token of a document is
+/// written as 0. advance(num_rows) reports what was written. Returns what was written of each split.
+std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHeader& header,
+                                        const DocumentStore& documents, std::span<const SplitRows> splits,
+                                        const std::function<void(std::int64_t num_rows)>& advance);
 
 }  // namespace sft::data

@@ -60,12 +60,12 @@ keeps_quiet
 
 # Warnings, with the share
 prepare --input chats.jsonl --max_length 40 --packing false
-says '^warning: most records are cut \(max_length = 40 is too short for 40 of 40 records, 100\.0 %\)'
+says '^warning: many records are cut \(max_length = 40 is too short for 40 of 40 records, 100\.0 %\)'
 prepare --input chats.jsonl --max_length 40 --packing_strategy bfd_split
 keeps_quiet
 { head -n 3 chats.jsonl; sed 's/0\.5/0/g; s/"Al"/"Al", "train": false/' chats.jsonl; } >silent.jsonl
 prepare --input silent.jsonl --max_length 128
-says '^  dropped +40 ' '^warning: most records are dropped \(40 of 43 records, 93\.0 %'
+says '^  without target +40 ' '^warning: many records have nothing to train on within max_length \(40 of 43 records, 93\.0 %'
 sed 's/"assistant"/"gpt"/' chats.jsonl >roles.jsonl
 prepare --input roles.jsonl --max_length 128
 says "^warning: the role 'gpt' of 40 messages is none of "
@@ -87,14 +87,15 @@ refuses 3 'standard input:2: bad record'
 # Refusals
 prepare --input chats.jsonl --input chats.jsonl
 refuses 3 'named twice'
-prepare --input .
-refuses 3 'is a folder'
+mkdir empty
+prepare --input empty
+refuses 3 "no input in the folder 'empty'"
 prepare --input chats.jsonl --max_lenght 128
 refuses 2 'no option --max_lenght .*did you mean --max_length'
 prepare --input chats.jsonl --learning_rate 1
 refuses 2 'no option --learning_rate \(it belongs to training\): give it to sft'
 prepare --input chats.jsonl --eos_token '</s>'
-refuses 2 'no option --eos_token'
+refuses 2 'eos_token = </s> is impossible'
 prepare --input chats.jsonl --zzz 1
 refuses 2 'no option --zzz .*sft-prepare --help'
 prepare --input chats.jsonl -z
@@ -106,6 +107,38 @@ prepare --input chats.jsonl --max_length many
 refuses 2 'max_length'
 prepare
 refuses 2 'input is missing'
+prepare --input chats.jsonl --packing_strategy best
+refuses 2 "unknown packing_strategy 'best'"
+prepare --input chats.jsonl --max_length none
+refuses 2 'max_length = none is impossible with packing'
+prepare --input chats.jsonl --truncation_mode keep_end
+refuses 2 'keep_end is impossible with packing'
+prepare --input chats.jsonl --model_name_or_path nowhere
+refuses 2 "unknown tokenizer 'nowhere'"
+
+# Compressed files, arrays and folders
+mkdir folder
+gzip -c chats.jsonl >folder/a.jsonl.gz
+{ echo '['; sed 's/$/,/; $s/,$//' chats.jsonl; echo ']'; } >folder/b.json
+prepare --input folder --max_length 128
+says '^  records +80$'
+prepare --input - --max_length 128 <folder/a.jsonl.gz
+says '^  records +40$'
+
+# Bad records
+{ cat chats.jsonl; echo '{"text": 7}'; echo '{"text"'; } >bad.jsonl
+prepare --input bad.jsonl --max_length 128
+refuses 3 "bad\.jsonl:41: bad record \('text' of the record is number"
+prepare --input bad.jsonl --max_length 128 --on_error skip
+says '^  records +40$' '^  skipped +2 ' "^warning: skipped bad\.jsonl:41: 'text' of the record" '^warning: skipped bad\.jsonl:42: not JSON'
+
+# What it does
+prepare --input chats.jsonl --max_length 128 --preview 1 --stats --assistant_only_loss
+says '^row 1 of [0-9]+: ' '^── document 1 of ' '^⟦0\.5:the number after' '^ +32-63 +40 +#+$'
+prepare --input chats.jsonl --max_length 128 --json
+says '^  "num_records": 40,$' '^  "train": \{$'
+prepare --input chats.jsonl --max_length 128 --eval_split 0.1
+says '^  documents +36$' '^  held back +4 documents' 'o/eval-00000\.h5$'
 
 # Signals: whenever one comes, all shards are there or nothing is.
 for _ in $(seq 200); do cat chats.jsonl; done >long.jsonl

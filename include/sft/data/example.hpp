@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One record of a JSON-lines file -> tokens and what is trained on, with TRL's meaning of the record's shape.
+// One record -> token ids and what is trained on, with TRL's meaning of the record's shape.
 
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "sft/data/document.hpp"
@@ -11,16 +14,30 @@
 
 namespace sft::data {
 
+/// What turns text into tokens and conversations into text.
+struct TextOptions {
+  std::string tokenizer = "byte";  ///< or the folder of a model
+  std::string chat_template_path;  ///< a Jinja file; "": the template of the folder, of "byte" ChatML
+  std::string eos_token;           ///< name of a token of the vocabulary; "": the tokenizer's own
+  std::string pad_token;           ///< as eos_token
+  /// What templates print as the date of today.
+  std::chrono::system_clock::time_point template_date = std::chrono::system_clock::now();
+};
+
 struct ExampleOptions {
-  bool completion_only_loss = true;  ///< of prompt/completion records: train on the completion alone
+  /// Train on the completion alone. Unset: of records with a prompt and a completion; masks of `completion_mask` are
+  /// obeyed only where it is set.
+  std::optional<bool> completion_only_loss = std::nullopt;
   bool assistant_only_loss = false;  ///< of conversations: train on the assistant's turns alone
+  std::string dataset_text_field = "text";
 };
 
 /// How often each of some names was met. The first 64 are told apart, later ones are counted together: keys of records
 /// may be data, a new one in every line.
 class NameCounts {
  public:
-  void add(const std::string& name);
+  void add(const std::string& name, std::int64_t count = 1);
+  void add(const NameCounts& others);
 
   [[nodiscard]] const std::map<std::string, std::int64_t>& by_name() const { return by_name_; }
   [[nodiscard]] std::int64_t num_others() const { return num_others_; }
@@ -30,23 +47,51 @@ class NameCounts {
   std::int64_t num_others_ = 0;
 };
 
-/// What records held beside the text that is trained on.
+/// What records held beside the text that is trained on, and what about them their owner may not have meant.
 struct RecordCensus {
-  NameCounts ignored_fields;  ///< that hold a value and that nothing reads: "id", "messages[].name"
-  NameCounts roles;           ///< of messages
+  NameCounts shapes;                      ///< "messages", "prompt-completion", ...
+  NameCounts ignored_fields;              ///< that hold a value and that nothing reads: "id", "messages[].name"
+  NameCounts roles;                       ///< of messages, after those of ShareGPT were mapped
+  std::int64_t num_split_prompts = 0;     ///< whose tokens are not the first ones of prompt and completion together
+  std::int64_t num_ignored_masks = 0;     ///< `completion_mask` without completion_only_loss
+  std::int64_t num_empty_tool_lists = 0;  ///< `tools: []`, which some templates print
+  std::int64_t num_unmarked_chats = 0;    ///< conversations in which assistant_only_loss finds no token of an assistant
+
+  void add(const RecordCensus& more);
 };
 
-/// `record` is one JSON object. Its shapes, the first that fits; a field that is null is none:
-///   {"prompt": P, "completion": C}  strings: P + C and the end-of-text token; lists of messages: both as one chat, the
-///                                   completion beginning with the content of its first message
-///   {"messages": [{"role": R, "content": S}, ...]}  as ChatML
-///   {"text": S}                     S and the end-of-text token
-/// A message may have a "weight" from 0 to 1, which multiplies the loss weight of its tokens, and "train": false, which
-/// means weight 0. Throws std::invalid_argument with the reason when the record has no such shape or is not JSON (RFC
-/// 8259; a key that stands twice is refused), and when it holds what would change the text but has no form in ChatML:
-/// tools and calls of them, reasoning apart from the content, pictures, token ids. All other fields change nothing;
-/// they are counted in `census`.
-[[nodiscard]] Document make_document(const std::string& record, const text::Tokenizer& tokenizer,
-                                     const ExampleOptions& options, RecordCensus& census);
+/// Makes documents of records. Immutable: threads may use one object at the same time.
+class ExampleMaker {
+ public:
+  /// Reads the files of the tokenizer and the chat template: a data Error where they cannot be used, a configuration
+  /// Error for a name that does not exist.
+  ExampleMaker(const TextOptions& text, ExampleOptions options);
+  ~ExampleMaker();
+
+  /// `record` is one JSON object. Its shapes, the first that fits; a field that is null is none:
+  ///   {"input_ids": [...]}            tokens as they are, with "labels", or "completion_mask" and "assistant_masks"
+  ///   {"prompt": P, "completion": C}  strings: P + C and the end-of-text token; lists of messages: both as one chat
+  ///   {"messages": [{"role": R, "content": S}, ...]}  as the chat template writes it
+  ///   {"conversations": [{"from": R, "value": S}, ...]}  the same, roles mapped (ShareGPT)
+  ///   {"instruction": I, "input": X, "output": O}  a prompt of the user, I and X, and a completion (Alpaca)
+  ///   {"text": S}                     S and the end-of-text token
+  /// A message may have a "weight" from 0 to 1, which multiplies the loss weight of its tokens, and "train": false,
+  /// which means weight 0. Throws std::invalid_argument with the reason when the record has no such shape or is not
+  /// JSON (RFC 8259; a key that stands twice is refused), when the template refuses it, and when it holds what would
+  /// change the text but is not shown: pictures, and what the template has no words for (ChatML: tools and calls of
+  /// them, reasoning apart from the content). All other fields change nothing; they are counted in `census`.
+  [[nodiscard]] Document make(const std::string& record, RecordCensus& census) const;
+
+  [[nodiscard]] const text::Tokenizer& tokenizer() const;
+  /// Of the model's config.json where there is one, else the tokenizer's: every id is below it.
+  [[nodiscard]] std::int64_t vocab_size() const;
+  [[nodiscard]] std::int32_t pad_token_id() const;
+  /// -1 where the tokenizer has none.
+  [[nodiscard]] std::int32_t eos_token_id() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<const Impl> impl_;
+};
 
 }  // namespace sft::data

@@ -29,7 +29,10 @@ class PackedDataset {
   [[nodiscard]] std::int64_t vocab_size() const;
   [[nodiscard]] std::int64_t pad_token_id() const;
   [[nodiscard]] std::int64_t eos_token_id() const;
+  /// "byte", or the folder of the model whose tokenizer made the tokens.
   [[nodiscard]] const std::string& tokenizer() const;
+  /// text::Tokenizer::fingerprint() of that tokenizer; "" of data that were written before shards had it.
+  [[nodiscard]] const std::string& tokenizer_fingerprint() const;
   [[nodiscard]] std::int64_t num_documents() const;
   [[nodiscard]] std::int64_t num_tokens() const;
   [[nodiscard]] std::int64_t num_target_tokens() const;
@@ -53,5 +56,9 @@ class PackedDataset {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// A data Error unless the tokens of the data set are those of the tokenizer with this fingerprint, or the data set
+/// does not say whose they are. `model` names what is to be trained, such as a folder.
+void require_tokenizer(const PackedDataset& dataset, const std::string& fingerprint, const std::string& model);
 
 }  // namespace sft::data

@@ -14,13 +14,14 @@ enum class PackingStrategy : std::uint8_t {
   bfd,        ///< best fit decreasing; documents longer than max_length are cut there
   bfd_split,  ///< best fit decreasing; longer documents continue as documents of their own
   wrapped,    ///< one stream of all documents, cut every max_length tokens; a row counts as one document
+  balanced,   ///< as bfd, then documents change places until rows have about equal attention work
 };
 
-/// "none", "bfd", "bfd_split" or "wrapped".
+/// "none", "bfd", "bfd_split", "wrapped" or "balanced".
 [[nodiscard]] const char* name_of(PackingStrategy strategy);
 /// Whether tokens past max_length are lost.
 [[nodiscard]] constexpr bool truncates(PackingStrategy strategy) {
-  return strategy == PackingStrategy::none || strategy == PackingStrategy::bfd;
+  return strategy != PackingStrategy::bfd_split && strategy != PackingStrategy::wrapped;
 }
 
 /// Tokens [begin, begin + length) of one document; length >= 1.
@@ -47,9 +48,22 @@ struct Packing {
 
 /// Rows of at most max_length tokens. Documents of length 0 get no piece. Best fit decreasing as TRL does it: longest
 /// first (ties in order), into the fullest row that has room, among equally full ones the one that became so first,
-/// else into a new row; O(n log n). Rows come in the order in which they were opened.
+/// else into a new row; O(n log n). Rows come in the order in which they were opened. `balanced` deals the documents of
+/// these rows anew, the longest first, each to the row of least work (the sum of its squared document lengths) that has
+/// room; if that takes more than 2 % more rows, the rows of bfd stay.
 [[nodiscard]] Packing pack(std::span<const std::int32_t> document_lengths, std::int64_t max_length,
                            PackingStrategy strategy);
+
+/// Which documents are packed together.
+struct PackingBlocks {
+  static constexpr std::int64_t whole = 0;
+  std::int64_t block_size = 1000;  ///< documents that are packed together, as TRL does it; `whole`: all of them
+  std::int64_t num_shards = 1;  ///< consecutive parts, the first ones longer by one, each of which is cut into blocks
+};
+
+/// Packs block by block; rows come in the order of the blocks.
+[[nodiscard]] Packing pack_blocks(std::span<const std::int32_t> document_lengths, std::int64_t max_length,
+                                  PackingStrategy strategy, const PackingBlocks& blocks);
 
 /// Lengths of the documents of a packed row as training sees them: its pieces, or under `wrapped` the whole row.
 [[nodiscard]] std::vector<std::int32_t> document_lengths_of(PackedRow row, PackingStrategy strategy);

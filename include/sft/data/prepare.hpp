@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The whole way from JSON-lines files to packed shard files: what sft-prepare does.
+// The whole way from files of records to packed shard files: what sft-prepare does.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -13,46 +14,76 @@
 namespace sft::data {
 
 struct PrepareOptions {
-  std::vector<std::string> inputs;  ///< paths, globs, and "-" for standard input
-  std::string output;               ///< folder
-  std::string tokenizer = "byte";
-  std::int64_t max_length = 1024;
-  PackingStrategy packing_strategy = PackingStrategy::bfd;
+  static constexpr std::int64_t no_max_length = 0;
+
+  std::vector<std::string> inputs;  ///< files, folders, globs, and "-" for standard input
+  /// Shares of the inputs, one for each, in records: of every input so many of its first records are taken that the
+  /// shares hold and one input is used up. Empty: all of all.
+  std::vector<double> input_weights = {};
+  std::string output;  ///< folder
+  TextOptions text = {};
   ExampleOptions example = {};
+  std::int64_t max_length = 1024;  ///< no_max_length (without packing): rows as long as the longest document
+  bool keep_end = false;           ///< without packing: of a document that is too long its end is kept, not its start
+  PackingStrategy packing_strategy = PackingStrategy::bfd;
+  PackingBlocks packing_blocks = {};
   std::int64_t pad_to_multiple_of = 1;  ///< rows are padded to its next multiple at or above max_length
   int sp_size = 1;                      ///< ranks that will share a row: it is padded to what they can (RowCut)
   std::int64_t num_shards = 0;          ///< 0: as few as hold at most 1 GiB each before compression
-  bool shuffle_dataset = false;         ///< documents in random order before they are packed
+  bool shuffle_dataset = false;         ///< documents, and with packing then rows, in random order
   std::uint64_t seed = 42;
+  double eval_split = 0.0;  ///< held back for evaluation: below 1 a share of the documents, else their number
+  bool skip_bad_records = false;
+  int num_threads = 0;  ///< that make tokens; 0: one for each core. The result is always the same.
 };
 
-struct PrepareSummary {
-  std::int64_t num_records = 0;        ///< read
-  std::int64_t num_dropped = 0;        ///< records without a target within max_length
-  std::int64_t num_too_long = 0;       ///< records that max_length cuts, dropped ones included
-  std::int64_t num_truncated = 0;      ///< documents cut at max_length
+/// What became of the documents of one split.
+struct SplitSummary {
+  std::string split;                   ///< "train" or "eval"
   std::int64_t num_documents = 0;      ///< written; under `wrapped` every row is one
   std::int64_t num_tokens = 0;         ///< written, padding excluded
   std::int64_t num_target_tokens = 0;  ///< of these, trained on
   std::int64_t num_rows = 0;
-  std::int64_t row_length = 0;  ///< padding included: the max_length of the files
   std::int64_t num_padding_tokens = 0;
   std::vector<std::string> files;
-  RecordCensus census;  ///< roles, and fields that were ignored
 
   /// Share of all positions that hold a token, 0 to 1.
   [[nodiscard]] double packing_efficiency() const;
+};
+
+/// Lengths of the documents in tokens, before any is cut.
+struct LengthStatistics {
+  std::array<std::int64_t, 33> counts{};  ///< [b]: of lengths in [2^(b-1), 2^b); [0]: of length 0
+  std::int64_t shortest = 0, longest = 0, sum = 0;
+};
+
+struct PrepareSummary {
+  std::int64_t num_records = 0;      ///< read and understood
+  std::int64_t num_skipped = 0;      ///< that were not understood, with skip_bad_records
+  std::vector<std::string> skipped;  ///< the first 20 of these: FILE:LINE: why
+  std::int64_t num_dropped = 0;      ///< records without a token, and without packing those with no label in max_length
+  std::int64_t num_without_target = 0;  ///< records that nothing is trained on within max_length, dropped ones included
+  std::int64_t num_too_long = 0;        ///< records that max_length cuts, dropped ones included
+  std::int64_t num_truncated = 0;       ///< documents cut at max_length
+  std::int64_t num_left_out = 0;        ///< documents that input_weights leaves out
+  std::int64_t row_length = 0;          ///< padding included: the max_length of the files
+  LengthStatistics lengths;
+  RecordCensus census;
+  std::vector<SplitSummary> splits;  ///< train, then eval where something is held back
+
+  [[nodiscard]] const SplitSummary& train() const { return splits.front(); }
 };
 
 /// Called with what is under way ("reading", in bytes; "writing", in rows), how much of it is done, and how much there
 /// is in all: 0 when that is not known, as of a pipe.
 using PrepareProgress = std::function<void(const char* stage, std::int64_t done, std::int64_t total)>;
 
-/// Reads, tokenizes, packs and writes OUTPUT/train-00000.h5 ... Records without a target are dropped where the strategy
-/// cuts documents; `bfd_split` and `wrapped` keep every token. Refuses impossible options (configuration Error), and,
-/// as data Errors, bad records by file and line, a file named twice, inputs without a target, and a folder that holds
-/// train-*.h5 already. Tokens wait in a temporary file on the disk of OUTPUT, 4 bytes per token, which no way out
-/// leaves behind; memory holds lengths and places, about 60 bytes per document, and a few MiB.
+/// Reads, tokenizes, packs and writes OUTPUT/train-00000.h5 ... and OUTPUT/eval-00000.h5 ... Rows and their order are
+/// those of TRL 1.16 (SFTTrainer) with the same options; `balanced` and other blocks than its own are not its. Refuses
+/// impossible options (configuration Error), and, as data Errors, bad records by file and line, a file named twice,
+/// inputs without a target, and a folder that holds train-*.h5 or eval-*.h5 already. Tokens wait in a temporary file on
+/// the disk of OUTPUT, 4 bytes per token, which no way out leaves behind; memory holds lengths and places, about 60
+/// bytes per document, and a few MiB.
 PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress);
 
 }  // namespace sft::data

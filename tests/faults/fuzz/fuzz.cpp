@@ -5,9 +5,9 @@
 //
 //   fuzz KIND PATH [--seed S] [--first N] [--count N]
 //
-// KIND is packed, checkpoint, config, hub, tokenizer or template (readers.hpp); PATH is a sound folder or file of that
-// kind, which stays as it is. Case i of a seed is always the same damage; --first I --count 1 does it again and leaves
-// the damaged copy behind.
+// KIND is packed, checkpoint, config, hub, records, template or tokenizer (readers.hpp); PATH is a sound folder or file
+// of that kind, which stays as it is. Case i of a seed is always the same damage; --first I --count 1 does it again and
+// leaves the damaged copy behind.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes sound shards, a checkpoint or a model folder of four ranks and a configuration with the real programs, and gives
-# them, a tokenizer of tests/unit/text or the chat template beside this script to the fuzzer.
+# Makes sound shards, a checkpoint or a model folder of four ranks and a configuration with the real programs, files of
+# records, and tokenizers from the fixtures of tests/unit/text, and gives them, or the chat template beside this script,
+# to the fuzzer.
 #
 #   fuzz.sh MPIEXEC SFT SFT_PREPARE FUZZ KIND SEED COUNT
 set -euo pipefail
@@ -53,6 +54,17 @@ case $kind in
   packed) path=data ;;
   config) path=run.ini ;;
   template) path=$here/template.jinja ;;
+  records)
+    mkdir records
+    head -n 40 pairs.jsonl | gzip -c >records/a.jsonl.gz
+    { echo '['; head -n 40 pairs.jsonl | sed 's/$/,/; $s/,$//'; echo ']'; } >records/b.json
+    printf '%s\n' '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [{"text": "b"}]}]}' \
+      '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b", "weight": 0.5}]}' \
+      '{"instruction": "a", "input": "b", "output": "c", "system": "d", "history": [["e", "f"]]}' \
+      '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' \
+      '{"input_ids": [1, 2, 3], "completion_mask": [0, 1, 1], "assistant_masks": [0, 1, 1]}' >records/c.jsonl
+    path=records
+    ;;
   checkpoint)
     "$mpiexec" -np 4 "$sft" run.ini >log 2>&1 || { cat log; exit 1; }
     path=output/checkpoint-000001

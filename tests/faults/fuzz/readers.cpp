@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "readers.hpp"
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -12,6 +13,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/packed_dataset.hpp"
+#include "sft/data/prepare.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
@@ -99,6 +101,40 @@ std::string read_config(const std::string& path) {
   return text;
 }
 
+/// What it makes of a text with all that its rules know.
+std::string read_tokenizer(const std::string& folder) {
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(folder);
+  io::ContentHash hash;
+  hash.add(tokenizer->fingerprint());
+  for (const std::string text :
+       {"the Cat'S they'Ll 12345 don't\n\n  x", "K\u00E4se e\u0301 \u6F22\u5B57 \U0001F642 \xFF\xC3",
+        "<|im_start|>user\nhi  <|im_end|>  mark <s>"}) {
+    for (const bool is_true : {false, true}) {
+      const text::Encoding encoding =
+          tokenizer->encode_with_offsets(text, {.add_special_tokens = is_true, .split_special_tokens = is_true});
+      hash.add(std::span(encoding.ids));
+      for (const text::ByteRange& range : encoding.offsets) {
+        ensure(range.begin <= range.end && range.end <= text.size(), "offsets lie in the text");
+      }
+      hash.add(tokenizer->decode(encoding.ids, is_true));
+    }
+  }
+  return hash.text();
+}
+
+/// As sft-prepare reads a folder of records, with a conversation among them.
+std::string read_records(const std::string& folder) {
+  data::PrepareOptions options;
+  options.inputs = {folder};
+  options.output = folder + "/packed";
+  options.max_length = 256;
+  options.num_threads = 1;
+  (void)data::prepare(options, [](const char*, std::int64_t, std::int64_t) {});
+  std::string content = read_packed(options.output);
+  std::filesystem::remove_all(options.output);
+  return content;
+}
+
 /// A chat template, with a conversation that has all that templates look at.
 std::string read_template(const std::string& path) {
   const nlohmann::ordered_json context = nlohmann::ordered_json::parse(R"({
@@ -131,27 +167,6 @@ std::string read_template(const std::string& path) {
   return rendered.text;
 }
 
-/// What it makes of a text with all that its rules know.
-std::string read_tokenizer(const std::string& folder) {
-  const std::unique_ptr<text::Tokenizer> tokenizer = text::load_tokenizer(folder);
-  io::ContentHash hash;
-  hash.add(tokenizer->fingerprint());
-  for (const std::string text :
-       {"the Cat'S they'Ll 12345 don't\n\n  x", "K\u00E4se e\u0301 \u6F22\u5B57 \U0001F642 \xFF\xC3",
-        "<|im_start|>user\nhi  <|im_end|>  mark <s>"}) {
-    for (const bool is_true : {false, true}) {
-      const text::Encoding encoding =
-          tokenizer->encode_with_offsets(text, {.add_special_tokens = is_true, .split_special_tokens = is_true});
-      hash.add(std::span(encoding.ids));
-      for (const text::ByteRange& range : encoding.offsets) {
-        ensure(range.begin <= range.end && range.end <= text.size(), "offsets lie in the text");
-      }
-      hash.add(tokenizer->decode(encoding.ids, is_true));
-    }
-  }
-  return hash.text();
-}
-
 }  // namespace
 
 Reader make_reader(const std::string& kind) {
@@ -159,10 +174,11 @@ Reader make_reader(const std::string& kind) {
   if (kind == "checkpoint") return {.read = read_checkpoint};
   if (kind == "config") return {.read = read_config, .may_change = true};
   if (kind == "hub") return {.read = read_hub, .may_change = true};
-  if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
+  if (kind == "records") return {.read = read_records, .may_change = true};
   if (kind == "template") return {.read = read_template, .may_change = true};
+  if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
   throw_config_error("unknown kind \"" + kind + "\"",
-                     "there are packed, checkpoint, config, hub, tokenizer and template",
+                     "there are packed, checkpoint, config, hub, records, template and tokenizer",
                      "name one of them");
 }
 

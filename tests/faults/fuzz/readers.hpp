@@ -15,7 +15,8 @@ struct Reader {
 };
 
 /// "packed": a folder of packed shards. "checkpoint": a checkpoint's folder. "config": a configuration file.
-/// "hub": the folder of a model. "tokenizer": a folder with tokenizer.json. "template": a chat template.
+/// "hub": the folder of a model. "records": a folder with inputs of sft-prepare. "template": a chat template.
+/// "tokenizer": a folder with tokenizer.json.
 /// Throws a configuration Error on any other kind.
 [[nodiscard]] Reader make_reader(const std::string& kind);
 

@@ -111,19 +111,20 @@ BOOST_AUTO_TEST_CASE(what_was_prepared_reads_back) {
   write("b.jsonl", "{\"text\": \"0123456789\"}");  // the last line has no newline
   const PrepareSummary summary = run();
   BOOST_TEST(summary.num_records == 3);
-  BOOST_TEST(summary.num_documents == 3);
-  BOOST_TEST(summary.num_tokens == 6 + 3 + 11);
-  BOOST_TEST(summary.num_target_tokens == 4 + 2 + 10);
-  BOOST_TEST(summary.num_rows == 2);
-  BOOST_TEST(summary.num_padding_tokens == 2 * 16 - 20);
-  BOOST_TEST(summary.packing_efficiency() == 20.0 / 32.0);
-  BOOST_TEST(summary.files == std::vector<std::string>{options.output + "/train-00000.h5"});
+  BOOST_TEST(summary.train().num_documents == 3);
+  BOOST_TEST(summary.train().num_tokens == 6 + 3 + 11);
+  BOOST_TEST(summary.train().num_target_tokens == 4 + 2 + 10);
+  BOOST_TEST(summary.train().num_rows == 2);
+  BOOST_TEST(summary.train().num_padding_tokens == 2 * 16 - 20);
+  BOOST_TEST(summary.train().packing_efficiency() == 20.0 / 32.0);
+  BOOST_TEST(summary.train().files == std::vector<std::string>{options.output + "/train-00000.h5"});
 
   const PackedDataset dataset = open();
   BOOST_TEST(dataset.num_rows() == 2);
   BOOST_TEST(dataset.max_length() == 16);
   BOOST_TEST(dataset.vocab_size() == 272);
   BOOST_TEST(dataset.tokenizer() == "byte");
+  BOOST_TEST(dataset.tokenizer_fingerprint() == tokenizer.fingerprint());
   BOOST_TEST(dataset.pad_token_id() == tokenizer.pad());
   BOOST_TEST(dataset.eos_token_id() == tokenizer.eos());
   BOOST_TEST(dataset.num_documents() == 3);
@@ -149,31 +150,40 @@ BOOST_AUTO_TEST_CASE(shards_differ_by_one_row_at_most_and_hold_every_document_on
   write("a.jsonl", text);
   options.num_shards = 7;
   const PrepareSummary summary = run();
-  BOOST_TEST(summary.files.size() == 7u);
-  std::int64_t fewest = summary.num_rows, most = 0;
-  for (const std::string& file : summary.files) {
+  BOOST_TEST(summary.train().files.size() == 7u);
+  std::int64_t fewest = summary.train().num_rows, most = 0;
+  for (const std::string& file : summary.train().files) {
     const std::int64_t num_rows = sft::io::Hdf5File::open(file).read_int("num_rows");
     fewest = std::min(fewest, num_rows);
     most = std::max(most, num_rows);
   }
   BOOST_TEST(most - fewest <= 1);
   const PackedDataset dataset = open();
-  BOOST_TEST(dataset.num_rows() == summary.num_rows);
-  BOOST_TEST((dataset.files() == summary.files));
+  BOOST_TEST(dataset.num_rows() == summary.train().num_rows);
+  BOOST_TEST((dataset.files() == summary.train().files));
   BOOST_TEST((documents_of(dataset) == expected));
 }
 
-BOOST_AUTO_TEST_CASE(documents_without_a_target_left_are_dropped_where_documents_are_cut) {
+BOOST_AUTO_TEST_CASE(without_packing_documents_without_a_label_left_are_dropped) {
   write("a.jsonl",
         "{\"prompt\": \"0123456789012345\", \"completion\": \"lost\"}\n"
         "{\"prompt\": \"012345678901234\", \"completion\": \"kept\"}\n"
         "{\"text\": \"\"}\n");
+  options.packing_strategy = PackingStrategy::none;
   const PrepareSummary summary = run();
   BOOST_TEST(summary.num_records == 3);
-  BOOST_TEST(summary.num_dropped == 2);
+  BOOST_TEST(summary.num_dropped == 1);
+  BOOST_TEST(summary.num_without_target == 2);  // the empty text has a label, which nothing predicts
   BOOST_TEST(summary.num_too_long == 2);
   BOOST_TEST(summary.num_truncated == 1);
-  BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"012345678901234k"}));
+  BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"012345678901234k", "<|eos|>"}));
+
+  options.packing_strategy = PackingStrategy::bfd;
+  options.output = folder.file("packed");
+  const PrepareSummary packed = run();
+  BOOST_TEST(packed.num_dropped == 0);
+  BOOST_TEST(packed.num_without_target == 2);
+  BOOST_TEST(packed.train().num_documents == 3);
 }
 
 BOOST_AUTO_TEST_CASE(splitting_keeps_every_token) {
@@ -183,16 +193,16 @@ BOOST_AUTO_TEST_CASE(splitting_keeps_every_token) {
   BOOST_TEST(summary.num_dropped == 0);
   BOOST_TEST(summary.num_truncated == 0);
   BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"0123456789012345", "ab<|eos|>", "kept<|eos|>"}));
-  BOOST_TEST(summary.num_target_tokens == 4 + 2);  // the first token of a piece cannot be predicted
+  BOOST_TEST(summary.train().num_target_tokens == 4 + 2);  // the first token of a piece cannot be predicted
 }
 
 BOOST_AUTO_TEST_CASE(wrapping_makes_one_document_of_a_row) {
   write("a.jsonl", "{\"text\": \"0123456789\"}\n{\"text\": \"abcdefghij\"}\n");
   options.packing_strategy = PackingStrategy::wrapped;
   const PrepareSummary summary = run();
-  BOOST_TEST(summary.num_documents == 2);
-  BOOST_TEST(summary.num_tokens == 22);
-  BOOST_TEST(summary.num_target_tokens == 20);
+  BOOST_TEST(summary.train().num_documents == 2);
+  BOOST_TEST(summary.train().num_tokens == 22);
+  BOOST_TEST(summary.train().num_target_tokens == 20);
   BOOST_TEST((documents_of(open()) == std::multiset<std::string>{"0123456789<|eos|>abcde", "fghij<|eos|>"}));
 }
 
@@ -200,7 +210,7 @@ BOOST_AUTO_TEST_CASE(without_packing_every_document_is_a_row_in_order) {
   write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"bcd\"}\n{\"text\": \"ef\"}\n");
   options.packing_strategy = PackingStrategy::none;
   const PrepareSummary summary = run();
-  BOOST_TEST(summary.num_rows == 3);
+  BOOST_TEST(summary.train().num_rows == 3);
   const PackedDataset dataset = open();
   BOOST_TEST(dataset.read_row(1).document_lengths == std::vector<std::int32_t>{4});
   BOOST_TEST(dataset.read_row(1).tokens[0] == 'b');
@@ -213,7 +223,7 @@ BOOST_AUTO_TEST_CASE(rows_are_padded_to_a_multiple_and_documents_cut_at_max_leng
   options.pad_to_multiple_of = 8;
   const PrepareSummary summary = run();
   BOOST_TEST(summary.row_length == 16);
-  BOOST_TEST(summary.num_padding_tokens == 6);
+  BOOST_TEST(summary.train().num_padding_tokens == 6);
   const PackedDataset dataset = open();
   BOOST_TEST(dataset.max_length() == 16);
   BOOST_TEST(dataset.read_row(0).tokens.size() == 16u);
@@ -296,14 +306,14 @@ BOOST_AUTO_TEST_CASE(the_rows_of_a_random_corpus_are_fixed) {
     (void)run();
     return digest_of(open());
   };
-  BOOST_TEST(digest_with(PackingStrategy::none, false) == 12174417231535688681u);
-  BOOST_TEST(digest_with(PackingStrategy::none, true) == 5362199558428549633u);
-  BOOST_TEST(digest_with(PackingStrategy::bfd, false) == 17107825842116778299u);
-  BOOST_TEST(digest_with(PackingStrategy::bfd, true) == 2619885667547572963u);
+  BOOST_TEST(digest_with(PackingStrategy::none, false) == 16273000493825330609u);
+  BOOST_TEST(digest_with(PackingStrategy::none, true) == 11202735656537967401u);
+  BOOST_TEST(digest_with(PackingStrategy::bfd, false) == 13626080943846389350u);
+  BOOST_TEST(digest_with(PackingStrategy::bfd, true) == 8545623146176052710u);
   BOOST_TEST(digest_with(PackingStrategy::bfd_split, false) == 17034379200007271693u);
-  BOOST_TEST(digest_with(PackingStrategy::bfd_split, true) == 14583393671852673047u);
+  BOOST_TEST(digest_with(PackingStrategy::bfd_split, true) == 17990371760374929463u);
   BOOST_TEST(digest_with(PackingStrategy::wrapped, false) == 12968595994398887481u);
-  BOOST_TEST(digest_with(PackingStrategy::wrapped, true) == 11780762179478116361u);
+  BOOST_TEST(digest_with(PackingStrategy::wrapped, true) == 13832056245009484493u);
 }
 
 BOOST_AUTO_TEST_CASE(rows_are_padded_to_what_the_ranks_of_a_row_can_share) {
@@ -352,7 +362,7 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {
   refused([](PrepareOptions& changed) { changed.sp_size = 1 << 20; });
   refused([](PrepareOptions& changed) { changed.num_shards = -1; });
   refused([](PrepareOptions& changed) { changed.num_shards = 2; });  // of one row
-  refused([](PrepareOptions& changed) { changed.tokenizer = "bpe"; });
+  refused([](PrepareOptions& changed) { changed.text.tokenizer = "bpe"; });
   BOOST_TEST(!std::filesystem::exists(options.output));
 }
 

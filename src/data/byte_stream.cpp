@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/byte_stream.hpp"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sft/core/error.hpp"
+#include "sft/io/file_kind.hpp"
+
+namespace sft::data {
+
+namespace {
+
+constexpr std::size_t buffer_bytes = 1 << 18;
+constexpr std::string_view gzip_magic = "\x1f\x8b";
+constexpr std::string_view zstd_magic = "\x28\xb5\x2f\xfd";
+
+/// The input as it is, with a look ahead at its first bytes.
+class RawInput {
+ public:
+  RawInput(const std::string& input, std::function<void(std::int64_t)> advance)
+      : name_(display_name(input)), advance_(std::move(advance)), buffer_(buffer_bytes) {
+    file_ = input == standard_input ? stdin : std::fopen(input.c_str(), "rbe");
+    if (file_ == nullptr) {
+      throw_data_error("cannot read '" + name_ + "'", std::strerror(errno), "check the path and its permissions");
+    }
+    std::setvbuf(file_, nullptr, _IONBF, 0);
+    fill();
+  }
+  ~RawInput() {
+    if (file_ != stdin) std::fclose(file_);
+  }
+  RawInput(const RawInput&) = delete;
+  RawInput& operator=(const RawInput&) = delete;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  /// What was read and not taken yet; empty at the end.
+  [[nodiscard]] std::span<const char> ready() {
+    if (begin_ == end_) fill();
+    return std::span(buffer_).subspan(begin_, end_ - begin_);
+  }
+  [[nodiscard]] bool starts_with(std::string_view magic) {
+    const std::span<const char> bytes = ready();
+    return std::string_view(bytes.data(), bytes.size()).starts_with(magic);
+  }
+  void take(std::size_t num_bytes) {
+    begin_ += num_bytes;
+    advance_(static_cast<std::int64_t>(num_bytes));
+  }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw_data_error("cannot unpack '" + name_ + "'", why, "get the file again");
+  }
+
+ private:
+  void fill() {
+    begin_ = 0;
+    end_ = std::fread(buffer_.data(), 1, buffer_.size(), file_);
+    if (end_ == 0 && std::ferror(file_) != 0) {
+      throw_data_error("cannot read '" + name_ + "'", std::strerror(errno), "check the disk");
+    }
+  }
+
+  std::string name_;
+  std::function<void(std::int64_t)> advance_;
+  std::FILE* file_ = nullptr;
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+class PlainStream : public ByteStream {
+ public:
+  explicit PlainStream(std::unique_ptr<RawInput> input) : input_(std::move(input)) {}
+
+  std::size_t read(std::span<char> bytes) override {
+    const std::span<const char> ready = input_->ready();
+    const std::size_t count = std::min(ready.size(), bytes.size());
+    std::copy_n(ready.begin(), count, bytes.begin());
+    if (count > 0) input_->take(count);
+    return count;
+  }
+
+ private:
+  std::unique_ptr<RawInput> input_;
+};
+
+class GzipStream : public ByteStream {
+ public:
+  explicit GzipStream(std::unique_ptr<RawInput> input) : input_(std::move(input)) {
+    constexpr int largest_window_gzip_only = 15 + 16;
+    ensure(::inflateInit2(&state_, largest_window_gzip_only) == Z_OK, "zlib starts");
+  }
+  ~GzipStream() override { ::inflateEnd(&state_); }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+
+  std::size_t read(std::span<char> bytes) override {
+    while (true) {
+      const std::span<const char> ready = input_->ready();
+      if (ready.empty()) {
+        if (!is_between_members_) input_->refuse("its gzip data end early");
+        return 0;
+      }
+      if (is_between_members_) {
+        if (std::exchange(is_first_, false) == false && ready.front() == '\0') return skip_padding();
+        ::inflateReset(&state_);
+        is_between_members_ = false;
+      }
+      state_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(ready.data()));
+      state_.avail_in = static_cast<uInt>(ready.size());
+      state_.next_out = reinterpret_cast<Bytef*>(bytes.data());
+      state_.avail_out = static_cast<uInt>(bytes.size());
+      const int status = ::inflate(&state_, Z_NO_FLUSH);
+      input_->take(ready.size() - state_.avail_in);
+      if (status == Z_STREAM_END) {
+        is_between_members_ = true;
+      } else if (status != Z_OK && status != Z_BUF_ERROR) {
+        input_->refuse(std::string("its gzip data are damaged: ") + (state_.msg != nullptr ? state_.msg : "unknown"));
+      }
+      if (const std::size_t count = bytes.size() - state_.avail_out; count > 0) return count;
+    }
+  }
+
+ private:
+  /// Tapes and some tools fill up with zeros.
+  std::size_t skip_padding() {
+    for (std::span<const char> ready = input_->ready(); !ready.empty(); ready = input_->ready()) {
+      if (std::ranges::any_of(ready, [](char c) { return c != '\0'; }))
+        input_->refuse("it has bytes behind its gzip data");
+      input_->take(ready.size());
+    }
+    return 0;
+  }
+
+  std::unique_ptr<RawInput> input_;
+  z_stream state_{};
+  bool is_first_ = true;
+  bool is_between_members_ = true;
+};
+
+class ZstdStream : public ByteStream {
+ public:
+  explicit ZstdStream(std::unique_ptr<RawInput> input) : input_(std::move(input)), state_(::ZSTD_createDStream()) {
+    ensure(state_ != nullptr, "Zstandard starts");
+    constexpr int max_window_log = 27;  // 128 MiB, as the program zstd
+    ::ZSTD_DCtx_setParameter(state_, ZSTD_d_windowLogMax, max_window_log);
+  }
+  ~ZstdStream() override { ::ZSTD_freeDStream(state_); }
+  ZstdStream(const ZstdStream&) = delete;
+  ZstdStream& operator=(const ZstdStream&) = delete;
+
+  std::size_t read(std::span<char> bytes) override {
+    while (true) {
+      const std::span<const char> ready = input_->ready();
+      // Even without new input it may hold more output.
+      ZSTD_inBuffer in = {ready.data(), ready.size(), 0};
+      ZSTD_outBuffer out = {bytes.data(), bytes.size(), 0};
+      if (ready.empty() && is_between_frames_) return 0;
+      const std::size_t status = ::ZSTD_decompressStream(state_, &out, &in);
+      if (::ZSTD_isError(status) != 0) {
+        input_->refuse(std::string("its Zstandard data are damaged: ") + ::ZSTD_getErrorName(status));
+      }
+      if (in.pos > 0) input_->take(in.pos);
+      is_between_frames_ = status == 0;
+      if (out.pos > 0) return out.pos;
+      if (ready.empty() && !is_between_frames_) input_->refuse("its Zstandard data end early");
+    }
+  }
+
+ private:
+  std::unique_ptr<RawInput> input_;
+  ZSTD_DStream* state_;
+  bool is_between_frames_ = true;
+};
+
+}  // namespace
+
+std::string display_name(const std::string& input) { return input == standard_input ? "standard input" : input; }
+
+std::unique_ptr<ByteStream> open_bytes(const std::string& input, std::function<void(std::int64_t num_bytes)> advance) {
+  auto raw = std::make_unique<RawInput>(input, std::move(advance));
+  if (raw->starts_with(gzip_magic)) return std::make_unique<GzipStream>(std::move(raw));
+  if (raw->starts_with(zstd_magic)) return std::make_unique<ZstdStream>(std::move(raw));
+  if (input != standard_input) io::require_kind(input, io::Expected::json_lines);
+  return std::make_unique<PlainStream>(std::move(raw));
+}
+
+}  // namespace sft::data

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/chat_template_file.hpp"
+
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+
+namespace sft::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::shared_ptr<const ChatTemplate> compile(const std::string& source, const std::string& file) {
+  try {
+    return std::make_shared<const ChatTemplate>(source);
+  } catch (const Error& error) {
+    throw_data_error("cannot use the chat template of '" + file + "'", error.what(),
+                     "correct it, or give another one with --chat_template_path");
+  }
+}
+
+ChatTemplates named_templates(const nlohmann::json& list, const std::string& file) {
+  ChatTemplates templates;
+  for (const nlohmann::json& entry : list) {
+    if (!entry.is_object() || !entry.value("name", nlohmann::json()).is_string() ||
+        !entry.value("template", nlohmann::json()).is_string()) {
+      throw_data_error("cannot use the chat template of '" + file + "'", "an entry of its list has no name or template",
+                       "give one with --chat_template_path");
+    }
+    const auto name = entry["name"].get<std::string>();
+    const auto source = entry["template"].get<std::string>();
+    if (name == "default") templates.standard = compile(source, file);
+    if (name == "tool_use") templates.tool_use = compile(source, file);
+  }
+  return templates;
+}
+
+}  // namespace
+
+bool ChatTemplate::mentions(std::string_view name) const {
+  const std::string_view source = compiled_.source();
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (std::size_t at = source.find(name); at != std::string_view::npos; at = source.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || !is_word(source[at - 1])) && (end == source.size() || !is_word(source[end]))) return true;
+  }
+  return false;
+}
+
+ChatTemplates load_chat_templates(const std::string& path, const std::string& folder) {
+  if (!path.empty()) return {compile(io::read_file(path), path), nullptr};
+  const std::string jinja_file = (fs::path(folder) / "chat_template.jinja").string();
+  if (fs::exists(jinja_file)) return {compile(io::read_file(jinja_file), jinja_file), nullptr};
+  const std::string config_file = (fs::path(folder) / "tokenizer_config.json").string();
+  if (!fs::exists(config_file)) return {};
+  const nlohmann::json config = nlohmann::json::parse(io::read_file(config_file), nullptr, false);
+  if (!config.is_object() || !config.contains("chat_template") || config["chat_template"].is_null()) return {};
+  const nlohmann::json& value = config["chat_template"];
+  if (value.is_string()) return {compile(value.get<std::string>(), config_file), nullptr};
+  if (value.is_array()) return named_templates(value, config_file);
+  throw_data_error("cannot use the chat template of '" + config_file + "'",
+                   std::string("it is ") + value.type_name() + ", neither a text nor a list",
+                   "give one with --chat_template_path");
+}
+
+}  // namespace sft::data

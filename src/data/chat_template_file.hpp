@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The chat template of a model folder or of a file of its own.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "sft/jinja/template.hpp"
+
+namespace sft::data {
+
+/// A template and the names that it speaks of.
+class ChatTemplate {
+ public:
+  explicit ChatTemplate(std::string_view source) : compiled_(source) {}
+
+  [[nodiscard]] const jinja::Template& compiled() const { return compiled_; }
+  /// Whether the source has the name as a word; where it has not, a value under that name changes nothing.
+  [[nodiscard]] bool mentions(std::string_view name) const;
+
+ private:
+  jinja::Template compiled_;
+};
+
+/// Null where a folder has none.
+struct ChatTemplates {
+  std::shared_ptr<const ChatTemplate> standard;
+  std::shared_ptr<const ChatTemplate>
+      tool_use;  ///< for records with tools, where the model has one of its own for them
+};
+
+/// From the file `path`, or if that is "" from the folder of a model: chat_template.jinja, else `chat_template` of
+/// tokenizer_config.json, one text or a list of named ones. A data Error names the file that cannot be used.
+[[nodiscard]] ChatTemplates load_chat_templates(const std::string& path, const std::string& folder);
+
+}  // namespace sft::data

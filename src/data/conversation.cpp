@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/conversation.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace sft::data {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> sharegpt_roles = {{
+    {"human", "user"},
+    {"user", "user"},
+    {"gpt", "assistant"},
+    {"assistant", "assistant"},
+    {"chatgpt", "assistant"},
+    {"bing", "assistant"},
+    {"bard", "assistant"},
+    {"model", "assistant"},
+    {"function_call", "assistant"},
+    {"tool", "tool"},
+    {"observation", "tool"},
+    {"function_response", "tool"},
+    {"system", "system"},
+    {"developer", "developer"},
+}};
+
+/// What a message's tokens count, 0 to 1.
+float weight_of(const Json& message, const std::string& where) {
+  double weight = 1.0;
+  if (has_value(message, "weight")) {
+    const Json& value = message["weight"];
+    if (!value.is_number()) refuse_record("'weight' of " + where + " is " + value.type_name() + ", not a number");
+    weight = value.get<double>();
+    if (!(weight >= 0.0 && weight <= 1.0)) refuse_record("'weight' of " + where + " does not lie in 0 to 1");
+  }
+  if (has_value(message, "train")) {
+    const Json& value = message["train"];
+    if (!value.is_boolean()) {
+      refuse_record("'train' of " + where + " is " + value.type_name() + ", not true or false");
+    }
+    if (!value.get<bool>()) weight = 0.0;
+  }
+  return static_cast<float>(weight);
+}
+
+/// A content that is a list of parts of text, as one text; other contents as they are.
+Json text_of_parts(const Json& content, const std::string& where) {
+  if (!content.is_array()) return content;
+  std::string text;
+  for (const Json& part : content) {
+    if (part.is_string()) {
+      text += part.get_ref<const std::string&>();
+    } else if (part.is_object() && part.value("type", Json("text")) == "text") {
+      text += string_of(part, "text", "a part of the content of " + where);
+    } else {
+      const std::string type = part.is_object() ? part["type"].dump(-1, ' ', false, Json::error_handler_t::replace)
+                                                : std::string(part.type_name());
+      refuse_record("the content of " + where + " has a part of type " + type + ", and only text can be trained on");
+    }
+  }
+  return text;
+}
+
+void check_object(const Json& entry, const std::string& where) {
+  if (!entry.is_object()) refuse_record(where + " is " + entry.type_name() + ", not an object");
+}
+
+void add_message(Conversation& chat, Json message, const std::string& where, RecordCensus& census) {
+  chat.weights.push_back(weight_of(message, where));
+  message.erase("weight");
+  message.erase("train");
+  if (const auto content = message.find("content"); content != message.end()) {
+    *content = text_of_parts(*content, where);
+    if (!content->is_string() && !content->is_null()) {
+      refuse_record("'content' of " + where + " is " + content->type_name() + ", not a string");
+    }
+  }
+  census.roles.add(string_of(message, "role", where));
+  chat.messages.push_back(std::move(message));
+}
+
+const Json& list_of(const Json& record, const char* key) {
+  const Json& list = record[key];
+  if (!list.is_array()) {
+    refuse_record("'" + std::string(key) + "' is " + list.type_name() + ", not a list of messages");
+  }
+  if (list.empty()) refuse_record("'" + std::string(key) + "' is an empty list");
+  return list;
+}
+
+void add_messages(Conversation& chat, const Json& record, const char* key, RecordCensus& census) {
+  std::size_t number = 0;
+  for (const Json& entry : list_of(record, key)) {
+    const std::string where = "message " + std::to_string(++number) + " of '" + key + "'";
+    check_object(entry, where);
+    add_message(chat, entry, where, census);
+  }
+}
+
+void add_system(Conversation& chat, const Json& record, RecordCensus& census) {
+  if (!has_value(record, "system")) return;
+  const std::string& system = string_of(record, "system", "the record");
+  if (!system.empty()) add_message(chat, {{"role", "system"}, {"content", system}}, "the record", census);
+}
+
+/// `tools` may be JSON in a string, as tables of one type for a column have it.
+void add_template_input(Conversation& chat, const Json& record, RecordCensus& census) {
+  if (has_value(record, "tools")) {
+    chat.tools = record["tools"];
+    if (chat.tools.is_string()) {
+      chat.tools = Json::parse(chat.tools.get_ref<const std::string&>(), nullptr, false);
+      if (chat.tools.is_discarded()) refuse_record("'tools' of the record is a string, and not JSON");
+    }
+    if (!chat.tools.is_null() && !chat.tools.is_array()) {
+      refuse_record(std::string("'tools' of the record is ") + chat.tools.type_name() + ", not a list");
+    }
+    if (chat.tools.is_array() && chat.tools.empty()) ++census.num_empty_tool_lists;
+  }
+  if (has_value(record, "chat_template_kwargs")) {
+    chat.template_kwargs = record["chat_template_kwargs"];
+    if (!chat.template_kwargs.is_object()) {
+      refuse_record(std::string("'chat_template_kwargs' of the record is ") + chat.template_kwargs.type_name() +
+                    ", not an object");
+    }
+    if (chat.template_kwargs.contains("chat_template")) {
+      refuse_record("'chat_template_kwargs' names a chat_template, and all records share one: --chat_template_path");
+    }
+    if (chat.has_prompt && chat.template_kwargs.contains("add_generation_prompt")) {
+      refuse_record("'chat_template_kwargs' of a prompt and completion sets add_generation_prompt, which they decide");
+    }
+  }
+}
+
+std::string sharegpt_role(const std::string& role) {
+  const auto found = std::ranges::find(sharegpt_roles, role, &std::pair<std::string_view, std::string_view>::first);
+  return found == sharegpt_roles.end() ? role : std::string(found->second);
+}
+
+}  // namespace
+
+Conversation chat_of_messages(const Json& record, RecordCensus& census) {
+  Conversation chat;
+  add_messages(chat, record, "messages", census);
+  add_template_input(chat, record, census);
+  return chat;
+}
+
+Conversation chat_of_pair(const Json& record, RecordCensus& census) {
+  Conversation chat;
+  chat.has_prompt = true;
+  add_messages(chat, record, "prompt", census);
+  chat.num_prompt_messages = chat.messages.size();
+  add_messages(chat, record, "completion", census);
+  add_template_input(chat, record, census);
+  return chat;
+}
+
+Conversation chat_of_sharegpt(const Json& record, RecordCensus& census) {
+  Conversation chat;
+  const Json& list = list_of(record, "conversations");
+  if (!list.front().is_object() ||
+      (list.front().value("from", "") != "system" && list.front().value("role", "") != "system")) {
+    add_system(chat, record, census);
+  }
+  std::size_t number = 0;
+  for (const Json& entry : list) {
+    const std::string where = "message " + std::to_string(++number) + " of 'conversations'";
+    check_object(entry, where);
+    Json message = Json::object();
+    for (const auto& [key, value] : entry.items()) {
+      message[key == "from" ? "role" : key == "value" ? "content" : key] = value;
+    }
+    message["role"] = sharegpt_role(string_of(message, "role", where));
+    add_message(chat, std::move(message), where, census);
+  }
+  add_template_input(chat, record, census);
+  return chat;
+}
+
+Conversation chat_of_alpaca(const Json& record, RecordCensus& census) {
+  Conversation chat;
+  chat.has_prompt = true;
+  add_system(chat, record, census);
+  const auto say = [&](const char* role, const std::string& content) {
+    add_message(chat, {{"role", role}, {"content", content}}, "the record", census);
+  };
+  if (has_value(record, "history")) {
+    const Json& history = record["history"];
+    const auto is_pair = [](const Json& turn) {
+      return turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
+    };
+    if (!history.is_array() || !std::ranges::all_of(history, is_pair)) {
+      refuse_record("'history' of the record is no list of pairs of strings");
+    }
+    for (const Json& turn : history) {
+      say("user", turn[0].get_ref<const std::string&>());
+      say("assistant", turn[1].get_ref<const std::string&>());
+    }
+  }
+  std::string prompt = string_of(record, "instruction", "the record");
+  if (has_value(record, "input")) {
+    const std::string& input = string_of(record, "input", "the record");
+    if (!input.empty()) prompt += "\n" + input;
+  }
+  say("user", prompt);
+  chat.num_prompt_messages = chat.messages.size();
+  say("assistant", string_of(record, "output", "the record"));
+  add_template_input(chat, record, census);
+  return chat;
+}
+
+}  // namespace sft::data

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The messages of a record, whatever data set format they come from, as chat templates take them.
+
+#include <string>
+#include <vector>
+
+#include "data/record.hpp"
+
+namespace sft::data {
+
+/// Messages of a chat, how much each counts, and what else the template is given.
+struct Conversation {
+  Json messages =
+      Json::array();  ///< objects with a string "role"; "content" is a string or, where the record says so, null
+  std::vector<float> weights;  ///< one a message, 0 to 1
+  Json tools;                  ///< a list of objects; null: none
+  Json template_kwargs = Json::object();
+  std::size_t num_prompt_messages = 0;  ///< of a prompt with a completion; 0: there is no prompt
+  bool has_prompt = false;
+};
+
+/// {"messages": [...]}
+[[nodiscard]] Conversation chat_of_messages(const Json& record, RecordCensus& census);
+/// {"prompt": [...], "completion": [...]}
+[[nodiscard]] Conversation chat_of_pair(const Json& record, RecordCensus& census);
+/// {"conversations": [{"from": R, "value": S}, ...]}, of ShareGPT: human, user -> user; gpt, assistant, chatgpt, bing,
+/// bard, model, function_call -> assistant; tool, observation, function_response -> tool; others stay. A "system" of
+/// the record is its first message.
+[[nodiscard]] Conversation chat_of_sharegpt(const Json& record, RecordCensus& census);
+/// {"instruction": I, "input": X, "output": O}, of Alpaca: the user says I, a newline and X, the assistant completes O.
+/// A "system" of the record is its first message; "history", a list of pairs, comes between.
+[[nodiscard]] Conversation chat_of_alpaca(const Json& record, RecordCensus& census);
+
+}  // namespace sft::data

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/record_reader.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+namespace sft::data {
+
+namespace {
+
+constexpr std::size_t buffer_bytes = 1 << 18;
+constexpr std::size_t max_record_bytes = std::size_t{256} << 20;
+constexpr const char* too_large = "it is longer than 256 MiB";
+
+bool is_space(int c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+}  // namespace
+
+RecordReader::RecordReader(const std::string& input, std::function<void(std::int64_t num_bytes)> advance)
+    : stream_(open_bytes(input, std::move(advance))), buffer_(buffer_bytes) {}
+
+void RecordReader::refuse(RawRecord& record, const std::string& why) const {
+  record.line = line_;
+  throw std::invalid_argument(why);
+}
+
+int RecordReader::peek() {
+  if (begin_ == end_) {
+    if (has_ended_) return -1;
+    begin_ = 0;
+    end_ = stream_->read(buffer_);
+    has_ended_ = end_ == 0;
+    if (has_ended_) return -1;
+  }
+  return static_cast<unsigned char>(buffer_[begin_]);
+}
+
+int RecordReader::peek_beyond_space() {
+  while (is_space(peek())) take();
+  return peek();
+}
+
+void RecordReader::begin() {
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  for (const char c : byte_order_mark) {
+    if (peek() != static_cast<unsigned char>(c)) break;
+    take();
+  }
+  const bool is_array = peek_beyond_space() == '[';
+  form_ = is_array ? Form::array : Form::lines;
+  if (is_array) take();
+}
+
+bool RecordReader::next(RawRecord& record) {
+  if (form_ == Form::unknown) begin();
+  record.text.clear();
+  return form_ == Form::array ? next_element(record) : next_line(record);
+}
+
+bool RecordReader::next_line(RawRecord& record) {
+  if (peek_beyond_space() < 0) return false;
+  record.line = line_;
+  while (peek() >= 0) {
+    const auto from = buffer_.begin() + static_cast<std::ptrdiff_t>(begin_);
+    const auto to = std::find(from, buffer_.begin() + static_cast<std::ptrdiff_t>(end_), '\n');
+    if (record.text.size() + static_cast<std::size_t>(to - from) > max_record_bytes) refuse(record, too_large);
+    record.text.append(from, to);
+    begin_ += static_cast<std::size_t>(to - from);
+    if (begin_ == end_) continue;
+    take();
+    break;
+  }
+  return true;
+}
+
+bool RecordReader::next_element(RawRecord& record) {
+  int c = peek_beyond_space();
+  if (c == ']') {
+    take();
+    if (peek_beyond_space() >= 0) refuse(record, "something stands behind the array");
+    is_first_element_ = false;
+    form_ = Form::lines;  // of which there are none
+    return false;
+  }
+  if (!is_first_element_) {
+    if (c != ',') refuse(record, c < 0 ? "the array does not end" : "a comma is missing between two records");
+    take();
+    c = peek_beyond_space();
+  }
+  is_first_element_ = false;
+  record.line = line_;
+  int depth = 0;
+  bool is_string = false;
+  for (c = peek(); c >= 0; c = peek()) {
+    if (is_string) {
+      if (c == '\\') {
+        record.text.push_back(static_cast<char>(c));
+        take();
+        c = peek();
+        if (c < 0) break;
+      } else if (c == '"') {
+        is_string = false;
+      }
+    } else if (c == '"') {
+      is_string = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (depth == 0 && (c == ',' || c == ']')) {
+      break;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+    if (record.text.size() >= max_record_bytes) refuse(record, too_large);
+    record.text.push_back(static_cast<char>(c));
+    take();
+  }
+  if (c < 0) {
+    throw std::invalid_argument("the array does not end");
+  }
+  if (record.text.empty()) throw std::invalid_argument("a record is missing between two commas");
+  return true;
+}
+
+}  // namespace sft::data

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Documents for the tokenizer and chat template of a model, as TRL makes them.
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "data/encoder.hpp"
+#include "sft/core/error.hpp"
+#include "sft/jinja/chat_template.hpp"
+
+namespace sft::data {
+
+namespace {
+
+/// Keys of messages whose value is lost where the template does not show it.
+constexpr std::array telling_keys = {
+    "tool_calls", "function_call", "reasoning_content", "reasoning", "thinking", "images", "image", "audio", "videos"};
+constexpr std::array reasoning_keys = {"reasoning_content", "reasoning", "thinking"};
+
+/// The tokens that hold a byte of a span; spans and ranges come in order.
+std::vector<bool> tokens_within(const std::vector<jinja::ByteSpan>& spans, const std::vector<text::ByteRange>& ranges) {
+  std::vector<bool> within(ranges.size(), false);
+  std::size_t span = 0;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    while (span < spans.size() && spans[span].end <= ranges[i].begin) ++span;
+    within[i] = span < spans.size() && spans[span].begin < ranges[i].end;
+  }
+  return within;
+}
+
+/// The message that a piece of rendered text belongs to; -1: none.
+std::int32_t message_of(const jinja::Piece& piece, const jinja::Rendered& rendered) {
+  if (piece.turn >= 0) return piece.turn;
+  return piece.source >= 0 ? rendered.sources[static_cast<std::size_t>(piece.source)].message : -1;
+}
+
+/// Multiplies the weight of every token with that of the message that its first byte came from.
+void scale_by_message(Document& document, const jinja::Rendered& rendered, const std::vector<text::ByteRange>& ranges,
+                      const std::vector<float>& weights) {
+  std::size_t piece = 0;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    while (piece + 1 < rendered.pieces.size() && rendered.pieces[piece].bytes.end <= ranges[i].begin) ++piece;
+    if (piece >= rendered.pieces.size()) return;
+    const std::int32_t message = message_of(rendered.pieces[piece], rendered);
+    if (message >= 0 && static_cast<std::size_t>(message) < weights.size()) {
+      document.loss_weight[i] *= weights[static_cast<std::size_t>(message)];
+    }
+  }
+}
+
+std::size_t common_prefix(std::span<const text::TokenId> a, std::span<const text::TokenId> b) {
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+class TemplateEncoder : public Encoder {
+ public:
+  TemplateEncoder(const text::Tokenizer& tokenizer, NamedTokens tokens, ChatTemplates chat_templates,
+                  std::chrono::system_clock::time_point template_date)
+      : tokenizer_(tokenizer), tokens_(std::move(tokens)), chat_templates_(std::move(chat_templates)) {
+    render_options_.now = template_date;
+  }
+
+  [[nodiscard]] Document of_text(const std::string& text) const override {
+    return trained_from(tokenizer_.encode(with_eos(text), plain_text_), 0);
+  }
+
+  [[nodiscard]] Document of_pair(const std::string& prompt, const std::string& completion, bool completion_only,
+                                 RecordCensus& census) const override {
+    std::vector<text::TokenId> tokens = tokenizer_.encode(prompt + with_eos(completion), plain_text_);
+    std::size_t begin = 0;
+    if (completion_only) begin = completion_begin(tokenizer_.encode(prompt, plain_text_), tokens, census);
+    return trained_from(std::move(tokens), begin);
+  }
+
+  [[nodiscard]] Document of_chat(const Conversation& chat, TrainedParts parts, RecordCensus& census) const override {
+    const ChatTemplate& chat_template = template_for(chat);
+    check_shown(chat, chat_template, census);
+    try {
+      return document_of(chat, chat_template, parts, census);
+    } catch (const Error& error) {
+      refuse_record(std::string("the chat template refuses it: ") + error.what());
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string with_eos(const std::string& text) const {
+    if (tokens_.eos.empty()) {
+      throw_config_error("the tokenizer names no token that ends a text", "records of plain text end with one",
+                         "name one with --eos_token");
+    }
+    return text.ends_with(tokens_.eos) ? text : text + tokens_.eos;
+  }
+
+  static std::size_t completion_begin(const std::vector<text::TokenId>& prompt,
+                                      const std::vector<text::TokenId>& tokens, RecordCensus& census) {
+    const std::size_t begin = common_prefix(prompt, tokens);
+    if (begin < prompt.size()) ++census.num_split_prompts;
+    return begin;
+  }
+
+  [[nodiscard]] const ChatTemplate& template_for(const Conversation& chat) const {
+    const bool has_tools = chat.tools.is_array() && !chat.tools.empty();
+    const auto& chosen = has_tools && chat_templates_.tool_use ? chat_templates_.tool_use : chat_templates_.standard;
+    if (!chosen) {
+      throw_config_error("the tokenizer has no chat template", "conversations need one to become text",
+                         "give one with --chat_template_path FILE");
+    }
+    return *chosen;
+  }
+
+  /// What would be lost is refused; what changes nothing is counted.
+  static void check_shown(const Conversation& chat, const ChatTemplate& chat_template, RecordCensus& census) {
+    if (!is_empty(chat.tools) && !chat_template.mentions("tools")) {
+      refuse_record("the record has 'tools', and the chat template does not show them");
+    }
+    for (const auto& [key, value] : chat.template_kwargs.items()) {
+      if (!chat_template.mentions(key) && key != "add_generation_prompt") {
+        census.ignored_fields.add("chat_template_kwargs." + key);
+      }
+    }
+    const auto shows = [&](const std::string& key) {
+      if (std::ranges::find(reasoning_keys, key) == reasoning_keys.end()) return chat_template.mentions(key);
+      return std::ranges::any_of(reasoning_keys, [&](const char* name) { return chat_template.mentions(name); });
+    };
+    for (const Json& message : chat.messages) {
+      for (const auto& [key, value] : message.items()) {
+        if (value.is_null() || key == "role" || key == "content" || shows(key)) continue;
+        if (std::ranges::find(telling_keys, key) == telling_keys.end()) {
+          census.ignored_fields.add("messages[]." + key);
+        } else if (!is_empty(value)) {
+          refuse_record("a message has '" + key + "', and the chat template does not show it");
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] Json context_of(const Json& messages, const Conversation& chat, bool add_generation_prompt) const {
+    Json variables = tokens_.variables;
+    for (const auto& [name, value] : chat.template_kwargs.items()) variables[name] = value;
+    return jinja::make_context(messages, chat.tools, Json(), add_generation_prompt, variables);
+  }
+
+  [[nodiscard]] Document document_of(const Conversation& chat, const ChatTemplate& chat_template, TrainedParts parts,
+                                     RecordCensus& census) const {
+    const jinja::Template& compiled = chat_template.compiled();
+    const Json context = context_of(chat.messages, chat, false);
+    const jinja::Rendered rendered = compiled.render(context, render_options_);
+    const bool is_weighted = std::ranges::any_of(chat.weights, [](float weight) { return weight != 1.0f; });
+    text::Encoding encoding;
+    if (is_weighted || parts.assistant_only) {
+      encoding = tokenizer_.encode_with_offsets(rendered.text, markup_);
+    } else {
+      encoding.ids = tokenizer_.encode(rendered.text, markup_);
+    }
+    std::size_t begin = 0;
+    if (parts.completion_only && chat.has_prompt) {
+      const auto end_of_prompt = chat.messages.begin() + static_cast<std::ptrdiff_t>(chat.num_prompt_messages);
+      const Json prompt_messages(Json::array_t(chat.messages.begin(), end_of_prompt));
+      const Json prompt = context_of(prompt_messages, chat, true);
+      begin = completion_begin(tokenizer_.encode(compiled.render(prompt, render_options_).text, markup_), encoding.ids,
+                               census);
+    }
+    Document document = trained_from(std::move(encoding.ids), begin);
+    if (parts.assistant_only) {
+      const std::vector<bool> within =
+          tokens_within(jinja::assistant_spans(compiled, context, rendered, render_options_), encoding.offsets);
+      for (std::size_t i = 0; i < within.size(); ++i) document.loss_weight[i] *= within[i] ? 1.0f : 0.0f;
+      if (std::ranges::find(within, true) == within.end()) ++census.num_unmarked_chats;
+    }
+    if (is_weighted) scale_by_message(document, rendered, encoding.offsets, chat.weights);
+    return document;
+  }
+
+  static constexpr text::EncodeOptions plain_text_ = {.add_special_tokens = true};
+  static constexpr text::EncodeOptions markup_ = {};
+
+  const text::Tokenizer& tokenizer_;
+  NamedTokens tokens_;
+  ChatTemplates chat_templates_;
+  jinja::RenderOptions render_options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Encoder> make_template_encoder(const text::Tokenizer& tokenizer, NamedTokens tokens,
+                                               ChatTemplates chat_templates,
+                                               std::chrono::system_clock::time_point template_date) {
+  return std::make_unique<TemplateEncoder>(tokenizer, std::move(tokens), std::move(chat_templates), template_date);
+}
+
+}  // namespace sft::data

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records with the tokenizer and chat template of a model folder.
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "sft/core/error.hpp"
+#include "sft/data/example.hpp"
+#include "sft/io/files.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace sft::data;
+
+namespace {
+
+const std::string chatml =
+    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}"
+    "{%- if message.content is string %}{{- message.content }}{%- endif %}"
+    "{%- for call in message.tool_calls or [] %}{{- '[' + call.name + ']' }}{%- endfor %}"
+    "{{- '<|im_end|>\\n' }}{%- endfor %}"
+    "{%- if tools %}{{- tools | tojson }}{%- endif %}"
+    "{%- if loud %}{{- '!' }}{%- endif %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+
+constexpr std::int64_t num_ordinary_tokens = 330;
+
+/// A model folder with a byte-level tokenizer of the tests of tokenizers and the two tokens of ChatML.
+struct Fixture {
+  Fixture() {
+    options.tokenizer = folder.path();
+    std::ifstream fixture(SFT_SOURCE_DIR "/tests/unit/text/fixtures/gpt2.json");
+    nlohmann::json tokenizer = nlohmann::json::parse(fixture).at("tokenizer");
+    for (const char* name : {"<|im_start|>", "<|im_end|>"}) {
+      nlohmann::json token = tokenizer.at("added_tokens").front();
+      token["id"] = num_ordinary_tokens + tokenizer.at("added_tokens").size() - 1;
+      token["content"] = name;
+      tokenizer.at("added_tokens").push_back(token);
+    }
+    sft::io::write_file_atomically(folder.file("tokenizer.json"), tokenizer.dump());
+    write_config(chatml);
+  }
+  void write_config(const nlohmann::json& chat_template) const {
+    const nlohmann::json config = {
+        {"eos_token", "<|im_end|>"}, {"pad_token", "<|im_end|>"}, {"chat_template", chat_template}};
+    sft::io::write_file_atomically(folder.file("tokenizer_config.json"), config.dump());
+  }
+
+  [[nodiscard]] Document document_of(const std::string& record, const ExampleOptions& example = {}) {
+    return ExampleMaker(options, example).make(record, census);
+  }
+  /// What a record becomes, what is not trained on in brackets.
+  [[nodiscard]] std::string rendered(const std::string& record, const ExampleOptions& example = {}) {
+    const ExampleMaker maker(options, example);
+    const Document document = maker.make(record, census);
+    std::string text;
+    for (std::size_t i = 0; i < document.tokens.size();) {
+      std::size_t end = i;
+      while (end < document.tokens.size() && document.loss_weight[end] == document.loss_weight[i]) ++end;
+      const std::string part = maker.tokenizer().decode(std::span(document.tokens).subspan(i, end - i));
+      text += document.loss_weight[i] > 0.0f ? part : "[" + part + "]";
+      i = end;
+    }
+    return text;
+  }
+  [[nodiscard]] std::string refusal(const std::string& record, const ExampleOptions& example = {}) {
+    try {
+      (void)document_of(record, example);
+    } catch (const std::invalid_argument& reason) {
+      return reason.what();
+    }
+    return "";
+  }
+
+  sft::test::TemporaryFolder folder;
+  TextOptions options;
+  RecordCensus census;
+};
+
+bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::string user = R"({"role": "user", "content": "Hi"})";
+const std::string assistant = R"({"role": "assistant", "content": "Yo"})";
+const ExampleOptions assistant_only = {.assistant_only_loss = true};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(hub_example, Fixture)
+
+BOOST_AUTO_TEST_CASE(the_name_of_eos_is_appended_to_texts_that_do_not_end_with_it) {
+  BOOST_TEST(rendered(R"({"text": "Hi"})") == "Hi<|im_end|>");
+  BOOST_TEST(rendered(R"({"text": "Hi<|im_end|>"})") == "Hi<|im_end|>");
+  BOOST_TEST(rendered(R"({"text": "Hi<|im_end|>\n"})") == "Hi<|im_end|>\n<|im_end|>");
+  BOOST_TEST(rendered(R"({"text": ""})") == "<|im_end|>");
+  BOOST_TEST(document_of(R"({"text": ""})").tokens.size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(another_eos_or_pad_token_is_one_of_the_vocabulary) {
+  options.eos_token = "<|im_start|>";
+  options.pad_token = "<|im_start|>";
+  const ExampleMaker maker(options, {});
+  BOOST_TEST(maker.eos_token_id() == maker.pad_token_id());
+  BOOST_TEST(rendered(R"({"text": "Hi"})") == "Hi<|im_start|>");
+  options.eos_token = "</s>";
+  BOOST_CHECK_THROW(ExampleMaker(options, {}), sft::Error);
+}
+
+BOOST_AUTO_TEST_CASE(a_completion_begins_where_the_tokens_part) {
+  BOOST_TEST(rendered(R"({"prompt": "Hi\n", "completion": "you"})") == "[Hi\n]you<|im_end|>");
+  BOOST_TEST(rendered(R"({"prompt": "Hi\n", "completion": "you"})", {.completion_only_loss = false}) ==
+             "Hi\nyou<|im_end|>");
+  BOOST_TEST(rendered(R"({"prompt": "", "completion": "you"})") == "you<|im_end|>");
+  // "the" is one token: with the prompt "th" its text is trained on as well.
+  const std::size_t num_together = document_of(R"({"prompt": "", "completion": "the"})").tokens.size();
+  const Document split = document_of(R"({"prompt": "th", "completion": "e"})");
+  BOOST_TEST(split.tokens.size() == num_together);
+  BOOST_TEST(split.loss_weight.front() == 1.0f);
+  BOOST_TEST(census.num_split_prompts == 1);
+}
+
+BOOST_AUTO_TEST_CASE(conversations_are_written_by_the_template) {
+  BOOST_TEST(rendered(R"({"messages": [)" + user + ", " + assistant + "]}") ==
+             "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYo<|im_end|>\n");
+  BOOST_TEST(rendered(R"({"messages": [)" + user + ", " + assistant + "]}", assistant_only) ==
+             "[<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n]Yo<|im_end|>\n");
+  BOOST_TEST(rendered(R"({"prompt": [)" + user + R"(], "completion": [)" + assistant + "]}") ==
+             "[<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n]Yo<|im_end|>\n");
+  BOOST_TEST((census.roles.by_name() == std::map<std::string, std::int64_t>{{"assistant", 3}, {"user", 3}}));
+}
+
+BOOST_AUTO_TEST_CASE(both_masks_are_met_and_the_prompts_assistant_only_without_the_one) {
+  const std::string record = R"({"prompt": [)" + assistant + ", " + user + R"(], "completion": [)" + assistant + ", " +
+                             user + ", " + assistant + "]}";
+  const std::string prompt =
+      "<|im_start|>assistant\nYo<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+  BOOST_TEST(rendered(record, assistant_only) ==
+             "[" + prompt + "]Yo<|im_end|>\n[<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n]Yo<|im_end|>\n");
+  BOOST_TEST(rendered(record, {.completion_only_loss = false, .assistant_only_loss = true}) ==
+             "[<|im_start|>assistant\n]Yo<|im_end|>\n[<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n]"
+             "Yo<|im_end|>\n[<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n]Yo<|im_end|>\n");
+}
+
+BOOST_AUTO_TEST_CASE(weights_of_messages_reach_the_tokens_of_their_turns) {
+  const Document document = document_of(
+      R"({"messages": [{"role": "user", "content": "Hi", "train": false},
+                       {"role": "assistant", "content": "Yo", "weight": 0.25}]})");
+  const auto count = [&](float weight) { return std::ranges::count(document.loss_weight, weight); };
+  BOOST_TEST(count(0.0f) > 4);
+  BOOST_TEST(count(0.25f) > 4);
+  BOOST_TEST(count(0.0f) + count(0.25f) == std::ssize(document.tokens));
+}
+
+BOOST_AUTO_TEST_CASE(roles_of_sharegpt_are_mapped_and_its_system_is_the_first_message) {
+  BOOST_TEST(rendered(R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Yo"}]})",
+                      assistant_only) == "[<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n]Yo<|im_end|>\n");
+  BOOST_TEST(rendered(R"({"system": "S", "conversations": [{"from": "user", "value": "Hi"}]})") ==
+             "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
+  BOOST_TEST(rendered(R"({"conversations": [{"from": "narrator", "value": "Hi"}]})") ==
+             "<|im_start|>narrator\nHi<|im_end|>\n");
+  BOOST_TEST(census.roles.by_name().at("narrator") == 1);
+}
+
+BOOST_AUTO_TEST_CASE(alpaca_becomes_a_prompt_and_a_completion) {
+  BOOST_TEST(rendered(R"({"instruction": "Add.", "input": "1 2", "output": "3", "id": 4})") ==
+             "[<|im_start|>user\nAdd.\n1 2<|im_end|>\n<|im_start|>assistant\n]3<|im_end|>\n");
+  BOOST_TEST(rendered(R"({"instruction": "Add.", "input": "", "output": "3", "history": [["a", "b"]]})") ==
+             "[<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nAdd.<|im_end|>\n"
+             "<|im_start|>assistant\n]3<|im_end|>\n");
+  BOOST_TEST((census.ignored_fields.by_name() == std::map<std::string, std::int64_t>{{"id", 1}}));
+}
+
+BOOST_AUTO_TEST_CASE(contents_may_be_parts_of_text) {
+  BOOST_TEST(rendered(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, "b"]}]})") ==
+             "<|im_start|>user\nab<|im_end|>\n");
+  BOOST_TEST(mentions(refusal(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})"), "\"image\""));
+  BOOST_TEST(rendered(R"({"messages": [{"role": "user", "content": null}]})") == "<|im_start|>user\n<|im_end|>\n");
+}
+
+BOOST_AUTO_TEST_CASE(what_the_template_does_not_show_is_refused_or_counted) {
+  const auto with = [](const std::string& field) {
+    return R"({"messages": [{"role": "assistant", "content": "A", )" + field + "}]}";
+  };
+  BOOST_TEST(rendered(with(R"("tool_calls": [{"name": "f"}])")) == "<|im_start|>assistant\nA[f]<|im_end|>\n");
+  BOOST_TEST(mentions(refusal(with(R"("reasoning_content": "hm")")), "does not show it"));
+  BOOST_TEST(refusal(with(R"("reasoning_content": "")")) == "");
+  BOOST_TEST(refusal(with(R"("origin": "Al")")) == "");
+  BOOST_TEST(census.ignored_fields.by_name().at("messages[].origin") == 1);
+
+  const std::string messages = R"({"messages": [)" + user + "], ";
+  BOOST_TEST(mentions(rendered(messages + R"("tools": [{"name": "f"}]})"), R"([{"name": "f"}])"));
+  BOOST_TEST(mentions(rendered(messages + R"("tools": "[{\"name\": \"f\"}]"})"), R"([{"name": "f"}])"));
+  BOOST_TEST(mentions(refusal(messages + R"("tools": "[{"})"), "not JSON"));
+  BOOST_TEST(refusal(messages + R"("tools": null})") == "");
+  BOOST_TEST(mentions(refusal(R"({"prompt": "a", "completion": "b", "tools": [1]})"), "only conversations show tools"));
+  BOOST_TEST(mentions(refusal(messages + R"("images": ["a.png"]})"), "pictures"));
+  write_config("{%- for message in messages %}{{- message.content }}{%- endfor %}");
+  BOOST_TEST(mentions(refusal(messages + R"("tools": [{"name": "f"}]})"), "does not show them"));
+}
+
+BOOST_AUTO_TEST_CASE(records_may_set_variables_of_the_template) {
+  const std::string messages = R"({"messages": [)" + user + R"(], "chat_template_kwargs": )";
+  BOOST_TEST(rendered(messages + R"({"loud": true, "unknown": 1}})") == "<|im_start|>user\nHi<|im_end|>\n!");
+  BOOST_TEST(census.ignored_fields.by_name().at("chat_template_kwargs.unknown") == 1);
+  BOOST_TEST(rendered(messages + "null}") == "<|im_start|>user\nHi<|im_end|>\n");
+  BOOST_TEST(mentions(refusal(messages + R"({"chat_template": "x"}})"), "chat_template"));
+}
+
+BOOST_AUTO_TEST_CASE(what_a_template_raises_is_the_reason) {
+  write_config("{{- raise_exception('no system messages') }}");
+  BOOST_TEST(mentions(refusal(R"({"messages": [)" + user + "]}"), "no system messages"));
+}
+
+BOOST_AUTO_TEST_CASE(templates_come_from_an_option_a_file_or_the_configuration) {
+  const std::string record = R"({"messages": [)" + user + "]}";
+  write_config(nlohmann::json::array({{{"name", "default"}, {"template", "named"}},
+                                      {{"name", "tool_use"}, {"template", "tools: {{ tools | length }}"}}}));
+  BOOST_TEST(rendered(record) == "named");
+  BOOST_TEST(rendered(R"({"messages": [)" + user + R"(], "tools": [{"name": "f"}]})") == "tools: 1");
+  sft::io::write_file_atomically(folder.file("chat_template.jinja"), "of the folder");
+  BOOST_TEST(rendered(record) == "of the folder");
+  sft::io::write_file_atomically(folder.file("other.jinja"), "of the option");
+  options.chat_template_path = folder.file("other.jinja");
+  BOOST_TEST(rendered(record) == "of the option");
+  sft::io::write_file_atomically(folder.file("other.jinja"), "\n{% if %}");
+  BOOST_CHECK_EXCEPTION((void)rendered(record), sft::Error,
+                        [](const sft::Error& error) { return mentions(error.what(), "other.jinja"); });
+}
+
+BOOST_AUTO_TEST_CASE(without_a_template_conversations_are_refused_and_texts_are_not) {
+  write_config(nullptr);
+  BOOST_TEST(rendered(R"({"text": "Hi"})") == "Hi<|im_end|>");
+  BOOST_CHECK_EXCEPTION((void)rendered(R"({"messages": [)" + user + "]}"), sft::Error,
+                        [](const sft::Error& error) { return mentions(error.what(), "--chat_template_path"); });
+}
+
+BOOST_AUTO_TEST_CASE(token_ids_are_taken_as_they_are) {
+  const auto weights = [&](const std::string& more, const ExampleOptions& example = {}) {
+    return document_of(R"({"input_ids": [1, 5, 6, 2])" + more + "}", example).loss_weight;
+  };
+  using Weights = std::vector<float>;
+  const ExampleOptions completion_only = {.completion_only_loss = true};
+  BOOST_TEST(
+      (document_of(R"({"input_ids": [1, 5, 6, 2], "text": "T"})").tokens == std::vector<std::int32_t>{1, 5, 6, 2}));
+  BOOST_TEST(weights("") == (Weights{1, 1, 1, 1}));
+  BOOST_TEST(weights(R"(, "labels": [-100, -100, 6, 2], "assistant_masks": [1])") == (Weights{0, 0, 1, 1}));
+  BOOST_TEST(weights(R"(, "assistant_masks": [0, 1, 1, 0])") == (Weights{0, 1, 1, 0}));
+  BOOST_TEST(weights(R"(, "completion_mask": [0, 0, 1, 1])") == (Weights{1, 1, 1, 1}));
+  BOOST_TEST(census.num_ignored_masks == 1);
+  BOOST_TEST(weights(R"(, "completion_mask": [0, 0, 1, 1], "assistant_masks": [0, 1, 1, 0])", completion_only) ==
+             (Weights{0, 0, 1, 0}));
+  BOOST_TEST(mentions(refusal(R"({"input_ids": [1, 999999]})"), "outside the vocabulary"));
+  BOOST_TEST(mentions(refusal(R"({"input_ids": [1, -1]})"), "outside the vocabulary"));
+  BOOST_TEST(mentions(refusal(R"({"input_ids": [1, 2.5]})"), "not an integer"));
+  BOOST_TEST(mentions(refusal(R"({"input_ids": [1, 2], "labels": [1]})"), "there are 2 tokens"));
+  BOOST_TEST(mentions(refusal(R"({"input_ids": [1, 2], "labels": [1, 3]})"), "neither its token nor -100"));
+  BOOST_TEST(mentions(refusal(R"({"input_ids": [1, 2], "assistant_masks": [1, 2]})"), "other numbers than 0 and 1"));
+}
+
+BOOST_AUTO_TEST_CASE(the_vocabulary_is_that_of_the_model) {
+  BOOST_TEST(ExampleMaker(options, {}).vocab_size() == num_ordinary_tokens + 2);
+  sft::io::write_file_atomically(folder.file("config.json"), R"({"vocab_size": 400})");
+  BOOST_TEST(ExampleMaker(options, {}).vocab_size() == 400);
+  sft::io::write_file_atomically(folder.file("config.json"), R"({"text_config": {"vocab_size": 300}})");
+  BOOST_TEST(ExampleMaker(options, {}).vocab_size() == 300);
+  BOOST_TEST(mentions(refusal(R"({"text": "Hi"})"), "the vocab_size of the model is 300"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
