@@ -72,9 +72,9 @@ install: ## install what `make` built: PREFIX=/usr/local, DESTDIR= for packagers
 	@[ -e $(BUILD)/bin/sft ] || { echo "Nothing is built yet: run \`make\` first"; exit 1; }
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
-demo: deps ## prepare real text, train on 16 ranks, stop, resume, plot and generate
+demo: deps ## prepare real text, train on 16 ranks, stop, resume, plot and generate; MODEL=FOLDER_OR_NAME [DATA=FILE]: with a pretrained model
 	@$(MAKE) --no-print-directory build
-	@inputs/demo/run.sh
+	@$(if $(MODEL),inputs/demo/model.sh "$(MODEL)" $(if $(DATA),"$(DATA)"),inputs/demo/run.sh)
 
 test: test-deps ## build and run every test
 	@$(MAKE) --no-print-directory build

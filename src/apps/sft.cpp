@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "open_datasets.hpp"
 #include "save_model_folder.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
@@ -116,41 +117,6 @@ void require_one_rank(const comm::Group& world) {
                           "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
 }
 
-/// Opens the packed shards and refuses what cannot be trained on.
-data::PackedDataset open_data(const config::Config& config) {
-  data::PackedDataset dataset(config.data.train_files);
-  if (dataset.num_target_tokens() == 0) {
-    throw_data_error(dataset.files().front() + " has no token to train on", "every loss_weight in the data set is 0",
-                     "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
-  }
-  config::validate_data(config, dataset.max_length(), dataset.vocab_size(), dataset.files().front());
-  return dataset;
-}
-
-/// The same for rows to evaluate on beside the rows of `train`.
-data::PackedDataset open_eval_data(const config::Config& config, const data::PackedDataset& train) {
-  data::PackedDataset dataset(config.data.eval_files);
-  const std::string& file = dataset.files().front();
-  if (dataset.num_target_tokens() == 0) {
-    throw_data_error(file + " has no token to evaluate on", "every loss_weight in the data set is 0",
-                     "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
-  }
-  if (dataset.tokenizer() != train.tokenizer()) {
-    throw_data_error("cannot evaluate on " + file,
-                     "its tokenizer is '" + dataset.tokenizer() + "', that of " + train.files().front() + " '" +
-                         train.tokenizer() + "'",
-                     "prepare it with the tokenizer of the data that is trained on");
-  }
-  config::validate_eval_data(config, dataset.max_length(), dataset.vocab_size(), file, train.max_length());
-  return dataset;
-}
-
-train::Datasets open_datasets(const config::Config& config) {
-  train::Datasets datasets{open_data(config), {}};
-  if (!config.data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
-  return datasets;
-}
-
 device::Kind choose_device(config::BackendChoice choice) {
   switch (choice) {
     case config::BackendChoice::cpu:
@@ -165,7 +131,7 @@ device::Kind choose_device(config::BackendChoice choice) {
 
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
 void plan_only(const config::Config& config, bool json) {
-  const train::Datasets datasets = open_datasets(config);
+  const train::Datasets datasets = apps::open_datasets(config);
   const int num_ranks = mesh::layout_of(config.parallel).size();
   const train::Machine machine{choose_device(config.device.backend),
                                device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
@@ -235,7 +201,10 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 4. Data
   std::optional<train::Datasets> datasets;
-  world.agree([&] { datasets.emplace(open_datasets(config)); });
+  world.agree([&] {
+    datasets.emplace(apps::open_datasets(config));
+    if (world.rank() == 0) apps::require_model_tokenizer(*datasets, config.model);
+  });
 
   // 5. Memory: planned, and refused where a node does not have it
   device::Ledger planned;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "open_datasets.hpp"
+
+#include <filesystem>
+#include <memory>
+
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/data/packed_dataset.hpp"
+#include "sft/text/hub_tokenizer.hpp"
+#include "start_model.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+/// Opens the packed shards and refuses what cannot be trained on.
+data::PackedDataset open_data(const config::Config& config) {
+  data::PackedDataset dataset(config.data.train_files);
+  if (dataset.num_target_tokens() == 0) {
+    throw_data_error(dataset.files().front() + " has no token to train on", "every loss_weight in the data set is 0",
+                     "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
+  }
+  config::validate_data(config, dataset.max_length(), dataset.vocab_size(), dataset.files().front());
+  return dataset;
+}
+
+/// The same for rows to evaluate on beside the rows of `train`.
+data::PackedDataset open_eval_data(const config::Config& config, const data::PackedDataset& train) {
+  data::PackedDataset dataset(config.data.eval_files);
+  const std::string& file = dataset.files().front();
+  if (dataset.num_target_tokens() == 0) {
+    throw_data_error(file + " has no token to evaluate on", "every loss_weight in the data set is 0",
+                     "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
+  }
+  const bool is_same = dataset.tokenizer_fingerprint().empty() || train.tokenizer_fingerprint().empty()
+                           ? dataset.tokenizer() == train.tokenizer()
+                           : dataset.tokenizer_fingerprint() == train.tokenizer_fingerprint();
+  if (!is_same) {
+    throw_data_error("cannot evaluate on " + file,
+                     "its tokenizer is '" + dataset.tokenizer() + "', that of " + train.files().front() + " '" +
+                         train.tokenizer() + "'",
+                     "prepare it with the tokenizer of the data that is trained on");
+  }
+  config::validate_eval_data(config, dataset.max_length(), dataset.vocab_size(), file, train.max_length());
+  return dataset;
+}
+
+}  // namespace
+
+train::Datasets open_datasets(const config::Config& config) {
+  train::Datasets datasets{open_data(config), {}};
+  if (!config.data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
+  return datasets;
+}
+
+void require_model_tokenizer(const train::Datasets& datasets, const config::Model& model) {
+  const std::string folder = find_origin(model);
+  std::error_code ignored;
+  if (folder.empty() || !std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json", ignored)) return;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  try {
+    tokenizer = text::load_tokenizer(folder);
+  } catch (const Error&) {
+    return;
+  }
+  data::require_tokenizer(datasets.train, tokenizer->fingerprint(), folder);
+  if (datasets.eval) data::require_tokenizer(*datasets.eval, tokenizer->fingerprint(), folder);
+}
+
+}  // namespace sft::apps
