@@ -64,12 +64,10 @@ mkdir -p "$data" "$output"
 # Synonym sets of WordNet's file 05 (animals), without scientific names and long definitions.
 awk '$2 == "05" && $5 !~ /[A-Z]/' "$glosses/data.noun" | awk -f inputs/demo/wordnet_to_jsonl.awk |
   grep -E '"completion": ".{1,60}"}$' >"$data/animals.jsonl"
-# One pair in twenty is held back: the model is evaluated on them and never trained on them.
-grep -vE "$held_out" "$data/animals.jsonl" |
-  awk -v folder="$data" '{ print >(folder "/" (NR % 20 == 0 ? "eval" : "train") ".jsonl") }'
+grep -vE "$held_out" "$data/animals.jsonl" >"$data/train.jsonl"
 shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
-show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256
-show ./sft-prepare --input "$data/eval.jsonl" --output "$data/eval" --max_length 256 | sed -n '1,3p'
+# One pair in twenty is held back: the model is evaluated on them and never trained on them.
+show ./sft-prepare --input "$data/train.jsonl" --output "$data" --max_length 256 --eval_split 0.05
 
 say "2. The untrained model"
 show ./sft-run -n $ranks $input --train.max_steps 0 --train.output_dir "$output/untrained" | sed -n '1p;$p'
@@ -121,7 +119,7 @@ The model has about a million parameters and has read nothing but these pairs, b
 the definition of an animal looks like, and many of them by heart. The last two were not in its data: it makes them up.
 The loss on the pairs that were held back falls only at first, and rises while the model learns the others by heart: to
 answer new questions well, it would have to read more.
-Of $sample_size questions drawn from its data it answers $num_known word for word. It knows nothing else.
+Of $sample_size questions drawn from all pairs, the held back ones too, it answers $num_known word for word. It knows nothing else.
 
   loss curves   $output/loss.png
   metrics       $output/metrics.jsonl

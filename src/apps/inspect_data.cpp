@@ -63,6 +63,7 @@ void inspect_data(const std::vector<std::string>& files, bool verify, bool json)
                                    {"num_tokens", dataset.num_tokens()},
                                    {"num_target_tokens", dataset.num_target_tokens()},
                                    {"tokenizer", dataset.tokenizer()},
+                                   {"tokenizer_fingerprint", dataset.tokenizer_fingerprint()},
                                    {"vocab_size", dataset.vocab_size()},
                                    {"pad_token_id", dataset.pad_token_id()},
                                    {"eos_token_id", dataset.eos_token_id()},

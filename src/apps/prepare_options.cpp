@@ -100,7 +100,7 @@ void describe_rows(po::options_description& options) {
     ("seed", number(42), "of that order, and of --eval_split")
     ("eval_split", po::value<double>()->default_value(0.0, "0")->value_name("N"),
      "hold documents back for data.eval_files, in FOLDER/eval-*.h5: a share below 1, or how many")
-    ("preview", number(0), "print N rows: what is trained on in colour or ⟦brackets⟧, documents apart")
+    ("preview", number(0), "print N rows: what is trained on in colour or brackets, documents apart")
     ("stats", boolean(false), "print how long the documents are and what is odd about the records")
     ("json", boolean(false), "print the summary for programs");
   // clang-format on

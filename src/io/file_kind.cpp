@@ -243,8 +243,9 @@ std::string advice_for_configuration(Kind kind, const std::string& path) {
 std::string advice_for_json_lines(Kind kind, const std::string& path) {
   switch (kind) {
     case Kind::compressed:
-      return "unpack it first, or pipe it in: `zcat " + path + " | sft-prepare --input - ...`";
+      return "unpack it first, or pipe it in: `xzcat " + path + " | sft-prepare --input - ...`";
     case Kind::parquet:
+      return "write it as JSON lines first: postprocess/parquet_to_jsonl.py " + path + " --output FILE.jsonl";
     case Kind::arrow:
     case Kind::csv:
     case Kind::dataset_folder:

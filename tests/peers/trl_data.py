@@ -10,6 +10,7 @@ MODEL_FOLDER holds a tokenizer with a chat template and a small model; RECORDS.j
 Needs trl 1.16, transformers, datasets, torch and h5py; run by hand.
 """
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -61,6 +62,9 @@ def tokens_and_masks(record):
             "completion_mask": [0] * half + [1] * (len(ids) - half)}
 
 
+# A template of TRL's with marks around what the assistant writes.
+MARKED = os.path.join(os.path.dirname(importlib.util.find_spec("trl").origin), "chat_templates", "qwen2_5_training.jinja")
+
 # name: shape, options of SFTConfig (those of sft-prepare have the same names)
 CASES = {
     "text": (text, {"max_length": 256}),
@@ -82,6 +86,9 @@ CASES = {
     "chat": (chat, {"max_length": 256}),
     "chat-bfd": (chat, {"max_length": 512, "packing": True}),
     "sharegpt-bfd": (sharegpt, {"max_length": 512, "packing": True}),
+    "chat-assistant": (chat, {"max_length": 256, "assistant_only_loss": True, "chat_template_path": MARKED}),
+    "chat-pair-assistant": (chat_pair, {"max_length": 512, "packing": True, "assistant_only_loss": True,
+                                        "chat_template_path": MARKED}),
     "tools-bfd": (tools, {"max_length": 512, "packing": True}),
     "tokens": (tokens, {"max_length": 100}),
     "tokens-bfd": (tokens, {"max_length": 300, "packing": True}),

@@ -178,8 +178,7 @@ Reader make_reader(const std::string& kind) {
   if (kind == "template") return {.read = read_template, .may_change = true};
   if (kind == "tokenizer") return {.read = read_tokenizer, .may_change = true};
   throw_config_error("unknown kind \"" + kind + "\"",
-                     "there are packed, checkpoint, config, hub, records, template and tokenizer",
-                     "name one of them");
+                     "there are packed, checkpoint, config, hub, records, template and tokenizer", "name one of them");
 }
 
 }  // namespace sft::test

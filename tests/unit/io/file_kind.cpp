@@ -101,8 +101,8 @@ BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
   const auto says = [&](const std::string& path, const std::string& part) {
     check_says(misfit(path, Expected::json_lines), part);
   };
-  says(folder.file("x.parquet", "PAR1...."), "write it as JSON lines first");
-  says(folder.file("x.jsonl.gz", "\x1f\x8b...."), "zcat ");
+  says(folder.file("x.parquet", "PAR1...."), "postprocess/parquet_to_jsonl.py ");
+  says(folder.file("x.jsonl.gz", "\x1f\x8b...."), "xzcat ");
   says(folder.file("x.h5", hdf5), "packed shards need no more preparation");
   says(folder.file("config.json", "{}"), "it is the config.json of a model");
   says(folder.file("x.csv", "a,b\n1,2\n"), "it is a table of text");
