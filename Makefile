@@ -72,7 +72,7 @@ install: ## install what `make` built: PREFIX=/usr/local, DESTDIR= for packagers
 	@[ -e $(BUILD)/bin/sft ] || { echo "Nothing is built yet: run \`make\` first"; exit 1; }
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
-demo: deps ## prepare real text, train on 16 ranks, stop, resume, plot and generate; MODEL=FOLDER_OR_NAME [DATA=FILE]: with a pretrained model
+demo: deps ## prepare text, train on 16 ranks, stop, resume, plot, generate; MODEL=FOLDER [DATA=FILE]: a pretrained one
 	@$(MAKE) --no-print-directory build
 	@$(if $(MODEL),inputs/demo/model.sh "$(MODEL)" $(if $(DATA),"$(DATA)"),inputs/demo/run.sh)
 

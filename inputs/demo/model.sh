@@ -16,7 +16,7 @@ model=$1 records=${2:-}
 readonly ranks=16
 readonly data=data/demo_model
 readonly output=output/demo_model
-readonly steps=${DEMO_STEPS:-60} max_length=${DEMO_MAX_LENGTH:-256} rate=${DEMO_LEARNING_RATE:-1e-4}
+readonly steps=${DEMO_STEPS:-60} max_length=${DEMO_MAX_LENGTH:-256} rate=${DEMO_LEARNING_RATE:-2e-5}
 
 say() { printf '\n== %s\n' "$*"; }
 show() {
