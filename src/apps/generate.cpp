@@ -1,58 +1,163 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continues prompts with a trained model, on one rank, the likeliest token at a time.
+// Continues prompts with a model, or talks with it, on one rank.
 //
 //   ./sft-generate output/demo --prompt $'What is a puppy?\n'
-//   ./sft-generate output/chat/checkpoint-001400 --chat --prompt "Hello" --max_new_tokens 64
-//
-// A prompt is tokenized as sft-prepare tokenizes the prompt of prompt/completion records; --chat makes it the message
-// of a user. Text ends at <|eos|> or <|im_end|>.
+//   ./sft-generate models/chat --chat --temperature 0.7 --top_p 0.9
+//   ./sft-generate models/chat --adapter output/chat/adapter --chat --prompt "Hello" --json
+
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "checkpoint_at.hpp"
+#include "answer_printer.hpp"
+#include "chat_markup.hpp"
 #include "generate_options.hpp"
+#include "line_reader.hpp"
 #include "printable.hpp"
-#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/factory.hpp"
+#include "sft/hub/generation_config.hpp"
 #include "sft/io/files.hpp"
-#include "sft/mesh/groups.hpp"
-#include "sft/text/chat.hpp"
 #include "sft/text/tokenizer.hpp"
-#include "sft/train/engine.hpp"
 #include "sft/train/generate.hpp"
+#include "text_model.hpp"
 
 namespace {
 
 using namespace sft;
 
-/// The configuration that the checkpoint carries, on one rank and in float32.
-config::Config single_rank_config(const std::string& config_ini, const std::string& source) {
-  config::Config config = config::parse(config_ini, {}, source);
-  config.parallel = {};
-  config.train.per_device_train_batch_size = 1;
-  config.train.gradient_accumulation_steps = 1;
-  config.train.precision = config::Precision::fp32;
+/// What all texts of this program have in common.
+struct Writer {
+  const apps::GenerateOptions& options;
+  const text::Tokenizer& tokenizer;
+  train::Generator& generator;
+  std::vector<text::TokenId> stop_tokens;
+};
+
+void require_sound(config::Model model) {
+  config::Config config;  // only to be checked: there is no data
+  config.model = std::move(model);
+  config.data.train_files = {"none"};
   config::validate(config, 1);
-  return config;
 }
 
-std::vector<text::TokenId> encode_prompt(const std::string& prompt, bool chat, const text::Tokenizer& tokenizer) {
-  if (!chat) return tokenizer.encode(prompt);
-  const std::array<text::Message, 1> messages{text::Message{"user", prompt}};
-  std::vector<text::TokenId> tokens = text::render_chatml(messages, tokenizer).tokens;
-  const std::vector<text::TokenId> request = text::chatml_generation_prompt(tokenizer);
-  tokens.insert(tokens.end(), request.begin(), request.end());
+/// The most tokens of a conversation: those asked for, or fewer where the model forgets or turns otherwise beyond them.
+std::int64_t conversation_length(const config::Model& model, std::int64_t asked) {
+  if (model.sliding_window > 0) asked = std::min<std::int64_t>(asked, model.sliding_window);
+  const config::RopeScaling& scaling = model.rope_scaling;
+  const bool is_dynamic = scaling.rope_type == config::RopeType::dynamic;
+  return is_dynamic ? std::min<std::int64_t>(asked, scaling.original_max_position_embeddings) : asked;
+}
+
+std::vector<text::TokenId> stop_tokens_of(const text::Tokenizer& tokenizer, const std::string& generation_folder,
+                                          const apps::ChatMarkup* markup) {
+  std::vector<text::TokenId> tokens;
+  if (!generation_folder.empty()) tokens = hub::read_eos_token_ids(generation_folder);
+  if (tokenizer.specials().eos) tokens.push_back(*tokenizer.specials().eos);
+  if (const auto turn_end = tokenizer.id_of("<|im_end|>")) tokens.push_back(*turn_end);
+  if (markup != nullptr) {
+    if (const auto turn_end = markup->end_of_turn()) tokens.push_back(*turn_end);
+  }
   return tokens;
+}
+
+void require_usable(const std::vector<text::TokenId>& tokens, const config::Model& model) {
+  if (tokens.empty()) {
+    throw_config_error("a prompt has no token", "the tokenizer leaves nothing of it", "give a longer one");
+  }
+  const auto unknown = std::ranges::find_if(tokens, [&](text::TokenId id) { return id >= model.vocab_size; });
+  if (unknown == tokens.end()) return;
+  throw_config_error("token " + std::to_string(*unknown) + " of the prompt is none of the model's",
+                     "it has vocab_size = " + std::to_string(model.vocab_size),
+                     "give the tokenizer that belongs to the model with --tokenizer");
+}
+
+/// Of any text: what the tokenizer puts around it comes along. Bytes that spell a special token of the byte tokenizer
+/// are bytes, as in its data.
+std::vector<text::TokenId> encode_text(const text::Tokenizer& tokenizer, const std::string& prompt) {
+  if (tokenizer.name() == "byte") return tokenizer.encode(prompt);
+  return tokenizer.encode(prompt, {.add_special_tokens = true});
+}
+
+std::vector<text::Message> first_messages(const apps::GenerateOptions& options) {
+  if (options.system.empty()) return {};
+  return {{"system", options.system}};
+}
+
+std::string json_of(const std::string& prompt, const std::vector<text::TokenId>& prompt_tokens,
+                    const std::string& answer, const train::Generated& generated) {
+  const auto num_timed = static_cast<double>(std::max<std::int64_t>(std::ssize(generated.tokens) - 1, 0));
+  const nlohmann::ordered_json object = {
+      {"prompt", prompt},
+      {"text", answer},
+      {"finish_reason", generated.is_stopped ? "stop" : "length"},
+      {"num_prompt_tokens", prompt_tokens.size()},
+      {"num_new_tokens", generated.tokens.size()},
+      {"read_time_s", generated.read_time_s},
+      {"write_time_s", generated.write_time_s},
+      {"tokens_per_second", generated.write_time_s > 0 ? num_timed / generated.write_time_s : 0.0},
+      {"prompt_tokens", prompt_tokens},
+      {"new_tokens", generated.tokens}};
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+/// Writes what follows the prompt and prints it; returns it.
+std::string write_answer(Writer& writer, const std::string& prompt, const std::vector<text::TokenId>& prompt_tokens,
+                         std::int64_t max_new_tokens) {
+  const auto text_of = [&](std::span<const text::TokenId> tokens) {
+    return writer.tokenizer.decode(tokens, /*skip_special_tokens=*/true);
+  };
+  apps::AnswerPrinter printer;
+  const bool is_shown_at_once = !writer.options.json && ::isatty(STDOUT_FILENO) != 0;
+  const auto show = [&](std::span<const text::TokenId> tokens) {
+    if (is_shown_at_once) printer.show(text_of(tokens));
+    return true;
+  };
+  train::Sampler sampler(writer.options.sampling);
+  const train::Generated generated =
+      train::generate(writer.generator, sampler, prompt_tokens,
+                      {max_new_tokens, writer.tokenizer.vocab_size(), writer.stop_tokens}, show);
+  std::string answer = text_of(generated.tokens);
+  if (writer.options.json) {
+    log_info(json_of(prompt, prompt_tokens, answer, generated));
+  } else {
+    printer.finish(answer);
+  }
+  return answer;
+}
+
+/// Reads messages and answers them, until the input ends.
+void talk(Writer& writer, const apps::ChatMarkup& markup, const config::Model& model) {
+  std::vector<text::Message> messages = first_messages(writer.options);
+  while (const std::optional<std::string> line = apps::read_line("> ")) {
+    if (line->empty()) continue;
+    if (*line == "/exit") return;
+    if (*line == "/reset") {
+      messages = first_messages(writer.options);
+      continue;
+    }
+    messages.push_back({"user", *line});
+    const std::vector<text::TokenId> tokens = markup.prompt(messages);
+    require_usable(tokens, model);
+    const std::int64_t room = writer.generator.max_tokens() - std::ssize(tokens);
+    if (room < 1) {
+      messages.pop_back();
+      log_warning("the conversation has no room for this message (max_length is " +
+                  std::to_string(writer.generator.max_tokens()) + " tokens): /reset begins a new one");
+      continue;
+    }
+    messages.push_back(
+        {"assistant", write_answer(writer, *line, tokens, std::min(room, writer.options.max_new_tokens))});
+  }
 }
 
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
@@ -66,45 +171,54 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
                        "it runs on one", "start it without mpirun");
   });
 
-  // 2. Model and tokenizer of the checkpoint
-  const std::string folder = apps::checkpoint_at(options->checkpoint);
-  const checkpoint::Header header = checkpoint::read_header(folder);
-  const config::Config config = single_rank_config(header.config_ini, folder);
-  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(header.tokenizer);
+  // 2. Model, tokenizer and markup
+  const apps::TextModel found = apps::find_text_model(options->model, options->adapter, options->tokenizer);
+  for (const std::string& warning : found.warnings) log_warning(warning);
+  require_sound(found.model);
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(found.tokenizer);
+  std::optional<apps::ChatMarkup> markup;
+  if (options->chat) markup.emplace(*tokenizer, options->chat_template_path);
 
   // 3. Prompts
   std::vector<std::vector<text::TokenId>> prompts;
   std::size_t longest = 0;
   for (const std::string& prompt : options->prompts) {
-    prompts.push_back(encode_prompt(prompt, options->chat, *tokenizer));
+    if (markup) {
+      std::vector<text::Message> messages = first_messages(*options);
+      messages.push_back({"user", prompt});
+      prompts.push_back(markup->prompt(messages));
+    } else {
+      prompts.push_back(encode_text(*tokenizer, prompt));
+    }
+    require_usable(prompts.back(), found.model);
     longest = std::max(longest, prompts.back().size());
   }
+  const bool is_talk = prompts.empty();
+  const std::int64_t max_length = is_talk ? conversation_length(found.model, options->max_length)
+                                          : static_cast<std::int64_t>(longest) + options->max_new_tokens;
+  config::validate_length(found.model, max_length, "prompt and answer");
+  if (found.trained_length > 0 && max_length > found.trained_length) {
+    log_warning((is_talk ? "the conversation may come to " : "prompt and max_new_tokens come to ") +
+                std::to_string(max_length) + " tokens (rows had " + std::to_string(found.trained_length) +
+                " in training): text beyond that is guesswork");
+  }
 
-  // 4. Engine
+  // 4. Weights
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
-  const mesh::Place place(config, 0);
-  const mesh::Groups groups(session.world(), place);
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {});
   device::Ledger ledger;
-  const std::int64_t max_length = static_cast<std::int64_t>(longest) + options->max_new_tokens;
-  config::validate_length(config.model, max_length, "prompt and answer");
-  if (const std::int64_t trained = header.position.max_length; trained > 0 && max_length > trained) {
-    log_warning("prompt and max_new_tokens come to " + std::to_string(max_length) + " tokens (rows had " +
-                std::to_string(trained) + " in training): text beyond that is guesswork");
-  }
-  train::Engine engine(config, max_length, place, groups, *device, *collectives, ledger);
+  train::Generator generator(found.model, options->dtype, max_length, session.world(), *device, *collectives, ledger);
+  apps::load_text_model(found, session.world(), generator.weights(), *device, generator.stream());
 
-  // 5. Weights
-  static_cast<void>(checkpoint::load(folder, session.world(), engine.state(), *device, engine.stream()));
-
-  // 6. Text
-  train::GenerateOptions generate_options{options->max_new_tokens, tokenizer->vocab_size(), {tokenizer->eos()}};
-  if (const auto turn_end = tokenizer->id_of("<|im_end|>")) generate_options.stop_tokens.push_back(*turn_end);
+  // 5. Text
+  Writer writer{*options, *tokenizer, generator,
+                stop_tokens_of(*tokenizer, found.generation_folder, markup ? &*markup : nullptr)};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    log_info("> " + apps::printable(options->prompts[i], /*keep_newlines=*/false));
-    const std::vector<text::TokenId> tokens = train::generate(engine, prompts[i], generate_options);
-    log_info(apps::printable(tokenizer->decode(tokens), /*keep_newlines=*/true));
+    const std::string& prompt = options->prompts[i];
+    if (!options->json) log_info("> " + apps::printable(prompt, /*keep_newlines=*/false));
+    static_cast<void>(write_answer(writer, prompt, prompts[i], options->max_new_tokens));
   }
+  if (is_talk) talk(writer, *markup, found.model);
   return 0;
 }
 

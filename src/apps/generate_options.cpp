@@ -2,6 +2,7 @@
 #include "generate_options.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sft/core/error.hpp"
 #include "tool.hpp"
@@ -15,12 +16,20 @@ namespace po = boost::program_options;
 config::Manual about() {
   config::Manual manual;
   manual.program = "sft-generate";
-  manual.summary = "Continues prompts with a trained model, on one rank, the likeliest token at a time";
-  manual.usage = {"sft-generate FOLDER --prompt TEXT [--prompt TEXT ...]"};
+  manual.summary = "Continues prompts with a model, or talks with it, on one rank";
+  manual.usage = {"sft-generate MODEL --prompt TEXT [--prompt TEXT ...] [--chat]", "sft-generate MODEL --chat"};
   manual.paragraphs = {
-      "FOLDER is a checkpoint, or the output folder of a run: then the checkpoint saved last is used.",
-      "A prompt is tokenized as sft-prepare tokenizes the prompt of prompt/completion records. Text ends at <|eos|> or "
-      "<|im_end|>."};
+      "MODEL is a model folder in hub format, the name of one in the local hub cache, a checkpoint, or the output "
+      "folder "
+      "of a run: then the checkpoint saved last is used. A checkpoint of a LoRA run is the model that it began with "
+      "and "
+      "its adapter.",
+      "A prompt is tokenized as the tokenizer does it with any text. With --chat it is the message of a user, in the "
+      "markup of the model's chat template, or ChatML where the tokenizer comes without one. --chat without a prompt "
+      "reads messages from standard input, a line each, until /exit; /reset begins a new conversation.",
+      "A text ends at the tokens that generation_config.json lists, the tokenizer's end of a text, the end of a turn "
+      "in "
+      "the chat template, or after max_new_tokens. temperature, top_k and top_p mean what they mean in transformers."};
   manual.operand = "/";
   return manual;
 }
@@ -30,10 +39,50 @@ po::options_description describe(GenerateOptions& options) {
   auto add = description.add_options();
   add("prompt", po::value(&options.prompts)->composing()->value_name("TEXT"),
       "text to continue; give it several times for several texts");
+  add("chat", po::bool_switch(&options.chat), "prompts are messages of a user, which the model answers");
+  add("system", po::value(&options.system)->default_value(options.system)->value_name("TEXT"),
+      "with --chat: the message that conversations begin with");
   add("max_new_tokens", po::value(&options.max_new_tokens)->default_value(options.max_new_tokens)->value_name("N"),
-      "at most this many");
-  add("chat", po::bool_switch(&options.chat), "the prompt is a user's message, the model answers (ChatML)");
+      "at most this many for each text");
+  add("max_length", po::value(&options.max_length)->default_value(options.max_length)->value_name("N"),
+      "with --chat and no prompt: most tokens of a conversation, for which memory is taken");
+  add("temperature",
+      po::value(&options.sampling.temperature)->default_value(options.sampling.temperature, "0")->value_name("X"),
+      "0: always the likeliest token; else tokens are drawn, more evenly the higher it is");
+  add("top_k", po::value(&options.sampling.top_k)->default_value(options.sampling.top_k)->value_name("N"),
+      "draw from the N likeliest tokens alone; 0: from all");
+  add("top_p", po::value(&options.sampling.top_p)->default_value(options.sampling.top_p, "1")->value_name("X"),
+      "draw from the likeliest tokens alone that together have this probability");
+  add("seed", po::value<std::int64_t>()->default_value(0)->value_name("N"),
+      "the same seed draws the same tokens, whichever prompts come before");
+  add("adapter", po::value(&options.adapter)->default_value(options.adapter)->value_name("FOLDER"),
+      "LoRA adapter for the model: a PEFT folder, or a checkpoint or output folder of a LoRA run");
+  add("tokenizer", po::value(&options.tokenizer)->default_value(options.tokenizer)->value_name("FOLDER"),
+      "byte, or a folder with a tokenizer.json, in place of the model's own");
+  add("chat_template_path",
+      po::value(&options.chat_template_path)->default_value(options.chat_template_path)->value_name("FILE"),
+      "with --chat: a Jinja template in place of the model's own");
+  add("dtype", po::value<std::string>()->default_value("float32")->value_name("TYPE"),
+      "that the model computes in: float32 or bfloat16");
+  add("json", po::bool_switch(&options.json), "print a JSON object a text, on a line of its own, with figures");
   return description;
+}
+
+void require(bool holds, const std::string& problem, const std::string& why, const std::string& what_to_do) {
+  if (!holds) throw_config_error(problem, why, what_to_do);
+}
+
+void check_sampling(const train::Sampling& sampling, const po::variables_map& values) {
+  const auto [temperature, top_k, top_p, seed] = sampling;
+  require(std::isfinite(temperature) && temperature >= 0, "temperature is " + std::to_string(temperature),
+          "it must be 0 or more", "leave it out for the likeliest tokens");
+  require(top_k >= 0, "top_k is " + std::to_string(top_k), "it must be 0 or more", "leave it out for all tokens");
+  require(top_p > 0 && top_p <= 1, "top_p is " + std::to_string(top_p), "it must be above 0 and at most 1",
+          "leave it out for all tokens");
+  require(temperature > 0 || (top_k == 0 && top_p == 1), "top_k and top_p do nothing at temperature 0",
+          "the likeliest token is always taken then", "give --temperature 1 too, or leave them out");
+  require(values["seed"].as<std::int64_t>() >= 0, "seed is " + std::to_string(values["seed"].as<std::int64_t>()),
+          "it must be 0 or more", "leave it out for 0");
 }
 
 }  // namespace
@@ -42,19 +91,27 @@ std::optional<GenerateOptions> read_generate_options(const std::vector<std::stri
   GenerateOptions options;
   const std::optional<po::variables_map> values = read_options(about(), describe(options), arguments);
   if (!values) return std::nullopt;
-  if (values->count("operand") == 0) {
-    throw_config_error("no checkpoint", "sft-generate needs a folder such as output/demo", "see sft-generate --help");
-  }
-  options.checkpoint = (*values)["operand"].as<std::string>();
+  require(values->count("operand") != 0, "no model", "sft-generate needs a folder such as output/demo",
+          "see sft-generate --help");
+  options.model = (*values)["operand"].as<std::string>();
   const bool has_empty = std::ranges::any_of(options.prompts, [](const std::string& text) { return text.empty(); });
-  if (options.prompts.empty() || has_empty) {
-    throw_config_error("no prompt", "there is nothing to continue", "give --prompt TEXT");
-  }
+  require((options.chat || !options.prompts.empty()) && !has_empty, "no prompt", "there is nothing to continue",
+          "give --prompt TEXT");
   constexpr std::int64_t limit = 1 << 20;
-  if (options.max_new_tokens < 1 || options.max_new_tokens > limit) {
-    throw_config_error("max_new_tokens is " + std::to_string(options.max_new_tokens),
-                       "it must be from 1 to " + std::to_string(limit), "leave it out for 128");
-  }
+  const std::string range = "it must be from 1 to " + std::to_string(limit);
+  require(options.max_new_tokens >= 1 && options.max_new_tokens <= limit,
+          "max_new_tokens is " + std::to_string(options.max_new_tokens), range, "leave it out for 128");
+  require(options.max_length >= 1 && options.max_length <= limit, "max_length is " + std::to_string(options.max_length),
+          range, "leave it out for 4096");
+  require(options.chat || (options.system.empty() && options.chat_template_path.empty()),
+          "--system and --chat_template_path do nothing without --chat", "a prompt is continued as it is",
+          "give --chat too, or leave them out");
+  check_sampling(options.sampling, *values);
+  options.sampling.seed = static_cast<std::uint64_t>((*values)["seed"].as<std::int64_t>());
+  const auto dtype = (*values)["dtype"].as<std::string>();
+  require(dtype == "float32" || dtype == "bfloat16", "dtype is " + dtype, "sft-generate computes in two types",
+          "give float32 or bfloat16");
+  options.dtype = dtype == "float32" ? DType::float32 : DType::bf16;
   return options;
 }
 

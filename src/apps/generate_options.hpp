@@ -8,14 +8,21 @@
 #include <vector>
 
 #include "sft/config/manual.hpp"
+#include "sft/core/dtype.hpp"
+#include "sft/train/sampler.hpp"
 
 namespace sft::apps {
 
 struct GenerateOptions {
-  std::string checkpoint;  ///< as given: a checkpoint, or the output folder of a run
+  std::string model;  ///< as given: a model folder or name, a checkpoint, or the output folder of a run
+  std::string adapter, tokenizer, chat_template_path;  ///< empty: none; the model's own
   std::vector<std::string> prompts;
+  std::string system;  ///< message that conversations begin with; empty: none
   std::int64_t max_new_tokens = 128;
-  bool chat = false;
+  std::int64_t max_length = 4096;  ///< of a conversation, in tokens
+  train::Sampling sampling;
+  DType dtype = DType::float32;
+  bool chat = false, json = false;
 };
 
 /// Nothing when help or the version was asked for and printed. Throws a configuration Error.

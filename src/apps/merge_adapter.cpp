@@ -59,12 +59,15 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
 }
 
 void MergedWeights::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
-  ensure(dtype == DType::float32, "merged weights are read as float32");
-  base_->read(name, where, dtype, values);
   const auto found = products_.find(name);
-  if (found == products_.end()) return;
+  if (found == products_.end()) {
+    base_->read(name, where, dtype, values);
+    return;
+  }
   const Product& product = found->second;
-  auto* out = static_cast<float*>(values);
+  std::vector<float> merged(static_cast<std::size_t>(where.num_elements()));
+  base_->read(name, where, DType::float32, merged.data());
+  float* out = merged.data();
   std::vector<float> sum(static_cast<std::size_t>(where.num_columns));
   for (std::int64_t row = 0; row < where.num_rows; ++row, out += where.num_columns) {
     std::ranges::fill(sum, 0.0F);
@@ -75,6 +78,7 @@ void MergedWeights::read(const std::string& name, const io::Rectangle& where, DT
     }
     for (std::size_t c = 0; c < sum.size(); ++c) out[c] += static_cast<float>(scale_) * sum[c];
   }
+  io::convert(merged, dtype, values);
 }
 
 }  // namespace sft::apps

@@ -27,8 +27,13 @@ std::vector<io::TensorInfo> IndexSource::tensors() const {
 }
 
 void IndexSource::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
-  ensure(dtype == DType::float32, "a checkpoint's tensors are read as float32");
-  index_.read("/" + name, io::Number::float32, where, values);
+  if (dtype == DType::float32) {
+    index_.read("/" + name, io::Number::float32, where, values);
+    return;
+  }
+  std::vector<float> stored(static_cast<std::size_t>(where.num_elements()));
+  index_.read("/" + name, io::Number::float32, where, stored.data());
+  io::convert(stored, dtype, values);
 }
 
 std::unique_ptr<io::TensorSource> open_source(const std::string& folder) {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/io/tensor_source.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <numeric>
+
+#include "sft/core/bf16.hpp"
+#include "sft/core/error.hpp"
 
 namespace sft::io {
 
@@ -11,5 +16,14 @@ std::int64_t TensorInfo::num_elements() const {
 }
 
 std::string entry_of(const std::string& name) { return name.substr(0, name.find('/')); }
+
+void convert(std::span<const float> values, DType dtype, void* out) {
+  if (dtype == DType::float32) {
+    std::memcpy(out, values.data(), values.size_bytes());
+    return;
+  }
+  ensure(dtype == DType::bf16, "numbers in files become float32 or bf16");
+  std::ranges::transform(values, static_cast<std::uint16_t*>(out), bf16_of_float32);
+}
 
 }  // namespace sft::io

@@ -106,18 +106,23 @@ BlockActivations take_activations(device::Arena& arena, const Sizes& s, bool qk_
   return a;
 }
 
-BlockScratch take_scratch(device::Arena& arena, const Sizes& s) {
+BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& s) {
   BlockScratch b;
   b.normed = take(arena, s.compute, {s.tokens, s.hidden});
-  b.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
   b.act = take(arena, s.compute, {s.tokens, s.mlp});
   b.delta = take(arena, s.partial, {s.tokens, s.hidden});
+  b.cosine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
+  b.sine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
+  return b;
+}
+
+BlockScratch take_scratch(device::Arena& arena, const Sizes& s) {
+  BlockScratch b = take_forward_scratch(arena, s);
+  b.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
   b.dnormed = take(arena, s.partial, {s.tokens, s.hidden});
   b.dact = take(arena, s.compute, {s.tokens, s.mlp});
   b.dattention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
-  b.cosine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
-  b.sine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
   return b;
 }
 

@@ -8,6 +8,7 @@
 // weights alone, under other names perhaps, gives them as those of the entry that they are.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,5 +53,9 @@ class TensorSink {
 
 /// The entry of a tensor's name: what is before the first "/".
 [[nodiscard]] std::string entry_of(const std::string& name);
+
+/// `values` as numbers of `dtype`, float32 or bf16 (to the nearest, ties to even), at `out`: for sources whose files
+/// hold float32. std::logic_error for another dtype.
+void convert(std::span<const float> values, DType dtype, void* out);
 
 }  // namespace sft::io

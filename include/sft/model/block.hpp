@@ -41,6 +41,8 @@ struct BlockScratch {
   Tensor cosine, sine;  ///< (T, D/2) float32, of the micro-batch's positions
 };
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Sizes& sizes);
+/// What block_forward needs of it; the rest is empty.
+[[nodiscard]] BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& sizes);
 
 /// Runs the block, whose unit is in use; scratch.cosine and sine and the attention's schedule are set. The residual
 /// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is first written to

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A decoder that reads a text piece by piece: the keys and values of all layers stay in a cache, so that a further
+// token costs the work of one token. Forward only, on one rank. For generation.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sft/device/arena.hpp"
+#include "sft/model/adapter_buffers.hpp"
+#include "sft/model/block.hpp"
+#include "sft/model/context.hpp"
+#include "sft/parallel/sequence_attention.hpp"
+
+namespace sft::model {
+
+/// Rotated keys, and values, of one layer: (L, K, D) each, compute dtype; L is the most tokens of a text.
+struct LayerCache {
+  Tensor keys, values;
+};
+
+/// The memory of a CachedDecoder. Pure: planning lays it out without a device.
+class CachedDecoderBuffers {
+ public:
+  /// `sizes.tokens` is the most tokens of one pass, `max_tokens` (L) of a text.
+  CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens);
+
+  /// Takes everything; call with sizing arenas, then with real ones.
+  void lay_out(device::Arena& cache, device::Arena& workspace);
+
+  std::vector<LayerCache> layers;
+  BlockActivations activations;  ///< of the block at work
+  BlockScratch scratch;
+  Tensor inverse_frequencies;  ///< (D/2) float64
+
+ private:
+  Sizes sizes_;
+  bool qk_norm_;
+  std::int64_t max_tokens_;
+};
+
+/// Attention of new tokens to a cached text and to each other. Knows the layers by their order: in every pass each
+/// calls forward() once.
+class CachedAttention final : public parallel::SequenceAttention {
+ public:
+  /// All references outlive it.
+  CachedAttention(const std::vector<LayerCache>& layers, float scale, ops::Backend& backend);
+
+  /// Of the pass that follows: `num_new` tokens behind `num_cached`.
+  void begin_pass(std::int64_t num_cached, std::int64_t num_new);
+  /// One step, whose spans reach from the new tokens to all tokens of the text. begin_pass() calls it.
+  void set_schedule(const sequence::AttentionSchedule& schedule) override;
+  /// Puts the keys and values into the cache, then attends to all that is in it.
+  void forward(const Heads& heads, Tensor out, Tensor lse) override;
+  /// Throws std::logic_error: a cache has no gradient.
+  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
+
+ private:
+  const std::vector<LayerCache>& layers_;
+  float scale_;
+  ops::Backend& backend_;
+  std::unique_ptr<ops::AttentionPlan> plan_;
+  std::int64_t num_cached_ = 0, num_new_ = 0;
+  std::size_t next_layer_ = 0;
+};
+
+class CachedDecoder {
+ public:
+  /// `context.attention` is `attention`. Everything in the context, `attention`, `parameters` and `buffers` outlive it;
+  /// the buffers are laid out.
+  CachedDecoder(const Context& context, CachedAttention& attention, const DecoderParameters& parameters,
+                CachedDecoderBuffers& buffers);
+
+  /// Uploads the rotary frequencies; once, before the first pass.
+  void initialize();
+
+  /// Reads T tokens, at least one and at most Sizes::tokens of the context, behind the `num_cached` that the cache
+  /// holds: tokens and positions (T) int32. logits (V) float32, or empty: of what follows the last of them.
+  void forward(const Tensor& tokens, const Tensor& positions, std::int64_t num_cached, const Tensor& logits);
+
+ private:
+  Context c_;
+  CachedAttention& attention_;
+  const DecoderParameters& p_;
+  CachedDecoderBuffers& b_;
+};
+
+}  // namespace sft::model

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text_model.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include "checkpoint_at.hpp"
+#include "merge_adapter.hpp"
+#include "model_folder.hpp"
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/inspect.hpp"
+#include "sft/config/parse.hpp"
+#include "sft/core/error.hpp"
+#include "sft/hub/adapter_config.hpp"
+#include "sft/hub/folder.hpp"
+#include "sft/hub/model_config.hpp"
+#include "sft/hub/weights.hpp"
+
+namespace sft::apps {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool holds(const std::string& folder, const char* file) {
+  std::error_code ignored;
+  return fs::exists(fs::path(folder) / file, ignored);
+}
+
+/// The tensors of the entry "adapter" of a checkpoint, as those of a PEFT folder.
+class CheckpointAdapter final : public io::TensorSource {
+ public:
+  explicit CheckpointAdapter(const std::string& folder) : checkpoint_(checkpoint::open_source(folder)) {}
+
+  [[nodiscard]] const std::string& path() const override { return checkpoint_->path(); }
+  [[nodiscard]] std::vector<io::TensorInfo> tensors() const override {
+    std::vector<io::TensorInfo> tensors = checkpoint_->tensors();
+    std::erase_if(tensors, [](const io::TensorInfo& tensor) { return io::entry_of(tensor.name) != "adapter"; });
+    for (io::TensorInfo& tensor : tensors) tensor.name.replace(0, held_.size(), shown_);
+    return tensors;
+  }
+  void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override {
+    checkpoint_->read(held_ + name.substr(shown_.size()), where, dtype, values);
+  }
+
+ private:
+  const std::string held_ = "adapter/", shown_ = "model/";
+  std::unique_ptr<io::TensorSource> checkpoint_;
+};
+
+struct Adapter {
+  std::unique_ptr<io::TensorSource> source;
+  config::Lora lora;
+};
+
+/// Of a checkpoint whose run trained one.
+Adapter adapter_in(const std::string& checkpoint, const config::Config& config) {
+  checkpoint::verify(checkpoint);
+  return {std::make_unique<CheckpointAdapter>(checkpoint), config.lora};
+}
+
+Adapter find_adapter(const std::string& path) {
+  if (holds(path, "adapter_config.json")) return {hub::open_adapter_weights(path), hub::read_adapter_config(path)};
+  std::error_code ignored;
+  const std::string folder = fs::exists(path, ignored) ? checkpoint_at(path) : path;
+  if (!holds(folder, "checkpoint.h5")) {
+    throw_data_error("cannot find an adapter in " + path,
+                     "it holds neither adapter_config.json nor a checkpoint of a run with use_peft",
+                     "give a PEFT folder such as output/chat/adapter");
+  }
+  const config::Config config = config::parse(checkpoint::read_header(folder).config_ini, {}, folder);
+  if (!config.lora.use_peft) {
+    throw_config_error("--adapter " + path + " holds no adapter", "it is a checkpoint of a whole model",
+                       "give it in place of the model");
+  }
+  return adapter_in(folder, config);
+}
+
+StartModel find_folder(const std::string& path) {
+  std::error_code ignored;
+  if (fs::exists(path, ignored) && !hub::is_model_folder(path)) {
+    if (holds(path, "adapter_config.json")) {
+      throw_config_error(path + " is an adapter", "it changes a model, which is elsewhere",
+                         "give that model, and this folder with --adapter");
+    }
+    return {StartModel::Kind::checkpoint, checkpoint_at(path)};
+  }
+  config::Model named;
+  named.model_name_or_path = path;
+  return find_start_model(named);
+}
+
+std::unique_ptr<io::TensorSource> open_base(const StartModel& start, const config::Model& model) {
+  if (start.kind == StartModel::Kind::checkpoint) return checkpoint::open_source(start.folder);
+  if (model.tie_word_embeddings) hub::check_tied_head(start.folder);
+  return hub::open_weights(start.folder, model.tie_word_embeddings);
+}
+
+[[noreturn]] void refuse_without_tokenizer(const std::string& path, const std::string& why) {
+  throw_config_error("cannot find the tokenizer of " + path, why,
+                     "give it with --tokenizer, a folder with a tokenizer.json or byte");
+}
+
+/// "byte", or the folder of the tokenizer that made a checkpoint's tokens: where it still lies, else beside the model
+/// that it began with.
+std::string tokenizer_of(const std::string& path, const checkpoint::Header& header, const std::string& origin) {
+  if (header.tokenizer == "byte" || holds(header.tokenizer, "tokenizer.json")) return header.tokenizer;
+  if (!origin.empty() && holds(origin, "tokenizer.json")) return origin;
+  refuse_without_tokenizer(
+      path, header.tokenizer.empty() ? "the checkpoint names none" : "it was " + header.tokenizer + ", which is gone");
+}
+
+}  // namespace
+
+TextModel find_text_model(const std::string& path, const std::string& adapter_path, const std::string& tokenizer) {
+  TextModel found;
+  found.tokenizer = tokenizer;
+  Adapter adapter;
+  found.start = find_folder(path);
+  if (found.start.kind == StartModel::Kind::hub) {
+    hub::ModelConfig read = hub::read_model_config(found.start.folder);
+    found.model = read.model;
+    found.warnings = std::move(read.warnings);
+    found.generation_folder = found.start.folder;
+    if (tokenizer.empty()) {
+      if (!holds(found.start.folder, "tokenizer.json")) {
+        refuse_without_tokenizer(found.start.folder, "the folder has no tokenizer.json");
+      }
+      found.tokenizer = found.start.folder;
+    }
+  } else {
+    const checkpoint::Header header = checkpoint::read_header(found.start.folder);
+    const config::Config config = config::parse(header.config_ini, {}, found.start.folder);
+    found.model = config.model;
+    found.generation_folder = find_origin(config.model);
+    if (tokenizer.empty()) found.tokenizer = tokenizer_of(found.start.folder, header, found.generation_folder);
+    found.trained_length = header.position.max_length;
+    if (config.lora.use_peft) {
+      adapter = adapter_in(found.start.folder, config);
+      found.start = find_start_model(config.model);
+    }
+  }
+  if (!adapter_path.empty()) {
+    if (adapter.source != nullptr) {
+      throw_config_error("--adapter does not go with " + path, "that has an adapter of its own",
+                         "give the model that both belong to, and one of them");
+    }
+    adapter = find_adapter(adapter_path);
+  }
+  if (adapter.source != nullptr) {
+    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter.source, adapter.lora);
+  }
+  return found;
+}
+
+void load_text_model(const TextModel& found, const comm::Group& world, const checkpoint::State& weights,
+                     device::Device& device, device::Stream& stream) {
+  if (found.merged == nullptr) {
+    load_start_weights(found.start, found.model, world, weights, device, stream);
+    return;
+  }
+  checkpoint::check_entries(*found.merged, weights.entries(), mismatched_folder);
+  checkpoint::load_entries(*found.merged, weights, device, stream);
+}
+
+}  // namespace sft::apps

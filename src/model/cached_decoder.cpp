@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/model/cached_decoder.hpp"
+
+#include "sft/core/error.hpp"
+#include "sft/model/rope.hpp"
+
+namespace sft::model {
+
+namespace {
+
+/// (T, K, D) as (T, K D).
+Tensor as_matrix(const Tensor& x) { return x.view({x.shape[0], x.row_elements()}); }
+
+/// The parts of buffers for the most tokens that a pass of `sizes` uses. They are made as the buffers are, from memory
+/// that lies where theirs does.
+template <class Buffers>
+Buffers first_rows(Buffers buffers, std::int64_t num_tokens, std::initializer_list<Tensor Buffers::*> members) {
+  for (Tensor Buffers::*member : members) {
+    Tensor& tensor = buffers.*member;
+    if (tensor.data != nullptr) tensor = tensor.rows(0, num_tokens);
+  }
+  return buffers;
+}
+
+BlockActivations first_rows(const BlockActivations& all, std::int64_t n) {
+  using A = BlockActivations;
+  A part = first_rows(all, n,
+                      {&A::x, &A::input_rstd, &A::qkv, &A::q_rstd, &A::k_rstd, &A::attention, &A::lse, &A::middle,
+                       &A::middle_rstd, &A::gate_up});
+  using H = parallel::SequenceAttention::Heads;
+  part.heads = first_rows(all.heads, n, {&H::q, &H::k, &H::v});
+  return part;
+}
+
+BlockScratch first_rows(const BlockScratch& all, std::int64_t n) {
+  using S = BlockScratch;
+  return first_rows(all, n, {&S::normed, &S::act, &S::delta, &S::cosine, &S::sine});
+}
+
+}  // namespace
+
+CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens)
+    : layers(static_cast<std::size_t>(config.num_hidden_layers)),
+      sizes_(sizes),
+      qk_norm_(config.qk_norm),
+      max_tokens_(max_tokens) {}
+
+void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspace) {
+  for (LayerCache& layer : layers) {
+    layer.keys = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
+    layer.values = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
+  }
+  activations = take_activations(workspace, sizes_, qk_norm_);
+  scratch = take_forward_scratch(workspace, sizes_);
+  inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
+}
+
+CachedAttention::CachedAttention(const std::vector<LayerCache>& layers, float scale, ops::Backend& backend)
+    : layers_(layers), scale_(scale), backend_(backend) {}
+
+void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) {
+  num_cached_ = num_cached;
+  num_new_ = num_new;
+  next_layer_ = 0;
+  sequence::AttentionStep step;
+  if (num_cached > 0) step.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
+  step.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
+  set_schedule({{step}});
+}
+
+void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
+  ensure(schedule.steps.size() == 1, "a cache is attended to in one step");
+  plan_ = backend_.plan_attention(schedule.steps.front().spans, num_new_, num_cached_ + num_new_);
+}
+
+void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+  ensure(next_layer_ < layers_.size(), "every layer attends once in a pass");
+  const LayerCache& layer = layers_[next_layer_++];
+  backend_.copy(as_matrix(layer.keys.rows(num_cached_, num_new_)), as_matrix(heads.k));
+  backend_.copy(as_matrix(layer.values.rows(num_cached_, num_new_)), as_matrix(heads.v));
+  const std::int64_t num_keys = num_cached_ + num_new_;
+  backend_.attention_forward({.q = heads.q,
+                              .k = layer.keys.rows(0, num_keys),
+                              .v = layer.values.rows(0, num_keys),
+                              .out = out,
+                              .lse = lse,
+                              .scale = scale_,
+                              .plan = *plan_});
+}
+
+void CachedAttention::backward(const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/, Tensor /*dout*/,
+                               const Heads& /*gradients*/) {
+  ensure(false, "keys and values in a cache have no gradient");
+}
+
+CachedDecoder::CachedDecoder(const Context& context, CachedAttention& attention, const DecoderParameters& parameters,
+                             CachedDecoderBuffers& buffers)
+    : c_(context), attention_(attention), p_(parameters), b_(buffers) {}
+
+void CachedDecoder::initialize() {
+  const std::vector<double> frequencies = inverse_frequencies(c_.config);
+  c_.device.copy(b_.inverse_frequencies.data, frequencies.data(), b_.inverse_frequencies.size_bytes(), c_.ops.stream());
+  c_.ops.stream().synchronize();
+}
+
+void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::int64_t num_cached,
+                            const Tensor& logits) {
+  const std::int64_t n = tokens.shape[0];
+  Context pass = c_;
+  pass.sizes.tokens = n;
+  BlockActivations saved = first_rows(b_.activations, n);
+  BlockScratch scratch = first_rows(b_.scratch, n);
+  const auto epsilon = static_cast<float>(c_.config.rms_norm_eps);
+
+  attention_.begin_pass(num_cached, n);
+  c_.ops.rope_table(scratch.cosine, scratch.sine, positions, b_.inverse_frequencies,
+                    static_cast<float>(c_.config.rope_scaling.attention_factor));
+  c_.units.use(p_.embedding_unit());
+  c_.ops.embedding_forward(saved.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
+  for (std::size_t i = 0; i < p_.blocks.size(); ++i) {
+    const BlockParameters& block = p_.blocks[i];
+    c_.units.use(block.unit);
+    block_forward(pass, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
+  }
+  c_.units.use(p_.head_unit());
+  if (!logits.empty()) {
+    const std::int64_t last = n - 1;
+    c_.ops.add_rms_norm_forward(saved.x.rows(last, 1), scratch.normed.rows(last, 1), saved.input_rstd.rows(last, 1),
+                                saved.middle.rows(last, 1), scratch.delta.rows(last, 1),
+                                c_.units.parameter(p_.final_norm), epsilon);
+    c_.ops.matmul({.a = scratch.normed.rows(last, 1),
+                   .b = c_.units.parameter(p_.head.weight),
+                   .c = logits.view({1, logits.num_elements()}),
+                   .transpose_b = true});
+  }
+  for (int unit = 0; unit <= p_.head_unit(); ++unit) c_.units.release(unit);
+}
+
+}  // namespace sft::model
