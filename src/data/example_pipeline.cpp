@@ -16,7 +16,7 @@ namespace {
 
 // A batch costs a thread about a millisecond; the borders depend on the records alone, as does what the census counts.
 constexpr std::size_t max_batch_records = 64;
-constexpr std::size_t max_batch_bytes = 1 << 18;
+constexpr std::size_t max_batch_bytes = 1 << 16;
 constexpr std::size_t max_waiting_bytes = 8 << 20;
 
 struct Batch {
