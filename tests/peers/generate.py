@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+sys.path.pop(0)  # tokenizers.py beside this file is not the library that transformers wants
 import torch
 import transformers
 
