@@ -96,9 +96,9 @@ same 'the likeliest alone' "$whole" "$(tokens first --temperature 2 --top_k 1)"
 
 # Conversations: /reset makes the first message the first again
 printf 'Hello\nAgain\n\n/reset\nHello\n/exit\nnever\n' |
-  "$sft_generate" first --chat --max_new_tokens 8 --json >talk 2>/dev/null || wrong 'a conversation ends well'
-[[ $(wc -l <talk) -eq 3 ]] || wrong "a conversation of three messages: $(cat talk)"
-of_line() { sed -n "$1p" talk | sed 's/.*"num_prompt_tokens":\([0-9]*\).*"new_tokens":/\1 /'; }
+  "$sft_generate" first --chat --max_new_tokens 8 --json >talk.jsonl 2>/dev/null || wrong 'a conversation ends well'
+[[ $(wc -l <talk.jsonl) -eq 3 ]] || wrong "a conversation of three messages: $(cat talk.jsonl)"
+of_line() { sed -n "$1p" talk.jsonl | sed 's/.*"num_prompt_tokens":\([0-9]*\).*"new_tokens":/\1 /'; }
 same 'a reset' "$(of_line 1)" "$(of_line 3)"
 differ 'a second message' "$(of_line 1)" "$(of_line 2)"
 printf 'Hello\n%0500d\nBye\n' 1 | "$sft_generate" first --chat --max_new_tokens 8 --max_length 150 >out 2>err ||
