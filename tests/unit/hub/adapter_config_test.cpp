@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// adapter_config.json, made and read.
+
+#include "sft/hub/adapter_config.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/error_text.hpp"
+#include "unit/hub/hub_fixture.hpp"
+
+using namespace sft;
+using test::data_error_of;
+using test::mentions;
+
+namespace {
+
+config::Lora some_lora() {
+  config::Lora lora;
+  lora.use_peft = true;
+  lora.lora_r = 12;
+  lora.lora_alpha = 3.5;
+  lora.lora_dropout = 0.25;
+  lora.use_rslora = true;
+  lora.lora_target_modules = {"q_proj", "down_proj"};
+  return lora;
+}
+
+struct Folder {
+  void write(const std::string& text) const { test::write_bytes(folder.file("adapter_config.json"), text); }
+  [[nodiscard]] config::Lora read() const { return hub::read_adapter_config(folder.file("")); }
+  test::TemporaryFolder folder;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(adapter_config)
+
+BOOST_AUTO_TEST_CASE(what_is_made_is_read_again) {
+  const Folder folder;
+  const config::Lora lora = some_lora();
+  folder.write(hub::make_adapter_config(lora, "org/name"));
+  const config::Lora again = folder.read();
+  BOOST_TEST(again.use_peft);
+  BOOST_TEST(again.lora_r == 12);
+  BOOST_TEST(again.lora_alpha == 3.5);
+  BOOST_TEST(again.lora_dropout == 0.25);
+  BOOST_TEST(again.use_rslora);
+  BOOST_TEST(again.lora_target_modules == lora.lora_target_modules, boost::test_tools::per_element());
+  BOOST_TEST(again.scale() == lora.scale());
+}
+
+BOOST_AUTO_TEST_CASE(it_says_what_peft_reads) {
+  config::Lora lora = some_lora();
+  lora.lora_alpha = 16.0;
+  lora.lora_target_modules = {"all-linear"};
+  const auto object = nlohmann::json::parse(hub::make_adapter_config(lora, "org/name"));
+  BOOST_TEST(object["peft_type"] == "LORA");
+  BOOST_TEST(object["task_type"] == "CAUSAL_LM");
+  BOOST_TEST(object["base_model_name_or_path"] == "org/name");
+  BOOST_TEST(object["lora_alpha"].is_number_integer());
+  BOOST_TEST(object["target_modules"].size() == 7U);
+  BOOST_TEST(nlohmann::json::parse(hub::make_adapter_config(lora, ""))["base_model_name_or_path"].is_null());
+}
+
+BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
+  const Folder folder;
+  const auto refusal = [&](const std::string& name, const nlohmann::json& value) {
+    auto object = nlohmann::json::parse(hub::make_adapter_config(some_lora(), ""));
+    object[name] = value;
+    folder.write(object.dump());
+    return data_error_of([&] { static_cast<void>(folder.read()); });
+  };
+  BOOST_TEST(mentions(refusal("peft_type", "LOHA"), {"peft_type"}));
+  BOOST_TEST(mentions(refusal("use_dora", true), {"use_dora"}));
+  BOOST_TEST(mentions(refusal("bias", "all"), {"bias"}));
+  BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", 3}}), {"rank_pattern"}));
+  BOOST_TEST(mentions(refusal("modules_to_save", {"lm_head"}), {"modules_to_save"}));
+  BOOST_TEST(mentions(refusal("target_modules", {"lm_head"}), {"lm_head"}));
+  BOOST_TEST(mentions(refusal("target_modules", ".*_proj"), {"pattern"}));
+  BOOST_TEST(mentions(refusal("r", 0), {"r = 0"}));
+  BOOST_TEST(mentions(refusal("r", "four"), {"r"}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
