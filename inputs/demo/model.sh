@@ -48,7 +48,7 @@ fi
 show ./sft-prepare --input "$records" --output "$data" --model_name_or_path "$model" --max_length "$max_length" \
   --eval_split 0.05 --sp_size 2 --preview 1
 
-run=(./sft-run -n $ranks --model.model_name_or_path "$model" --data.train_files "$data/train-*.h5"
+run=(./sft-run -n "$ranks" --model.model_name_or_path "$model" --data.train_files "$data/train-*.h5"
   --data.eval_files "$data/eval-*.h5" --parallel.dp_replicate_size 2 --parallel.dp_shard_size 2 --parallel.sp_size 2
   --parallel.tp_size 2 --train.per_device_train_batch_size 2 --train.max_steps "$steps" --train.logging_steps 1
   --train.eval_steps $((steps / 4 > 0 ? steps / 4 : 1)) --train.eval_on_start true --train.output_dir "$output"

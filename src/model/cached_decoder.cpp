@@ -11,8 +11,7 @@ namespace {
 /// (T, K, D) as (T, K D).
 Tensor as_matrix(const Tensor& x) { return x.view({x.shape[0], x.row_elements()}); }
 
-/// The parts of buffers for the most tokens that a pass of `sizes` uses. They are made as the buffers are, from memory
-/// that lies where theirs does.
+/// The buffers for `num_tokens` tokens within those for the most that a pass has: the first rows of their members.
 template <class Buffers>
 Buffers first_rows(Buffers buffers, std::int64_t num_tokens, std::initializer_list<Tensor Buffers::*> members) {
   for (Tensor Buffers::*member : members) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tokenizers.py compares with the reference library, and how long it takes.
+// What tokenizer_ids.py compares with the reference library, and how long it takes.
 //
 //   tokenize FOLDER [--add_special_tokens] [--split_special_tokens] <TEXTS     one line of JSON a text
 //   tokenize FOLDER --time [--threads N] <TEXTS                                seconds to encode all of them once

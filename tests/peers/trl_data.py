@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.pop(0)  # the folder of this script, where tokenizers.py is not PyPI's
 import h5py  # noqa: E402
 
 

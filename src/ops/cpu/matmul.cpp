@@ -183,7 +183,10 @@ bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) 
   const Dims dims(product);
   const bool is_float32 = product.a.dtype == DType::float32 && product.c.dtype == DType::float32 &&
                           (product.bias.data == nullptr || product.bias.dtype == DType::float32);
-  return is_float32 && dims.m * dims.n * dims.k < max_multiplications &&
+  // A single row does not pay for the conversion of a large b.
+  constexpr std::int64_t max_elements_for_row = std::int64_t{1} << 16;
+  const bool is_row_by_large = dims.m == 1 && dims.n * dims.k > max_elements_for_row;
+  return is_float32 && !is_row_by_large && dims.m * dims.n * dims.k < max_multiplications &&
          static_cast<std::size_t>(dims.k * small_matmul_panel) * sizeof(double) <= workspace_bytes;
 }
 

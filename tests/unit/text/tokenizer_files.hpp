@@ -15,7 +15,7 @@
 
 namespace sft::test {
 
-/// {"tokenizer": ..., "cases": [...]}, see fixtures/make_tokenizers.py.
+/// {"tokenizer": ..., "cases": [...]}, see fixtures/make_tokenizer_ids.py.
 inline nlohmann::json read_fixture(const std::string& family) {
   std::ifstream file(SFT_SOURCE_DIR "/tests/unit/text/fixtures/" + family + ".json");
   return nlohmann::json::parse(file);

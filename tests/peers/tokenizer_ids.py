@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the tokenizers of model folders with PyPI's `tokenizers`: ids, offsets, decoded text, and speed.
 
-    tests/peers/tokenizers.py build/release/bin/tokenize [FOLDER ...] [--texts FILE.jsonl] [--num_random N] [--seed S]
+    tests/peers/tokenizer_ids.py build/release/bin/tokenize [FOLDER ...] [--texts FILE.jsonl] [--num_random N] [--seed S]
 
 Every FOLDER has a tokenizer.json. Without any, and beside them, tokenizers are trained here on TEXTS (the strings of a
 JSON-lines file; a few built-in sentences without it), one for each way in which published ones differ.
