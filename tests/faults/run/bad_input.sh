@@ -130,7 +130,7 @@ refuse 3 'damaged/middle\.h5' good.ini --data.eval_files damaged/middle.h5 --tra
 /usr/bin/python3 - eval/train-00000.h5 <<'PYTHON'
 import h5py, sys
 with h5py.File(sys.argv[1]) as source:
-    for name, attributes in (("other.h5", {"tokenizer": "other"}), ("wide.h5", {"vocab_size": 300})):
+    for name, attributes in (("other.h5", {"tokenizer": "other", "tokenizer_fingerprint": "other"}), ("wide.h5", {"vocab_size": 300})):
         with h5py.File(name, "w", libver=("v110", "v110")) as copy:
             for key in source:
                 source.copy(key, copy)
