@@ -2,12 +2,12 @@
 #pragma once
 // Conversations in the markup that a model knows: its chat template, or ChatML.
 
-#include <nlohmann/json_fwd.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "sft/jinja/template.hpp"
+#include "sft/data/chat_templates.hpp"
 #include "sft/text/chat.hpp"
 #include "sft/text/tokenizer.hpp"
 
@@ -16,7 +16,7 @@ namespace sft::apps {
 class ChatMarkup {
  public:
   /// The template in the file `path`, or if that is empty the one of the folder that the tokenizer came from
-  /// (chat_template.jinja, else tokenizer_config.json). Where there is none, ChatML, whose tokens the tokenizer must
+  /// (data::load_chat_templates). Where there is none, ChatML, whose tokens the tokenizer must
   /// have: a configuration Error. A data Error names a file that cannot be used. `tokenizer` outlives it.
   ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path);
 
@@ -29,7 +29,7 @@ class ChatMarkup {
   [[nodiscard]] std::string render(const std::vector<text::Message>& messages, bool asks) const;
 
   const text::Tokenizer& tokenizer_;
-  std::optional<jinja::Template> template_;
+  std::shared_ptr<const data::ChatTemplate> template_;  ///< null: ChatML
 };
 
 }  // namespace sft::apps

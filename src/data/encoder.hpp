@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/chat_template_file.hpp"
 #include "data/conversation.hpp"
+#include "sft/data/chat_templates.hpp"
 #include "sft/text/tokenizer.hpp"
 
 namespace sft::data {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/chat_template_file.hpp"
+#include "sft/data/chat_templates.hpp"
 
 #include <cctype>
 #include <filesystem>

@@ -10,7 +10,7 @@
 
 namespace sft::data {
 
-/// A template and the names that it speaks of.
+/// A template, compiled, and the names that it speaks of.
 class ChatTemplate {
  public:
   explicit ChatTemplate(std::string_view source) : compiled_(source) {}
