@@ -34,12 +34,12 @@ void add_pieces(const parallel::ShardMap& shard_map, const std::string& shard_fi
 }
 
 /// The ranks of the first replica, which together hold every parameter: world ranks [0, n).
-int num_writers(const mesh::Layout& layout) { return layout.size() / layout.dp_replicate; }
+int num_writers(const mesh::Place& place) { return place.fsdp_size() * place.layout().tp; }
 
 /// The parts of every parameter in all shard files. ShardMaps are pure: each rank's is made here, none is sent.
 Pieces all_pieces(const mesh::Place& place, const parallel::ShardMap& shard_map) {
   Pieces pieces;
-  for (int rank = 0; rank < num_writers(place.layout()); ++rank) {
+  for (int rank = 0; rank < num_writers(place); ++rank) {
     add_pieces(parallel::ShardMap(shard_map.units(), place.peer(rank)), shard_file_name(rank), pieces);
   }
   return pieces;

@@ -57,6 +57,65 @@ Key dp_shard_size_key(const char* help) {
           }};
 }
 
+/// reshard_after_forward: a truth, or the number of ranks that keep units whole.
+Key reshard_key(const char* help) {
+  return {"parallel",
+          "reshard_after_forward",
+          help,
+          {},
+          /*is_path=*/false,
+          [](const std::string& text, Config& config) {
+            Parallel& parallel = config.parallel;
+            const std::string word = unquoted(text);
+            const bool is_digit = word == "0" || word == "1";  // a truth elsewhere; here it could be a number of ranks
+            if (const std::optional<bool> truth = truth_of(word); truth && !is_digit) {
+              parallel.reshard_after_forward = *truth;
+              parallel.reshard_size = 0;
+              return;
+            }
+            int size = 0;
+            try {
+              read(text, size);
+            } catch (const std::invalid_argument&) {
+            }
+            if (size < 2) throw std::invalid_argument("true, false or a number of ranks from 2");
+            parallel.reshard_after_forward = true;
+            parallel.reshard_size = size;
+          },
+          [](const Config& config) {
+            const Parallel& parallel = config.parallel;
+            return parallel.reshard_size > 0 ? write(parallel.reshard_size) : write(parallel.reshard_after_forward);
+          }};
+}
+
+/// fsdp_units: block, parts, or a number of blocks.
+Key fsdp_units_key(const char* help) {
+  return {"parallel",
+          "fsdp_units",
+          help,
+          {},
+          /*is_path=*/false,
+          [](const std::string& text, Config& config) {
+            int& blocks = config.parallel.blocks_per_unit;
+            const std::string word = unquoted(text);
+            if (word == "block" || word == "parts") {
+              blocks = word == "block" ? 1 : 0;
+              return;
+            }
+            int count = 0;
+            try {
+              read(text, count);
+            } catch (const std::invalid_argument&) {
+            }
+            if (count < 1) throw std::invalid_argument("block, parts or a number of blocks from 1");
+            blocks = count;
+          },
+          [](const Config& config) {
+            const int blocks = config.parallel.blocks_per_unit;
+            return blocks > 1 ? write(blocks) : std::string(blocks == 1 ? "block" : "parts");
+          }};
+}
+
 /// resume_from_checkpoint: none, auto or a path; a truth as in TRL.
 Key resume_key(const char* help) {
   return {"checkpoint",
@@ -204,9 +263,12 @@ std::vector<Key> make_keys() {
       key("parallel", &C::parallel, "sp_size", &Parallel::sp_size, "ranks that share each row's sequence (SP)"),
       key("parallel", &C::parallel, "tp_size", &Parallel::tp_size, "ranks that share heads, MLP and vocabulary (TP)"),
       key("parallel", &C::parallel, "zero_stage", &Parallel::zero_stage,
-          "3: parameters, gradients and optimizer state are sharded; the one choice of this version"),
-      key("parallel", &C::parallel, "reshard_after_forward", &Parallel::reshard_after_forward,
-          "free gathered parameters after the forward pass and gather them again in the backward pass"),
+          "what dp_shard x sp shards: 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters"),
+      reshard_key(
+          "with zero_stage = 3: free gathered parameters after the forward pass and gather them again in the backward "
+          "pass; false: keep them; N: neighbours of N ranks keep them together, and gather among themselves"),
+      fsdp_units_key(
+          "parameters that are gathered together: block, N (so many blocks) or parts (attention and MLP of a block)"),
       key("parallel", &C::parallel, "sp_method", &Parallel::sp_method,
           "ring: k/v go round the SP ranks; the one choice of this version"),
 

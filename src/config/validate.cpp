@@ -170,11 +170,7 @@ void check_axes(const Config& config, int world_size) {
           "auto, or from 1 to " + text_of(max_axis_size));
   require_size(config, parallel.sp_size, "parallel.sp_size", max_axis_size);
   require_size(config, parallel.tp_size, "parallel.tp_size", max_axis_size);
-  if (parallel.zero_stage != 3) {
-    throw_config_error("`parallel.zero_stage = " + text_of(parallel.zero_stage) + "` is not supported",
-                       "this version shards parameters, gradients and optimizer state together, which is stage 3",
-                       "set zero_stage = 3");
-  }
+  require(config, parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
   if (parallel.sp_method != "ring") {
     throw_config_error("`parallel.sp_method = " + parallel.sp_method + "` is not supported",
                        "this version has ring attention only", "set sp_method = ring");
@@ -209,6 +205,28 @@ void fit_mesh(Parallel& parallel, int world_size) {
                      "start `mpirun -np " + text_of(product) + "`, or " +
                          (others_divide ? "set dp_shard_size = " + text_of(world_size / others)
                                         : "choose sizes whose product is " + text_of(world_size)));
+}
+
+/// The mesh is resolved.
+void check_sharding(const Parallel& parallel) {
+  if (parallel.reshard_size == 0) return;
+  const std::string key = "`parallel.reshard_after_forward = " + text_of(parallel.reshard_size) + "`";
+  if (parallel.zero_stage < 3) {
+    throw_config_error(key + " has nothing to do",
+                       "with zero_stage = " + text_of(parallel.zero_stage) + " parameters stay whole on every rank",
+                       "leave it out, or set zero_stage = 3");
+  }
+  const int size = parallel.dp_shard_size * parallel.sp_size;
+  if (size % parallel.reshard_size == 0) return;
+  std::string divisors;
+  for (int n = 2; n <= size; ++n) {
+    if (size % n == 0) divisors += (divisors.empty() ? "" : ", ") + text_of(n);
+  }
+  throw_config_error(key + " does not fit the mesh",
+                     "the ranks that share parameters, dp_shard_size x sp_size = " + text_of(parallel.dp_shard_size) +
+                         " x " + text_of(parallel.sp_size) + " = " + text_of(size) + ", are no multiple of " +
+                         text_of(parallel.reshard_size),
+                     "set it to true" + (divisors.empty() ? std::string() : ", false or one of " + divisors));
 }
 
 bool tp_fits(const Model& model, std::int64_t tp_size) {
@@ -270,6 +288,7 @@ void validate(Config& config, int world_size) {
   check_optimizer(config);
   check_axes(config, world_size);
   fit_mesh(config.parallel, world_size);
+  check_sharding(config.parallel);
   check_tensor_parallel(config.model, config.parallel.tp_size);
   if (config.lora.use_peft && config.checkpoint.save_hub_model == true) {
     throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",

@@ -23,19 +23,31 @@ Layout layout_of(const config::Parallel& sizes) {
   return {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size};
 }
 
-Place::Place(const Layout& layout, int rank, int num_heads, int num_kv_heads)
+Sharing sharing_of(const config::Parallel& parallel) {
+  return {.is_sharded = parallel.zero_stage > 0, .reshard_size = parallel.reshard_size};
+}
+
+Place::Place(const Layout& layout, int rank, int num_heads, int num_kv_heads, const Sharing& sharing)
     : layout_(layout),
       coordinates_(layout.coordinates(rank)),
-      heads_(split_heads(num_heads, num_kv_heads, layout.tp, coordinates_.tp)) {
+      heads_(split_heads(num_heads, num_kv_heads, layout.tp, coordinates_.tp)),
+      sharing_(sharing) {
   ensure(rank >= 0 && rank < layout.size(), "a rank of the mesh");
+  ensure(fsdp_size() % reshard_size() == 0, "reshard_size divides dp_shard x sp");
 }
 
 Place Place::peer(int rank) const {
-  return {layout_, rank, heads_.q_heads * layout_.tp, heads_.kv_heads * layout_.tp / heads_.kv_replicas};
+  return {layout_, rank, heads_.q_heads * layout_.tp, heads_.kv_heads * layout_.tp / heads_.kv_replicas, sharing_};
+}
+
+Place Place::with_copies() const {
+  Place result = *this;
+  result.sharing_ = {.is_sharded = false};
+  return result;
 }
 
 Place::Place(const config::Config& config, int rank)
     : Place(layout_of(config.parallel), rank, checked_cast<int>(config.model.num_attention_heads),
-            checked_cast<int>(config.model.num_key_value_heads)) {}
+            checked_cast<int>(config.model.num_key_value_heads), sharing_of(config.parallel)) {}
 
 }  // namespace sft::mesh

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -52,11 +53,12 @@ class UnitBuilder {
   }
 
   /// The adapter of the matrix that is number `member` of `layer`, if `name` is to have one.
-  void adapt(Linear& layer, int member, const std::string& full_name, const std::string& name, const Shape& matrix) {
+  void adapt(Linear& layer, int member, const std::string& full_name, const std::string& name, const Shape& matrix,
+             std::uint64_t number) {
     if (!lora_.adapts(name)) return;
     const std::string module = "base_model.model." + full_name;
     const bool splits_input = matrix.split == TpSplit::columns;
-    Adapter adapter{.a = {}, .b = {}, .member = member, .splits_input = splits_input};
+    Adapter adapter{.a = {}, .b = {}, .member = member, .splits_input = splits_input, .number = number};
     // Of the rank-R product in the middle, tp ranks that split x have a part each, and so has B of its gradient; those
     // that split y have a part of its gradient each, and so has A.
     adapter.a = add(module + ".lora_A.weight", lora_.lora_r, matrix.columns,
@@ -98,80 +100,119 @@ class UnitBuilder {
   const config::Lora& lora_;
 };
 
-BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_t layer) {
-  const std::string unit_name = "model.layers." + std::to_string(layer);
-  const std::string prefix = unit_name + ".";
-  const std::string attention = prefix + "self_attn.";
-  const std::int64_t q_rows = m.num_attention_heads * m.head_dim;
-  const std::int64_t kv_rows = m.num_key_value_heads * m.head_dim;
-  unit.begin(unit_name);
-  BlockParameters block;
-  block.unit = unit.unit();
+/// One matrix of a linear layer, which may be fused of several.
+struct Member {
+  Linear& layer;
+  const char* name;
+  Shape shape;
+};
 
-  const std::string mlp = prefix + "mlp.";
-  struct Member {
-    Linear& layer;
-    const std::string& prefix;
-    const char* name;
-    Shape shape;
-  };
-  const std::array members = {
-      Member{block.qkv, attention, "q_proj", {q_rows, m.hidden_size, TpSplit::rows}},
-      Member{block.qkv, attention, "k_proj", {kv_rows, m.hidden_size, TpSplit::kv_rows}},
-      Member{block.qkv, attention, "v_proj", {kv_rows, m.hidden_size, TpSplit::kv_rows}},
-      Member{block.o, attention, "o_proj", {m.hidden_size, q_rows, TpSplit::columns}},
-      Member{block.gate_up, mlp, "gate_proj", {m.intermediate_size, m.hidden_size, TpSplit::rows}},
-      Member{block.gate_up, mlp, "up_proj", {m.intermediate_size, m.hidden_size, TpSplit::rows}},
-      Member{block.down, mlp, "down_proj", {m.hidden_size, m.intermediate_size, TpSplit::columns}}};
+/// The matrices of layers whose names begin with `prefix`.
+void add_matrices(UnitBuilder& unit, const std::string& prefix, std::span<const Member> members) {
   for (const Member& member : members) {
     const Shape& shape = member.shape;
-    const ParameterGroup matrix =
-        unit.matrix(member.prefix + member.name + ".weight", shape.rows, shape.columns, shape.split);
+    const ParameterGroup matrix = unit.matrix(prefix + member.name + ".weight", shape.rows, shape.columns, shape.split);
     ParameterGroup& weight = member.layer.weight;
     weight = weight.exists() ? unit.fuse(weight, matrix) : matrix;
   }
+}
 
-  if (m.mlp_bias) {
-    const std::int64_t size = m.intermediate_size;
-    ParameterGroup& bias = block.gate_up.bias;
-    bias = unit.vector(prefix + "mlp.gate_proj.bias", size, TpSplit::rows, Init::zeros);
-    bias = unit.fuse(bias, unit.vector(prefix + "mlp.up_proj.bias", size, TpSplit::rows, Init::zeros));
-    block.down.bias = unit.vector(prefix + "mlp.down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
+/// Their adapters; `number` of the first.
+void add_adapters(UnitBuilder& unit, const std::string& prefix, std::span<const Member> members, std::uint64_t number) {
+  std::map<const Linear*, int> num_members;
+  for (const Member& member : members) {
+    unit.adapt(member.layer, num_members[&member.layer]++, prefix + member.name, member.name, member.shape, number++);
   }
+}
+
+void add_attention(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
+                   BlockParameters& block) {
+  const std::string prefix = layer + ".self_attn.";
+  const std::int64_t q_rows = m.num_attention_heads * m.head_dim;
+  const std::int64_t kv_rows = m.num_key_value_heads * m.head_dim;
+  const std::array members = {Member{block.qkv, "q_proj", {q_rows, m.hidden_size, TpSplit::rows}},
+                              Member{block.qkv, "k_proj", {kv_rows, m.hidden_size, TpSplit::kv_rows}},
+                              Member{block.qkv, "v_proj", {kv_rows, m.hidden_size, TpSplit::kv_rows}},
+                              Member{block.o, "o_proj", {m.hidden_size, q_rows, TpSplit::columns}}};
+  block.attention_unit = unit.unit();
+  add_matrices(unit, prefix, members);
   if (m.attention_output_bias) {
-    block.o.bias = unit.vector(attention + "o_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
+    block.o.bias = unit.vector(prefix + "o_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
   }
   if (m.attention_bias) {
     ParameterGroup& bias = block.qkv.bias;
-    bias = unit.vector(attention + "q_proj.bias", q_rows, TpSplit::rows, Init::zeros);
-    bias = unit.fuse(bias, unit.vector(attention + "k_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
-    bias = unit.fuse(bias, unit.vector(attention + "v_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
+    bias = unit.vector(prefix + "q_proj.bias", q_rows, TpSplit::rows, Init::zeros);
+    bias = unit.fuse(bias, unit.vector(prefix + "k_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
+    bias = unit.fuse(bias, unit.vector(prefix + "v_proj.bias", kv_rows, TpSplit::kv_rows, Init::zeros));
   }
   if (m.qk_norm) {
-    block.q_norm = unit.vector(attention + "q_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
-    block.k_norm = unit.vector(attention + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
+    block.q_norm = unit.vector(prefix + "q_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
+    block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
   }
-  block.input_norm = unit.vector(prefix + "input_layernorm.weight", m.hidden_size, TpSplit::none, Init::ones);
-  block.post_attention_norm =
-      unit.vector(prefix + "post_attention_layernorm.weight", m.hidden_size, TpSplit::none, Init::ones);
+  block.input_norm = unit.vector(layer + ".input_layernorm.weight", m.hidden_size, TpSplit::none, Init::ones);
+  add_adapters(unit, prefix, members, number);
+}
 
-  std::map<const Linear*, int> num_members;
-  for (const Member& member : members) {
-    unit.adapt(member.layer, num_members[&member.layer]++, member.prefix + member.name, member.name, member.shape);
+void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer, std::uint64_t number,
+             BlockParameters& block) {
+  const std::string prefix = layer + ".mlp.";
+  const std::int64_t size = m.intermediate_size;
+  const std::array members = {Member{block.gate_up, "gate_proj", {size, m.hidden_size, TpSplit::rows}},
+                              Member{block.gate_up, "up_proj", {size, m.hidden_size, TpSplit::rows}},
+                              Member{block.down, "down_proj", {m.hidden_size, size, TpSplit::columns}}};
+  block.mlp_unit = unit.unit();
+  add_matrices(unit, prefix, members);
+  if (m.mlp_bias) {
+    ParameterGroup& bias = block.gate_up.bias;
+    bias = unit.vector(prefix + "gate_proj.bias", size, TpSplit::rows, Init::zeros);
+    bias = unit.fuse(bias, unit.vector(prefix + "up_proj.bias", size, TpSplit::rows, Init::zeros));
+    block.down.bias = unit.vector(prefix + "down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
   }
+  block.post_attention_norm =
+      unit.vector(layer + ".post_attention_layernorm.weight", m.hidden_size, TpSplit::none, Init::ones);
+  add_adapters(unit, prefix, members, number);
+}
+
+/// Adds block number `layer`, and begins the units that begin with it.
+BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_t layer, int blocks_per_unit) {
+  constexpr std::uint64_t max_adapters = 16;  ///< of a block
+  constexpr std::uint64_t num_adapters_of_attention = 4;
+  const std::string name = "model.layers." + std::to_string(layer);
+  const std::uint64_t number = static_cast<std::uint64_t>(layer) * max_adapters;
+  const bool in_parts = blocks_per_unit == 0;
+  BlockParameters block;
+  if (in_parts || layer % blocks_per_unit == 0) unit.begin(in_parts ? name + ".self_attn" : name);
+  add_attention(unit, m, name, number, block);
+  if (in_parts) unit.begin(name + ".mlp");
+  add_mlp(unit, m, name, number + num_adapters_of_attention, block);
   return block;
 }
 
 }  // namespace
 
-Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable, const config::Lora& lora) {
+std::vector<int> DecoderParameters::forward_units() const {
+  std::vector<int> units{embedding_unit()};
+  for (const BlockParameters& block : blocks) units.insert(units.end(), {block.attention_unit, block.mlp_unit});
+  units.insert(units.end(), {head_unit(), head.unit()});
+  return units;
+}
+
+std::vector<int> DecoderParameters::forward_backward_units() const {
+  std::vector<int> units = forward_units();
+  const std::vector<int> backward(units.rbegin(), units.rend());
+  units.insert(units.end(), backward.begin(), backward.end());
+  return units;
+}
+
+Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable, const config::Lora& lora,
+                               int blocks_per_unit) {
   Architecture result;
   UnitBuilder unit(result, is_trainable, lora);
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
   parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
   for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
-    parameters.blocks.push_back(add_block(unit, m, layer));
+    parameters.blocks.push_back(add_block(unit, m, layer, blocks_per_unit));
   }
   unit.begin("head");
   parameters.final_norm = unit.vector("model.norm.weight", m.hidden_size, TpSplit::none, Init::ones);
@@ -184,7 +225,7 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
 Architecture make_architecture(const config::Config& config) {
   const bool trains_all = !config.lora.use_peft;
   return make_architecture(
-      config.model, [=](const std::string&) { return trains_all; }, config.lora);
+      config.model, [=](const std::string&) { return trains_all; }, config.lora, config.parallel.blocks_per_unit);
 }
 
 }  // namespace sft::model

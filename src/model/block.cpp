@@ -129,6 +129,7 @@ BlockScratch take_scratch(device::Arena& arena, const Sizes& s) {
 void block_forward(const Context& c, const BlockParameters& p, const Tensor& previous, BlockActivations& saved,
                    BlockScratch& scratch) {
   const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
+  c.units.enter(p.attention_unit);
   const Tensor input_norm = c.units.parameter(p.input_norm);
   if (previous.empty()) {
     c.ops.rms_norm_forward(scratch.normed, saved.input_rstd, saved.x, input_norm, epsilon);
@@ -136,15 +137,18 @@ void block_forward(const Context& c, const BlockParameters& p, const Tensor& pre
     c.ops.add_rms_norm_forward(saved.x, scratch.normed, saved.input_rstd, previous, scratch.delta, input_norm, epsilon);
   }
   attention_forward(c, p, saved, scratch);
+  c.units.enter(p.mlp_unit);
   c.ops.add_rms_norm_forward(saved.middle, scratch.normed, saved.middle_rstd, saved.x, scratch.delta,
                              c.units.parameter(p.post_attention_norm), epsilon);
   mlp_forward(c, p, saved, scratch);
 }
 
 void block_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
+  c.units.enter(p.mlp_unit);
   mlp_backward(c, p, saved, scratch);
   c.ops.rms_norm_backward(scratch.dx, c.units.accumulated_gradient(p.post_attention_norm), scratch.dnormed,
                           saved.middle, saved.middle_rstd, c.units.parameter(p.post_attention_norm), scratch.dx);
+  c.units.enter(p.attention_unit);
   attention_backward(c, p, saved, scratch);
   c.ops.rms_norm_backward(scratch.dx, c.units.accumulated_gradient(p.input_norm), scratch.dnormed, saved.x,
                           saved.input_rstd, c.units.parameter(p.input_norm), scratch.dx);

@@ -114,25 +114,28 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   attention_.begin_pass(num_cached, n);
   c_.ops.rope_table(scratch.cosine, scratch.sine, positions, b_.inverse_frequencies,
                     static_cast<float>(c_.config.rope_scaling.attention_factor));
-  c_.units.use(p_.embedding_unit());
+  c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
+  c_.units.enter(p_.embedding_unit());
   c_.ops.embedding_forward(saved.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
   for (std::size_t i = 0; i < p_.blocks.size(); ++i) {
     const BlockParameters& block = p_.blocks[i];
-    c_.units.use(block.unit);
     block_forward(pass, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
   }
-  c_.units.use(p_.head_unit());
+  c_.units.enter(p_.head_unit());
   if (!logits.empty()) {
     const std::int64_t last = n - 1;
     c_.ops.add_rms_norm_forward(saved.x.rows(last, 1), scratch.normed.rows(last, 1), saved.input_rstd.rows(last, 1),
                                 saved.middle.rows(last, 1), scratch.delta.rows(last, 1),
                                 c_.units.parameter(p_.final_norm), epsilon);
-    c_.ops.matmul({.a = scratch.normed.rows(last, 1),
+  }
+  c_.units.enter(p_.head.unit());
+  if (!logits.empty()) {
+    c_.ops.matmul({.a = scratch.normed.rows(n - 1, 1),
                    .b = c_.units.parameter(p_.head.weight),
                    .c = logits.view({1, logits.num_elements()}),
                    .transpose_b = true});
   }
-  for (int unit = 0; unit <= p_.head_unit(); ++unit) c_.units.release(unit);
+  c_.units.end_pass();
 }
 
 }  // namespace sft::model

@@ -16,8 +16,7 @@ Tensor columns_of(const Context& c, const Linear& layer, const Adapter& adapter,
 /// Every adapter drops its own elements. Ranks of tp that hold the same columns of x drop the same ones.
 std::uint64_t seed_of(const Context& c, const Adapter& adapter) {
   const auto part = static_cast<std::uint64_t>(adapter.splits_input ? c.tp.rank() : 0);
-  const auto number = static_cast<std::uint64_t>(adapter.a.unit) << 32U | static_cast<std::uint64_t>(adapter.a.first);
-  return (c.adapters.seed() ^ number) * 0x9e3779b97f4a7c15U + part;
+  return (c.adapters.seed() ^ adapter.number) * 0x9e3779b97f4a7c15U + part;
 }
 
 /// What the adapter sees of x (T, M).

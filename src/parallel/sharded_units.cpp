@@ -42,34 +42,101 @@ device::Event& ShardedUnits::gradient_slot_free(int unit) const {
   return *gradient_slots_free_[static_cast<std::size_t>(slots_.gradients[static_cast<std::size_t>(unit)])];
 }
 
-void ShardedUnits::parameters_written() { parameters_ready_->record(backend_.stream()); }
+void ShardedUnits::parameters_written() {
+  parameters_ready_->record(backend_.stream());
+  for (UnitState& unit_state : units_) unit_state.is_stale = true;
+}
 
 void ShardedUnits::refresh_compute_copy() {
   if (!storage_.compute_copy().empty()) backend_.copy(storage_.compute_copy(), storage_.parameters());
 }
 
+void ShardedUnits::begin_pass(const std::vector<int>& units, Pass pass) {
+  ensure(walk_.num_stops() == 0, "a pass begins when the one before has ended");
+  walk_ = UnitWalk(units, slots_);
+  pass_ = pass;
+  next_stop_ = 0;
+  gather(walk_.unit(0));
+  if (walk_.num_stops() > 1 && order_.may_gather(walk_.unit(1))) gather(walk_.unit(1));
+}
+
+void ShardedUnits::enter(int unit) {
+  if (next_stop_ > 0 && walk_.unit(next_stop_ - 1) == unit) return;
+  ensure(next_stop_ < walk_.num_stops() && walk_.unit(next_stop_) == unit, "units are entered as the pass announced");
+  if (next_stop_ > 0) leave(next_stop_ - 1);
+  ++next_stop_;
+  gather(unit);
+  use(unit);
+  if (next_stop_ == walk_.num_stops()) return;
+  if (const int next = walk_.unit(next_stop_); order_.may_gather(next)) gather(next);
+}
+
+void ShardedUnits::end_pass() {
+  ensure(next_stop_ == walk_.num_stops() && next_stop_ > 0, "a pass ends behind its last unit");
+  leave(next_stop_ - 1);
+  next_stop_ = 0;
+  walk_ = {};
+}
+
+void ShardedUnits::leave(std::size_t stop) {
+  const int unit = walk_.unit(stop);
+  switch (walk_.departure(stop)) {
+    case Departure::keep:
+      return;
+    case Departure::reshard:
+      reshard(unit);
+      return;
+    case Departure::release:
+      release(unit);
+      if (pass_ == Pass::micro_batch) reduce(unit);
+      return;
+  }
+}
+
 void ShardedUnits::gather(int unit) {
-  const bool is_first = order_.gather(unit);
-  if (!policy_.parameters || !is_first) return;
-  comm_stream_.wait(parameter_slot_free(unit));
+  if (!order_.gather(unit)) return;
+  UnitState& unit_state = state(unit);
+  const bool once_a_step = !policy_.parameters && policy_.optimizer_state;
+  if (!policy_.parameters && !(once_a_step && unit_state.is_stale)) return;
+  unit_state.is_stale = false;
+  if (policy_.parameters) comm_stream_.wait(parameter_slot_free(unit));
   comm_stream_.wait(*parameters_ready_);
-  const auto gather_flat = [&](const Tensor& whole, const Tensor& shard) {
-    if (!shard.empty()) collectives_.all_gather(groups_.fsdp, whole, shard, comm_stream_);
+  const auto gather_flat = [&](const Tensor& whole, const Tensor& shard, const Tensor& kept) {
+    if (shard.empty()) return;
+    const bool of_neighbours = unit_state.is_resharded && policy_.reshard_size > 1;
+    collectives_.all_gather(of_neighbours ? groups_.reshard : groups_.fsdp, whole, of_neighbours ? kept : shard,
+                            comm_stream_);
   };
-  gather_flat(buffers_.parameters(unit), storage_.parameters_of(unit));
-  gather_flat(buffers_.frozen_parameters(unit), storage_.frozen_parameters_of(unit));
-  state(unit).gather_done->record(comm_stream_);
+  gather_flat(buffers_.parameters(unit), storage_.parameters_of(unit), buffers_.kept_parameters(unit));
+  if (policy_.parameters) {
+    gather_flat(buffers_.frozen_parameters(unit), storage_.frozen_parameters_of(unit),
+                buffers_.kept_frozen_parameters(unit));
+  }
+  unit_state.gather_done->record(comm_stream_);
 }
 
 void ShardedUnits::use(int unit) {
-  gather(unit);
   order_.use(unit);
-  if (policy_.parameters) backend_.stream().wait(*state(unit).gather_done);
+  backend_.stream().wait(*state(unit).gather_done);
 }
 
 void ShardedUnits::release(int unit) {
-  const bool was_gathered = order_.release(unit);
-  if (policy_.parameters && was_gathered) parameter_slot_free(unit).record(backend_.stream());
+  state(unit).is_resharded = false;
+  if (order_.release(unit) && policy_.parameters) parameter_slot_free(unit).record(backend_.stream());
+}
+
+void ShardedUnits::reshard(int unit) {
+  if (policy_.parameters && policy_.reshard_size > 1) {
+    const auto keep = [&](const Tensor& kept, const Tensor& whole) {
+      if (kept.empty()) return;
+      const Tensor own = whole.rows(groups_.reshard.rank() * kept.num_elements(), kept.num_elements());
+      device_.copy(kept.data, own.data, own.size_bytes(), backend_.stream());
+    };
+    keep(buffers_.kept_parameters(unit), buffers_.parameters(unit));
+    keep(buffers_.kept_frozen_parameters(unit), buffers_.frozen_parameters(unit));
+  }
+  release(unit);
+  state(unit).is_resharded = true;
 }
 
 void ShardedUnits::reduce(int unit) {
@@ -78,13 +145,14 @@ void ShardedUnits::reduce(int unit) {
   ensure(unit_state.reduces_left > 0, "a unit is reduced once a micro-batch");
   const bool is_last = --unit_state.reduces_left == 0;
   if (shard_map_.unit(unit).num_elements == 0) return;
-  if (policy_.gradients || is_last) {
-    zero_untouched(unit);
-    compute_done_->record(backend_.stream());
-    comm_stream_.wait(*compute_done_);
+  if (!policy_.gradients && !is_last) return;
+  zero_untouched(unit);
+  compute_done_->record(backend_.stream());
+  comm_stream_.wait(*compute_done_);
+  if (policy_.optimizer_state) {
+    collectives_.reduce_scatter_add(groups_.fsdp, storage_.gradients_of(unit), buffers_.gradients(unit), comm_stream_);
   }
   if (policy_.gradients) {
-    collectives_.reduce_scatter_add(groups_.fsdp, storage_.gradients_of(unit), buffers_.gradients(unit), comm_stream_);
     gradient_slot_free(unit).record(comm_stream_);
     std::fill(unit_state.touched.begin(), unit_state.touched.end(), false);
   }
@@ -180,7 +248,7 @@ void ShardedUnits::zero_untouched(int unit) {
 
 void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
   const Tensor gradients = storage_.gradients();
-  if (policy_.gradients) device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
+  if (policy_.optimizer_state) device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
   for (UnitState& unit_state : units_) {
     std::fill(unit_state.touched.begin(), unit_state.touched.end(), false);
     unit_state.reduces_left = num_micro_batches;
@@ -202,7 +270,7 @@ void ShardedUnits::finish_step() {
 comm::StagingPlan ShardedUnits::staging(const ShardMap& trainable, const ShardingPolicy& policy) {
   comm::StagingPlan plan;
   for (const Unit& unit : trainable.units()) {
-    if (policy.gradients) {
+    if (policy.optimizer_state) {
       plan.max_reduce_scatter_bytes =
           std::max(plan.max_reduce_scatter_bytes, checked_cast<std::size_t>(unit.num_elements) * sizeof(float));
     }

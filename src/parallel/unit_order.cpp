@@ -24,6 +24,12 @@ UnitOrder::UnitOrder(const ShardMap& shard_map, const SlotAssignment& slots)
 
 const std::string& UnitOrder::name(int unit) const { return shard_map_.unit(unit).name; }
 
+bool UnitOrder::may_gather(int unit) const {
+  const auto u = static_cast<std::size_t>(unit);
+  const int holder = parameter_holder_[static_cast<std::size_t>(slots_.parameters[u])];
+  return holder == nobody || holder == unit;
+}
+
 bool UnitOrder::gather(int unit) {
   const auto u = static_cast<std::size_t>(unit);
   if (states_[u] != State::released) return false;

@@ -71,7 +71,7 @@ struct Engine::Impl {
               *comm_stream),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
         decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
-                plan.architecture.parameters, plan.decoder, plan.policy.reshard_after_forward),
+                plan.architecture.parameters, plan.decoder),
         norm(plan.shard_map),
         upload(device, *compute_stream, plan.upload) {
     ops->set_workspace(plan.ops_workspace);

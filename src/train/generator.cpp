@@ -72,7 +72,7 @@ struct Plan {
         architecture(model::make_architecture(config.model, no_parameter)),
         no_trainable(architecture.units, place),
         weights(architecture.frozen_units, place),
-        slots(weights.num_units(), policy.reshard_after_forward, config.model.tie_word_embeddings),
+        slots(weights.num_units(), policy, config.model.tie_word_embeddings),
         storage(no_trainable, weights, compute),
         unit_buffers(storage, policy, slots),
         decoder(config.model, sizes, max_tokens),
@@ -83,7 +83,7 @@ struct Plan {
   void lay_out(Arenas& arenas) {
     device::Arena nothing;
     storage.lay_out(arenas.parameters, nothing);
-    unit_buffers.lay_out(nothing);
+    unit_buffers.lay_out({nothing, nothing, nothing});
     ensure(nothing.used_bytes() == 0, "weights alone are stored, once");
     decoder.lay_out(arenas.cache, arenas.workspace);
     tokens = take(arenas.workspace, DType::int32, {2, sizes.tokens});
@@ -99,7 +99,7 @@ struct Plan {
   const model::Sizes sizes;
   const model::Architecture architecture;
   const parallel::ShardMap no_trainable, weights;
-  const parallel::ShardingPolicy policy{.reshard_after_forward = false};
+  const parallel::ShardingPolicy policy{.reshard_size = 1};
   const parallel::SlotAssignment slots;
   parallel::UnitStorage storage;
   parallel::UnitBuffers unit_buffers;

@@ -42,10 +42,10 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       machine(machine_in),
       sizes(local_sizes(config, max_length, place)),
       architecture(model::make_architecture(config)),
-      shard_map(architecture.units, place),
-      frozen_map(architecture.frozen_units, place),
       policy(parallel::sharding_policy(config.parallel, place)),
-      slots(shard_map.num_units(), policy.reshard_after_forward, config.model.tie_word_embeddings),
+      shard_map(architecture.units, place),
+      frozen_map(architecture.frozen_units, parallel::place_of_frozen(policy, place)),
+      slots(shard_map.num_units(), policy, config.model.tie_word_embeddings),
       storage(shard_map, frozen_map, sizes.compute),
       unit_buffers(storage, policy, slots),
       decoder(config.model, config.lora, sizes, machine.kind),
@@ -56,7 +56,7 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
 void RankPlan::lay_out(Arenas& arenas) {
   storage.lay_out(arenas.parameters, arenas.gradients);
   adamw.lay_out(arenas.optimizer);
-  unit_buffers.lay_out(arenas.unit_buffers);
+  unit_buffers.lay_out({arenas.parameters, arenas.gradients, arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace);
   attention->lay_out(arenas.workspace);
   upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);

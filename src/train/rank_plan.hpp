@@ -50,8 +50,8 @@ class RankPlan {
   const Machine machine;
   const model::Sizes sizes;
   const model::Architecture architecture;
-  const parallel::ShardMap shard_map, frozen_map;  ///< of the trainable and of the frozen parameters
   const parallel::ShardingPolicy policy;
+  const parallel::ShardMap shard_map, frozen_map;  ///< of the trainable and of the frozen parameters
   const parallel::SlotAssignment slots;
   parallel::UnitStorage storage;
   parallel::UnitBuffers unit_buffers;

@@ -5,7 +5,6 @@
 #define BOOST_TEST_MODULE equivalence
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "equivalence/trajectory.hpp"
@@ -16,30 +15,23 @@ namespace {
 using namespace sft;
 using test::session;
 
+using test::Deviation;
+
 const test::Baselines& baselines() {
-  static const test::Baselines all(session());
+  static const test::Baselines all = [] {
+    std::vector<test::Task> tasks;
+    for (const test::MeshCase& mesh_case : test::mesh_table) {
+      if (mesh_case.layout.size() == session().world().size()) tasks.push_back(task_of(mesh_case));
+    }
+    return test::Baselines(tasks, session());
+  }();
   return all;
 }
 
-/// Largest deviation from the baseline over the steps, relative; a step of exact zeros must be met exactly, and NaN is
-/// infinitely far.
-struct Deviation {
-  double loss = 0.0, grad_norm = 0.0;
-};
-
-double relative(double value, double baseline) {
-  if (value == baseline) return 0.0;
-  const double distance = std::abs(value - baseline) / std::abs(baseline);
-  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
-}
-
-Deviation deviation(const test::Trajectory& trajectory, const test::Trajectory& baseline) {
-  Deviation worst;
-  for (std::size_t step = 0; step < baseline.size(); ++step) {
-    worst.loss = std::max(worst.loss, relative(trajectory[step].loss, baseline[step].loss));
-    worst.grad_norm = std::max(worst.grad_norm, relative(trajectory[step].grad_norm, baseline[step].grad_norm));
-  }
-  return worst;
+config::Parallel parallel_of(const test::MeshCase& mesh_case) {
+  config::Parallel parallel;
+  parallel.reshard_after_forward = mesh_case.reshard_after_forward;
+  return parallel;
 }
 
 template <class Check>
@@ -49,12 +41,12 @@ void for_each_mesh(config::Precision precision, const Check& check) {
     const test::Mesh mesh(session().world(), mesh_case.layout, test::model_of(mesh_case.family));
     for (const int accumulation : test::accumulations) {
       const test::Trajectory trajectory =
-          test::train(mesh_case.family, test::rows_per_step(mesh_case.layout), accumulation, precision,
-                      mesh_case.reshard_after_forward, mesh, session());
-      const Deviation worst = deviation(trajectory, baselines().of(mesh_case));
+          test::train(task_of(mesh_case), parallel_of(mesh_case), accumulation, precision, mesh, session());
+      const test::Trajectory& baseline = baselines().of(task_of(mesh_case));
+      const Deviation worst = deviation(trajectory, baseline);
       const std::string name = mesh_case.layout.describe() + ", accumulation " + std::to_string(accumulation);
       BOOST_TEST_MESSAGE(name << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);
-      BOOST_TEST_CONTEXT(name) { check(trajectory, baselines().of(mesh_case), worst); }
+      BOOST_TEST_CONTEXT(name) { check(trajectory, baseline, worst); }
     }
   }
 }
@@ -89,7 +81,7 @@ BOOST_AUTO_TEST_CASE(bf16_trains_like_one_rank_in_float32) {
 BOOST_AUTO_TEST_CASE(a_batch_without_a_target_is_a_step_of_zeros) {
   for (const test::MeshCase& mesh_case : test::mesh_table) {
     if (mesh_case.layout.size() != session().world().size()) continue;
-    const train::StepResult& result = baselines().of(mesh_case)[test::step_without_target];
+    const train::StepResult& result = baselines().of(task_of(mesh_case))[test::step_without_target];
     BOOST_TEST(result.loss == 0.0);
     BOOST_TEST(result.grad_norm == 0.0);
     BOOST_TEST(result.num_target_tokens == 0);
@@ -102,9 +94,7 @@ BOOST_AUTO_TEST_CASE(the_same_seed_twice_is_bit_identical) {
   const auto last = std::find_if(test::mesh_table.rbegin(), test::mesh_table.rend(), own_size);
   const test::Mesh mesh(session().world(), last->layout, test::model_of(last->family));
   for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
-    const auto run = [&] {
-      return test::train(last->family, test::rows_per_step(last->layout), 3, precision, true, mesh, session());
-    };
+    const auto run = [&] { return test::train(task_of(*last), {}, 3, precision, mesh, session()); };
     const test::Trajectory first = run(), second = run();
     for (std::size_t step = 0; step < first.size(); ++step) {
       BOOST_TEST(first[step].loss == second[step].loss);

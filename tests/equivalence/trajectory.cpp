@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <stdexcept>
+#include <cmath>
+#include <limits>
+
+#include "sft/core/error.hpp"
 
 namespace sft::test {
 namespace {
@@ -33,41 +36,59 @@ train::StepResult unpack(const std::array<double, 7>& v) {
   return {v[0], v[1], v[2], v[3], static_cast<std::int64_t>(v[4]), static_cast<std::int64_t>(v[5]), v[6]};
 }
 
+double relative(double value, double baseline) {
+  if (value == baseline) return 0.0;
+  const double distance = std::abs(value - baseline) / std::abs(baseline);
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
 }  // namespace
 
-Trajectory train(Family family, std::int64_t global_rows, int accumulation, config::Precision precision,
-                 bool reshard_after_forward, const test::Mesh& mesh, const comm::Session& session) {
+Deviation deviation(const Trajectory& trajectory, const Trajectory& baseline) {
+  Deviation worst;
+  for (std::size_t step = 0; step < baseline.size(); ++step) {
+    worst.loss = std::max(worst.loss, relative(trajectory[step].loss, baseline[step].loss));
+    worst.grad_norm = std::max(worst.grad_norm, relative(trajectory[step].grad_norm, baseline[step].grad_norm));
+  }
+  return worst;
+}
+
+config::Model Task::model() const {
+  config::Model result = model_of(family);
+  if (num_hidden_layers > 0) result.num_hidden_layers = num_hidden_layers;
+  return result;
+}
+
+Trajectory train(const Task& task, const config::Parallel& parallel, int accumulation, config::Precision precision,
+                 const test::Mesh& mesh, const comm::Session& session) {
   config::Config config;
-  config.model = model_of(family);
-  config.parallel.reshard_after_forward = reshard_after_forward;
+  config.model = task.model();
+  config.parallel = parallel;
+  config.lora.use_peft = task.use_peft;
+  config.lora.lora_dropout = 0.0;
   config.train.precision = precision;
   config.train.gradient_accumulation_steps = accumulation;
-  config.train.per_device_train_batch_size = global_rows / (mesh.place.data_size() * accumulation);
+  config.train.per_device_train_batch_size = task.global_rows / (mesh.place.data_size() * accumulation);
   config.optimizer.weight_decay = 0.1;
   config.optimizer.max_grad_norm = 1.0;
   EngineFixture fixture(config, max_length, mesh, session);
   fixture.engine().initialize();
   Trajectory trajectory;
   for (std::int64_t step = 0; step < num_steps; ++step) {
-    trajectory.push_back(fixture.step(rows_of_step(step, global_rows), step, learning_rate));
+    trajectory.push_back(fixture.step(rows_of_step(step, task.global_rows), step, learning_rate));
   }
   return trajectory;
 }
 
-Baselines::Baselines(const comm::Session& session) {
+Baselines::Baselines(const std::vector<Task>& tasks, const comm::Session& session) {
   const comm::Group& world = session.world();
-  for (const MeshCase& mesh_case : mesh_table) {
-    const Entry entry{mesh_case.family, rows_per_step(mesh_case.layout), {}};
-    const auto is_same = [&](const Entry& other) {
-      return other.family == entry.family && other.global_rows == entry.global_rows;
-    };
-    if (mesh_case.layout.size() == world.size() && std::ranges::none_of(entries_, is_same)) entries_.push_back(entry);
+  for (const Task& task : tasks) {
+    if (std::ranges::find(entries_, task, &Entry::task) == entries_.end()) entries_.push_back({task, {}});
   }
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (static_cast<int>(i) % world.size() != world.rank()) continue;
-    const test::Mesh lone = make_lone_mesh(model_of(entries_[i].family));
-    entries_[i].trajectory =
-        train(entries_[i].family, entries_[i].global_rows, 1, config::Precision::fp32, true, lone, session);
+    const Task& task = entries_[i].task;
+    entries_[i].trajectory = train(task, {}, 1, config::Precision::fp32, make_lone_mesh(task.model()), session);
   }
   for (Entry& entry : entries_) {
     const bool is_mine = !entry.trajectory.empty();
@@ -80,13 +101,10 @@ Baselines::Baselines(const comm::Session& session) {
   }
 }
 
-const Trajectory& Baselines::of(const MeshCase& mesh_case) const {
-  for (const Entry& entry : entries_) {
-    if (entry.family == mesh_case.family && entry.global_rows == rows_per_step(mesh_case.layout)) {
-      return entry.trajectory;
-    }
-  }
-  throw std::logic_error("no baseline for this mesh");
+const Trajectory& Baselines::of(const Task& task) const {
+  const auto found = std::ranges::find(entries_, task, &Entry::task);
+  ensure(found != entries_.end(), "a baseline of every task");
+  return found->trajectory;
 }
 
 }  // namespace sft::test

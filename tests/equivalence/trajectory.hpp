@@ -17,21 +17,41 @@ inline constexpr std::int64_t step_without_target = 4;  ///< its whole batch has
 
 using Trajectory = std::vector<train::StepResult>;
 
-/// Trains `family` from its seed on `mesh`. Collective over the mesh.
-[[nodiscard]] Trajectory train(Family family, std::int64_t global_rows, int accumulation, config::Precision precision,
-                               bool reshard_after_forward, const test::Mesh& mesh, const comm::Session& session);
+/// Largest deviation from a baseline over the steps, relative; a step of exact zeros must be met exactly, and NaN is
+/// infinitely far.
+struct Deviation {
+  double loss = 0.0, grad_norm = 0.0;
+};
+[[nodiscard]] Deviation deviation(const Trajectory& trajectory, const Trajectory& baseline);
 
-/// What one rank alone does for the cases of this world's size: float32, no accumulation. Each is computed by one rank
-/// and given to all. Collective over the world.
+/// What is trained, from the seed of its family.
+struct Task {
+  Family family;
+  std::int64_t global_rows;
+  std::int64_t num_hidden_layers = 0;  ///< 0: those of the family
+  bool use_peft = false;               ///< adapters alone, without dropout
+
+  [[nodiscard]] config::Model model() const;
+  [[nodiscard]] bool operator==(const Task&) const = default;
+};
+[[nodiscard]] inline Task task_of(const MeshCase& mesh_case) {
+  return {mesh_case.family, rows_per_step(mesh_case.layout)};
+}
+
+/// Trains on `mesh`; of `parallel` all but the sizes counts. Collective over the mesh.
+[[nodiscard]] Trajectory train(const Task& task, const config::Parallel& parallel, int accumulation,
+                               config::Precision precision, const test::Mesh& mesh, const comm::Session& session);
+
+/// What one rank alone does: float32, no accumulation. Each is computed by one rank and given to all. Collective over
+/// the world.
 class Baselines {
  public:
-  explicit Baselines(const comm::Session& session);
-  [[nodiscard]] const Trajectory& of(const MeshCase& mesh_case) const;
+  Baselines(const std::vector<Task>& tasks, const comm::Session& session);
+  [[nodiscard]] const Trajectory& of(const Task& task) const;
 
  private:
   struct Entry {
-    Family family;
-    std::int64_t global_rows;
+    Task task;
     Trajectory trajectory;
   };
   std::vector<Entry> entries_;

@@ -86,7 +86,7 @@ class Stand {
         trainable_(architecture_.units, mesh.place),
         frozen_(architecture_.frozen_units, mesh.place),
         policy_(parallel::sharding_policy({}, mesh.place)),
-        slots_(trainable_.num_units(), policy_.reshard_after_forward, config.tie_word_embeddings),
+        slots_(trainable_.num_units(), policy_, config.tie_word_embeddings),
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),
         decoder_buffers_(config, lora, sizes_, device::Kind::cpu),
@@ -111,7 +111,7 @@ class Stand {
     const auto attention =
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
     model::Decoder decoder({model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters},
-                           architecture_.parameters, decoder_buffers_, policy_.reshard_after_forward);
+                           architecture_.parameters, decoder_buffers_);
     decoder.initialize();
     units.parameters_written();
     units.begin_step(2);
@@ -139,7 +139,7 @@ class Stand {
     const std::size_t before = arena.used_bytes();
     storage_.lay_out(arena, arena);
     storage_bytes_ = arena.used_bytes() - before;
-    buffers_.lay_out(arena);
+    buffers_.lay_out({arena, arena, arena});
     decoder_buffers_.lay_out(arena, arena);
     attention_buffers_->lay_out(arena);
     const std::size_t bytes =

@@ -53,6 +53,34 @@ BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
+  const comm::Group& world = session().world();
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
+    const Mesh mesh(world, layout, layout.tp, layout.tp, {.is_sharded = false});
+    BOOST_TEST_CONTEXT(layout.describe()) {
+      BOOST_TEST(mesh.groups.fsdp.size() == 1);
+      BOOST_TEST(
+          members_of(mesh.groups.replicate, world.rank()) == layout.members(world.rank(), {true, true, true, false}),
+          boost::test_tools::per_element());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
+  const comm::Group& world = session().world();
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
+    for (int n = 1; n <= layout.dp_shard * layout.sp; ++n) {
+      if (layout.dp_shard * layout.sp % n != 0) continue;
+      const Mesh mesh(world, layout, layout.tp, layout.tp, {.reshard_size = n});
+      const std::vector<int> fsdp = layout.members(world.rank(), {false, true, true, false});
+      const auto first = fsdp.begin() + mesh.place.fsdp_rank() / n * n;
+      BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<int>(first, first + n),
+                 boost::test_tools::per_element());
+      BOOST_TEST(mesh.groups.reshard.rank() == mesh.place.reshard_rank());
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(replicas_of_a_head_are_neighbours) {
   const comm::Group& world = session().world();
   if (world.size() % 4 != 0) return;

@@ -11,10 +11,13 @@ namespace sft::test {
 /// This rank's place in a mesh, and its groups.
 struct Mesh {
   /// Collective over `world`.
-  Mesh(const comm::Group& world, const mesh::Layout& layout, int num_heads, int num_kv_heads)
-      : place(layout, world.rank(), num_heads, num_kv_heads), groups(world, place) {}
-  Mesh(const comm::Group& world, const mesh::Layout& layout, const config::Model& model)
-      : Mesh(world, layout, static_cast<int>(model.num_attention_heads), static_cast<int>(model.num_key_value_heads)) {}
+  Mesh(const comm::Group& world, const mesh::Layout& layout, int num_heads, int num_kv_heads,
+       const mesh::Sharing& sharing = {})
+      : place(layout, world.rank(), num_heads, num_kv_heads, sharing), groups(world, place) {}
+  Mesh(const comm::Group& world, const mesh::Layout& layout, const config::Model& model,
+       const mesh::Sharing& sharing = {})
+      : Mesh(world, layout, static_cast<int>(model.num_attention_heads), static_cast<int>(model.num_key_value_heads),
+             sharing) {}
 
   mesh::Place place;
   mesh::Groups groups;

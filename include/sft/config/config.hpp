@@ -89,6 +89,8 @@ struct Parallel {
   int tp_size = 1;
   int zero_stage = 3;
   bool reshard_after_forward = true;
+  int reshard_size = 0;     ///< of reshard_after_forward = N: the ranks that keep units whole; 0: true or false
+  int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   std::string sp_method = "ring";
 };
 

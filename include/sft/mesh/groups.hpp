@@ -16,8 +16,9 @@ struct Groups {
   Groups(const comm::Group& world, const Place& place);
 
   comm::Group world;
-  comm::Group replicate;    ///< the same rank shard, other rows: their gradients are summed once a step
+  comm::Group replicate;    ///< the same rank shard, other tokens: their gradients are summed once a step
   comm::Group fsdp;         ///< the other rank shards of the same units
+  comm::Group reshard;      ///< the neighbours in fsdp that keep units whole between forward and backward pass
   comm::Group sp;           ///< the other parts of this rank's rows
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads

@@ -3,6 +3,7 @@
 // What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
 // that say which of them an op uses. Pure.
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct Adapter {
   parallel::ParameterGroup b;  ///< (N, R)
   int member = 0;              ///< which of the fused matrices it belongs to
   bool splits_input = false;   ///< tp ranks hold different columns of x, not of y
+  std::uint64_t number = 0;    ///< different for every adapter of the model, whatever its units
 };
 
 /// A linear layer y = x weight^T [+ bias] [+ adapters].
@@ -29,9 +31,10 @@ struct Linear {
   [[nodiscard]] int unit() const { return weight.unit; }
 };
 
-/// The parameters of one block; its unit holds them all.
+/// The parameters of one block.
 struct BlockParameters {
-  int unit = 0;
+  int attention_unit = 0;  ///< of qkv, o, q_norm, k_norm and input_norm
+  int mlp_unit = 0;        ///< of the others: the next unit, or the same one
   Linear qkv, o;
   Linear gate_up, down;
   parallel::ParameterGroup q_norm, k_norm;  ///< with qk_norm alone
@@ -46,9 +49,15 @@ struct DecoderParameters {
 
   [[nodiscard]] int embedding_unit() const { return embedding.unit; }
   [[nodiscard]] int head_unit() const { return final_norm.unit; }
+
+  /// The units in the order in which a forward pass enters them, for ShardedUnits::begin_pass.
+  [[nodiscard]] std::vector<int> forward_units() const;
+  /// Of a forward pass and the backward pass behind it.
+  [[nodiscard]] std::vector<int> forward_backward_units() const;
 };
 
-/// Units: embedding, blocks, head, in this order; names, logical shapes, splits and initialization.
+/// Units: embedding, blocks, head, in this order, a unit for `blocks_per_unit` blocks, or, where that is 0, two for
+/// each block: attention and MLP. Names, logical shapes, splits and initialization.
 struct Architecture {
   /// Two lists of the same units: with the trainable and with the frozen parameters of each.
   std::vector<parallel::Unit> units, frozen_units;
@@ -62,7 +71,7 @@ using IsTrainable = std::function<bool(const std::string& name)>;
 /// Adapters are always trainable; their names are those of PEFT.
 [[nodiscard]] Architecture make_architecture(const config::Model& model,
                                              const IsTrainable& is_trainable = all_parameters,
-                                             const config::Lora& lora = {});
+                                             const config::Lora& lora = {}, int blocks_per_unit = 1);
 /// Of a run: all parameters are trainable or, with use_peft, the adapters alone.
 [[nodiscard]] Architecture make_architecture(const config::Config& config);
 

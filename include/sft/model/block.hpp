@@ -44,15 +44,15 @@ struct BlockScratch {
 /// What block_forward needs of it; the rest is empty.
 [[nodiscard]] BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& sizes);
 
-/// Runs the block, whose unit is in use; scratch.cosine and sine and the attention's schedule are set. The residual
+/// Runs the block and enters its units; scratch.cosine and sine and the attention's schedule are set. The residual
 /// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is first written to
 /// saved.x. Leaves saved.middle and scratch.delta, whose sum is the residual stream after the block. Collective over
 /// the sp and tp groups.
 void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
                    BlockActivations& saved, BlockScratch& scratch);
 
-/// scratch.dx: in, the gradient of the residual stream after the block; out, before it. Writes the unit's gradients,
-/// which the caller reduces; the unit is in use. Collective over the sp and tp groups.
+/// scratch.dx: in, the gradient of the residual stream after the block; out, before it. Writes its gradients
+/// and enters its units. Collective over the sp and tp groups.
 void block_backward(const Context& context, const BlockParameters& parameters, BlockActivations& saved,
                     BlockScratch& scratch);
 

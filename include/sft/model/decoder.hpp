@@ -12,12 +12,11 @@
 namespace sft::model {
 
 /// All passes are collective over the sp, tp and fsdp groups, and in the last micro-batch of a step over those that
-/// ShardedUnits::reduce names.
+/// ShardedUnits::enter names.
 class Decoder {
  public:
   /// Everything in the context, `parameters` and `buffers` outlive it; the buffers are laid out.
-  Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
-          bool reshard_after_forward);
+  Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers);
 
   /// Uploads the rotary frequencies; once, before the first pass.
   void initialize();
@@ -38,17 +37,15 @@ class Decoder {
 
  private:
   void embed(const Inputs& inputs);
-  /// Embedding, blocks and final norm; scratch.normed holds the result and the head's units are in use.
+  /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result and the head is
+  /// entered.
   void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
                     std::optional<std::uint64_t> dropout_seed);
-  /// After a forward pass without a backward pass: no unit is kept.
-  void release_all();
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
 
   Context c_;
   const DecoderParameters& p_;
   DecoderBuffers& b_;
-  bool reshard_after_forward_;
 };
 
 }  // namespace sft::model

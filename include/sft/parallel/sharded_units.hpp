@@ -3,9 +3,10 @@
 // Makes units whole before their use and cuts their gradients into shards after it: the exchange between UnitStorage
 // (what a rank stores) and UnitBuffers (where units are whole), as ShardingPolicy says.
 //
-// The verbs of a unit in one micro-batch: gather (start, ahead of time), use (wait), release; then, for its gradient,
-// gradient or accumulated_gradient while the backward pass writes, and reduce once it is whole. UnitOrder checks their
-// order. What the policy does not shard is whole already: then nothing moves.
+// A pass says which units it will use, in which order, and enters one after the other: the unit is then whole, the next
+// one on its way, and the one before given up, as UnitWalk says. While the backward pass writes gradients it asks for
+// gradient or accumulated_gradient; a unit that is left for the last time is reduced. UnitOrder checks that buffers are
+// free. What the policy does not shard is whole already: then nothing moves.
 
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "sft/ops/backend.hpp"
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/parallel/unit_order.hpp"
+#include "sft/parallel/unit_walk.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel {
@@ -34,26 +36,28 @@ class ShardedUnits {
                const SlotAssignment& slots, const mesh::Groups& groups, device::Device& device, ops::Backend& backend,
                comm::Collectives& collectives, device::Stream& comm_stream);
 
-  /// Must follow every write to the parameters: later gathers see it.
+  /// Must follow every write to the trainable parameters, or, before the first pass, to the frozen ones: later gathers
+  /// see it.
   void parameters_written();
   /// Writes the low-precision copy of the parameters anew, where whoever wrote them did not.
   void refresh_compute_copy();
 
-  // gather, use and reduce are collective over the fsdp group, in the same order on all its ranks. Errors of the
-  // communication surface as comm/collectives.hpp says. A wrong order is a std::logic_error (UnitOrder).
-  /// Starts gathering the unit's parameters; nothing when they are there or on their way.
-  void gather(int unit);
-  /// Makes later ops of the backend wait for the parameters, which it gathers first where gather was not called.
-  void use(int unit);
-  /// Local: the ops queued so far are the last that read the parameters; their buffer is free for another unit behind
-  /// them. Nothing when the unit is not gathered.
-  void release(int unit);
-  /// Starts adding the sum of the unit's gradient over the fsdp group to the gradient shard; parameters whose gradient
-  /// was not written since begin_step or the last reduce count as zero. Nothing moves for a unit of frozen parameters
-  /// alone. Once per micro-batch. In a step's last
-  /// micro-batch it also queues the sums over key/value replicas and over replicas of the model, which run beside the
-  /// next unit's backward pass: then collective over kv_replicas and replicate too.
-  void reduce(int unit);
+  // Passes are collective over the fsdp group, in the same order on all its ranks. Errors of the communication surface
+  // as comm/collectives.hpp says. A wrong order is a std::logic_error.
+  /// Whether a pass reads parameters only, or its gradients are those of a micro-batch.
+  enum class Pass { forward, micro_batch };
+  /// Begins a pass that will enter these units in this order (the same one twice in a row is entered once), and starts
+  /// to gather the first two. A micro-batch visits every unit. One pass at a time.
+  void begin_pass(const std::vector<int>& units, Pass pass);
+  /// The ops that follow use this unit, and no other but those that the pass keeps (UnitWalk); nothing when it is the
+  /// current one. The unit that it leaves for the last time in a micro-batch is reduced: the sum of its gradient over
+  /// the fsdp group is added to the gradient shard, where parameters whose gradient was not written count as zero.
+  /// Without sharded gradients that is in a step's last micro-batch alone. There the sums over key/value replicas and
+  /// over replicas of the model follow, which run beside the next unit's backward pass: then collective over
+  /// kv_replicas and replicate too.
+  void enter(int unit);
+  /// Leaves the last unit of the pass.
+  void end_pass();
 
   /// Local (tp) slice of the parameters of a unit in use, as one matrix (sum of rows, columns) or vector; several must
   /// have equal columns, else std::logic_error. compute dtype.
@@ -67,7 +71,7 @@ class ShardedUnits {
   /// none.
   [[nodiscard]] Tensor accumulated_gradient(const ParameterGroup& group);
 
-  /// Forgets the last step's gradients; `num_micro_batches` times every unit will be reduced.
+  /// Forgets the last step's gradients; that many micro-batches follow.
   void begin_step(std::int64_t num_micro_batches);
   /// After all of that: sums the parts that tp ranks have of gradients they hold in common, and makes later ops of the
   /// backend wait for all sums. Collective over the tp group.
@@ -81,7 +85,20 @@ class ShardedUnits {
     std::unique_ptr<device::Event> gather_done;
     std::vector<bool> touched;  ///< per parameter: the gradient holds a part
     std::int64_t reduces_left = 0;
+    bool is_stale = true;       ///< parameters that are whole for a step, or for the run, are those of the step before
+    bool is_resharded = false;  ///< its neighbours keep it together
   };
+
+  /// Starts gathering the unit's parameters; nothing when they are there or on their way.
+  void gather(int unit);
+  /// Makes later ops of the backend wait for the parameters.
+  void use(int unit);
+  /// The ops queued so far are the last that read the parameters; their buffer is free for another unit behind them.
+  void release(int unit);
+  /// The same, but keeps this rank's part of them for the neighbours, where the policy says so.
+  void reshard(int unit);
+  void reduce(int unit);
+  void leave(std::size_t stop);
 
   [[nodiscard]] UnitState& state(int unit) { return units_[static_cast<std::size_t>(unit)]; }
   [[nodiscard]] device::Event& parameter_slot_free(int unit) const;
@@ -107,6 +124,9 @@ class ShardedUnits {
   comm::Collectives& collectives_;
   device::Stream& comm_stream_;
   UnitOrder order_;
+  UnitWalk walk_;
+  Pass pass_ = Pass::forward;
+  std::size_t next_stop_ = 0;  ///< of the walk; the one before is current
   std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_;
   std::vector<UnitState> units_;
   /// Per slot: its last user is done with it.

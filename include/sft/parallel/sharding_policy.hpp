@@ -15,17 +15,22 @@ namespace sft::parallel {
 ///     2        sharded       sharded     whole
 ///     3        sharded       sharded    sharded
 ///
-/// Sharded parameters are gathered before each use (ShardedUnits::gather) into buffers that several units share
-/// (UnitBuffers); whole ones would be stored whole (UnitStorage) and gathered once a step, behind the optimizer.
-/// Sharded gradients are reduced once per micro-batch (ShardedUnits::reduce), whole ones would be once a step. There
-/// are stage 3 and, with one rank in the group, stage 0; stages 1 and 2 are not there yet.
+/// Sharded parameters are gathered before each use (ShardedUnits) into buffers that several units share (UnitBuffers);
+/// whole ones are gathered once a step, behind the optimizer. Sharded gradients are reduced once per micro-batch, whole
+/// ones once a step. Master weights are sharded with the optimizer state. With one rank in the group nothing is
+/// sharded, whatever the stage; stage 0 is that: its fsdp group has one rank (mesh::Sharing).
 struct ShardingPolicy {
   bool parameters = false, gradients = false, optimizer_state = false;
-  /// Blocks are released between forward and backward pass and gathered again (FSDP, Zhao et al. 2023).
-  bool reshard_after_forward = true;
+  /// How many neighbours keep a unit of sharded parameters whole between its forward and its backward pass. 0: none,
+  /// all ranks gather it again (FSDP, Zhao et al. 2023); 1: every rank keeps all of it; N: each keeps 1/N of it, and N
+  /// ranks gather it among themselves.
+  int reshard_size = 0;
 };
 
 /// The policy of a validated configuration.
 [[nodiscard]] ShardingPolicy sharding_policy(const config::Parallel& parallel, const mesh::Place& place);
+
+/// Where frozen parameters lie on the rank at `place`: stored whole where they need not be gathered for each use.
+[[nodiscard]] mesh::Place place_of_frozen(const ShardingPolicy& policy, const mesh::Place& place);
 
 }  // namespace sft::parallel

@@ -16,25 +16,37 @@ namespace sft::parallel {
 /// Which buffer ("slot") each unit uses. Unit 0 is the embedding, the last one the head, the others the blocks.
 ///
 /// Two slots serve all blocks, one unit ahead of the other. Embedding and head share one, unless tied, when the table
-/// is used on both ends. Without resharding every unit keeps its own parameters until its backward pass.
+/// is used on both ends. Where every rank keeps gathered units until their backward pass, each has a slot of its own
+/// for its parameters.
 struct SlotAssignment {
-  SlotAssignment(int num_units, bool reshard_after_forward, bool tied);
+  SlotAssignment(int num_units, const ShardingPolicy& policy, bool tied);
 
   std::vector<int> parameters, gradients;  ///< slot of each unit
   [[nodiscard]] int num_parameter_slots() const;
   [[nodiscard]] int num_gradient_slots() const;
+  /// Whether a later unit needs the slot of this one's parameters.
+  [[nodiscard]] bool is_displaced(int unit) const;
+  /// Whether these two use one slot for their parameters.
+  [[nodiscard]] bool share_parameters(int unit, int other) const;
 };
 
-/// The whole parameters and gradients of every unit. What the policy does not shard is whole in the storage already:
-/// then these are views of it and nothing is taken.
+/// The whole parameters and gradients of every unit.
+///
+///   what the policy shards                   a slot, taken from `slots`
+///   what it does not, of a sharded storage   memory of its own, for the whole run
+///   with nothing sharded                     views of the storage
 class UnitBuffers {
  public:
   /// All references outlive it.
   UnitBuffers(const UnitStorage& storage, const ShardingPolicy& policy, const SlotAssignment& slots)
       : storage_(storage), policy_(policy), slots_(slots) {}
 
-  /// Takes the buffers from `arena`, after the storage was laid out; call with a sizing arena, then with a real one.
-  void lay_out(device::Arena& arena);
+  /// Where the memory is taken: `parameters` and `gradients` for what lies there for the whole run.
+  struct Arenas {
+    device::Arena &parameters, &gradients, &slots;
+  };
+  /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
+  void lay_out(const Arenas& arenas);
 
   // (num_elements) of the unit in the map of its trainable or frozen parameters; a unit may lack either.
   /// Compute dtype.
@@ -43,11 +55,23 @@ class UnitBuffers {
   /// float32; of trainable parameters alone.
   [[nodiscard]] Tensor gradients(int unit) const { return gradients_[static_cast<std::size_t>(unit)]; }
 
+  // (num_elements / reshard_size): what this rank keeps of a gathered unit between its forward and its backward pass,
+  // compute dtype. Empty where it keeps nothing, or all.
+  [[nodiscard]] Tensor kept_parameters(int unit) const { return kept_parameters_[static_cast<std::size_t>(unit)]; }
+  [[nodiscard]] Tensor kept_frozen_parameters(int unit) const {
+    return kept_frozen_parameters_[static_cast<std::size_t>(unit)];
+  }
+
  private:
+  void lay_out_parameters(const Arenas& arenas);
+  void lay_out_gradients(const Arenas& arenas);
+  void lay_out_kept(device::Arena& arena);
+
   const UnitStorage& storage_;
   const ShardingPolicy& policy_;
   const SlotAssignment& slots_;
-  std::vector<Tensor> parameters_, frozen_parameters_, gradients_;  ///< of each unit
+  // Of each unit.
+  std::vector<Tensor> parameters_, frozen_parameters_, gradients_, kept_parameters_, kept_frozen_parameters_;
 };
 
 }  // namespace sft::parallel

@@ -17,6 +17,8 @@ class UnitOrder {
   /// `shard_map` gives the names; both outlive it.
   UnitOrder(const ShardMap& shard_map, const SlotAssignment& slots);
 
+  /// Whether no other unit holds the slot of this one's parameters.
+  [[nodiscard]] bool may_gather(int unit) const;
   /// The unit's parameters get the slot, which no other unit holds. False: they have it already, nothing changes.
   bool gather(int unit);
   /// gather came before.

@@ -72,7 +72,16 @@ const Refused refused_configs[] = {
     {"`parallel.tp_size = 0` is out of range", [](Config& c) { c.parallel.tp_size = 0; }},
     {"`parallel.sp_size = -2` is out of range", [](Config& c) { c.parallel.sp_size = -2; }},
     {"`parallel.dp_shard_size = -1` is out of range", [](Config& c) { c.parallel.dp_shard_size = -1; }},
-    {"`parallel.zero_stage = 1` is not supported", [](Config& c) { c.parallel.zero_stage = 1; }},
+    {"`parallel.zero_stage = 4` is out of range (it must be 0, 1, 2 or 3)",
+     [](Config& c) { c.parallel.zero_stage = 4; }},
+    {"`parallel.reshard_after_forward = 4` does not fit the mesh (the ranks that share parameters, dp_shard_size x "
+     "sp_size = 3 x 2 = 6, are no multiple of 4): set it to true, false or one of 2, 3, 6",
+     [](Config& c) { c.parallel.reshard_size = 4, set_mesh(c, 1, 0, 2, 1); }, 6},
+    {"`parallel.reshard_after_forward = 2` does not fit the mesh (the ranks that share parameters, dp_shard_size x "
+     "sp_size = 1 x 1 = 1, are no multiple of 2): set it to true",
+     [](Config& c) { c.parallel.reshard_size = 2; }},
+    {"`parallel.reshard_after_forward = 2` has nothing to do (with zero_stage = 1 parameters stay whole on every rank)",
+     [](Config& c) { c.parallel.reshard_size = 2, c.parallel.zero_stage = 1, set_mesh(c, 1, 4, 1, 1); }, 4},
     {"`parallel.sp_method = ulysses` is not supported", [](Config& c) { c.parallel.sp_method = "ulysses"; }},
     // what TP cuts
     {"8 / tp_size = 8 / 3 is no whole number): set tp_size to one of 1, 2, 4, 8",

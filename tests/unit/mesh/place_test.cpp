@@ -38,6 +38,35 @@ BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(copies_are_replicas_on_every_axis_but_tp) {
+  const Layout layout{2, 3, 2, 4};
+  std::map<int, int> owners;  // by tp rank
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const Place place(layout, rank, 8, 2, {.is_sharded = false});
+    BOOST_TEST(place.fsdp_size() == 1);
+    BOOST_TEST(place.fsdp_rank() == 0);
+    BOOST_TEST(place.replicate_size() == 12);
+    owners[place.coordinates().tp] += place.owns_shard() ? 1 : 0;
+    BOOST_TEST(place.peer(rank).fsdp_size() == 1);
+    const Place sharded(layout, rank, 8, 2);
+    BOOST_TEST(sharded.replicate_size() == 2);
+    BOOST_TEST(sharded.with_copies().replicate_size() == 12);
+    BOOST_TEST(sharded.with_copies().rank() == rank);
+  }
+  for (const auto& [tp, count] : owners) BOOST_TEST(count == 1);
+}
+
+BOOST_AUTO_TEST_CASE(neighbours_of_fsdp_reshard_together) {
+  const Layout layout{2, 3, 2, 2};
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const Place place(layout, rank, 8, 2, {.reshard_size = 3});
+    BOOST_TEST(place.reshard_size() == 3);
+    BOOST_TEST(place.reshard_rank() == place.fsdp_rank() % 3);
+    BOOST_TEST(Place(layout, rank, 8, 2).reshard_size() == 6);
+  }
+  BOOST_CHECK_THROW(Place(layout, 0, 8, 2, {.reshard_size = 4}), std::logic_error);
+}
+
 BOOST_AUTO_TEST_CASE(a_peer_is_made_of_the_same_mesh) {
   const Place place({2, 1, 2, 4}, 5, 12, 2);
   const Place peer = place.peer(15);

@@ -5,6 +5,7 @@
 #include "sft/model/architecture.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <set>
 
 namespace {
 
@@ -90,11 +91,77 @@ BOOST_AUTO_TEST_CASE(frozen_parameters_have_a_list_of_their_own) {
   BOOST_TEST(!block.qkv.weight.trainable);
   BOOST_TEST(block.qkv.weight.count == 3);
   BOOST_TEST(block.q_norm.trainable);
-  BOOST_TEST(
-      norms.units[static_cast<std::size_t>(block.unit)].parameters[static_cast<std::size_t>(block.k_norm.first)].name ==
-      "model.layers." + std::to_string(m.num_hidden_layers - 1) + ".self_attn.k_norm.weight");
+  BOOST_TEST(norms.units[static_cast<std::size_t>(block.attention_unit)]
+                 .parameters[static_cast<std::size_t>(block.k_norm.first)]
+                 .name == "model.layers." + std::to_string(m.num_hidden_layers - 1) + ".self_attn.k_norm.weight");
   const auto only_keys = [](const std::string& name) { return name.find("k_proj") != std::string::npos; };
   BOOST_CHECK_THROW(static_cast<void>(sft::model::make_architecture(m, only_keys)), std::logic_error);
+}
+
+namespace {
+
+std::vector<std::string> unit_names(const sft::model::Architecture& model) {
+  std::vector<std::string> names;
+  for (const sft::parallel::Unit& unit : model.units) names.push_back(unit.name);
+  return names;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(units_hold_blocks_or_parts_of_them) {
+  auto m = small();
+  m.num_hidden_layers = 3;
+  const auto names_of = [&](int blocks_per_unit) {
+    return unit_names(sft::model::make_architecture(m, sft::model::all_parameters, {}, blocks_per_unit));
+  };
+  using Names = std::vector<std::string>;
+  BOOST_TEST(names_of(1) == (Names{"model.embed_tokens", "model.layers.0", "model.layers.1", "model.layers.2", "head"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(names_of(2) == (Names{"model.embed_tokens", "model.layers.0", "model.layers.2", "head"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(names_of(9) == (Names{"model.embed_tokens", "model.layers.0", "head"}), boost::test_tools::per_element());
+  BOOST_TEST(names_of(0) == (Names{"model.embed_tokens", "model.layers.0.self_attn", "model.layers.0.mlp",
+                                   "model.layers.1.self_attn", "model.layers.1.mlp", "model.layers.2.self_attn",
+                                   "model.layers.2.mlp", "head"}),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_pass_enters_units_in_their_order_and_back) {
+  auto m = small();
+  m.num_hidden_layers = 2;
+  using Units = std::vector<int>;
+  for (const bool tied : {false, true}) {
+    m.tie_word_embeddings = tied;
+    const auto parts = sft::model::make_architecture(m, sft::model::all_parameters, {}, 0).parameters;
+    const int table = tied ? 0 : 5;  // what the head multiplies with
+    BOOST_TEST(parts.forward_units() == (Units{0, 1, 2, 3, 4, 5, table}), boost::test_tools::per_element());
+    BOOST_TEST(parts.forward_backward_units() == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 2, 1, 0}),
+               boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
+  auto m = small();
+  m.num_hidden_layers = 3;
+  sft::config::Lora lora;
+  lora.use_peft = true;
+  lora.lora_target_modules = {"q_proj", "v_proj", "down_proj"};
+  const auto numbers_of = [&](int blocks_per_unit) {
+    const auto is_frozen = [](const std::string&) { return false; };
+    std::vector<std::uint64_t> numbers;
+    for (const auto& block : sft::model::make_architecture(m, is_frozen, lora, blocks_per_unit).parameters.blocks) {
+      for (const sft::model::Linear* layer : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
+        for (const sft::model::Adapter& adapter : layer->adapters) numbers.push_back(adapter.number);
+      }
+    }
+    return numbers;
+  };
+  const std::vector<std::uint64_t> numbers = numbers_of(1);
+  BOOST_TEST(numbers.size() == 9U);
+  BOOST_TEST(std::set<std::uint64_t>(numbers.begin(), numbers.end()).size() == 9U);
+  for (const int blocks_per_unit : {0, 2}) {
+    BOOST_TEST(numbers_of(blocks_per_unit) == numbers, boost::test_tools::per_element());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(tied_models_have_no_head_matrix) {

@@ -10,7 +10,13 @@ namespace sft::parallel {
 namespace {
 
 ShardingPolicy policy_of(const mesh::Layout& layout, const config::Parallel& parallel = {}) {
-  return sharding_policy(parallel, mesh::Place(layout, 0, 4, 4));
+  return sharding_policy(parallel, mesh::Place(layout, 0, 4, 4, mesh::sharing_of(parallel)));
+}
+
+ShardingPolicy policy_of_stage(const mesh::Layout& layout, int zero_stage) {
+  config::Parallel parallel;
+  parallel.zero_stage = zero_stage;
+  return policy_of(layout, parallel);
 }
 
 }  // namespace
@@ -36,12 +42,39 @@ BOOST_AUTO_TEST_CASE(several_ranks_shard_all_whichever_axis_they_are_on) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(resharding_is_what_the_configuration_says) {
-  for (const bool reshard : {true, false}) {
-    config::Parallel parallel;
-    parallel.reshard_after_forward = reshard;
-    BOOST_TEST(policy_of({.dp_shard = 2}, parallel).reshard_after_forward == reshard);
+BOOST_AUTO_TEST_CASE(every_stage_shards_one_thing_more) {
+  const mesh::Layout layout{.dp_replicate = 2, .dp_shard = 2, .sp = 3};
+  for (int stage = 0; stage <= 3; ++stage) {
+    const ShardingPolicy policy = policy_of_stage(layout, stage);
+    BOOST_TEST(policy.optimizer_state == (stage >= 1));
+    BOOST_TEST(policy.gradients == (stage >= 2));
+    BOOST_TEST(policy.parameters == (stage >= 3));
+    const ShardingPolicy lone = policy_of_stage({.dp_replicate = 4}, stage);
+    BOOST_TEST((!lone.parameters && !lone.gradients && !lone.optimizer_state));
   }
+}
+
+BOOST_AUTO_TEST_CASE(frozen_parameters_are_whole_where_parameters_are) {
+  const mesh::Layout layout{.dp_shard = 4};
+  for (int stage = 0; stage <= 3; ++stage) {
+    config::Parallel parallel;
+    parallel.zero_stage = stage;
+    const mesh::Place place(layout, 3, 1, 1, mesh::sharing_of(parallel));
+    BOOST_TEST(place_of_frozen(sharding_policy(parallel, place), place).fsdp_size() == (stage == 3 ? 4 : 1));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(resharding_is_what_the_configuration_says) {
+  const mesh::Layout layout{.dp_shard = 2, .sp = 2};
+  config::Parallel parallel;
+  BOOST_TEST(policy_of(layout, parallel).reshard_size == 0);
+  parallel.reshard_size = 2;
+  BOOST_TEST(policy_of(layout, parallel).reshard_size == 2);
+  parallel.reshard_size = 4;  // all of them
+  BOOST_TEST(policy_of(layout, parallel).reshard_size == 0);
+  parallel.reshard_size = 0;
+  parallel.reshard_after_forward = false;
+  BOOST_TEST(policy_of(layout, parallel).reshard_size == 1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

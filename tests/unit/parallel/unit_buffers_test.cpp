@@ -18,13 +18,14 @@ namespace {
 struct Buffered {
   Buffered(int fsdp_size, DType compute, ShardingPolicy of, const SlotAssignment& assignment)
       : shard_map(test::sample_units(), test::fsdp_place(fsdp_size, 0)),
-        frozen_map(test::frozen_sample_units(), test::fsdp_place(fsdp_size, 0)),
+        frozen_map(test::frozen_sample_units(), place_of_frozen(of, test::fsdp_place(fsdp_size, 0))),
         storage(shard_map, frozen_map, compute),
         policy(of),
         slots(assignment),
         buffers(storage, policy, slots) {
-    storage.lay_out(parameters, gradients);
-    buffers.lay_out(arena);
+    device::Arena stored_parameters, stored_gradients;
+    storage.lay_out(stored_parameters, stored_gradients);
+    buffers.lay_out({parameters, gradients, arena});
   }
 
   [[nodiscard]] std::int64_t parameter_elements(int u) const {
@@ -47,12 +48,14 @@ struct Buffered {
   ShardingPolicy policy;
   SlotAssignment slots;
   UnitBuffers buffers;
-  device::Arena parameters, gradients, arena;
+  device::Arena parameters, gradients, arena;  ///< of the buffers
 };
 
 constexpr ShardingPolicy all_sharded{.parameters = true, .gradients = true, .optimizer_state = true};
 
-SlotAssignment sample_slots(bool reshard, bool tied) { return {test::num_sample_units, reshard, tied}; }
+SlotAssignment sample_slots(bool reshard, bool tied) {
+  return {test::num_sample_units, ShardingPolicy{.reshard_size = reshard ? 0 : 1}, tied};
+}
 
 using Slots = std::vector<int>;
 
@@ -137,6 +140,42 @@ BOOST_AUTO_TEST_CASE(units_overlap_where_they_share_a_buffer_and_nowhere_else) {
       BOOST_TEST(are_apart(parameters, b.buffers.gradients(v)));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_sharded_lies_whole_beside_a_sharded_storage) {
+  for (const bool sharded_gradients : {false, true}) {
+    for (const DType compute : {DType::float32, DType::bf16}) {
+      const Buffered b(3, compute, {.gradients = sharded_gradients, .optimizer_state = true},
+                       sample_slots(true, false));
+      std::size_t parameters_bytes = 0, gradients_bytes = 0;
+      for (int u = 0; u < test::num_sample_units; ++u) {
+        parameters_bytes += test::bytes_of(b.gradient_elements(u), compute);
+        gradients_bytes += test::bytes_of(b.gradient_elements(u), DType::float32);
+        BOOST_TEST(b.buffers.frozen_parameters(u).data == b.storage.frozen_parameters_of(u).data);
+        BOOST_TEST(b.buffers.frozen_parameters(u).num_elements() == b.frozen_map.unit(u).num_elements);
+      }
+      BOOST_TEST(b.parameters.used_bytes() == parameters_bytes);
+      BOOST_TEST(b.gradients.used_bytes() == (sharded_gradients ? 0U : gradients_bytes));
+      BOOST_TEST((b.arena.used_bytes() > 0U) == sharded_gradients);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(neighbours_keep_parts_of_the_units_that_lose_their_buffers) {
+  ShardingPolicy policy = all_sharded;
+  policy.reshard_size = 2;
+  const Buffered b(4, DType::bf16, policy, sample_slots(true, false));
+  const Buffered plain(4, DType::bf16, all_sharded, sample_slots(true, false));
+  std::size_t kept_bytes = 0;
+  for (int u = 0; u < test::num_sample_units; ++u) {
+    const bool is_kept = u < 3;  // the embedding, the first two of four blocks
+    const Tensor kept = b.buffers.kept_parameters(u), frozen = b.buffers.kept_frozen_parameters(u);
+    BOOST_TEST(kept.num_elements() == (is_kept ? b.shard_map.unit(u).num_elements / 2 : 0));
+    BOOST_TEST(frozen.num_elements() == (is_kept ? b.frozen_map.unit(u).num_elements / 2 : 0));
+    kept_bytes += test::bytes_of(kept.num_elements(), DType::bf16) + test::bytes_of(frozen.num_elements(), DType::bf16);
+    BOOST_TEST(plain.buffers.kept_parameters(u).empty());
+  }
+  BOOST_TEST(b.arena.used_bytes() == plain.arena.used_bytes() + kept_bytes);
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_taken_where_nothing_is_sharded) {

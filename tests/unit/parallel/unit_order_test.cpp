@@ -21,7 +21,8 @@ struct Fixture {
     return units;
   }
 
-  explicit Fixture(bool reshard = true, bool tied = false) : slots(6, reshard, tied) {}
+  explicit Fixture(bool reshard = true, bool tied = false)
+      : slots(6, ShardingPolicy{.reshard_size = reshard ? 0 : 1}, tied) {}
 
   ShardMap shard_map{make_units(), sft::mesh::Place()};
   SlotAssignment slots;
@@ -55,6 +56,8 @@ BOOST_AUTO_TEST_CASE(a_buffer_is_not_taken_from_a_unit_that_has_it) {
   Fixture f;
   f.order.gather(1);
   f.order.gather(2);
+  BOOST_TEST(!f.order.may_gather(3));
+  BOOST_TEST(f.order.may_gather(1));
   BOOST_CHECK_EXCEPTION(f.order.gather(3), std::logic_error, says("unit 3 is gathered before unit 1"));
   f.order.release(1);
   f.order.gather(3);
