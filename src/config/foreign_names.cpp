@@ -33,7 +33,10 @@ const char* const prepared = "sft trains on rows that sft-prepare has packed";
 const char* const to_prepare = "give the option to sft-prepare";
 const char* const mpirun_starts = "mpirun starts the ranks";
 const char* const by_mpirun = "give the number of ranks to `mpirun -np`, and hosts to --hostfile or the batch system";
-const char* const units = "parameters are gathered block by block, one block ahead";
+const char* const units = "parallel.fsdp_units says what is gathered together, and it is gathered one unit ahead";
+const char* const stages = "it names what is sharded, which is parallel.zero_stage here";
+const char* const write_stage =
+    "set parallel.zero_stage to 0, 1, 2 or 3, and parallel.dp_replicate_size where groups of ranks hold copies";
 const char* const own_files = "sft reads none of Accelerate's and DeepSpeed's files";
 const char* const by_steps = "checkpoints are written by steps, and at the end";
 
@@ -85,6 +88,9 @@ std::vector<Row> memory_rows() {
 }
 
 std::vector<Row> mesh_rows() {
+  const char* const stage_0 = "parallel.zero_stage=0";
+  const char* const stage_2 = "parallel.zero_stage=2";
+  const char* const stage_3 = "parallel.zero_stage=3";
   return {
       {"cp_size", {{"none", ""}, {"*", "parallel.sp_size=*"}}, "", ""},
       {"cp_backend sp_backend tp_handler cp_handler sp_handler", anything, no_effect, leave_out},
@@ -100,17 +106,37 @@ std::vector<Row> mesh_rows() {
       {"dp data_parallel_size dp_size", never, "there are two kinds of data parallelism here",
        "write parallel.dp_replicate_size for copies of the model and parallel.dp_shard_size for shared parameters"},
       {"sharding_strategy",
-       {{"FULL_SHARD", ""}, {"1", ""}},
-       "parameters, gradients and optimizer state are sharded over dp_shard_size x sp_size ranks",
-       "set parallel.dp_shard_size, and parallel.dp_replicate_size for HYBRID_SHARD; 1 x 1 shards nothing"},
+       {{"FULL_SHARD", stage_3},
+        {"1", stage_3},
+        {"SHARD_GRAD_OP", stage_2},
+        {"2", stage_2},
+        {"NO_SHARD", stage_0},
+        {"3", stage_0},
+        {"HYBRID_SHARD", stage_3},
+        {"4", stage_3},
+        {"HYBRID_SHARD_ZERO2", stage_2},
+        {"5", stage_2}},
+       stages,
+       write_stage},
       {"fsdp",
-       {{"none", ""}, {"full_shard", ""}, {"full_shard auto_wrap", ""}, {"true", ""}},
-       "parameters, gradients and optimizer state are sharded over dp_shard_size x sp_size ranks",
-       "set parallel.dp_shard_size, and parallel.dp_replicate_size for copies"},
+       {{"none", ""},
+        {"true", ""},
+        {"full_shard", stage_3},
+        {"full_shard auto_wrap", stage_3},
+        {"shard_grad_op", stage_2},
+        {"shard_grad_op auto_wrap", stage_2},
+        {"no_shard", stage_0},
+        {"hybrid_shard", stage_3},
+        {"hybrid_shard auto_wrap", stage_3},
+        {"hybrid_shard_zero2", stage_2},
+        {"hybrid_shard_zero2 auto_wrap", stage_2}},
+       stages,
+       write_stage},
+      {"auto_wrap_policy", {{"TRANSFORMER_BASED_WRAP", "parallel.fsdp_units=block"}, {"*", ""}}, units, leave_out},
       {"fsdp_config deepspeed deepspeed_config hf_ds_config parallelism_config accelerator_config "
        "megatron_lm_config",
        only_none, own_files, under_parallel},
-      {"fsdp_version version backward_prefetch auto_wrap_policy transformer_cls_names_to_wrap "
+      {"fsdp_version version backward_prefetch transformer_cls_names_to_wrap "
        "transformer_layer_cls_to_wrap min_num_params transformer_moe_cls_names",
        anything, units, leave_out},
       {"forward_prefetch limit_all_gathers use_orig_params sync_module_states cpu_ram_efficient_loading", either, units,

@@ -78,7 +78,7 @@ const std::vector<Case> cases{
     {{1, 1, 3, 2}, Family::llama, stage0},
     {{1, 3, 1, 2}, Family::qwen2, stage2},
     {{1, 6, 1, 1}, Family::llama, {.reshard_size = 3, .blocks_per_unit = 2}, 7},
-    {{1, 2, 3, 1}, Family::qwen2, {.reshard_size = 2}, 4},
+    {{1, 2, 3, 1}, Family::qwen3, {.reshard_size = 2}, 5},
     // 8 ranks
     {{2, 2, 2, 1}, Family::llama, stage1},
     {{1, 2, 2, 2}, Family::qwen2, stage2},
@@ -131,6 +131,20 @@ BOOST_AUTO_TEST_CASE(every_sharding_trains_like_one_rank) {
       BOOST_TEST_MESSAGE(c.name() << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);
       BOOST_TEST(worst.loss <= 1e-5, c.name() << ": " << worst.loss);
       BOOST_TEST(worst.grad_norm <= 1e-4, c.name() << ": " << worst.grad_norm);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_neighbours_keep_is_what_all_would_gather) {
+  for (const Case& c : own_cases()) {
+    if (c.sharding.reshard_size == 0) continue;
+    Case plain = c;
+    plain.sharding.reshard_size = 0;
+    const test::Trajectory found = run(c, 1, config::Precision::bf16),
+                           expected = run(plain, 1, config::Precision::bf16);
+    for (std::size_t step = 0; step < found.size(); ++step) {
+      BOOST_TEST(found[step].loss == expected[step].loss, c.name());
+      BOOST_TEST(found[step].grad_norm == expected[step].grad_norm, c.name());
     }
   }
 }

@@ -187,6 +187,57 @@ BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(every_stage_goes_on_from_every_other) {
+  constexpr std::int64_t max_length = 48;
+  const mesh::Layout layout = {1, 2, 2, 1};
+  config::Config config;
+  config.model = test::small_qwen2();
+  config.model.num_hidden_layers = 3;
+  config.train.per_device_train_batch_size = 1;
+  config.train.precision = config::Precision::fp32;
+  const auto config_of = [&](int zero_stage) {
+    config::Config result = config;
+    result.parallel.zero_stage = zero_stage;
+    result.parallel.blocks_per_unit = zero_stage == 3 ? 0 : 1;
+    return result;
+  };
+  for (int writer = 0; writer <= 3; ++writer) {
+    const SharedFolder output(test::session().world());
+    on_mesh(layout, [&](const test::Mesh& small) {
+      const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+      const std::vector<data::Row> rows = test::make_awkward_rows(2, max_length, 1);
+      const auto mesh_of = [&](const config::Config& of) {
+        return test::Mesh(small.groups.world, layout, of.model, mesh::sharing_of(of.parallel));
+      };
+      const config::Config first_config = config_of(writer);
+      const test::Mesh mesh = mesh_of(first_config);
+      test::EngineFixture first(first_config, max_length, mesh, test::session());
+      first.engine().initialize();
+      (void)first.step(rows, 0, 1e-2);
+      const checkpoint::State written = first.engine().state();
+      checkpoint::save(output.path(), first_config, "byte", mesh.place, mesh.groups, written, position, *device,
+                       first.engine().stream());
+      const train::StepResult expected = first.step(rows, 1, 1e-2);
+      const test::LogicalTensors after = test::gather(first.engine().shard_map(), written.tensor("model"), mesh);
+      for (int reader = 0; reader <= 3; ++reader) {
+        const config::Config next_config = config_of(reader);
+        const test::Mesh next_mesh = mesh_of(next_config);
+        test::EngineFixture next(next_config, max_length, next_mesh, test::session());
+        next.engine().initialize();
+        const checkpoint::State read = next.engine().state();
+        (void)checkpoint::load(checkpoint::path_of(output.path(), position.step), small.groups.world, read, *device,
+                               next.engine().stream());
+        const train::StepResult found = next.step(rows, 1, 1e-2);
+        BOOST_TEST_CONTEXT("written with stage " << writer << ", read with stage " << reader) {
+          BOOST_TEST(std::abs(found.loss - expected.loss) <= 1e-6 * expected.loss);
+          BOOST_TEST(std::abs(found.grad_norm - expected.grad_norm) <= 1e-5 * expected.grad_norm);
+          if (reader == writer) BOOST_TEST(test::holds_exactly(next.engine().shard_map(), read.tensor("model"), after));
+        }
+      }
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
   const SharedFolder output(test::session().world());
   save_on({2, 2, 2, 2}, output.path(), position);

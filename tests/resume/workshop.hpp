@@ -40,6 +40,11 @@ inline const std::vector<RunCase> run_cases{
     {"dp_replicate 2 x tp 2, float32",
      {.dp_replicate_size = 2, .dp_shard_size = 1, .tp_size = 2},
      config::Precision::fp32},
+    {"dp_shard 2, stage 0, bf16", {.dp_shard_size = 2, .zero_stage = 0}, config::Precision::bf16},
+    {"dp_shard 2, stage 1, float32", {.dp_shard_size = 2, .zero_stage = 1}, config::Precision::fp32},
+    {"dp_replicate 2 x dp_shard 2, stage 2, bf16",
+     {.dp_replicate_size = 2, .dp_shard_size = 2, .zero_stage = 2},
+     config::Precision::bf16},
 };
 
 /// A folder with data and configurations, gone at the end of the test.

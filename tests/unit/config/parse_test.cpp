@@ -92,6 +92,40 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   BOOST_TEST(again.train.output_dir == config.train.output_dir);
 }
 
+BOOST_AUTO_TEST_CASE(resharding_is_a_truth_or_a_number_of_ranks) {
+  const auto parallel = [](const std::string& text) {
+    const Config config = parse_text("[parallel]\nreshard_after_forward = " + text + "\n");
+    BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
+    return config.parallel;
+  };
+  BOOST_TEST(parallel("true").reshard_after_forward);
+  BOOST_TEST(!parallel("False").reshard_after_forward);
+  BOOST_TEST(parallel("false").reshard_size == 0);
+  BOOST_TEST(parallel("4").reshard_size == 4);
+  BOOST_TEST(parallel("4").reshard_after_forward);
+  for (const char* wrong : {"0", "1", "-2", "2.5", "node"}) {
+    BOOST_CHECK_EXCEPTION(parallel(wrong), Error, [](const Error& error) {
+      return std::string(error.what()).find("true, false or a number of ranks from 2") != std::string::npos;
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(units_are_blocks_or_parts_of_one) {
+  const auto blocks = [](const std::string& text) {
+    const Config config = parse_text("[parallel]\nfsdp_units = " + text + "\n");
+    BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
+    return config.parallel.blocks_per_unit;
+  };
+  BOOST_TEST(blocks("block") == 1);
+  BOOST_TEST(blocks("parts") == 0);
+  BOOST_TEST(blocks("6") == 6);
+  for (const char* wrong : {"0", "-1", "layer"}) {
+    BOOST_CHECK_EXCEPTION(blocks(wrong), Error, [](const Error& error) {
+      return std::string(error.what()).find("block, parts or a number of blocks from 1") != std::string::npos;
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(evaluation_comes_as_often_as_lines_unless_said_otherwise) {
   const auto interval = [](const std::string& text) { return parse_text("[train]\n" + text).train.eval_interval(); };
   BOOST_TEST(interval("logging_steps = 7\n") == 7);
