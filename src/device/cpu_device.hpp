@@ -7,7 +7,7 @@
 
 namespace sft::device {
 
-class CpuDevice final : public Device {
+class CpuDevice : public Device {
  public:
   /// ranks_share_cores: waiting ranks leave their core to others.
   explicit CpuDevice(bool ranks_share_cores) : streams_(ranks_share_cores) {}
@@ -27,6 +27,15 @@ class CpuDevice final : public Device {
 
  private:
   CpuStreams streams_;
+};
+
+/// Touches no memory: for planning, over the addresses of sizing arenas.
+class NullDevice final : public CpuDevice {
+ public:
+  NullDevice() : CpuDevice(/*ranks_share_cores=*/false) {}
+
+  void copy(void* /*destination*/, const void* /*source*/, std::size_t /*bytes*/, Stream& /*stream*/) override {}
+  void fill_zero(void* /*destination*/, std::size_t /*bytes*/, Stream& /*stream*/) override {}
 };
 
 }  // namespace sft::device

@@ -29,4 +29,6 @@ std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int local_rank, 
 #endif
 }
 
+std::unique_ptr<Device> make_null_device() { return std::make_unique<NullDevice>(); }
+
 }  // namespace sft::device

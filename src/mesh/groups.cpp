@@ -8,6 +8,14 @@
 
 namespace sft::mesh {
 
+namespace {
+
+const char* replicate_name(const Place& place) {
+  return place.replicate_size() > place.layout().dp_replicate ? "replicate" : "dp_replicate";
+}
+
+}  // namespace
+
 Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in) {
   const Layout& layout = place.layout();
   if (layout.size() != world.size()) {
@@ -20,9 +28,8 @@ Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in
   const auto group = [&](int size, std::array<bool, 4> kept_axes, const char* name) {
     return size == 1 ? self : comm::cartesian_group(grid, kept_axes, name);
   };
-  const bool has_copies = place.fsdp_size() < layout.dp_shard * layout.sp;  // on the ranks of dp_shard x sp too
-  replicate = has_copies ? group(place.replicate_size(), {true, true, true, false}, "replicate")
-                         : group(layout.dp_replicate, {true, false, false, false}, "dp_replicate");
+  const bool has_copies = place.replicate_size() > layout.dp_replicate;  // on the ranks of dp_shard x sp too
+  replicate = group(place.replicate_size(), {true, has_copies, has_copies, false}, replicate_name(place));
   fsdp = group(place.fsdp_size(), {false, true, true, false}, "fsdp");
   const int reshard_size = place.reshard_size();
   reshard = reshard_size == fsdp.size() ? fsdp
@@ -32,6 +39,23 @@ Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in
   tp = group(layout.tp, {false, false, false, true}, "tp");
   const int replicas = place.heads().kv_replicas;
   kv_replicas = replicas == 1 ? self : tp.split(tp.rank() / replicas, tp.rank(), "kv_replicas");
+}
+
+Groups Groups::planned(const Place& place) {
+  const Layout& layout = place.layout();
+  const Coordinates& at = place.coordinates();
+  const int replicas = place.heads().kv_replicas;
+  Groups groups;
+  groups.world = comm::planned_group(place.rank(), layout.size(), "world");
+  groups.replicate = comm::planned_group(place.rank() / (place.fsdp_size() * layout.tp), place.replicate_size(),
+                                         replicate_name(place));
+  groups.fsdp = comm::planned_group(place.fsdp_rank(), place.fsdp_size(), "fsdp");
+  const bool is_part = place.reshard_size() < place.fsdp_size();
+  groups.reshard = is_part ? comm::planned_group(place.reshard_rank(), place.reshard_size(), "reshard") : groups.fsdp;
+  groups.sp = comm::planned_group(at.sp, layout.sp, "sp");
+  groups.tp = comm::planned_group(at.tp, layout.tp, "tp");
+  groups.kv_replicas = comm::planned_group(at.tp % replicas, replicas, "kv_replicas");
+  return groups;
 }
 
 std::vector<comm::Group> Groups::of_tensors() const {

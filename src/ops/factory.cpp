@@ -5,6 +5,7 @@
 
 #include "ops/cpu/backend.hpp"
 #include "ops/cpu/planning.hpp"
+#include "ops/null/backend.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::ops {
@@ -34,6 +35,10 @@ void require_built(device::Kind kind) {
 std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream) {
   require_built(device.kind());
   return cpu::make_backend(device, stream, cpu::best_isa());
+}
+
+std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {
+  return std::make_unique<null::NullBackend>(stream);
 }
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {

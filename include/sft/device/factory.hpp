@@ -15,4 +15,7 @@ namespace sft::device {
 /// Throws a configuration error that says what to install or set when the build lacks `kind` or no device is there.
 [[nodiscard]] std::unique_ptr<Device> make_device(Kind kind, int local_rank, int num_local_ranks);
 
+/// A device that touches no memory, with streams on which nothing happens: for planning over sizing arenas.
+[[nodiscard]] std::unique_ptr<Device> make_null_device();
+
 }  // namespace sft::device

@@ -15,6 +15,10 @@ struct Groups {
   /// every rank, unless the mesh has as many ranks as the world.
   Groups(const comm::Group& world, const Place& place);
 
+  /// Those of the rank at `place` in a mesh that is not there, for planning: they have ranks, sizes and names, and must
+  /// not communicate. Local.
+  [[nodiscard]] static Groups planned(const Place& place);
+
   comm::Group world;
   comm::Group replicate;    ///< the same rank shard, other tokens: their gradients are summed once a step
   comm::Group fsdp;         ///< the other rank shards of the same units
@@ -25,6 +29,9 @@ struct Groups {
 
   /// Those that tensors are sent in: all of more than one rank, but world.
   [[nodiscard]] std::vector<comm::Group> of_tensors() const;
+
+ private:
+  Groups() = default;
 };
 
 }  // namespace sft::mesh

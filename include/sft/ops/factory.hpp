@@ -20,6 +20,9 @@ void require_built(device::Kind kind);
 /// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration Error when absent.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream);
 
+/// A backend whose ops do nothing, whatever they are given: for planning over sizing arenas. `stream` outlives it.
+[[nodiscard]] std::unique_ptr<Backend> make_null_backend(device::Stream& stream);
+
 /// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
 /// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (device/node.hpp); 0 where the build
 /// has no kernels. Pure.

@@ -14,7 +14,11 @@ Group::Impl::Impl(MPI_Comm owned, std::string group_name) : communicator(owned),
   check(MPI_Comm_size(communicator, &size), "MPI_Comm_size");
 }
 
+Group::Impl::Impl(int planned_rank, int planned_size, std::string group_name)
+    : name(std::move(group_name)), rank(planned_rank), size(planned_size) {}
+
 Group::Impl::~Impl() {
+  if (communicator == MPI_COMM_NULL) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized == 0) MPI_Comm_free(&communicator);
@@ -28,6 +32,10 @@ void Group::Impl::check(int code, const char* call) const {
   throw Error(ExitStatus::failure,
               std::string(call) + " failed in group " + name + " on rank " + std::to_string(log_rank()), text.data(),
               "look for an earlier message of another rank or of the MPI library");
+}
+
+Group planned_group(int rank, int size, const std::string& name) {
+  return Group(std::make_shared<Group::Impl>(rank, size, name));
 }
 
 Group make_group(MPI_Comm owned, const std::string& name) { return Group(std::make_shared<Group::Impl>(owned, name)); }

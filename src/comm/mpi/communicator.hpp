@@ -15,6 +15,8 @@ namespace sft::comm {
 struct Group::Impl {
   /// Takes over `owned`; its errors return from now on.
   Impl(MPI_Comm owned, std::string group_name);
+  /// Of ranks that are not there.
+  Impl(int planned_rank, int planned_size, std::string group_name);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/comm/traffic.hpp"
+
+#include <algorithm>
+
+namespace sft::comm {
+
+namespace {
+
+std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.size_bytes()); }
+
+}  // namespace
+
+void TrafficCounter::count(const Group& group, std::int64_t bytes) {
+  if (group.size() == 1 || bytes == 0) return;
+  const auto found = std::ranges::find(sent_, group.name(), &SentBytes::group);
+  if (found == sent_.end()) {
+    sent_.push_back({group.name(), bytes});
+  } else {
+    found->bytes += bytes;
+  }
+}
+
+void TrafficCounter::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
+  count(group, 2 * bytes_of(inout) * (group.size() - 1) / group.size());
+  if (inner_ != nullptr) inner_->all_reduce(group, inout, op, stream);
+}
+
+void TrafficCounter::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+  count(group, bytes_of(local) * (group.size() - 1));
+  if (inner_ != nullptr) inner_->all_gather(group, full, local, stream);
+}
+
+void TrafficCounter::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
+  count(group, bytes_of(local) * (group.size() - 1));
+  if (inner_ != nullptr) inner_->reduce_scatter_add(group, local, full, stream);
+}
+
+void TrafficCounter::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
+                              device::Stream& stream) {
+  count(group, to == group.rank() ? 0 : bytes_of(send));
+  if (inner_ != nullptr) inner_->exchange(group, send, to, receive, from, stream);
+}
+
+void TrafficCounter::set_staging(const StagingMemory& staging) {
+  if (inner_ != nullptr) inner_->set_staging(staging);
+}
+
+}  // namespace sft::comm

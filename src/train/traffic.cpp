@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/train/traffic.hpp"
+
+#include <algorithm>
+
+#include "rank_plan.hpp"
+#include "sft/core/cast.hpp"
+#include "sft/device/factory.hpp"
+#include "sft/device/format_bytes.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/model/decoder.hpp"
+#include "sft/ops/factory.hpp"
+#include "sft/parallel/sharded_units.hpp"
+#include "sft/sequence/attention_schedule.hpp"
+
+namespace sft::train {
+
+namespace {
+
+/// The micro-batch with most tokens: full rows of one document each.
+sequence::AttentionSchedule schedule_of(const config::Config& config, std::int64_t max_length, const RankPlan& plan) {
+  const int sp_size = plan.place.layout().sp;
+  const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
+  const std::vector<std::int32_t> documents(static_cast<std::size_t>(config.train.per_device_train_batch_size),
+                                            checked_cast<std::int32_t>(max_length));
+  return sequence::schedule_ring({documents}, cut, plan.place.coordinates().sp);
+}
+
+}  // namespace
+
+std::vector<comm::SentBytes> plan_traffic(const config::Config& config, std::int64_t max_length,
+                                          const mesh::Place& place, const Machine& machine) {
+  RankPlan plan(config, max_length, place, machine);
+  RankPlan::Arenas arenas = plan.measure();
+  const mesh::Groups groups = mesh::Groups::planned(place);
+  const std::unique_ptr<device::Device> device = device::make_null_device();
+  const std::unique_ptr<device::Stream> stream = device->make_stream();
+  const std::unique_ptr<ops::Backend> ops = ops::make_null_backend(*stream);
+  comm::TrafficCounter counter;
+  parallel::TensorParallel tp(groups.tp, *device, counter, *stream, *stream);
+  parallel::ShardedUnits units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, *device, *ops, counter,
+                               *stream);
+  const auto attention = plan.attention->make_attention(groups.sp, *device, *ops, counter, *stream);
+  model::Decoder decoder({config.model, plan.sizes, *device, *ops, units, tp, *attention, plan.decoder.adapters},
+                         plan.architecture.parameters, plan.decoder);
+
+  // The first micro-batch of a step, one in the middle and the last differ: of more than three, the middle one counts
+  // several times.
+  const std::int64_t num_micro_batches = config.train.gradient_accumulation_steps;
+  const std::int64_t num_played = std::min<std::int64_t>(num_micro_batches, 3);
+  const sequence::AttentionSchedule schedule = schedule_of(config, max_length, plan);
+  const Tensor metrics = plan.results.rows(0, num_metrics);
+  units.parameters_written();
+  units.begin_step(num_played);
+  std::vector<comm::SentBytes> middle;
+  for (std::int64_t i = 0; i < num_played; ++i) {
+    const std::vector<comm::SentBytes> before = counter.sent();
+    decoder.forward_backward(plan.upload.device, schedule, 1.0, metrics, 0);
+    if (i != 1) continue;
+    middle = counter.sent();
+    for (std::size_t group = 0; group < before.size(); ++group) middle[group].bytes -= before[group].bytes;
+  }
+  units.finish_step();
+
+  std::vector<comm::SentBytes> sent = counter.sent();
+  for (std::size_t group = 0; group < middle.size(); ++group) {
+    sent[group].bytes += middle[group].bytes * (num_micro_batches - num_played);
+  }
+  return sent;
+}
+
+std::string describe_traffic(const std::vector<comm::SentBytes>& sent) {
+  std::string text;
+  for (const comm::SentBytes& group : sent) {
+    text +=
+        (text.empty() ? "" : ", ") + group.group + " " + device::format_bytes(static_cast<std::size_t>(group.bytes));
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+}  // namespace sft::train
