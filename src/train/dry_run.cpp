@@ -7,6 +7,7 @@
 #include "sft/train/memory.hpp"
 #include "sft/train/run_length.hpp"
 #include "sft/train/start_table.hpp"
+#include "sft/train/traffic.hpp"
 
 namespace sft::train {
 
@@ -25,6 +26,8 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
   const parallel::ParameterCounts num_parameters = first.num_parameters();
   const std::int64_t steps = num_steps(config, datasets.train.num_rows());
   const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
+  const std::vector<comm::SentBytes> traffic =
+      plan_traffic(config, datasets.train.max_length(), mesh::Place(config, 0), machine);
   if (!json) {
     return start_table({.config = config,
                         .datasets = datasets,
@@ -33,7 +36,8 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
                         .device = "",
                         .origin = "",
                         .num_steps = steps,
-                        .memory = memory});
+                        .memory = memory,
+                        .traffic = traffic});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -51,6 +55,8 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
       {"effective_batch_rows", config.effective_batch_rows()},
       {"num_steps", steps},
       {"memory_per_rank", memory_json}};
+  nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
+  for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;
   if (datasets.eval) result["num_eval_rows"] = datasets.eval->num_rows();
   return result.dump(2) + "\n";
 }

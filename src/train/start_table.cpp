@@ -10,6 +10,7 @@
 #include "sft/ops/factory.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/run_length.hpp"
+#include "sft/train/traffic.hpp"
 
 namespace sft::train {
 
@@ -47,6 +48,28 @@ std::string describe_precision(const StartFacts& facts) {
   return facts.config.train.precision == config::Precision::bf16
              ? "bf16 compute and gathering, float32 weights, moments and gradient sums"
              : "float32";
+}
+
+/// "optimizer state, gradients and parameters over 4 ranks (ZeRO stage 3), gathered for each pass"; empty where there
+/// is one rank to share with.
+std::string describe_sharding(const config::Parallel& parallel) {
+  const int size = parallel.dp_shard_size * parallel.sp_size;
+  if (size == 1) return "";
+  const std::string stage = " (ZeRO stage " + std::to_string(parallel.zero_stage) + ")";
+  const std::string over = " over " + plural(size, "rank") + stage;
+  if (parallel.zero_stage == 0) return "none: all parameters on every rank" + stage;
+  if (parallel.zero_stage == 1) return "optimizer state" + over + "; gradients and parameters are whole";
+  if (parallel.zero_stage == 2) return "optimizer state and gradients" + over + "; parameters are whole";
+  const std::string what = "optimizer state, gradients and parameters" + over;
+  const std::string units = parallel.blocks_per_unit == 1 ? "by blocks"
+                            : parallel.blocks_per_unit == 0
+                                ? "by parts of blocks"
+                                : "by " + std::to_string(parallel.blocks_per_unit) + " blocks";
+  const std::string gathered = ", gathered " + units;
+  if (!parallel.reshard_after_forward) return what + gathered + " and kept for the backward pass";
+  if (parallel.reshard_size == 0) return what + gathered + " for each pass";
+  return what + gathered + " and kept for the backward pass by " + plural(parallel.reshard_size, "neighbour") +
+         " together";
 }
 
 std::string describe_batch(const StartFacts& facts) {
@@ -137,6 +160,8 @@ std::string start_table(const StartFacts& facts) {
   }
   add("batch", describe_batch(facts));
   add("steps", describe_steps(facts));
+  add("sharding", describe_sharding(facts.config.parallel));
+  add("sends", layout.size() == 1 ? "" : describe_traffic(facts.traffic) + " per rank and step of full rows");
   add("output", facts.config.train.output_dir);
   return table.text() + "\n" + format_memory(facts.memory);
 }

@@ -19,6 +19,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
+#include "sft/device/node.hpp"
 #include "sft/device/process_memory.hpp"
 #include "sft/io/files.hpp"
 #include "sft/optim/schedule.hpp"
@@ -27,6 +28,7 @@
 #include "sft/train/run_length.hpp"
 #include "sft/train/signals.hpp"
 #include "sft/train/start_table.hpp"
+#include "sft/train/traffic.hpp"
 
 namespace sft::train {
 
@@ -181,7 +183,9 @@ void Trainer::announce() const {
                         .device = describe_device(run_.device),
                         .origin = origin_,
                         .num_steps = last_step_,
-                        .memory = gather_memory(run_.ledger, run_.groups.world)}));
+                        .memory = gather_memory(run_.ledger, run_.groups.world),
+                        .traffic = plan_traffic(run_.config, run_.datasets.train.max_length(), run_.place,
+                                                {run_.device.kind(), device::num_threads()})}));
   constexpr std::size_t tp_axis = 3;
   if (layout.axes_between_nodes(nodes)[tp_axis]) {
     log_warning(

@@ -86,7 +86,8 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
       device_(device ? std::move(device)
                      : device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
       collectives_(comm::make_collectives(*device_, mesh_.groups.of_tensors())),
-      engine_(std::make_unique<train::Engine>(config_, max_length, mesh_.place, mesh_.groups, *device_, *collectives_,
+      traffic_(*collectives_),
+      engine_(std::make_unique<train::Engine>(config_, max_length, mesh_.place, mesh_.groups, *device_, traffic_,
                                               ledger_)) {}
 
 data::StepBatch EngineFixture::deal(const std::vector<data::Row>& rows) const {

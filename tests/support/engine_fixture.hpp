@@ -10,6 +10,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/comm/traffic.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
@@ -49,6 +50,8 @@ class EngineFixture {
 
   [[nodiscard]] train::Engine& engine() { return *engine_; }
   [[nodiscard]] const test::Mesh& mesh() const { return mesh_; }
+  /// What this rank sent.
+  [[nodiscard]] comm::TrafficCounter& traffic() { return traffic_; }
   [[nodiscard]] const device::Ledger& ledger() const { return ledger_; }
 
  private:
@@ -57,6 +60,7 @@ class EngineFixture {
   device::Ledger ledger_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<comm::Collectives> collectives_;
+  comm::TrafficCounter traffic_;
   std::unique_ptr<train::Engine> engine_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sft/comm/session.hpp"
+#include "sft/comm/traffic.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/layout.hpp"
@@ -26,9 +27,11 @@ struct StartFacts {
   std::string origin;  ///< of the weights
   std::int64_t num_steps;
   MemoryTable memory;
+  std::vector<comm::SentBytes> traffic;  ///< of the first rank, in a step (plan_traffic)
 };
 
-/// Mesh, model, batch, steps, data, device, and memory per rank. Pure but for facts of the data sets.
+/// Mesh, model, batch, steps, data, device, what a rank sends, and memory per rank. Pure but for facts of the data
+/// sets.
 [[nodiscard]] std::string start_table(const StartFacts& facts);
 
 /// The node of every rank: equal numbers are one node. Collective over the world.

@@ -79,10 +79,7 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST(parse_text("", {"--fsdp_sharding_strategy", "SHARD_GRAD_OP"}).parallel.zero_stage == 2);
   BOOST_TEST(parse_text("", {"--fsdp_sharding_strategy", "NO_SHARD"}).parallel.zero_stage == 0);
   BOOST_TEST(parse_text("", {"--fsdp=hybrid_shard_zero2 auto_wrap"}).parallel.zero_stage == 2);
-  BOOST_TEST(parse_text("[parallel]\nzero_stage = 1\nsharding_strategy = FULL_SHARD\n").parallel.zero_stage == 3);
-  BOOST_TEST(
-      parse_text("fsdp_units = 4\n", {"--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"}).parallel.blocks_per_unit ==
-      1);
+  BOOST_TEST(parse_text("", {"--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"}).parallel.blocks_per_unit == 1);
   BOOST_TEST(parse_text("", {"--data_seed", "7"}).data.seed == 7u);
   BOOST_TEST(parse_text("", {"--gradient_clipping", "0.5"}).optimizer.max_grad_norm == 0.5);
   BOOST_TEST(!parse_text("", {"--train_sampling_strategy", "sequential"}).data.shuffle);

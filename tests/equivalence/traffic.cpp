@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a step is planned to send is what it sends, byte by byte, on any mesh and with anything sharded.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE traffic
+#include "sft/train/traffic.hpp"
+
+#include <map>
+
+#include "sft/device/node.hpp"
+#include "support/awkward_data.hpp"
+#include "support/engine_fixture.hpp"
+#include "support/mpi_test_main.hpp"
+
+namespace {
+
+using namespace sft;
+using test::session;
+
+constexpr std::int64_t max_length = 96;
+
+using Bytes = std::map<std::string, std::int64_t>;
+
+Bytes by_group(const std::vector<comm::SentBytes>& sent) {
+  Bytes bytes;
+  for (const comm::SentBytes& group : sent) bytes[group.group] = group.bytes;
+  return bytes;
+}
+
+struct Case {
+  mesh::Layout layout;
+  config::Parallel parallel;
+  std::int64_t num_micro_batches;
+  bool use_peft = false;
+};
+
+const std::vector<Case> cases{
+    {{1, 2, 1, 1}, {.zero_stage = 0}, 2},
+    {{1, 2, 1, 1}, {.zero_stage = 1}, 5},
+    {{1, 1, 2, 1}, {.zero_stage = 2}, 4},
+    {{1, 1, 1, 2}, {}, 1},
+    {{2, 1, 1, 1}, {}, 3},
+    {{1, 2, 1, 1}, {.zero_stage = 3, .blocks_per_unit = 0}, 4, true},
+    {{1, 4, 1, 1}, {.reshard_size = 2}, 5},
+    {{1, 4, 1, 1}, {.zero_stage = 1}, 2, true},
+    {{2, 2, 1, 1}, {.zero_stage = 2}, 1},
+    {{1, 2, 1, 2}, {.reshard_after_forward = false}, 2},
+    {{1, 2, 2, 1}, {.blocks_per_unit = 2}, 5},
+};
+
+/// Rows of one document each.
+std::vector<data::Row> full_rows(std::int64_t num_rows) {
+  const std::vector<std::int32_t> tokens(max_length, 3);
+  const std::vector<float> weights(max_length, 1.0F);
+  return std::vector<data::Row>(static_cast<std::size_t>(num_rows),
+                                {tokens, weights, {static_cast<std::int32_t>(max_length)}});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
+  for (const Case& c : cases) {
+    if (c.layout.size() != session().world().size()) continue;
+    for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+      config::Config config;
+      config.model = test::small_qwen2();
+      config.model.num_hidden_layers = 5;
+      config.lora.use_peft = c.use_peft;
+      config.parallel = c.parallel;
+      config.parallel.dp_replicate_size = c.layout.dp_replicate;
+      config.parallel.dp_shard_size = c.layout.dp_shard;
+      config.parallel.sp_size = c.layout.sp;
+      config.parallel.tp_size = c.layout.tp;
+      config.train.precision = precision;
+      config.train.per_device_train_batch_size = 2;
+      config.train.gradient_accumulation_steps = c.num_micro_batches;
+      const test::Mesh mesh(session().world(), c.layout, config.model, mesh::sharing_of(config.parallel));
+      test::EngineFixture fixture(config, max_length, mesh, session());
+      fixture.engine().initialize();
+      const std::vector<data::Row> rows = full_rows(config.effective_batch_rows());
+      (void)fixture.step(rows, 0, 1e-3);
+      fixture.traffic().reset();
+      (void)fixture.step(rows, 1, 1e-3);
+      const Bytes sent = by_group(fixture.traffic().sent());
+      const Bytes planned =
+          by_group(train::plan_traffic(config, max_length, mesh.place, {device::Kind::cpu, device::num_threads()}));
+      BOOST_TEST(!sent.empty());
+      BOOST_TEST_CONTEXT(c.layout.describe() << ", stage " << c.parallel.zero_stage) {
+        BOOST_TEST((planned == sent));
+        for (const auto& [group, bytes] : sent) {
+          BOOST_TEST_MESSAGE(c.layout.describe()
+                             << ", stage " << c.parallel.zero_stage << ": " << group << " " << bytes);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(more_sharding_sends_more_and_resharding_to_neighbours_less) {
+  if (session().world().size() != 4) return;
+  config::Config config;
+  config.model = test::small_qwen2();
+  config.model.num_hidden_layers = 8;
+  config.data.train_files = {"rows in memory"};
+  config.parallel.dp_shard_size = 4;
+  config.train.gradient_accumulation_steps = 4;
+  const auto fsdp_bytes = [&](int zero_stage, int reshard_size) {
+    config.parallel.zero_stage = zero_stage;
+    config.parallel.reshard_size = reshard_size;
+    const mesh::Place place(config, 0);
+    Bytes bytes = by_group(train::plan_traffic(config, max_length, place, {device::Kind::cpu, 1}));
+    return bytes["fsdp"];
+  };
+  BOOST_TEST(fsdp_bytes(0, 0) == 0);
+  BOOST_TEST(fsdp_bytes(1, 0) < fsdp_bytes(2, 0));
+  BOOST_TEST(fsdp_bytes(2, 0) < fsdp_bytes(3, 0));
+  BOOST_TEST(fsdp_bytes(3, 2) < fsdp_bytes(3, 0));
+}
