@@ -126,6 +126,16 @@ void check_train(const Config& config) {
   require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");
 }
 
+void check_activations(const Config& config) {
+  const Train& train = config.train;
+  require(config, train.mlp_tile_tokens >= 0, "train.mlp_tile_tokens", "0 (all tokens at a time) or more");
+  if (!train.activation_offload || config.device.backend == BackendChoice::cuda || !train.offload_folder.empty())
+    return;
+  throw_config_error("`train.activation_offload = true` has no place to write to",
+                     "on a CPU activations are offloaded to files, and `train.offload_folder` is empty",
+                     "set train.offload_folder to a folder on a fast local disk, or activation_offload = false");
+}
+
 void check_lora(const Config& config) {
   const Lora& lora = config.lora;
   if (!lora.use_peft) return;
@@ -266,6 +276,7 @@ void validate(Config& config, int world_size) {
   check_lora(config);
   check_data(config);
   check_train(config);
+  check_activations(config);
   check_evaluation(config);
   check_optimizer(config);
   check_axes(config, world_size);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/decoder.hpp"
 
+#include "sft/core/error.hpp"
 #include "sft/model/rope.hpp"
 
 namespace sft::model {
 
 Decoder::Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
-                 bool reshard_after_forward)
-    : c_(context), p_(parameters), b_(buffers), reshard_after_forward_(reshard_after_forward) {}
+                 bool reshard_after_forward, ActivationStore* store)
+    : c_(context), p_(parameters), b_(buffers), reshard_after_forward_(reshard_after_forward), store_(store) {
+  ensure(store != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
+}
 
 void Decoder::initialize() {
   const std::vector<double> frequencies = inverse_frequencies(c_.config);
@@ -30,7 +33,8 @@ void Decoder::embed(const Inputs& inputs) {
 }
 
 void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
-                           std::optional<std::uint64_t> dropout_seed) {
+                           std::optional<std::uint64_t> dropout_seed, bool keeps) {
+  b_.set_tokens(inputs.tokens.shape[0]);
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedule(schedule);
   c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies,
@@ -48,7 +52,9 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
     const bool is_last = i + 1 == p_.blocks.size();
     c_.units.use(p_.blocks[i].unit);
     c_.units.gather(is_last ? p_.head.unit() : p_.blocks[i + 1].unit);
+    if (i >= b_.num_slots()) wait_for(i - b_.num_slots());  // whose memory it gets
     block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : b_.blocks[i - 1].middle, b_.blocks[i], b_.scratch);
+    if (keeps) save(i);
     // The last block is the first of the backward pass.
     if (reshard_after_forward_ && !is_last) c_.units.release(p_.blocks[i].unit);
   }
@@ -68,15 +74,35 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
   c_.units.reduce(p_.head_unit());
 }
 
+void Decoder::block_backward_of(std::size_t i) {
+  wait_for(i);
+  // What the last block computed is still there.
+  if (i + 1 < p_.blocks.size()) block_recompute(c_, p_.blocks[i], b_.policy(), b_.blocks[i], b_.scratch);
+  block_backward(c_, p_.blocks[i], b_.blocks[i], b_.scratch);
+  if (i >= b_.num_slots()) load(i - b_.num_slots());
+}
+
+void Decoder::save(std::size_t i) {
+  if (i < b_.num_offloaded()) store_->save(i, kept_tensors(b_.blocks[i], b_.policy()));
+}
+
+void Decoder::load(std::size_t i) {
+  if (i < b_.num_offloaded()) store_->load(i, kept_tensors(b_.blocks[i], b_.policy()));
+}
+
+void Decoder::wait_for(std::size_t i) {
+  if (i < b_.num_offloaded()) store_->wait(i);
+}
+
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
                                Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
-  forward_body(inputs, schedule, dropout_seed);
+  forward_body(inputs, schedule, dropout_seed, /*keeps=*/true);
   head_backward(inputs, gradient_scale, metrics);
   for (std::size_t i = p_.blocks.size(); i-- > 0;) {
     const int unit = p_.blocks[i].unit;
     c_.units.use(unit);
     if (i > 0) c_.units.gather(p_.blocks[i - 1].unit);
-    block_backward(c_, p_.blocks[i], b_.blocks[i], b_.scratch);
+    block_backward_of(i);
     c_.units.release(unit);
     c_.units.reduce(unit);
   }
@@ -89,14 +115,14 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
 }
 
 void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics) {
-  forward_body(inputs, schedule, std::nullopt);
+  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
   b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics);
   release_all();
 }
 
 void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
-  forward_body(inputs, schedule, std::nullopt);
+  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
   c_.ops.matmul({.a = b_.scratch.normed.rows(begin, count),
                  .b = c_.units.parameter(p_.head.weight),
                  .c = logits,

@@ -48,7 +48,7 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       slots(shard_map.num_units(), policy.reshard_after_forward, config.model.tie_word_embeddings),
       storage(shard_map, frozen_map, sizes.compute),
       unit_buffers(storage, policy, slots),
-      decoder(config.model, config.lora, sizes, machine.kind),
+      decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
       attention(parallel::make_sequence_buffers(
           sequence_shape(sizes, sequence::RowCut(max_length, place.layout().sp).local_length()), place.layout().sp)),
       adamw(config.optimizer, shard_map) {}
@@ -57,7 +57,7 @@ void RankPlan::lay_out(Arenas& arenas) {
   storage.lay_out(arenas.parameters, arenas.gradients);
   adamw.lay_out(arenas.optimizer);
   unit_buffers.lay_out(arenas.unit_buffers);
-  decoder.lay_out(arenas.activations, arenas.workspace);
+  decoder.lay_out(arenas.activations, arenas.workspace, arenas.offloaded);
   attention->lay_out(arenas.workspace);
   upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
   results = take(arenas.workspace, DType::float64, {num_metrics + 1});

@@ -89,7 +89,7 @@ class Stand {
         slots_(trainable_.num_units(), policy_.reshard_after_forward, config.tie_word_embeddings),
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),
-        decoder_buffers_(config, lora, sizes_, device::Kind::cpu),
+        decoder_buffers_(config, lora, sizes_, device::Kind::cpu, {}),
         attention_buffers_(parallel::make_sequence_buffers(
             {sizes_.tokens, sizes_.tokens / num_rows, sizes_.q_heads, sizes_.kv_heads, sizes_.head_dim, DType::float32},
             mesh.place.layout().sp)) {
@@ -140,7 +140,7 @@ class Stand {
     storage_.lay_out(arena, arena);
     storage_bytes_ = arena.used_bytes() - before;
     buffers_.lay_out(arena);
-    decoder_buffers_.lay_out(arena, arena);
+    decoder_buffers_.lay_out(arena, arena, arena);
     attention_buffers_->lay_out(arena);
     const std::size_t bytes =
         ops::workspace_bytes(device::Kind::cpu, 1, sizes_.shapes(), attention_buffers_->attention_needs());

@@ -15,7 +15,8 @@ namespace sft::model {
 
 class AdapterBuffers {
  public:
-  AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes);
+  /// At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time.
+  AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens);
 
   /// Takes nothing without use_peft; call with a sizing arena, then with a real one.
   void lay_out(device::Arena& workspace);
@@ -27,18 +28,21 @@ class AdapterBuffers {
   /// Of the next pass; none: nothing is dropped.
   void set_seed(std::optional<std::uint64_t> seed) { seed_ = seed; }
 
-  Tensor low;       ///< (T, R) compute dtype: the product in the middle
-  Tensor low_grad;  ///< (T, R) compute dtype: its gradient
-  /// (T, columns) compute dtype: an input that was partly dropped, or its gradient. `columns` at most those of the
-  /// widest linear layer; empty without dropout.
-  [[nodiscard]] Tensor input(std::int64_t columns) const;
+  // Scratch memory for T = `num_tokens` tokens, compute dtype.
+  /// (T, R): the product in the middle, and its gradient.
+  [[nodiscard]] Tensor low(std::int64_t num_tokens) const { return low_.rows(0, num_tokens); }
+  [[nodiscard]] Tensor low_grad(std::int64_t num_tokens) const { return low_grad_.rows(0, num_tokens); }
+  /// (T, columns): an input that was partly dropped, or its gradient. `columns` at most those of the widest layer that
+  /// so many tokens pass; empty without dropout.
+  [[nodiscard]] Tensor input(std::int64_t num_tokens, std::int64_t columns) const;
 
  private:
   ops::Shapes shapes_;
+  std::int64_t mlp_tile_tokens_;
   std::int64_t rank_;  ///< 0 without use_peft
   float scale_, dropout_;
   std::optional<std::uint64_t> seed_;
-  Tensor input_;
+  Tensor low_, low_grad_, input_;
 };
 
 }  // namespace sft::model

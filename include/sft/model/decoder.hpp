@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "sft/model/activation_store.hpp"
 #include "sft/model/context.hpp"
 #include "sft/model/decoder_buffers.hpp"
 #include "sft/sequence/attention_schedule.hpp"
@@ -15,9 +16,10 @@ namespace sft::model {
 /// ShardedUnits::reduce names.
 class Decoder {
  public:
-  /// Everything in the context, `parameters` and `buffers` outlive it; the buffers are laid out.
+  /// Everything in the context, `parameters`, `buffers` and `store` outlive it; the buffers are laid out. `store` has a
+  /// place for each of DecoderBuffers::num_offloaded() blocks; without such blocks it is not needed.
   Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
-          bool reshard_after_forward);
+          bool reshard_after_forward, ActivationStore* store = nullptr);
 
   /// Uploads the rotary frequencies; once, before the first pass.
   void initialize();
@@ -39,16 +41,25 @@ class Decoder {
  private:
   void embed(const Inputs& inputs);
   /// Embedding, blocks and final norm; scratch.normed holds the result and the head's units are in use.
+  /// `keeps`: a backward pass follows.
   void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
-                    std::optional<std::uint64_t> dropout_seed);
+                    std::optional<std::uint64_t> dropout_seed, bool keeps);
   /// After a forward pass without a backward pass: no unit is kept.
   void release_all();
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
+  void block_backward_of(std::size_t block);
+
+  // Nothing unless the block is offloaded.
+  void save(std::size_t block);
+  void load(std::size_t block);
+  /// Makes later ops wait for the copies of the block.
+  void wait_for(std::size_t block);
 
   Context c_;
   const DecoderParameters& p_;
   DecoderBuffers& b_;
   bool reshard_after_forward_;
+  ActivationStore* store_;
 };
 
 }  // namespace sft::model
