@@ -39,7 +39,7 @@ void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) 
   sequence::AttentionStep step;
   if (num_cached > 0) step.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
   step.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
-  set_schedule({{step}});
+  set_schedule({.steps = {step}, .num_tokens = num_new});
 }
 
 void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
