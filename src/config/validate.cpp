@@ -319,6 +319,11 @@ void validate_data(const Config& config, std::int64_t max_length, std::int64_t v
   const int sp_size = config.parallel.sp_size;
   const std::int64_t tokens = sequence::padded_row_length(batch * max_length, sp_size) / sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
+  if (max_length > max_tokens) {
+    throw_config_error("rows of " + source + " are too long",
+                       text_of(max_length) + " tokens, but positions are counted up to " + text_of(max_tokens),
+                       "prepare the data with a smaller --max_length");
+  }
   if (tokens > max_tokens) {
     throw_config_error("a micro-batch has too many tokens on a rank",
                        "per_device_train_batch_size x max_length / sp_size = " + text_of(batch) + " x " +
