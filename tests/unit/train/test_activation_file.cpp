@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations in a file: what is read back is what was written, and a disk that refuses is an error by name.
 
-#include "activation_file.hpp"
+#include "train/activation_file.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
