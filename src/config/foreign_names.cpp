@@ -72,11 +72,17 @@ std::vector<Row> memory_rows() {
   const char* const smaller =
       "leave it out; for less memory use a smaller per_device_train_batch_size, sp_size, tp_size or more ranks";
   return {
-      {"gradient_checkpointing", only_false, "this version keeps all activations and recomputes none", smaller},
-      {"gradient_checkpointing_kwargs activation_checkpointing_kwargs", only_none,
-       "this version keeps all activations and recomputes none", leave_out},
-      {"activation_offloading activation_checkpointing_offload", only_false,
-       "this version keeps all activations where they are computed", smaller},
+      {"gradient_checkpointing",
+       {{"true", "train.activation_checkpointing=full"},
+        {"false", "train.activation_checkpointing=none"},
+        {"none", ""}},
+       "it is true or false",
+       "set train.activation_checkpointing to none, selective or full"},
+      {"gradient_checkpointing_kwargs activation_checkpointing_kwargs", anything, no_effect, leave_out},
+      {"activation_offloading activation_checkpointing_offload",
+       {{"true", "train.activation_offload=true"}, {"false", "train.activation_offload=false"}, {"none", ""}},
+       "it is true or false",
+       "set train.activation_offload to true or false"},
       {"cpu_offload offload_params offload_optimizer_device offload_param_device offload_optimizer_nvme_path "
        "offload_param_nvme_path",
        only_false, "parameters and optimizer state stay on their device in this version", smaller},

@@ -281,7 +281,18 @@ std::vector<Key> make_keys() {
       key("train", &C::train, "num_train_epochs", &Train::num_train_epochs, "passes over the data if max_steps is -1"),
       key("train", &C::train, "precision", &Train::precision,
           "fp32, or bf16: compute and gather in bf16, master weights and reductions in float32"),
-      only("train", "activation_checkpointing", "none", "recompute activations; none until it is there"),
+      key("train", &C::train, "activation_checkpointing", &Train::activation_checkpointing,
+          "activations that are computed again in the backward pass rather than kept: none, selective (what is cheap) "
+          "or "
+          "full (all but the input of each block; also written true)"),
+      key("train", &C::train, "activation_offload", &Train::activation_offload,
+          "move kept activations out until the backward pass: to host memory from a GPU, to files in offload_folder "
+          "from a "
+          "CPU"),
+      path_key("train", &C::train, "offload_folder", &Train::offload_folder,
+               "folder on a fast local disk for what is offloaded to files"),
+      key("train", &C::train, "mlp_tile_tokens", &Train::mlp_tile_tokens,
+          "tokens that an MLP works on at a time, for long rows; 0: all"),
       key("train", &C::train, "seed", &Train::seed,
           "seed of what is random beyond weights and the order of rows: the dropout of adapters"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,

@@ -126,6 +126,16 @@ void check_train(const Config& config) {
   require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");
 }
 
+void check_activations(const Config& config) {
+  const Train& train = config.train;
+  require(config, train.mlp_tile_tokens >= 0, "train.mlp_tile_tokens", "0 (all tokens at a time) or more");
+  if (!train.activation_offload || config.device.backend == BackendChoice::cuda || !train.offload_folder.empty())
+    return;
+  throw_config_error("`train.activation_offload = true` has no place to write to",
+                     "on a CPU activations are offloaded to files, and `train.offload_folder` is empty",
+                     "set train.offload_folder to a folder on a fast local disk, or activation_offload = false");
+}
+
 void check_lora(const Config& config) {
   const Lora& lora = config.lora;
   if (!lora.use_peft) return;
@@ -284,6 +294,7 @@ void validate(Config& config, int world_size) {
   check_lora(config);
   check_data(config);
   check_train(config);
+  check_activations(config);
   check_evaluation(config);
   check_optimizer(config);
   check_axes(config, world_size);
@@ -327,6 +338,11 @@ void validate_data(const Config& config, std::int64_t max_length, std::int64_t v
   const int sp_size = config.parallel.sp_size;
   const std::int64_t tokens = sequence::padded_row_length(batch * max_length, sp_size) / sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
+  if (max_length > max_tokens) {
+    throw_config_error("rows of " + source + " are too long",
+                       text_of(max_length) + " tokens, but positions are counted up to " + text_of(max_tokens),
+                       "prepare the data with a smaller --max_length");
+  }
   if (tokens > max_tokens) {
     throw_config_error("a micro-batch has too many tokens on a rank",
                        "per_device_train_batch_size x max_length / sp_size = " + text_of(batch) + " x " +

@@ -62,6 +62,9 @@ constexpr Names<bool, 8> bool_synonyms{{{"true", true},
                                         {"off", false},
                                         {"0", false}}};
 constexpr Names<Precision, 2> precision_names{{{"fp32", Precision::fp32}, {"bf16", Precision::bf16}}};
+constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", ActivationCheckpointing::none},
+                                                                 {"selective", ActivationCheckpointing::selective},
+                                                                 {"full", ActivationCheckpointing::full}}};
 constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant},
                                                {"constant_with_warmup", Scheduler::constant_with_warmup},
                                                {"linear", Scheduler::linear},
@@ -136,12 +139,23 @@ void read(const std::string& text, double& value) {
 void read(const std::string& text, std::string& value) { value = expanded(text); }
 void read(const std::string& text, std::vector<std::string>& value) { value = expanded_items(text); }
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
+void read(const std::string& text, ActivationCheckpointing& value) {
+  const std::string word = unquoted(text);
+  if (is_none(word) || truth_of(word) == false) {
+    value = ActivationCheckpointing::none;
+  } else if (truth_of(word) == true) {
+    value = ActivationCheckpointing::full;
+  } else {
+    read_choice(text, value, checkpointing_names);
+  }
+}
 void read(const std::string& text, Scheduler& value) { read_choice(text, value, scheduler_names); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 
 std::vector<std::string> choices(bool) { return texts_of(bool_names); }
 std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
+std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
 
@@ -157,6 +171,7 @@ std::string write(const std::vector<std::string>& value) {
   return text;
 }
 std::string write(Precision value) { return write_choice(value, precision_names); }
+std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }

@@ -26,6 +26,7 @@ void read(const std::string& text, double& value);
 void read(const std::string& text, std::string& value);
 void read(const std::string& text, std::vector<std::string>& value);  // separated by white space or commas
 void read(const std::string& text, Precision& value);
+void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, RopeScaling& value);
@@ -34,6 +35,7 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] inline std::vector<std::string> choices(const auto&) { return {}; }
 [[nodiscard]] std::vector<std::string> choices(bool);
 [[nodiscard]] std::vector<std::string> choices(Precision);
+[[nodiscard]] std::vector<std::string> choices(ActivationCheckpointing);
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
 
@@ -45,6 +47,7 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::string write(const std::string& value);
 [[nodiscard]] std::string write(const std::vector<std::string>& value);
 [[nodiscard]] std::string write(Precision value);
+[[nodiscard]] std::string write(ActivationCheckpointing value);
 [[nodiscard]] std::string write(Scheduler value);
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(const RopeScaling& value);

@@ -73,7 +73,7 @@ void ShardFile::read_attributes() {
   num_target_tokens_ = file().read_int("num_target_tokens");
   constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
   if (traits_.max_length < 1 || traits_.max_length > limit) {
-    refuse("its max_length is " + std::to_string(traits_.max_length));
+    refuse("its max_length is " + std::to_string(traits_.max_length) + ", not from 1 to " + std::to_string(limit));
   }
   if (traits_.vocab_size < 1 || traits_.vocab_size > limit) {
     refuse("its vocab_size is " + std::to_string(traits_.vocab_size));

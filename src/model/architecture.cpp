@@ -197,10 +197,15 @@ std::vector<int> DecoderParameters::forward_units() const {
   return units;
 }
 
-std::vector<int> DecoderParameters::forward_backward_units() const {
+std::vector<int> DecoderParameters::forward_backward_units(bool recomputes) const {
   std::vector<int> units = forward_units();
-  const std::vector<int> backward(units.rbegin(), units.rend());
-  units.insert(units.end(), backward.begin(), backward.end());
+  units.insert(units.end(), {head.unit(), head_unit()});
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    const bool is_last = i + 1 == blocks.size();
+    if (recomputes && !is_last) units.push_back(blocks[i].attention_unit);
+    units.insert(units.end(), {blocks[i].mlp_unit, blocks[i].attention_unit});
+  }
+  units.push_back(embedding_unit());
   return units;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/block.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "sft/model/linear.hpp"
@@ -33,11 +34,14 @@ void narrow(Buffers& buffers, std::int64_t num_rows, std::initializer_list<Tenso
   }
 }
 
-void attention_forward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
-  const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
+void project(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   linear_forward(c, p.qkv, saved.qkv, scratch.normed);
+}
 
+/// Rotates queries and keys; with qk_norm into memory of their own.
+void rotate(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   if (p.q_norm.exists()) {
+    const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
     const parallel::SequenceAttention::Heads raw = split_heads(saved.qkv, c.sizes);
     c.ops.norm_rope_forward(saved.heads.q, saved.q_rstd, raw.q, c.units.parameter(p.q_norm), scratch.cosine,
                             scratch.sine, epsilon);
@@ -47,10 +51,15 @@ void attention_forward(const Context& c, const BlockParameters& p, BlockActivati
     const Tensor rotated = rotated_heads(saved.qkv, c.sizes);
     c.ops.rope_forward(rotated, rotated, scratch.cosine, scratch.sine);
   }
-  c.attention.forward(saved.heads, saved.attention, saved.lse);
+}
 
+/// middle = x + what attention adds; normed is that of middle. Enters the unit of the MLP.
+void join_attention(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.attention));
   c.tp.sum(scratch.delta);
+  c.units.enter(p.mlp_unit);
+  c.ops.add_rms_norm_forward(saved.middle, scratch.normed, saved.middle_rstd, saved.x, scratch.delta,
+                             c.units.parameter(p.post_attention_norm), static_cast<float>(c.config.rms_norm_eps));
 }
 
 void attention_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
@@ -77,44 +86,136 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
   c.tp.finish_sum();
 }
 
+/// Calls work(begin, count) for the tiles of the MLP, in order.
+template <class Work>
+void for_each_tile(const BlockScratch& scratch, const Work& work) {
+  const std::int64_t num_tokens = scratch.normed.shape[0], tile_tokens = scratch.act.shape[0];
+  for (std::int64_t begin = 0; begin < num_tokens; begin += tile_tokens) {
+    work(begin, std::min(tile_tokens, num_tokens - begin));
+  }
+}
+
+/// Gate and up of a tile: rows of what the block keeps, or the memory that all tiles share.
+Tensor gate_up_of(const BlockActivations& saved, const BlockScratch& scratch, std::int64_t begin, std::int64_t count) {
+  return saved.gate_up.empty() ? scratch.gate_up.rows(0, count) : saved.gate_up.rows(begin, count);
+}
+
 void mlp_forward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
-  linear_forward(c, p.gate_up, saved.gate_up, scratch.normed);
-  c.ops.swiglu_forward(scratch.act, saved.gate_up);
-  linear_forward_partial(c, p.down, scratch.delta, scratch.act);
+  for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
+    const Tensor gate_up = gate_up_of(saved, scratch, begin, count), act = scratch.act.rows(0, count);
+    linear_forward(c, p.gate_up, gate_up, scratch.normed.rows(begin, count), begin);
+    c.ops.swiglu_forward(act, gate_up);
+    linear_forward_partial(c, p.down, scratch.delta.rows(begin, count), act, begin);
+  });
   c.tp.sum(scratch.delta);
 }
 
 void mlp_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
-  linear_backward_input(c, p.down, scratch.dact, scratch.dx);
-  c.ops.swiglu_backward(saved.gate_up, scratch.act, scratch.dact, saved.gate_up);
-  linear_backward_input(c, p.gate_up, scratch.dnormed, saved.gate_up);
-  c.tp.start_sum(scratch.dnormed);  // beside the weight gradients
-  linear_backward_weight(c, p.down, scratch.dx, scratch.act);
-  c.ops.rms_norm_apply(scratch.normed, saved.middle, saved.middle_rstd, c.units.parameter(p.post_attention_norm));
-  linear_backward_weight(c, p.gate_up, saved.gate_up, scratch.normed);
-  c.tp.finish_sum();
+  const bool recomputes = saved.gate_up.empty();
+  for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
+    const Tensor gate_up = gate_up_of(saved, scratch, begin, count), act = scratch.act.rows(0, count);
+    const Tensor normed = scratch.normed.rows(begin, count), dnormed = scratch.dnormed.rows(begin, count);
+    const Tensor dx = scratch.dx.rows(begin, count);
+    const auto norm_again = [&] {
+      c.ops.rms_norm_apply(normed, saved.middle.rows(begin, count), saved.middle_rstd.rows(begin, count),
+                           c.units.parameter(p.post_attention_norm));
+    };
+    if (recomputes) {
+      norm_again();
+      linear_forward(c, p.gate_up, gate_up, normed, begin);
+    }
+    linear_backward_input(c, p.down, act, dx, begin);
+    c.ops.swiglu_backward(gate_up, act, act, gate_up);
+    linear_backward_input(c, p.gate_up, dnormed, gate_up, begin);
+    c.tp.start_sum(dnormed);  // beside the weight gradients
+    linear_backward_weight(c, p.down, dx, act, begin);
+    if (!recomputes) norm_again();
+    linear_backward_weight(c, p.gate_up, gate_up, normed, begin);
+    c.tp.finish_sum();
+  });
 }
 
-}  // namespace
+/// Columns of a tensor that others follow in the same memory, so that they are aligned.
+std::int64_t aligned(std::int64_t num_elements) { return (num_elements + 127) / 128 * 128; }
 
-BlockActivations take_activations(device::Arena& arena, const Sizes& s, bool qk_norm) {
-  BlockActivations a;
+void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s) {
   a.x = take(arena, s.compute, {s.tokens, s.hidden});
   a.input_rstd = take(arena, DType::float32, {s.tokens});
+}
+
+void take_products(BlockActivations& a, device::Arena& arena, const Sizes& s) {
   a.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
-  a.heads = split_heads(a.qkv, s);
+  a.attention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
+  a.lse = take(arena, DType::float32, {s.tokens, s.q_heads});
+}
+
+void take_gate_up(BlockActivations& a, device::Arena& arena, const Sizes& s) {
+  a.gate_up = take(arena, s.compute, {s.tokens, 2 * s.mlp});
+}
+
+void take_followers(BlockActivations& a, device::Arena& arena, const Sizes& s, bool qk_norm) {
   if (qk_norm) {
     a.heads.q = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
     a.heads.k = take(arena, s.compute, {s.tokens, s.kv_heads, s.head_dim});
     a.q_rstd = take(arena, DType::float32, {s.tokens, s.q_heads});
     a.k_rstd = take(arena, DType::float32, {s.tokens, s.kv_heads});
   }
-  a.attention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
-  a.lse = take(arena, DType::float32, {s.tokens, s.q_heads});
   a.middle = take(arena, s.compute, {s.tokens, s.hidden});
   a.middle_rstd = take(arena, DType::float32, {s.tokens});
-  a.gate_up = take(arena, s.compute, {s.tokens, 2 * s.mlp});
+}
+
+/// What attention reads of the fused product, once both are there.
+void point_heads(BlockActivations& a, const Sizes& s, bool qk_norm) {
+  const parallel::SequenceAttention::Heads fused = split_heads(a.qkv, s);
+  a.heads.v = fused.v;
+  if (qk_norm) return;
+  a.heads.q = fused.q;
+  a.heads.k = fused.k;
+}
+
+}  // namespace
+
+ActivationPolicy activation_policy(const config::Train& train, device::Kind kind) {
+  using Place = ActivationPolicy::Place;
+  const Place elsewhere = kind == device::Kind::cpu ? Place::file : Place::host;
+  return {.checkpointing = train.activation_checkpointing,
+          .mlp_tile_tokens = train.mlp_tile_tokens > 0 ? train.mlp_tile_tokens : INT64_MAX,
+          .place = train.activation_offload ? elsewhere : Place::device};
+}
+
+BlockActivations take_activations(device::Arena& arena, const Sizes& s, bool qk_norm) {
+  return take_kept_activations(arena, s, qk_norm, {}, {});
+}
+
+BlockActivations take_shared_activations(device::Arena& arena, const Sizes& s, bool qk_norm,
+                                         const ActivationPolicy& policy) {
+  BlockActivations a;
+  if (!policy.keeps_products()) take_products(a, arena, s);
+  if (!policy.keeps_all()) take_followers(a, arena, s, qk_norm);
   return a;
+}
+
+BlockActivations take_kept_activations(device::Arena& arena, const Sizes& s, bool qk_norm,
+                                       const ActivationPolicy& policy, const BlockActivations& shared) {
+  BlockActivations a = shared;
+  take_input(a, arena, s);
+  if (policy.keeps_products()) {
+    take_products(a, arena, s);
+    take_gate_up(a, arena, s);
+  }
+  if (policy.keeps_all()) take_followers(a, arena, s, qk_norm);
+  point_heads(a, s, qk_norm);
+  return a;
+}
+
+std::vector<Tensor> kept_tensors(const BlockActivations& a, const ActivationPolicy& policy) {
+  std::vector<Tensor> kept = {a.x, a.input_rstd};
+  if (policy.keeps_products()) kept.insert(kept.end(), {a.qkv, a.attention, a.lse, a.gate_up});
+  if (policy.keeps_all()) {
+    if (!a.q_rstd.empty()) kept.insert(kept.end(), {a.heads.q, a.heads.k, a.q_rstd, a.k_rstd});
+    kept.insert(kept.end(), {a.middle, a.middle_rstd});
+  }
+  return kept;
 }
 
 BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens) {
@@ -137,21 +238,33 @@ BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& s) {
   return b;
 }
 
-BlockScratch take_scratch(device::Arena& arena, const Sizes& s) {
-  BlockScratch b = take_forward_scratch(arena, s);
-  b.qkv = take(arena, s.compute, {s.tokens, s.qkv_columns()});
+BlockScratch take_scratch(device::Arena& arena, const Sizes& s, const ActivationPolicy& policy) {
+  BlockScratch b;
+  const std::int64_t tile_tokens = std::min(policy.mlp_tile_tokens, s.tokens);
+  const Tensor normed = take(arena, s.compute, {s.tokens * std::max(s.hidden, s.q_columns())});
+  b.normed = normed.rows(0, s.tokens * s.hidden).view({s.tokens, s.hidden});
+  b.dattention = normed.rows(0, s.tokens * s.q_columns()).view({s.tokens, s.q_heads, s.head_dim});
+
+  const std::int64_t act_elements = aligned(tile_tokens * s.mlp);
+  const std::int64_t gate_up_elements = policy.keeps_products() ? 0 : tile_tokens * 2 * s.mlp;
+  const std::int64_t qkv_elements = s.tokens * s.qkv_columns();
+  const Tensor wide = take(arena, s.compute, {std::max(act_elements + gate_up_elements, qkv_elements)});
+  b.act = wide.rows(0, tile_tokens * s.mlp).view({tile_tokens, s.mlp});
+  if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * s.mlp});
+  b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
+
+  b.delta = take(arena, s.partial, {s.tokens, s.hidden});
+  b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
-  b.dnormed = take(arena, s.partial, {s.tokens, s.hidden});
-  b.dact = take(arena, s.compute, {s.tokens, s.mlp});
-  b.dattention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
+  b.cosine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
+  b.sine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});
   return b;
 }
 
 BlockScratch first_rows(BlockScratch all, std::int64_t num_tokens) {
   using S = BlockScratch;
-  narrow(
-      all, num_tokens,
-      {&S::normed, &S::qkv, &S::act, &S::delta, &S::dx, &S::dnormed, &S::dact, &S::dattention, &S::cosine, &S::sine});
+  narrow(all, num_tokens, {&S::normed, &S::qkv, &S::delta, &S::dx, &S::dnormed, &S::dattention, &S::cosine, &S::sine});
+  narrow(all, std::min(num_tokens, all.act.shape[0]), {&S::act, &S::gate_up});
   return all;
 }
 
@@ -165,11 +278,26 @@ void block_forward(const Context& c, const BlockParameters& p, const Tensor& pre
   } else {
     c.ops.add_rms_norm_forward(saved.x, scratch.normed, saved.input_rstd, previous, scratch.delta, input_norm, epsilon);
   }
-  attention_forward(c, p, saved, scratch);
-  c.units.enter(p.mlp_unit);
-  c.ops.add_rms_norm_forward(saved.middle, scratch.normed, saved.middle_rstd, saved.x, scratch.delta,
-                             c.units.parameter(p.post_attention_norm), epsilon);
+  project(c, p, saved, scratch);
+  rotate(c, p, saved, scratch);
+  c.attention.forward(saved.heads, saved.attention, saved.lse);
+  join_attention(c, p, saved, scratch);
   mlp_forward(c, p, saved, scratch);
+}
+
+void block_recompute(const Context& c, const BlockParameters& p, const ActivationPolicy& policy,
+                     BlockActivations& saved, BlockScratch& scratch) {
+  if (policy.keeps_all()) return;
+  c.units.enter(p.attention_unit);
+  const bool keeps_products = policy.keeps_products();
+  if (!keeps_products) {
+    c.ops.rms_norm_apply(scratch.normed, saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
+    project(c, p, saved, scratch);
+  }
+  const bool is_rotated_in_place = !p.q_norm.exists();
+  if (!keeps_products || !is_rotated_in_place) rotate(c, p, saved, scratch);
+  if (!keeps_products) c.attention.forward(saved.heads, saved.attention, saved.lse);
+  join_attention(c, p, saved, scratch);
 }
 
 void block_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/decoder.hpp"
 
+#include "sft/core/error.hpp"
 #include "sft/model/rope.hpp"
 
 namespace sft::model {
 
-Decoder::Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers)
-    : c_(context), p_(parameters), b_(buffers) {}
+Decoder::Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
+                 ActivationStore* store)
+    : c_(context), p_(parameters), b_(buffers), store_(store) {
+  ensure(store != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
+}
 
 void Decoder::initialize() {
   const std::vector<double> frequencies = inverse_frequencies(c_.config);
@@ -29,7 +33,7 @@ void Decoder::embed(const Inputs& inputs) {
 }
 
 void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
-                           std::optional<std::uint64_t> dropout_seed) {
+                           std::optional<std::uint64_t> dropout_seed, bool keeps) {
   b_.set_tokens(inputs.tokens.shape[0]);
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedule(schedule);
@@ -39,7 +43,9 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   c_.units.enter(p_.embedding_unit());
   embed(inputs);
   for (std::size_t i = 0; i < p_.blocks.size(); ++i) {
+    if (i >= b_.num_slots()) wait_for(i - b_.num_slots());  // whose memory it gets
     block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : b_.blocks[i - 1].middle, b_.blocks[i], b_.scratch);
+    if (keeps) save(i);
   }
   c_.units.enter(p_.head_unit());
   c_.ops.add_rms_norm_forward(b_.last, b_.scratch.normed, b_.last_rstd, b_.blocks.back().middle, b_.scratch.delta,
@@ -54,12 +60,32 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
                            b_.last_rstd, c_.units.parameter(p_.final_norm), Tensor());
 }
 
+void Decoder::block_backward_of(std::size_t i) {
+  wait_for(i);
+  // What the last block computed is still there.
+  if (i + 1 < p_.blocks.size()) block_recompute(c_, p_.blocks[i], b_.policy(), b_.blocks[i], b_.scratch);
+  block_backward(c_, p_.blocks[i], b_.blocks[i], b_.scratch);
+  if (i >= b_.num_slots()) load(i - b_.num_slots());
+}
+
+void Decoder::save(std::size_t i) {
+  if (i < b_.num_offloaded()) store_->save(i, kept_tensors(b_.blocks[i], b_.policy()));
+}
+
+void Decoder::load(std::size_t i) {
+  if (i < b_.num_offloaded()) store_->load(i, kept_tensors(b_.blocks[i], b_.policy()));
+}
+
+void Decoder::wait_for(std::size_t i) {
+  if (i < b_.num_offloaded()) store_->wait(i);
+}
+
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
                                Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
-  c_.units.begin_pass(p_.forward_backward_units(), parallel::ShardedUnits::Pass::micro_batch);
-  forward_body(inputs, schedule, dropout_seed);
+  c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
+  forward_body(inputs, schedule, dropout_seed, /*keeps=*/true);
   head_backward(inputs, gradient_scale, metrics);
-  for (std::size_t i = p_.blocks.size(); i-- > 0;) block_backward(c_, p_.blocks[i], b_.blocks[i], b_.scratch);
+  for (std::size_t i = p_.blocks.size(); i-- > 0;) block_backward_of(i);
   c_.units.enter(p_.embedding_unit());
   if (p_.embedding.trainable) {
     c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
@@ -70,7 +96,7 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
 
 void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedule, std::nullopt);
+  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
   b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics);
   c_.units.end_pass();
 }
@@ -78,7 +104,7 @@ void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedu
 void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedule, std::nullopt);
+  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
   c_.ops.matmul({.a = b_.scratch.normed.rows(begin, count),
                  .b = c_.units.parameter(p_.head.weight),
                  .c = logits,

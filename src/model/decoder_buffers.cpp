@@ -1,21 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/decoder_buffers.hpp"
 
+#include <algorithm>
+
+#include "sft/core/cast.hpp"
+#include "sft/model/activation_store.hpp"
+
 namespace sft::model {
 
+namespace {
+
+/// While a block works in one, that of the block before or behind it is copied.
+constexpr std::size_t num_slots_of_offloading = 2;
+
+}  // namespace
+
 DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes,
-                               device::Kind kind)
+                               device::Kind kind, const ActivationPolicy& policy)
     : loss_head(sizes, kind),
-      adapters(lora, sizes.shapes()),
+      adapters(lora, sizes.shapes(), policy.mlp_tile_tokens),
       sizes_(sizes),
       qk_norm_(config.qk_norm),
-      all_blocks_(static_cast<std::size_t>(config.num_hidden_layers)) {}
+      policy_(policy),
+      num_blocks_(static_cast<std::size_t>(config.num_hidden_layers)),
+      slots_(policy.place == ActivationPolicy::Place::device ? num_blocks_
+                                                             : std::min(num_blocks_, num_slots_of_offloading)) {}
 
-void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace) {
-  for (BlockActivations& block : all_blocks_) block = take_activations(activations, sizes_, qk_norm_);
+void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& host) {
+  const BlockActivations shared = take_shared_activations(workspace, sizes_, qk_norm_, policy_);
+  for (BlockActivations& slot : slots_) slot = take_kept_activations(activations, sizes_, qk_norm_, policy_, shared);
+  place_bytes_ = place_bytes(kept_tensors(slots_.front(), policy_));
+  host_places.clear();
+  if (policy_.place == ActivationPolicy::Place::host) {
+    for (std::size_t block = 0; block < num_offloaded(); ++block) {
+      host_places.push_back(take(host, DType::bf16, {checked_cast<std::int64_t>(place_bytes_ / size_of(DType::bf16))}));
+    }
+  }
   all_last_ = take(activations, sizes_.compute, {sizes_.tokens, sizes_.hidden});
   all_last_rstd_ = take(activations, DType::float32, {sizes_.tokens});
-  all_scratch_ = take_scratch(workspace, sizes_);
+  all_scratch_ = take_scratch(workspace, sizes_, policy_);
   inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
   loss_head.lay_out(workspace);
   adapters.lay_out(workspace);
@@ -24,11 +47,12 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
 
 void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
   blocks.clear();
-  for (const BlockActivations& block : all_blocks_) blocks.push_back(first_rows(block, num_tokens));
+  for (std::size_t block = 0; block < num_blocks_; ++block) {
+    blocks.push_back(first_rows(slots_[block % slots_.size()], num_tokens));
+  }
   scratch = first_rows(all_scratch_, num_tokens);
   last = all_last_.rows(0, num_tokens);
   last_rstd = all_last_rstd_.rows(0, num_tokens);
-  adapters.set_tokens(num_tokens);
 }
 
 }  // namespace sft::model

@@ -19,27 +19,28 @@ std::uint64_t seed_of(const Context& c, const Adapter& adapter) {
   return (c.adapters.seed() ^ adapter.number) * 0x9e3779b97f4a7c15U + part;
 }
 
-/// What the adapter sees of x (T, M).
-Tensor dropped(const Context& c, const Adapter& adapter, const Tensor& x) {
+/// What the adapter sees of x (T, M), whose first row is token `first_token`.
+Tensor dropped(const Context& c, const Adapter& adapter, const Tensor& x, std::int64_t first_token) {
   if (c.adapters.dropout() == 0.0F) return x;
-  const Tensor input = c.adapters.input(x.shape[1]);
-  c.ops.dropout(input, x, c.adapters.dropout(), seed_of(c, adapter), false);
+  const Tensor input = c.adapters.input(x.shape[0], x.shape[1]);
+  c.ops.dropout(input, x, c.adapters.dropout(), seed_of(c, adapter), first_token * x.shape[1], false);
   return input;
 }
 
 /// scale a x (T, R).
 Tensor low_forward(const Context& c, const Adapter& adapter, const Tensor& x) {
-  c.ops.matmul({.a = x, .b = c.units.parameter(adapter.a), .c = c.adapters.low(), .transpose_b = true});
-  c.ops.scale(c.adapters.low(), c.adapters.scale());
-  return c.adapters.low();
+  const Tensor low = c.adapters.low(x.shape[0]);
+  c.ops.matmul({.a = x, .b = c.units.parameter(adapter.a), .c = low, .transpose_b = true});
+  c.ops.scale(low, c.adapters.scale());
+  return low;
 }
 
 /// The gradient of a x: scale b^T dy (T, R).
 Tensor low_backward(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dy) {
-  const Tensor part = columns_of(c, layer, adapter, dy);
-  c.ops.matmul({.a = part, .b = c.units.parameter(adapter.b), .c = c.adapters.low_grad()});
-  c.ops.scale(c.adapters.low_grad(), c.adapters.scale());
-  return c.adapters.low_grad();
+  const Tensor low_grad = c.adapters.low_grad(dy.shape[0]);
+  c.ops.matmul({.a = columns_of(c, layer, adapter, dy), .b = c.units.parameter(adapter.b), .c = low_grad});
+  c.ops.scale(low_grad, c.adapters.scale());
+  return low_grad;
 }
 
 void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, const Tensor& dy, const Tensor& x) {
@@ -47,14 +48,15 @@ void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, co
   c.ops.matmul({.a = dy, .b = x, .c = target.tensor, .transpose_a = true, .accumulate = target.accumulate});
 }
 
-void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias) {
+void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, bool with_bias,
+              std::int64_t first_token) {
   c.ops.matmul({.a = x,
                 .b = c.units.parameter(layer.weight),
                 .c = y,
                 .transpose_b = true,
                 .bias = with_bias ? c.units.parameter(layer.bias) : Tensor()});
   for (const Adapter& adapter : layer.adapters) {
-    const Tensor low = low_forward(c, adapter, dropped(c, adapter, x));
+    const Tensor low = low_forward(c, adapter, dropped(c, adapter, x, first_token));
     c.ops.matmul({.a = low,
                   .b = c.units.parameter(adapter.b),
                   .c = columns_of(c, layer, adapter, y),
@@ -65,15 +67,17 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
 
 }  // namespace
 
-void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
-  multiply(c, layer, y, x, layer.bias.exists());
+void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x, std::int64_t first_token) {
+  multiply(c, layer, y, x, layer.bias.exists(), first_token);
 }
 
-void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x) {
-  multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0);
+void linear_forward_partial(const Context& c, const Linear& layer, Tensor y, const Tensor& x,
+                            std::int64_t first_token) {
+  multiply(c, layer, y, x, layer.bias.exists() && c.tp.rank() == 0, first_token);
 }
 
-void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy) {
+void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, const Tensor& dy,
+                           std::int64_t first_token) {
   c.ops.matmul({.a = dy, .b = c.units.parameter(layer.weight), .c = dx});
   for (const Adapter& adapter : layer.adapters) {
     const Tensor low_grad = low_backward(c, layer, adapter, dy);
@@ -81,18 +85,19 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
     if (c.adapters.dropout() == 0.0F) {
       c.ops.matmul({.a = low_grad, .b = a, .c = dx, .accumulate = true});
     } else {
-      const Tensor input_grad = c.adapters.input(dx.shape[1]);
+      const Tensor input_grad = c.adapters.input(dx.shape[0], dx.shape[1]);
       c.ops.matmul({.a = low_grad, .b = a, .c = input_grad});
-      c.ops.dropout(dx, input_grad, c.adapters.dropout(), seed_of(c, adapter), true);
+      c.ops.dropout(dx, input_grad, c.adapters.dropout(), seed_of(c, adapter), first_token * dx.shape[1], true);
     }
   }
 }
 
-void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x) {
+void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x,
+                            std::int64_t first_token) {
   if (layer.bias.exists() && layer.bias.trainable) c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
   if (layer.weight.trainable) write_gradient(c, layer.weight, dy, x);
   for (const Adapter& adapter : layer.adapters) {
-    const Tensor input = dropped(c, adapter, x);
+    const Tensor input = dropped(c, adapter, x, first_token);
     write_gradient(c, adapter.b, columns_of(c, layer, adapter, dy), low_forward(c, adapter, input));
     write_gradient(c, adapter.a, low_backward(c, layer, adapter, dy), input);
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "activation_file.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
 #include "rank_plan.hpp"
@@ -69,8 +70,9 @@ struct Engine::Impl {
         units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
               *comm_stream),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
+        activation_store(make_activation_store()),
         decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
-                plan.architecture.parameters, plan.decoder),
+                plan.architecture.parameters, plan.decoder, activation_store.get()),
         norm(plan.shard_map),
         upload(device, *compute_stream, plan.upload) {
     ops->set_workspace(plan.ops_workspace);
@@ -89,6 +91,21 @@ struct Engine::Impl {
     });
     plan.lay_out(result);
     return result;
+  }
+
+  /// Collective over the world where activations go to files: a disk that refuses one rank ends all alike.
+  [[nodiscard]] std::unique_ptr<model::ActivationStore> make_activation_store() {
+    const model::DecoderBuffers& buffers = plan.decoder;
+    if (buffers.num_offloaded() == 0) return nullptr;
+    if (buffers.policy().place == model::ActivationPolicy::Place::host) {
+      return std::make_unique<model::HostActivationStore>(device, *compute_stream, buffers.host_places);
+    }
+    std::unique_ptr<model::ActivationStore> store;
+    groups.world.agree([&] {
+      store = std::make_unique<ActivationFile>(config.train.offload_folder, buffers.num_offloaded(),
+                                               buffers.offloaded_bytes(), device);
+    });
+    return store;
   }
 
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
@@ -140,6 +157,7 @@ struct Engine::Impl {
   parallel::TensorParallel tp;
   parallel::ShardedUnits units;
   std::unique_ptr<parallel::SequenceAttention> attention;
+  std::unique_ptr<model::ActivationStore> activation_store;  ///< none where nothing is offloaded
   model::Decoder decoder;
   optim::GradientNorm norm;
   Upload upload;

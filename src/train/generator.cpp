@@ -76,7 +76,7 @@ struct Plan {
         storage(no_trainable, weights, compute),
         unit_buffers(storage, policy, slots),
         decoder(config.model, sizes, max_tokens),
-        adapters(config::Lora{}, sizes.shapes()) {}
+        adapters(config::Lora{}, sizes.shapes(), sizes.tokens) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 

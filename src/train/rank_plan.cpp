@@ -53,7 +53,7 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       slots(shard_map.num_units(), policy, config.model.tie_word_embeddings),
       storage(shard_map, frozen_map, sizes.compute),
       unit_buffers(storage, policy, slots),
-      decoder(config.model, config.lora, sizes, machine.kind),
+      decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, max_length), place.layout().sp)),
       adamw(config.optimizer, shard_map) {}
 
@@ -61,7 +61,7 @@ void RankPlan::lay_out(Arenas& arenas) {
   storage.lay_out(arenas.parameters, arenas.gradients);
   adamw.lay_out(arenas.optimizer);
   unit_buffers.lay_out({arenas.parameters, arenas.gradients, arenas.unit_buffers});
-  decoder.lay_out(arenas.activations, arenas.workspace);
+  decoder.lay_out(arenas.activations, arenas.workspace, arenas.offloaded);
   attention->lay_out(arenas.workspace);
   upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
   results = take(arenas.workspace, DType::float64, {num_metrics + 1});

@@ -28,7 +28,8 @@ class RankPlan {
  public:
   struct Arenas {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
-    device::Arena pinned;  ///< host memory that the device copies from and to
+    device::Arena offloaded;  ///< activations in host memory
+    device::Arena pinned;     ///< host memory that the device copies from and to
   };
 
   /// For rank place.rank() of a validated configuration, training on rows of `max_length` tokens. `config` outlives it.
@@ -78,6 +79,7 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   visit(Label::activations, Space::device, arenas.activations);
   visit(Label::workspace, Space::device, arenas.workspace);
   visit(Label::communication, Space::device, arenas.communication);
+  visit(Label::activations, Space::pinned, arenas.offloaded);
   visit(Label::workspace, Space::pinned, arenas.pinned);
 }
 

@@ -104,6 +104,22 @@ std::string describe_data(const data::PackedDataset& data) {
   return text.str();
 }
 
+/// "all but the input of each block computed again; offloaded to files in /scratch; MLP in tiles of 4096 tokens"
+std::string describe_activations(const config::Train& train, bool is_cpu) {
+  using Checkpointing = config::ActivationCheckpointing;
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+  if (train.activation_checkpointing == Checkpointing::selective) add("what is cheap is computed again (selective)");
+  if (train.activation_checkpointing == Checkpointing::full) {
+    add("all but the input of each block is computed again (full)");
+  }
+  if (train.activation_offload) {
+    add(is_cpu ? "offloaded to files in " + train.offload_folder : "offloaded to host memory");
+  }
+  if (train.mlp_tile_tokens > 0) add("MLP in tiles of " + plural(train.mlp_tile_tokens, "token"));
+  return text;
+}
+
 /// "at the start, every 100 steps and at the end"
 std::string describe_evaluation(const config::Train& train) {
   const std::string steps = train.eval_interval() > 0 ? "every " + plural(train.eval_interval(), "step") : "";
@@ -152,6 +168,8 @@ std::string start_table(const StartFacts& facts) {
   add("model", describe_model(facts));
   add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts));
+  add("activations",
+      describe_activations(facts.config.train, facts.config.device.backend != config::BackendChoice::cuda));
   add("weights", facts.origin);
   add("data", describe_data(facts.datasets.train));
   if (facts.datasets.eval) {

@@ -22,6 +22,14 @@ std::vector<data::Row> rows_of_step(std::int64_t step, std::int64_t num_rows) {
   return rows;
 }
 
+/// With accumulation, activations are computed again too, in the way of the family: so every way meets every axis.
+void set_activations(Family family, int accumulation, config::Train& train) {
+  if (accumulation == 1) return;
+  using Checkpointing = config::ActivationCheckpointing;
+  train.activation_checkpointing = family == Family::qwen3 ? Checkpointing::selective : Checkpointing::full;
+  train.mlp_tile_tokens = family == Family::qwen2 ? 0 : 7;
+}
+
 /// A result as doubles, all exact, to be sent between ranks.
 std::array<double, 7> pack(const train::StepResult& r) {
   return {r.loss,
@@ -69,6 +77,7 @@ Trajectory train(const Task& task, const config::Parallel& parallel, int accumul
   config.train.precision = precision;
   config.train.gradient_accumulation_steps = accumulation;
   config.train.per_device_train_batch_size = task.global_rows / (mesh.place.data_size() * accumulation);
+  set_activations(task.family, accumulation, config.train);
   config.optimizer.weight_decay = 0.1;
   config.optimizer.max_grad_norm = 1.0;
   EngineFixture fixture(config, max_length, mesh, session);

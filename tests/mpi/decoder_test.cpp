@@ -78,7 +78,7 @@ void set_parameters(const parallel::ShardMap& map, const Tensor& shard) {
 class Stand {
  public:
   Stand(const config::Model& config, const Mesh& mesh, const model::IsTrainable& is_trainable,
-        const config::Lora& lora = {})
+        const config::Lora& lora = {}, const model::ActivationPolicy& activations = {})
       : model_(config),
         mesh_(mesh),
         sizes_(sizes_of(config, mesh.place)),
@@ -89,7 +89,7 @@ class Stand {
         slots_(trainable_.num_units(), policy_, config.tie_word_embeddings),
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),
-        decoder_buffers_(config, lora, sizes_, device::Kind::cpu),
+        decoder_buffers_(config, lora, sizes_, device::Kind::cpu, activations),
         attention_buffers_(
             parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), sizes_.q_heads,
                                              sizes_.kv_heads, sizes_.head_dim, DType::float32},
@@ -111,8 +111,9 @@ class Stand {
                                  *comm_stream_);
     const auto attention =
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
+    model::HostActivationStore store(*device_, *stream_, decoder_buffers_.host_places);
     model::Decoder decoder({model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters},
-                           architecture_.parameters, decoder_buffers_);
+                           architecture_.parameters, decoder_buffers_, &store);
     decoder.initialize();
     units.parameters_written();
     units.begin_step(2);
@@ -134,6 +135,9 @@ class Stand {
   void set_trainable(const LogicalTensors& tensors) { scatter(trainable_, tensors, storage_.parameters()); }
   [[nodiscard]] Tensor gradient_shard() const { return storage_.gradients(); }
   [[nodiscard]] std::size_t storage_bytes() const { return storage_bytes_; }
+  /// Of what blocks keep, and of what they share.
+  [[nodiscard]] std::size_t activation_bytes() const { return activation_bytes_; }
+  [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
   void lay_out(device::Arena& arena) {
@@ -141,7 +145,11 @@ class Stand {
     storage_.lay_out(arena, arena);
     storage_bytes_ = arena.used_bytes() - before;
     buffers_.lay_out({arena, arena, arena});
-    decoder_buffers_.lay_out(arena, arena);
+    device::Arena activations, workspace, host;
+    decoder_buffers_.lay_out(activations, workspace, host);
+    activation_bytes_ = activations.used_bytes();
+    workspace_bytes_ = workspace.used_bytes();
+    decoder_buffers_.lay_out(arena, arena, arena);
     attention_buffers_->lay_out(arena);
     const std::size_t bytes =
         ops::workspace_bytes(device::Kind::cpu, 1, sizes_.shapes(), attention_buffers_->attention_needs());
@@ -182,7 +190,7 @@ class Stand {
   parallel::UnitBuffers buffers_;
   model::DecoderBuffers decoder_buffers_;
   std::unique_ptr<parallel::SequenceBuffers> attention_buffers_;
-  std::size_t storage_bytes_ = 0;
+  std::size_t storage_bytes_ = 0, activation_bytes_ = 0, workspace_bytes_ = 0;
   Tensor workspace_;
   comm::StagingMemory staging_;
   device::Ledger ledger_;
@@ -226,6 +234,36 @@ config::Lora small_lora() {
   lora.lora_alpha = 6.0;
   lora.lora_dropout = 0.0;
   return lora;
+}
+
+using Checkpointing = config::ActivationCheckpointing;
+using Place = model::ActivationPolicy::Place;
+
+/// What a run computes.
+struct Outcome {
+  double loss;
+  LogicalTensors gradients;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome outcome_of(Stand& stand, std::optional<std::uint64_t> dropout_seed = {}) {
+  const double loss = stand.run(dropout_seed);
+  return {loss, stand.gradients()};
+}
+
+/// The largest distance of two tensors of one name, over the norm of the expected one.
+double distance(const LogicalTensors& tensors, const LogicalTensors& expected) {
+  double worst = 0.0;
+  for (const auto& [name, values] : expected) {
+    double difference = 0.0, size = 0.0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double value = values[i], delta = tensors.at(name)[i] - value;
+      difference += delta * delta;
+      size += value * value;
+    }
+    worst = std::max(worst, std::sqrt(difference / size));
+  }
+  return worst;
 }
 
 const std::string adapter_prefix = "base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
@@ -393,6 +431,93 @@ BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
     const double slope = (loss_at(distance) - loss_at(-distance)) / (2.0 * distance);
     BOOST_TEST(slope == square, boost::test_tools::tolerance(2e-3));
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
+  struct Way {
+    bool has_qk_norm, has_adapters;
+    std::int64_t tile_tokens;
+  };
+  constexpr Way ways[] = {{true, false, INT64_MAX}, {false, false, 7}, {true, true, 7}};
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    for (const Way& way : ways) {
+      config::Model config = small_model(!way.has_qk_norm);
+      config.num_hidden_layers = 4;
+      config.qk_norm = way.has_qk_norm;
+      const Mesh mesh(session().world(), layout, config);
+      config::Lora lora;
+      if (way.has_adapters) lora = small_lora();
+      if (way.has_adapters) lora.lora_dropout = 0.3;
+      const auto outcome_with = [&](const model::ActivationPolicy& policy) {
+        Stand stand(config, mesh, way.has_adapters ? no_parameters : model::all_parameters, lora, policy);
+        return outcome_of(stand, 1);
+      };
+      const Outcome expected = outcome_with({.mlp_tile_tokens = way.tile_tokens});
+      for (const Place place : {Place::device, Place::host}) {
+        for (const Checkpointing mode : {Checkpointing::none, Checkpointing::selective, Checkpointing::full}) {
+          if (place == Place::device && mode == Checkpointing::none) continue;
+          const bool is_same = outcome_with({mode, way.tile_tokens, place}) == expected;
+          BOOST_TEST(is_same, layout.describe()
+                                  << ", q/k norm " << way.has_qk_norm << ", adapters " << way.has_adapters << ", place "
+                                  << static_cast<int>(place) << ", mode " << static_cast<int>(mode));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tiles_of_any_size_give_the_same_gradients) {
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    const config::Model config = small_model(false);
+    const Mesh mesh(session().world(), layout, config);
+    config::Lora lora = small_lora();
+    lora.lora_dropout = 0.3;
+    for (const bool has_adapters : {false, true}) {
+      const auto outcome_with = [&](std::int64_t tile_tokens) {
+        Stand stand(config, mesh, has_adapters ? no_parameters : model::all_parameters,
+                    has_adapters ? lora : config::Lora{}, {Checkpointing::full, tile_tokens});
+        return outcome_of(stand, 1);
+      };
+      const Outcome whole = outcome_with(INT64_MAX);
+      for (const std::int64_t tile_tokens : {5, 1000}) {
+        const Outcome tiled = outcome_with(tile_tokens);
+        BOOST_TEST_CONTEXT(layout.describe() << ", adapters " << has_adapters << ", tiles of " << tile_tokens) {
+          BOOST_TEST(tiled.loss == whole.loss, boost::test_tools::tolerance(1e-6));
+          BOOST_TEST(distance(tiled.gradients, whole.gradients) < 1e-5);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_shrinks_by_what_is_not_kept) {
+  config::Model config = small_model(false);
+  config.num_hidden_layers = 6;
+  const Mesh mesh(session().world(), layouts(session().world().size()).front(), config);
+  const model::Sizes s = sizes_of(config, mesh.place);
+  const auto stand_with = [&](const model::ActivationPolicy& policy) {
+    return std::make_unique<Stand>(config, mesh, model::all_parameters, config::Lora{}, policy);
+  };
+  // Arenas round each tensor up.
+  const auto is_about = [](std::size_t bytes, std::int64_t floats) {
+    const double expected = 4.0 * static_cast<double>(floats);
+    return std::abs(static_cast<double>(bytes) - expected) <= 0.03 * expected + 20 * device::Arena::alignment_bytes;
+  };
+  const std::int64_t num_layers = config.num_hidden_layers, last = s.hidden + 1;
+  const std::int64_t input = s.hidden + 1, products = s.qkv_columns() + s.q_columns() + s.q_heads + 2 * s.mlp;
+  const std::int64_t followers = s.q_columns() + s.kv_columns() + s.q_heads + s.kv_heads + s.hidden + 1;
+  const auto none = stand_with({}), selective = stand_with({.checkpointing = Checkpointing::selective}),
+             full = stand_with({.checkpointing = Checkpointing::full}),
+             tiled = stand_with({.checkpointing = Checkpointing::full, .mlp_tile_tokens = 4}),
+             offloaded = stand_with({.place = Place::file});
+  BOOST_TEST(is_about(none->activation_bytes(), s.tokens * (num_layers * (input + products + followers) + last)));
+  BOOST_TEST(is_about(selective->activation_bytes(), s.tokens * (num_layers * (input + products) + last)));
+  BOOST_TEST(is_about(full->activation_bytes(), s.tokens * (num_layers * input + last)));
+  BOOST_TEST(is_about(offloaded->activation_bytes(), s.tokens * (2 * (input + products + followers) + last)));
+  BOOST_TEST(tiled->activation_bytes() == full->activation_bytes());
+  // Two thirds of three (T, F) are gate and up; the tile has hardly any, so that the gradient of q, k and v is larger.
+  const std::int64_t mlp = 3 * s.tokens * s.mlp, saved = mlp - s.tokens * s.qkv_columns();
+  BOOST_TEST(is_about(full->workspace_bytes() - tiled->workspace_bytes(), saved));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -10,6 +10,8 @@
 namespace sft::config {
 
 enum class Precision { fp32, bf16 };
+/// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
+enum class ActivationCheckpointing { none, selective, full };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
@@ -100,6 +102,10 @@ struct Train {
   std::int64_t max_steps = -1;  ///< -1: num_train_epochs decides; 0: write checkpoint-000000 and end
   double num_train_epochs = 3.0;
   Precision precision = Precision::bf16;
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
+  bool activation_offload = false;
+  std::int64_t mlp_tile_tokens = 0;  ///< 0: the MLP works on all tokens of a micro-batch at a time
+  std::string offload_folder;        ///< for what is offloaded to files
   std::uint64_t seed = 42;
   std::string output_dir = "output";
   std::int64_t logging_steps = 10;

@@ -15,12 +15,11 @@ namespace sft::model {
 
 class AdapterBuffers {
  public:
-  AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes);
+  /// At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time.
+  AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens);
 
   /// Takes nothing without use_peft; call with a sizing arena, then with a real one.
   void lay_out(device::Arena& workspace);
-  /// T of the passes that follow; the most that was laid out for, before the first call.
-  void set_tokens(std::int64_t num_tokens) { num_tokens_ = num_tokens; }
 
   [[nodiscard]] float scale() const { return scale_; }
   /// Share of the inputs to drop; 0 while no seed is set.
@@ -29,17 +28,17 @@ class AdapterBuffers {
   /// Of the next pass; none: nothing is dropped.
   void set_seed(std::optional<std::uint64_t> seed) { seed_ = seed; }
 
-  /// (T, R) compute dtype: the product in the middle.
-  [[nodiscard]] Tensor low() const { return low_.rows(0, num_tokens_); }
-  /// (T, R) compute dtype: its gradient.
-  [[nodiscard]] Tensor low_grad() const { return low_grad_.rows(0, num_tokens_); }
-  /// (T, columns) compute dtype: an input that was partly dropped, or its gradient. `columns` at most those of the
-  /// widest linear layer; empty without dropout.
-  [[nodiscard]] Tensor input(std::int64_t columns) const;
+  // Scratch memory for T = `num_tokens` tokens, compute dtype.
+  /// (T, R): the product in the middle, and its gradient.
+  [[nodiscard]] Tensor low(std::int64_t num_tokens) const { return low_.rows(0, num_tokens); }
+  [[nodiscard]] Tensor low_grad(std::int64_t num_tokens) const { return low_grad_.rows(0, num_tokens); }
+  /// (T, columns): an input that was partly dropped, or its gradient. `columns` at most those of the widest layer that
+  /// so many tokens pass; empty without dropout.
+  [[nodiscard]] Tensor input(std::int64_t num_tokens, std::int64_t columns) const;
 
  private:
   ops::Shapes shapes_;
-  std::int64_t num_tokens_;
+  std::int64_t mlp_tile_tokens_;
   std::int64_t rank_;  ///< 0 without use_peft
   float scale_, dropout_;
   std::optional<std::uint64_t> seed_;

@@ -52,8 +52,9 @@ struct DecoderParameters {
 
   /// The units in the order in which a forward pass enters them, for ShardedUnits::begin_pass.
   [[nodiscard]] std::vector<int> forward_units() const;
-  /// Of a forward pass and the backward pass behind it.
-  [[nodiscard]] std::vector<int> forward_backward_units() const;
+  /// Of a forward pass and the backward pass behind it. `recomputes`: every block but the last computes its attention
+  /// again first.
+  [[nodiscard]] std::vector<int> forward_backward_units(bool recomputes) const;
 };
 
 /// Units: embedding, blocks, head, in this order, a unit for `blocks_per_unit` blocks, or, where that is 0, two for

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "sft/model/activation_store.hpp"
 #include "sft/model/context.hpp"
 #include "sft/model/decoder_buffers.hpp"
 #include "sft/sequence/attention_schedule.hpp"
@@ -15,8 +16,10 @@ namespace sft::model {
 /// ShardedUnits::enter names.
 class Decoder {
  public:
-  /// Everything in the context, `parameters` and `buffers` outlive it; the buffers are laid out.
-  Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers);
+  /// Everything in the context, `parameters`, `buffers` and `store` outlive it; the buffers are laid out. `store` has a
+  /// place for each of DecoderBuffers::num_offloaded() blocks; without such blocks it is not needed.
+  Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
+          ActivationStore* store = nullptr);
 
   /// Uploads the rotary frequencies; once, before the first pass.
   void initialize();
@@ -38,14 +41,22 @@ class Decoder {
  private:
   void embed(const Inputs& inputs);
   /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result and the head is
-  /// entered.
+  /// entered. `keeps`: a backward pass follows.
   void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
-                    std::optional<std::uint64_t> dropout_seed);
+                    std::optional<std::uint64_t> dropout_seed, bool keeps);
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
+  void block_backward_of(std::size_t block);
+
+  // Nothing unless the block is offloaded.
+  void save(std::size_t block);
+  void load(std::size_t block);
+  /// Makes later ops wait for the copies of the block.
+  void wait_for(std::size_t block);
 
   Context c_;
   const DecoderParameters& p_;
   DecoderBuffers& b_;
+  ActivationStore* store_;
 };
 
 }  // namespace sft::model

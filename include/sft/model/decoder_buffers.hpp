@@ -3,6 +3,7 @@
 // The memory of a decoder: what the forward pass keeps for the backward pass, and what all blocks share. Pure: planning
 // lays it out without a device.
 
+#include <cstddef>
 #include <vector>
 
 #include "sft/device/arena.hpp"
@@ -15,26 +16,41 @@ namespace sft::model {
 class DecoderBuffers {
  public:
   /// For a rank of `sizes` that computes on a device of `kind`.
-  DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes, device::Kind kind);
+  DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes, device::Kind kind,
+                 const ActivationPolicy& policy);
 
-  /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones.
-  void lay_out(device::Arena& activations, device::Arena& workspace);
+  /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones. `host`: pinned memory of the
+  /// node, for activations that are offloaded there.
+  void lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& host);
   /// Makes all tensors below views of the first T = `num_tokens` rows of what was laid out, for the passes that follow.
   void set_tokens(std::int64_t num_tokens);
 
+  [[nodiscard]] const ActivationPolicy& policy() const { return policy_; }
+  /// Blocks that have memory of their own; block i works in that of block i % num_slots(). All of them, unless they are
+  /// offloaded: then two.
+  [[nodiscard]] std::size_t num_slots() const { return slots_.size(); }
+  /// Blocks whose activations are offloaded, the first of all; those behind them are needed first.
+  [[nodiscard]] std::size_t num_offloaded() const { return num_blocks_ - slots_.size(); }
+  /// Of one block, at most.
+  [[nodiscard]] std::size_t offloaded_bytes() const { return place_bytes_; }
+
   std::vector<BlockActivations> blocks;
   BlockScratch scratch;
-  Tensor last;                 ///< (T, C) residual stream after the last block
-  Tensor last_rstd;            ///< (T) float32
-  Tensor inverse_frequencies;  ///< (D/2) float64
+  Tensor last;                      ///< (T, C) residual stream after the last block
+  Tensor last_rstd;                 ///< (T) float32
+  Tensor inverse_frequencies;       ///< (D/2) float64
+  std::vector<Tensor> host_places;  ///< per offloaded block, offloaded_bytes() in pinned memory, if it goes there
   LossHead loss_head;
   AdapterBuffers adapters;
 
  private:
   Sizes sizes_;
   bool qk_norm_;
+  ActivationPolicy policy_;
+  std::size_t num_blocks_;
+  std::size_t place_bytes_ = 0;
   // As they were laid out, for the most tokens.
-  std::vector<BlockActivations> all_blocks_;
+  std::vector<BlockActivations> slots_;
   BlockScratch all_scratch_;
   Tensor all_last_, all_last_rstd_;
 };

@@ -108,9 +108,11 @@ class Backend {
   /// The same, evenly distributed in [-bound, bound).
   virtual void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) = 0;
   /// out = or, with `accumulate`, += in / (1 - probability), elements that are dropped being 0 (Srivastava et al.
-  /// 2014). Element i of the flattened tensor is dropped with that probability, drawn from (seed, i) alone: the
-  /// backward pass is the same call. Each float32 or bf16, contiguous; out may be in. 0 <= probability < 1.
-  virtual void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, bool accumulate) = 0;
+  /// 2014). Element i of the flattened tensor is dropped with that probability, drawn from (seed, first_index + i)
+  /// alone: the backward pass is the same call, and so is any slice of the tensor. Each float32 or bf16, contiguous;
+  /// out may be in. 0 <= probability < 1.
+  virtual void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+                       bool accumulate) = 0;
 
   // Embedding, vocabulary-parallel: `table` (V, C) holds ids [vocab_begin, vocab_begin + V); others give zero rows.
   // tokens (T) int32. out (T, C) has the table's dtype or is float32; dout (T, C) has the compute dtype;

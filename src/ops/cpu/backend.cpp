@@ -69,10 +69,11 @@ class CpuBackend final : public Backend {
     kernels_.fill_uniform(flat_view_of(x), seed, first_index, bound);
   }
 
-  void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, bool accumulate) override {
+  void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+               bool accumulate) override {
     stream_.synchronize();
     ensure(out.num_elements() == in.num_elements(), "dropout: shapes do not fit");
-    kernels_.dropout(flat_view_of(out), flat_view_of(in), probability, seed, accumulate);
+    kernels_.dropout(flat_view_of(out), flat_view_of(in), probability, seed, first_index, accumulate);
   }
 
   void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) override {

@@ -118,7 +118,7 @@ struct Kernels {
   double (*sum_squares)(const float* x, std::int64_t size);
   void (*fill_normal)(View x, std::uint64_t seed, std::int64_t first_index, float stddev);
   void (*fill_uniform)(View x, std::uint64_t seed, std::int64_t first_index, float bound);
-  void (*dropout)(View out, View in, float probability, std::uint64_t seed, bool accumulate);
+  void (*dropout)(View out, View in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate);
   void (*column_sums)(float* sums, View x, Scratch scratch);
 
   void (*embedding_forward)(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin);

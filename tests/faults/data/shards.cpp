@@ -149,6 +149,8 @@ BOOST_AUTO_TEST_CASE(impossible_attributes) {
   BOOST_TEST(mentions(refusal([](CraftedShard& shard) { shard.integers["num_rows"] = 0; }), {path, "no rows"}));
   BOOST_TEST(
       mentions(refusal([](CraftedShard& shard) { shard.integers["max_length"] = 0; }), {path, "max_length is 0"}));
+  BOOST_TEST(mentions(refusal([](CraftedShard& shard) { shard.integers["max_length"] = std::int64_t{1} << 31; }),
+                      {path, "max_length is 2147483648, not from 1 to 2147483647"}));
   BOOST_TEST(
       mentions(refusal([](CraftedShard& shard) { shard.integers["vocab_size"] = -3; }), {path, "vocab_size is -3"}));
 }

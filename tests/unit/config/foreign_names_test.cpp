@@ -85,6 +85,15 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST(!parse_text("", {"--train_sampling_strategy", "sequential"}).data.shuffle);
   BOOST_TEST(parse_text("", {"--save_strategy", "no"}).checkpoint.save_steps == 0);
   BOOST_TEST(parse_text("", {"--eval_strategy", "no"}).train.eval_steps == 0);
+  using Checkpointing = ActivationCheckpointing;
+  const auto checkpointing = [](const std::string& text) { return parse_text(text).train.activation_checkpointing; };
+  BOOST_TEST((checkpointing("[train]\ngradient_checkpointing = true\n") == Checkpointing::full));
+  BOOST_TEST((checkpointing("[train]\ngradient_checkpointing = False\n") == Checkpointing::none));
+  BOOST_TEST((checkpointing("[parallel]\nfsdp_activation_checkpointing = true\n") == Checkpointing::full));
+  BOOST_TEST((parse_text("", {"--gradient_checkpointing"}).train.activation_checkpointing == Checkpointing::full));
+  BOOST_TEST(
+      (checkpointing("[train]\ngradient_checkpointing_kwargs = {'use_reentrant': false}\n") == Checkpointing::none));
+  BOOST_TEST(parse_text("[train]\nactivation_offloading = true\n").train.activation_offload);
   BOOST_TEST((parse_text("", {"--use_cpu"}).device.backend == BackendChoice::cpu));
 }
 
@@ -107,7 +116,9 @@ std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out
 const Refused refused_texts[] = {
     {"fp16 = true\n", "sft does not take `fp16 = true` in run.ini:1 (there is no float16 training"},
     {"fp16 = true\n", "set train.precision = bf16"},
-    {"gradient_checkpointing = true\n", "recomputes none"},
+    {"gradient_checkpointing = sometimes\n", "set train.activation_checkpointing"},
+    {"gradient_checkpointing = true\nfsdp_activation_checkpointing = false\n",
+     "both mean train.activation_checkpointing"},
     {"packing = true\n", "give the option to sft-prepare"},
     {"max_seq_length = 4096\n", "give --max_length to sft-prepare"},
     {"max_length = 4096\n", "give --max_length to sft-prepare"},

@@ -212,7 +212,7 @@ const Refused refused_texts[] = {
     {"[device]\nbackend = tpu\n", "expected one of auto | cpu | cuda"},
     {"[train]\neval_steps = -1\n", "expected none, or a whole number from 0"},
     {"[train]\neval_steps = 0.1\n", "expected none, or a whole number from 0"},
-    {"[train]\nactivation_checkpointing = full\n", "expected none; this version has no other choice"},
+    {"[train]\nactivation_checkpointing = all\n", "expected one of none | selective | full"},
     {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},
     {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini:2 cannot be read"},
     {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},

@@ -196,6 +196,27 @@ BOOST_AUTO_TEST_CASE(rows_of_any_length_can_be_cut_but_a_rank_has_a_limit) {
   check_says(refusal([&] { validate_data(config, 1 << 13, 272, "train.h5"); }), "= 2147483648, above 2147483647");
 }
 
+BOOST_AUTO_TEST_CASE(rows_are_as_long_as_positions_count) {
+  Config config = valid_config();
+  config.train.per_device_train_batch_size = 1;
+  set_mesh(config, 1, 1, 16, 1);
+  validate(config, 16);
+  for (const int bits : {24, 30}) validate_data(config, std::int64_t{1} << bits, 272, "train.h5");
+  validate_data(config, (std::int64_t{1} << 31) - 1, 272, "train.h5");
+  check_says(refusal([&] { validate_data(config, std::int64_t{1} << 31, 272, "train.h5"); }),
+             "rows of train.h5 are too long (2147483648 tokens, but positions are counted up to 2147483647)");
+}
+
+BOOST_AUTO_TEST_CASE(offloading_on_a_cpu_needs_a_folder) {
+  Config config = valid_config();
+  config.train.activation_offload = true;
+  check_says(refusal([&] { validate(config, 1); }), "set train.offload_folder");
+  config.train.offload_folder = "scratch";
+  validate(config, 1);
+  config.train.mlp_tile_tokens = -1;
+  check_says(refusal([&] { validate(config, 1); }), "`train.mlp_tile_tokens = -1` is out of range");
+}
+
 BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_attention_and_rotation_are_made_for) {
   Config config = valid_config();
   config.model.sliding_window = 512;

@@ -135,7 +135,10 @@ BOOST_AUTO_TEST_CASE(a_pass_enters_units_in_their_order_and_back) {
     const auto parts = sft::model::make_architecture(m, sft::model::all_parameters, {}, 0).parameters;
     const int table = tied ? 0 : 5;  // what the head multiplies with
     BOOST_TEST(parts.forward_units() == (Units{0, 1, 2, 3, 4, 5, table}), boost::test_tools::per_element());
-    BOOST_TEST(parts.forward_backward_units() == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 2, 1, 0}),
+    BOOST_TEST(parts.forward_backward_units(false) == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 2, 1, 0}),
+               boost::test_tools::per_element());
+    // The attention of the first block is computed again before its MLP's backward pass.
+    BOOST_TEST(parts.forward_backward_units(true) == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 1, 2, 1, 0}),
                boost::test_tools::per_element());
   }
 }

@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
     for (const DType in_type : {DType::float32, DType::bf16}) {
       for (const DType out_type : {DType::float32, DType::bf16}) {
         const Owned in = Owned(in_type, {rows, columns}).fill(3.0), out = Owned(out_type, {rows, columns}).fill(7.0);
-        backend->dropout(*out, *in, 0.25f, 5, false);
+        backend->dropout(*out, *in, 0.25f, 5, 0, false);
         std::int64_t num_dropped = 0;
         for (const double value : read(*out)) {
           BOOST_REQUIRE((value == 0.0 || value == 4.0));
@@ -161,15 +161,19 @@ BOOST_AUTO_TEST_CASE(dropout_drops_a_share_and_scales_the_rest) {
         }
         BOOST_TEST(std::abs(static_cast<double>(num_dropped) / (rows * columns) - 0.25) < 0.01);
         const Owned sum = Owned(out_type, {rows, columns}).fill(1.0);
-        backend->dropout(*sum, *in, 0.25f, 5, true);
+        backend->dropout(*sum, *in, 0.25f, 5, 0, true);
         std::vector<double> expected = read(*out);
         for (double& value : expected) value += 1.0;
         BOOST_TEST((read(*sum) == expected));
         const Owned other(out_type, {rows, columns});
-        backend->dropout(*other, *in, 0.25f, 6, false);
+        backend->dropout(*other, *in, 0.25f, 6, 0, false);
         BOOST_TEST((read(*other) != read(*out)));
-        backend->dropout(*other, *in, 0.0f, 6, false);
+        backend->dropout(*other, *in, 0.0f, 6, 0, false);
         BOOST_TEST((read(*other) == read(*in)));
+        constexpr std::int64_t first_row = 71, num_rows = 100;
+        const Owned slice(out_type, {num_rows, columns});
+        backend->dropout(*slice, in->rows(first_row, num_rows), 0.25f, 5, first_row * columns, false);
+        BOOST_TEST((read(*slice) == read(out->rows(first_row, num_rows))));
       }
     }
   });

@@ -4,11 +4,13 @@
 #include "sft/train/memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/test/unit_test.hpp>
 
 #include "sft/core/cast.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/process_memory.hpp"
+#include "sft/io/hdf5.hpp"
 #include "support/awkward_data.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
@@ -139,6 +141,54 @@ BOOST_FIXTURE_TEST_CASE(evaluation_takes_batches_and_nothing_else, Fixture) {
       const std::size_t before = range_of(plain, label).most_bytes, after = range_of(evaluated, label).most_bytes;
       BOOST_TEST((label == Label::batches ? after > before : after == before));
     }
+  }
+}
+
+/// A data set of one row that is one document, of which nothing is written but its length.
+std::string write_long_row(const test::TemporaryFolder& folder, std::int64_t length) {
+  const std::string path = folder.file("long.h5");
+  io::Hdf5File file = io::Hdf5File::create(path);
+  file.create_dataset("/tokens", io::Number::int32, {1, length});
+  file.create_dataset("/loss_weight", io::Number::float32, {1, length});
+  const auto document = checked_cast<std::int32_t>(length);
+  file.create_dataset("/document_lengths", io::Number::int32, {1});
+  file.write("/document_lengths", io::Number::int32, {.num_rows = 1}, &document);
+  const std::array<std::int64_t, 2> offsets{0, 1};
+  file.create_dataset("/document_offsets", io::Number::int64, {2});
+  file.write("/document_offsets", io::Number::int64, {.num_rows = 2}, offsets.data());
+  for (const char* name : {"format", "tokenizer", "packing_strategy", "source"}) {
+    file.write_string(name, std::string(name) == "format" ? "sft-packed" : "none");
+  }
+  for (const char* name : {"format_version", "num_rows", "num_documents"}) file.write_int(name, 1);
+  for (const char* name : {"pad_token_id", "eos_token_id"}) file.write_int(name, 0);
+  for (const char* name : {"max_length", "num_tokens", "num_target_tokens"}) file.write_int(name, length);
+  file.write_int("vocab_size", test::small_vocab_size);
+  file.close();
+  return path;
+}
+
+BOOST_FIXTURE_TEST_CASE(a_row_of_16_million_tokens_is_counted_in_64_bits, Fixture) {
+  constexpr std::int64_t length = std::int64_t{1} << 24, tile_tokens = 4096;
+  config.data.train_files = {write_long_row(folder, length)};
+  config.train.per_device_train_batch_size = 1;
+  config.train.activation_checkpointing = config::ActivationCheckpointing::full;
+  config.train.mlp_tile_tokens = tile_tokens;
+  const config::Model& m = config.model;
+  for (const int sp : {1, 16}) {
+    const std::int64_t tokens = length / sp;
+    const MemoryTable table = plan({.sp = sp});
+    // The inputs of the blocks and what leaves the last one, bf16, and the inverse root of each.
+    BOOST_TEST(range_of(table, Label::activations).most_bytes ==
+               static_cast<std::size_t>(tokens * (m.num_hidden_layers + 1) * (2 * m.hidden_size + 4)));
+    // Of a block: its middle, product and attention; their gradients; and no MLP of all tokens.
+    const std::int64_t qkv = (m.num_attention_heads + 2 * m.num_key_value_heads) * m.head_dim;
+    const std::int64_t least = tokens * 2 * (4 * m.hidden_size + 2 * qkv);
+    BOOST_TEST(range_of(table, Label::workspace).most_bytes > static_cast<std::size_t>(least));
+    config.train.mlp_tile_tokens = 0;
+    const MemoryTable whole = plan({.sp = sp});
+    config.train.mlp_tile_tokens = tile_tokens;
+    BOOST_TEST(range_of(whole, Label::workspace).most_bytes - range_of(table, Label::workspace).most_bytes ==
+               static_cast<std::size_t>(tokens * 2 * (3 * m.intermediate_size - qkv)));
   }
 }
 

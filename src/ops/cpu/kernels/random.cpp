@@ -111,23 +111,26 @@ void fill_random(View x, std::uint64_t seed, std::int64_t first_index, float fac
 }
 
 template <class To, class From>
-void drop(View out_view, View in_view, float probability, std::uint64_t seed, bool accumulate) {
+void drop(View out_view, View in_view, float probability, std::uint64_t seed, std::int64_t first_index,
+          bool accumulate) {
   To* out = row<To>(out_view, 0);
   const From* in = row<From>(in_view, 0);
   const float factor = 1.0f / (1.0f - probability);
   const float threshold = 2.0f * probability - 1.0f;
-  for_each_run<Uniform>(in_view.columns, seed, 0, [&](std::int64_t index, const float* numbers, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float kept = numbers[i] < threshold ? 0.0f : factor * load(in[index + i]);
-      store(out[index + i], accumulate ? load(out[index + i]) + kept : kept);
-    }
-  });
+  for_each_run<Uniform>(in_view.columns, seed, first_index,
+                        [&](std::int64_t index, const float* numbers, std::int64_t count) {
+                          for (std::int64_t i = 0; i < count; ++i) {
+                            const float kept = numbers[i] < threshold ? 0.0f : factor * load(in[index + i]);
+                            store(out[index + i], accumulate ? load(out[index + i]) + kept : kept);
+                          }
+                        });
 }
 
-void dropout(View out, View in, float probability, std::uint64_t seed, bool accumulate) {
+void dropout(View out, View in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate) {
   with_type(out, [&](auto to) {
     with_type(in, [&](auto from) {
-      drop<typename decltype(to)::type, typename decltype(from)::type>(out, in, probability, seed, accumulate);
+      drop<typename decltype(to)::type, typename decltype(from)::type>(out, in, probability, seed, first_index,
+                                                                       accumulate);
     });
   });
 }
