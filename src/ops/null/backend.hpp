@@ -21,7 +21,7 @@ class NullBackend final : public Backend {
   void fill_normal(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*stddev*/) override {}
   void fill_uniform(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) override {}
   void dropout(Tensor /*out*/, Tensor /*in*/, float /*probability*/, std::uint64_t /*seed*/,
-               bool /*accumulate*/) override {}
+               std::int64_t /*first_index*/, bool /*accumulate*/) override {}
 
   void embedding_forward(Tensor /*out*/, Tensor /*tokens*/, Tensor /*table*/, std::int64_t /*vocab_begin*/) override {}
   void embedding_backward(Tensor /*dtable*/, Tensor /*tokens*/, Tensor /*dout*/,
