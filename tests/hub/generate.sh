@@ -115,10 +115,12 @@ printf 'Hello\n%0500d\nBye\n' 1 | "$sft_generate" first --chat --max_new_tokens 
   wrong 'a conversation that is full'
 grep -q 'no room for this message' err || wrong 'a message that is too long'
 
-# On a terminal, with a model whose answers do not end by themselves
-"$mpiexec" -np 1 "$sft" first.ini --model.init_seed 3 --train.output_dir endless --train.max_steps 0 >/dev/null
-"$sft_generate" endless --chat --prompt Hello --max_new_tokens 2000 --json 2>/dev/null | grep -q '"finish_reason":"length"' ||
-  wrong 'a model whose answers do not end'
+# On a terminal, with a model whose answers do not end by themselves: its data are cut before their end
+for i in $(seq 40); do printf '{"text": "%s"}\n' "$(printf 'to and fro, %.0s' {1..20})"; done >fro.jsonl
+"$sft_prepare" --input fro.jsonl --output fro --max_length 48 >/dev/null 2>&1
+"$mpiexec" -np 1 "$sft" first.ini --data.train_files 'fro/train-*.h5' --train.output_dir endless >/dev/null
+"$sft_generate" endless --chat --prompt Hello --max_new_tokens 2000 --json >endless.json 2>/dev/null
+grep -q '"finish_reason":"length"' endless.json || wrong "a model whose answers do not end: $(cut -c -300 endless.json)"
 python3 "$here/terminal.py" "$sft_generate" endless || wrong 'a conversation on a terminal'
 
 # Refusals
