@@ -96,7 +96,7 @@ echo "asking it $num_questions questions"
 
 run=(./sft-run -n "$ranks" --model.model_name_or_path "$model" --data.train_files "$data/train-*.h5"
   --data.eval_files "$data/eval-*.h5" --train.max_steps "$steps" --train.logging_steps "$logging"
-  --train.eval_steps $((steps >= 12 ? steps / 6 : 2)) --train.eval_on_start true --train.output_dir "$output"
+  --train.eval_steps $(((steps + 4) / 5)) --train.eval_on_start true --train.output_dir "$output"
   --optimizer.learning_rate "$rate" --optimizer.lr_scheduler_type cosine --optimizer.warmup_steps $(((steps + 19) / 20))
   --checkpoint.save_steps 0)
 # Both meshes have $rows_per_step rows a step; the second is for models whose heads tp_size = 2 does not divide.
