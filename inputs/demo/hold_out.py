@@ -23,6 +23,7 @@ from typing import IO, Any
 
 USER_ROLES = ("user", "human")
 ASSISTANT_ROLES = ("assistant", "gpt")
+SHAPE_KEYS = {"prompt", "messages", "conversations", "text", "instruction", "input_ids"}  # one is enough for sft-prepare
 
 
 def fail(message: str) -> None:
@@ -114,7 +115,7 @@ def question_of(record: Any) -> dict[str, Any] | None:
 
 def as_pair(record: Any, is_plain: bool) -> Any:
     """question and answer become a prompt and its completion; a record of another shape stays as it is."""
-    if not isinstance(record, dict) or not {"question", "answer"} <= record.keys():
+    if not isinstance(record, dict) or not {"question", "answer"} <= record.keys() or SHAPE_KEYS & record.keys():
         return record
     rest = {key: value for key, value in record.items() if key not in ("question", "answer")}
     question, answer = record["question"], record["answer"]

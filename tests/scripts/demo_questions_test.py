@@ -81,6 +81,12 @@ with tempfile.TemporaryDirectory() as name:
     assert {"prompt": "Q5\n", "completion": "A5", "id": 5} in train, train
     assert not questions[0]["chat"] and questions[0]["prompt"].endswith("\n"), questions
 
+    # A shape of sft-prepare goes before them.
+    both = [SHAPES["messages"][0](f"Q{i}", f"A{i}") | {"question": "?", "answer": "!"} for i in range(40)]
+    path.write_text("".join(json.dumps(record) + "\n" for record in both))
+    train, _ = hold_out(path, folder)
+    assert both[5] in train, train
+
     # Where nobody asks, all records are trained on.
     path.write_text("".join(json.dumps({"text": f"T{i}"}) + "\n" for i in range(40)))
     train, questions = hold_out(path, folder)
