@@ -167,7 +167,7 @@ class Talk {
       if (line.ending == Ending::end_of_input || line.text == "/exit") return;
       if (line.ending == Ending::interrupt) {
         if (line.text.empty()) return;
-      } else if (line.text == "/clear" || line.text == "/reset") {
+      } else if (line.text == "/clear") {
         messages_ = first_messages(writer_.options);
       } else if (line.text == "/help") {
         note(commands);

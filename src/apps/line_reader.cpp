@@ -73,6 +73,7 @@ struct LineReader::Editor {
   Line read() {
     is_interrupted = false;
     int count = 0;
+    ::el_set(edit, EL_PREP_TERM, 1);  // before the prompt: what is typed once it is seen are keys
     const char* typed = ::el_gets(edit, &count);
     std::string text(typed == nullptr ? "" : typed,
                      typed == nullptr || count < 0 ? 0 : static_cast<std::size_t>(count));
