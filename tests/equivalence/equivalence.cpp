@@ -43,7 +43,7 @@ void for_each_mesh(config::Precision precision, const Check& check) {
       const test::Trajectory trajectory =
           test::train(task_of(mesh_case), parallel_of(mesh_case), accumulation, precision, mesh, session());
       const test::Trajectory& baseline = baselines().of(task_of(mesh_case));
-      const Deviation worst = deviation(trajectory, baseline);
+      const Deviation worst = test::deviation(trajectory, baseline);
       const std::string name = mesh_case.layout.describe() + ", accumulation " + std::to_string(accumulation);
       BOOST_TEST_MESSAGE(name << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);
       BOOST_TEST_CONTEXT(name) { check(trajectory, baseline, worst); }

@@ -75,18 +75,22 @@ table_of_json() {
 
 # 1. A plan and its run, on meshes of four ranks.
 num_labels=8
-for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32' '1 1 2 2 bf16' '2 1 1 2 fp32'; do
-  read -r replicate shard sp tp precision <<<"$mesh"
+for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32 --zero_stage 1' '1 1 2 2 bf16 --zero_stage 2' '2 1 1 2 fp32' \
+  '1 4 1 1 fp32 --reshard_after_forward 2 --fsdp_units parts'; do
+  read -r replicate shard sp tp precision sharding <<<"$mesh"
+  read -ra sharding <<<"$sharding"
   words=(run.ini --parallel.dp_replicate_size "$replicate" --parallel.dp_shard_size "$shard" --parallel.sp_size "$sp"
-    --parallel.tp_size "$tp" --train.precision "$precision")
+    --parallel.tp_size "$tp" --train.precision "$precision" "${sharding[@]}")
   "$sft" "${words[@]}" --dry-run --json --num_ranks 4 >json
   "$sft" "${words[@]}" --dry-run --num_ranks 4 >text
-  "$mpiexec" -np 4 "$sft" "${words[@]}" --train.output_dir "run-$replicate-$shard-$sp-$tp" >out 2>&1
+  "$mpiexec" -np 4 "$sft" "${words[@]}" --train.output_dir "run-${mesh// /-}" >out 2>&1
   table_of_json json >planned
   table_of out >real
   check "mesh $mesh: the run has a table of all labels" test "$(wc -l <real)" = "$num_labels"
   check "mesh $mesh: the plan in JSON is what the run has" cmp planned real
   check "mesh $mesh: the plan as a table is what the run has" cmp <(table_of text) real
+  check "mesh $mesh: the run says what it sends" grep -Eq '^ *sends +[a-z_]+ [0-9.]+ [KM]iB' out
+  check "mesh $mesh: as was planned" cmp <(grep '^ *sends' text) <(grep '^ *sends' out)
 done
 check "the plan knows the rows to evaluate on" grep -Eq '"num_eval_rows": [1-9]' json
 check "the plan says when they are" grep -q 'evaluate   every 10 steps and at the end' text
