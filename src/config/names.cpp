@@ -89,7 +89,9 @@ std::optional<Setting> setting_of(const Written& written) {
     if (const Key* key = find_key(written.full_name())) return Setting{key, written.value};
   }
   const std::vector<const Key*> found = candidates_for(written.name);
-  if (written.section.empty() && found.size() == 1) return Setting{found.front(), written.value};
+  // With a prefix it is a name of Accelerate's, which may stand in any section.
+  const bool has_prefix = !found.empty() && found.front()->name != written.name;
+  if ((written.section.empty() || has_prefix) && found.size() == 1) return Setting{found.front(), written.value};
   if (written.section.empty() && found.size() > 1) {
     throw_config_error("`" + written.name + "` " + written.place + " is ambiguous", "several sections have this key",
                        "write " + alternatives(found));

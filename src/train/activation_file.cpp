@@ -2,6 +2,8 @@
 #include "activation_file.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +14,7 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/io/files.hpp"
 
@@ -63,6 +66,11 @@ ActivationFile::ActivationFile(const std::string& folder, std::size_t num_places
     throw_config_error("cannot offload activations to `" + folder + "`",
                        "a rank needs " + device::format_bytes(all_bytes) + " there: " + std::strerror(error),
                        "set train.offload_folder to a disk with more room, or activation_offload = false");
+  }
+  struct statfs disk {};
+  if (::fstatfs(descriptor_, &disk) == 0 && disk.f_type == TMPFS_MAGIC) {
+    log_warning("activations offloaded to `" + folder + "` stay in memory: that folder is a tmpfs; " +
+                "set train.offload_folder to a folder on a disk");
   }
   thread_ = std::thread([this] { work(); });
 }

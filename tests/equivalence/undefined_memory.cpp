@@ -101,6 +101,10 @@ BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
     const test::Mesh mesh(session().world(), layout, config.model);
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
       config.train.precision = precision;
+      const bool is_bf16 = precision == config::Precision::bf16;
+      config.train.activation_checkpointing =
+          is_bf16 ? config::ActivationCheckpointing::full : config::ActivationCheckpointing::none;
+      config.train.mlp_tile_tokens = is_bf16 ? 11 : 0;
       const Outcome clean = run(config, mesh, nullptr);
       const Outcome poisoned = run(config, mesh, std::make_unique<PoisonedDevice>());
       BOOST_TEST_CONTEXT(layout.describe() << (precision == config::Precision::bf16 ? ", bf16" : ", fp32")) {

@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   const auto checkpointing = [](const std::string& text) { return parse_text(text).train.activation_checkpointing; };
   BOOST_TEST((checkpointing("[train]\ngradient_checkpointing = true\n") == Checkpointing::full));
   BOOST_TEST((checkpointing("[train]\ngradient_checkpointing = False\n") == Checkpointing::none));
-  BOOST_TEST((checkpointing("[parallel]\nfsdp_activation_checkpointing = true\n") == Checkpointing::full));
+  BOOST_TEST((checkpointing("[train]\nfsdp_activation_checkpointing = true\n") == Checkpointing::full));
   BOOST_TEST((parse_text("", {"--gradient_checkpointing"}).train.activation_checkpointing == Checkpointing::full));
   BOOST_TEST(
       (checkpointing("[train]\ngradient_checkpointing_kwargs = {'use_reentrant': false}\n") == Checkpointing::none));
