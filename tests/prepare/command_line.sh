@@ -58,6 +58,13 @@ prepare --input chats.jsonl --max_length 128
 says '^  records +40$' '^  roles +assistant 40, user 40$' '^  ignored fields +id 40, messages\[\]\.name 40$'
 keeps_quiet
 
+# Words as sft takes them
+export PLACE=$work
+prepare --input '$PLACE/chats.jsonl' --max-length 1.28e2 --no_shuffle_dataset --packing True --padding_free
+says '^  records +40$' '^  rows +[0-9]+ of 128 tokens$'
+prepare --input chats.jsonl --max_seq_length 64
+says '^  rows +[0-9]+ of 64 tokens$'
+
 # Warnings, with the share
 prepare --input chats.jsonl --max_length 40 --packing false
 says '^warning: many records are cut \(max_length = 40 is too short for 40 of 40 records, 100\.0 %\)'
@@ -113,8 +120,12 @@ prepare --input chats.jsonl --max_length none
 refuses 2 'max_length = none is impossible with packing'
 prepare --input chats.jsonl --truncation_mode keep_end
 refuses 2 'keep_end is impossible with packing'
-prepare --input chats.jsonl --model_name_or_path nowhere
+prepare --input chats.jsonl --tokenizer nowhere
 refuses 2 "unknown tokenizer 'nowhere'"
+HF_HUB_CACHE=cache prepare --input chats.jsonl --model_name_or_path org/nowhere
+refuses 3 'cannot find the model org/nowhere .*postprocess/fetch\.py model org/nowhere'
+prepare --input chats.jsonl --model_name_or_path chats.jsonl
+refuses 3 'cannot use chats\.jsonl as a model \(it is a JSON-lines file\)'
 
 # Compressed files, arrays and folders
 mkdir folder
