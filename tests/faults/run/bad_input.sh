@@ -63,10 +63,8 @@ refuse 2 'x max_length / sp_size = 1000000 x' good.ini --train.per_device_train_
   --data.train_files long/train-00000.h5
 refuse 2 'no CUDA kernels' good.ini --device.backend cuda
 if [[ $ranks -eq 4 ]]; then
-  refuse 2 'max_length 56 or --sp_size 4' good.ini --parallel.sp_size 4 --data.train_files odd/train-00000.h5
-  "$sft_prepare" --input pairs.jsonl --output even --max_length 50 --sp_size 4 >/dev/null
-  succeeds 'rows prepared as the refusal says are trained on' run good.ini --parallel.sp_size 4 \
-    --data.train_files even/train-00000.h5 --train.output_dir even_output
+  succeeds 'rows that the mesh does not divide are padded as they are read' run good.ini --parallel.sp_size 4 \
+    --data.train_files odd/train-00000.h5 --train.output_dir odd_output
 fi
 
 # Data
