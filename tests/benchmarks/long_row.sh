@@ -5,8 +5,8 @@
 #
 # usage: tests/benchmarks/long_row.sh [BUILD_FOLDER [TOKENS [DOCUMENT_TOKENS [RANKS]]]]
 #
-# DOCUMENT_TOKENS, a divisor of TOKENS, is the length of the documents that fill the row: attention costs as much as
-# TOKENS x DOCUMENT_TOKENS.
+# The row is filled by documents of DOCUMENT_TOKENS, which is TOKENS over a number up to 1000 (sft-prepare packs as many
+# records together). Attention costs as much as TOKENS x DOCUMENT_TOKENS.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${1:-$here/../../build/release}" && pwd)
