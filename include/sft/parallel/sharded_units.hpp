@@ -85,7 +85,7 @@ class ShardedUnits {
     std::unique_ptr<device::Event> gather_done;
     std::vector<bool> touched;  ///< per parameter: the gradient holds a part
     std::int64_t reduces_left = 0;
-    bool is_stale = true;       ///< parameters that are whole for a step, or for the run, are those of the step before
+    bool is_stale = true;       ///< written since the last gather, where one gather serves a step
     bool is_resharded = false;  ///< its neighbours keep it together
   };
 
