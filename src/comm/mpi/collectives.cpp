@@ -213,4 +213,19 @@ void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor re
   stream.push(std::make_unique<Steps>(group, "exchange", std::vector<Steps::Step>{post}));
 }
 
+void MpiCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
+                                  const std::vector<Message>& receives, device::Stream& stream) {
+  for (const std::vector<Message>* messages : {&sends, &receives}) {
+    for (const Message& message : *messages) {
+      ensure(message.tensor.is_contiguous() && !message.tensor.empty() && message.rank != group.rank(),
+             "exchange_all of contiguous tensors with other ranks");
+    }
+  }
+  const auto post = [=](Transfers& transfers) {
+    for (const Message& m : receives) transfers.receive(m.tensor.data, m.tensor.size_bytes(), m.rank);
+    for (const Message& m : sends) transfers.send(m.tensor.data, m.tensor.size_bytes(), m.rank);
+  };
+  stream.push(std::make_unique<Steps>(group, "exchange_all", std::vector<Steps::Step>{post}));
+}
+
 }  // namespace sft::comm
