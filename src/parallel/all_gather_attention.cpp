@@ -148,8 +148,7 @@ void AllGatherAttention::start_return(const HeadGroup& group) {
   std::vector<comm::Message> sends, receives;
   for (std::size_t d = 0; d < steps_.size(); ++d) {
     const Step& step = steps_[d];
-    const Tensor returned =
-        rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
+    const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
     add_messages(sends, chunks_in_row(partial, cut_, step.from), step.receives, step.from);
     add_messages(receives, chunks_in_part(returned, cut_, group_.rank()), step.sends, step.to);
   }
@@ -164,8 +163,7 @@ void AllGatherAttention::finish_return(const HeadGroup& group, const Heads& grad
   const int rank = group_.rank();
   const ChunkRows sums = chunks_in_row(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), cut_, rank);
   for (std::size_t d = 0; d < steps_.size(); ++d) {
-    const Tensor returned =
-        rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
+    const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
     const ChunkRows parts = chunks_in_part(returned, cut_, rank);
     if (steps_[d].sends.front) backend_.add(sums.front(), parts.front());
     if (steps_[d].sends.back) backend_.add(sums.back(), parts.back());

@@ -112,7 +112,8 @@ UlyssesAttention::Dealt UlyssesAttention::gather_tokens(const Heads& heads, cons
       }
       if (dout.empty()) continue;
       backend_.copy(to.dout, head_range(source(dout)[c], deal.q_begin(rank), h));
-      const Tensor to_delta = (is_own ? chunks_in_row(all_delta, cut_, rank) : chunks_in_part(delta_part, cut_, rank))[c];
+      const Tensor to_delta =
+          (is_own ? chunks_in_row(all_delta, cut_, rank) : chunks_in_part(delta_part, cut_, rank))[c];
       backend_.copy(to_delta, source(delta)[c].columns(deal.q_begin(rank), h));
     }
     if (is_own) continue;

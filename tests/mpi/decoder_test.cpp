@@ -90,10 +90,9 @@ class Stand {
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),
         decoder_buffers_(config, lora, sizes_, device::Kind::cpu),
-        attention_buffers_(
-            parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), sizes_.q_heads,
-                                             sizes_.kv_heads, sizes_.head_dim, DType::float32},
-                                            mesh.place.layout().sp)) {
+        attention_buffers_(parallel::make_sequence_buffers(
+            {sizes_.tokens, row_tokens, sizes_.q_heads, sizes_.kv_heads, sizes_.head_dim, DType::float32},
+            mesh.place.layout().sp, {})) {
     device::Arena sizing;
     lay_out(sizing);
     arena_ = device::Arena(*device_, ledger_, device::Label::workspace, sizing.used_bytes());

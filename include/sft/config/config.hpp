@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "sft/sequence/attention_method.hpp"
+
 namespace sft::config {
 
 enum class Precision { fp32, bf16 };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
+enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
 struct RopeScaling {
@@ -89,7 +92,11 @@ struct Parallel {
   int tp_size = 1;
   int zero_stage = 3;
   bool reshard_after_forward = true;
-  std::string sp_method = "ring";
+  SpMethod sp_method = SpMethod::ring;
+  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until train::resolve_sp_method
+
+  /// What sp_method and ulysses_size mean, neither of them auto any more.
+  [[nodiscard]] sequence::AttentionMethod attention_method() const;
 };
 
 struct Train {
