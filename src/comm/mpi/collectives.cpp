@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "comm/messages.hpp"
 #include "reduce.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
@@ -215,12 +216,8 @@ void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor re
 
 void MpiCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
                                   const std::vector<Message>& receives, device::Stream& stream) {
-  for (const std::vector<Message>* messages : {&sends, &receives}) {
-    for (const Message& message : *messages) {
-      ensure(message.tensor.is_contiguous() && !message.tensor.empty() && message.rank != group.rank(),
-             "exchange_all of contiguous tensors with other ranks");
-    }
-  }
+  require_exchangeable(group, sends);
+  require_exchangeable(group, receives);
   const auto post = [=](Transfers& transfers) {
     for (const Message& m : receives) transfers.receive(m.tensor.data, m.tensor.size_bytes(), m.rank);
     for (const Message& m : sends) transfers.send(m.tensor.data, m.tensor.size_bytes(), m.rank);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "add.hpp"
+#include "comm/messages.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 
@@ -84,12 +85,8 @@ void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor r
 
 void NcclCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
                                    const std::vector<Message>& receives, device::Stream& stream) {
-  for (const std::vector<Message>* messages : {&sends, &receives}) {
-    for (const Message& message : *messages) {
-      ensure(message.tensor.is_contiguous() && !message.tensor.empty() && message.rank != group.rank(),
-             "exchange_all of contiguous tensors with other ranks");
-    }
-  }
+  require_exchangeable(group, sends);
+  require_exchangeable(group, receives);
   if (group.size() > 1) send_and_receive(group, sends, receives, stream);
 }
 
