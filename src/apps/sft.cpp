@@ -10,10 +10,12 @@
 // again to go on; 1 anything else.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,7 @@
 #include "sft/train/dry_run.hpp"
 #include "sft/train/engine.hpp"
 #include "sft/train/memory.hpp"
+#include "sft/train/sp_method.hpp"
 #include "sft/train/trainer.hpp"
 #include "start_model.hpp"
 
@@ -131,12 +134,14 @@ device::Kind choose_device(config::BackendChoice choice) {
 }
 
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
-void plan_only(const config::Config& config, bool json) {
+void plan_only(config::Config config, bool json) {
   const train::Datasets datasets = apps::open_datasets(config);
   const int num_ranks = mesh::layout_of(config.parallel).size();
   const train::Machine machine{choose_device(config.device.backend),
                                device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
-  log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), json));
+  const std::string sp_choice =
+      train::resolve_sp_method(config, train::SpFacts::of(config, datasets.train, /*ranks_per_node=*/num_ranks));
+  log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), sp_choice, json));
 }
 
 /// Answers --help, --version, --print-config and --dry-run; false: there is a run to do.
@@ -179,13 +184,20 @@ std::optional<train::StartWeights> start_weights(const config::Model& model, con
                              }};
 }
 
+/// Ranks on the node that has the fewest. Collective.
+int least_ranks_per_node(const comm::Session& session) {
+  std::array<std::int64_t, 1> negative{-session.node().size()};
+  session.world().max(std::span<std::int64_t>(negative));
+  return static_cast<int>(-negative[0]);
+}
+
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. Configuration
   const comm::Group& world = session.world();
   config::CommandLine command;
   world.agree([&] { command = config::parse_command_line(arguments); });
   if (answer(command, world)) return static_cast<int>(ExitStatus::done);
-  const config::Config config = read_config(command, world);
+  config::Config config = read_config(command, world);
 
   // 2. Device
   std::unique_ptr<device::Device> device;
@@ -200,12 +212,14 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const mesh::Groups groups(world, place);
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, groups.of_tensors());
 
-  // 4. Data
+  // 4. Data, and the way of attending over the sequence where it follows from them
   std::optional<train::Datasets> datasets;
   world.agree([&] {
     datasets.emplace(apps::open_datasets(config));
     if (world.rank() == 0) apps::require_model_tokenizer(*datasets, config.model);
   });
+  const std::string sp_choice =
+      train::resolve_sp_method(config, train::SpFacts::of(config, datasets->train, least_ranks_per_node(session)));
 
   // 5. Memory: planned, and refused where a node does not have it
   device::Ledger planned;
@@ -224,7 +238,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config.model, world, *engine, *device);
   train::Trainer trainer(
-      {session, config, *device, place, groups, *datasets, ledger, *engine, start ? &*start : nullptr});
+      {session, config, *device, place, groups, *datasets, ledger, *engine, start ? &*start : nullptr, sp_choice});
   trainer.restore();
   trainer.announce();
 

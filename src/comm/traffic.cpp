@@ -42,6 +42,12 @@ void TrafficCounter::exchange(const Group& group, Tensor send, int to, Tensor re
   if (inner_ != nullptr) inner_->exchange(group, send, to, receive, from, stream);
 }
 
+void TrafficCounter::exchange_all(const Group& group, const std::vector<Message>& sends,
+                                  const std::vector<Message>& receives, device::Stream& stream) {
+  for (const Message& message : sends) count(group, bytes_of(message.tensor));
+  if (inner_ != nullptr) inner_->exchange_all(group, sends, receives, stream);
+}
+
 void TrafficCounter::set_staging(const StagingMemory& staging) {
   if (inner_ != nullptr) inner_->set_staging(staging);
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sft/core/error.hpp"
+
 namespace sft::config {
 
 namespace {
@@ -46,6 +48,25 @@ const std::vector<std::string>& linear_layer_names() {
   static const std::vector<std::string> names = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                  "gate_proj", "up_proj", "down_proj"};
   return names;
+}
+
+sequence::AttentionMethod Parallel::attention_method() const {
+  using Keys = sequence::AttentionMethod::Keys;
+  switch (sp_method) {
+    case SpMethod::ring:
+      return {Keys::ring, 1};
+    case SpMethod::all_gather:
+      return {Keys::all_gather, 1};
+    case SpMethod::ulysses:
+      return {Keys::ring, sp_size};
+    case SpMethod::hybrid:
+      ensure(ulysses_size > 0, "ulysses_size = auto is resolved");
+      return {Keys::ring, ulysses_size};
+    case SpMethod::automatic:
+      break;
+  }
+  ensure(false, "sp_method = auto is resolved");
+  return {};
 }
 
 std::int64_t Config::effective_batch_rows() const {

@@ -32,27 +32,28 @@ Key path_key(const char* section, Part Config::*part, const char* name, Value Pa
   return path;
 }
 
-/// dp_shard_size: a count, or "auto" for what the other axes leave of the world.
-Key dp_shard_size_key(const char* help) {
+/// A number of ranks in [parallel], or "auto" for what follows from other keys.
+Key ranks_or_auto_key(const char* name, int Parallel::*field, const char* help) {
   return {"parallel",
-          "dp_shard_size",
+          name,
           help,
           {},
           /*is_path=*/false,
-          [](const std::string& text, Config& config) {
+          [=](const std::string& text, Config& config) {
+            int& size = config.parallel.*field;
             try {
               if (unquoted(text) == "auto") {
-                config.parallel.dp_shard_size = 0;
+                size = 0;
               } else {
-                read(text, config.parallel.dp_shard_size);
-                if (config.parallel.dp_shard_size == 0) throw std::invalid_argument("zero ranks");
+                read(text, size);
+                if (size == 0) throw std::invalid_argument("zero ranks");
               }
             } catch (const std::invalid_argument&) {
               throw std::invalid_argument("a whole number from 1 or auto");
             }
           },
-          [](const Config& config) {
-            const int size = config.parallel.dp_shard_size;
+          [=](const Config& config) {
+            const int size = config.parallel.*field;
             return size == 0 ? std::string("auto") : write(size);
           }};
 }
@@ -259,7 +260,8 @@ std::vector<Key> make_keys() {
       key("data", &C::data, "seed", &Data::seed, "seed of the order of rows"),
 
       key("parallel", &C::parallel, "dp_replicate_size", &Parallel::dp_replicate_size, "copies of the model (DP)"),
-      dp_shard_size_key("ranks that share one copy's parameters (FSDP); auto: what the other axes leave"),
+      ranks_or_auto_key("dp_shard_size", &Parallel::dp_shard_size,
+                        "ranks that share one copy's parameters (FSDP); auto: what the other axes leave"),
       key("parallel", &C::parallel, "sp_size", &Parallel::sp_size, "ranks that share each row's sequence (SP)"),
       key("parallel", &C::parallel, "tp_size", &Parallel::tp_size, "ranks that share heads, MLP and vocabulary (TP)"),
       key("parallel", &C::parallel, "zero_stage", &Parallel::zero_stage,
@@ -270,7 +272,12 @@ std::vector<Key> make_keys() {
       fsdp_units_key(
           "parameters that are gathered together: block, N (so many blocks) or parts (attention and MLP of a block)"),
       key("parallel", &C::parallel, "sp_method", &Parallel::sp_method,
-          "ring: k/v go round the SP ranks; the one choice of this version"),
+          "how SP ranks reach each other's k/v: they go round a ring, all_gather them, exchange heads (ulysses), or "
+          "exchange heads between neighbours with a ring across (hybrid); auto chooses"),
+      ranks_or_auto_key(
+          "ulysses_size", &Parallel::ulysses_size,
+          "with sp_method = hybrid: neighbouring SP ranks that exchange heads; auto: as many as the heads "
+          "and a node allow"),
 
       key("train", &C::train, "per_device_train_batch_size", &Train::per_device_train_batch_size,
           "rows of one micro-batch on each data-parallel rank"),

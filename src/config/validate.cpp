@@ -181,10 +181,8 @@ void check_axes(const Config& config, int world_size) {
   require_size(config, parallel.sp_size, "parallel.sp_size", max_axis_size);
   require_size(config, parallel.tp_size, "parallel.tp_size", max_axis_size);
   require(config, parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
-  if (parallel.sp_method != "ring") {
-    throw_config_error("`parallel.sp_method = " + parallel.sp_method + "` is not supported",
-                       "this version has ring attention only", "set sp_method = ring");
-  }
+  require(config, parallel.ulysses_size >= 0 && parallel.ulysses_size <= max_axis_size, "parallel.ulysses_size",
+          "auto, or from 1 to " + text_of(max_axis_size));
 }
 
 /// Resolves dp_shard_size = auto and holds the product of the axes against the world.
@@ -277,6 +275,51 @@ void check_tensor_parallel(const Model& model, std::int64_t tp_size) {
   }
 }
 
+/// The numbers of SP ranks that can exchange heads.
+std::string ulysses_sizes_that_fit(std::int64_t sp_size, std::int64_t num_heads) {
+  std::string sizes;
+  for (std::int64_t size = 1; size <= sp_size; ++size) {
+    if (sp_size % size == 0 && num_heads % size == 0) sizes += (sizes.empty() ? "" : ", ") + text_of(size);
+  }
+  return sizes;
+}
+
+/// Holds sp_method and ulysses_size against sp_size and the heads of a TP rank.
+void check_sequence_parallel(const Config& config) {
+  const Parallel& parallel = config.parallel;
+  const std::int64_t sp_size = parallel.sp_size, num_heads = config.model.num_attention_heads / parallel.tp_size;
+  const std::string heads_of_rank = "num_attention_heads / tp_size = " + text_of(config.model.num_attention_heads) +
+                                    " / " + text_of(parallel.tp_size) + " = " + text_of(num_heads) + " heads";
+  const std::string sizes = ulysses_sizes_that_fit(sp_size, num_heads);
+  const bool is_given = parallel.ulysses_size > 0;
+  if (parallel.sp_method == SpMethod::ulysses) {
+    if (is_given && parallel.ulysses_size != sp_size) {
+      throw_config_error(
+          "`parallel.ulysses_size = " + text_of(parallel.ulysses_size) + "` contradicts sp_method = ulysses",
+          "with it all sp_size = " + text_of(sp_size) + " ranks exchange heads",
+          "set sp_method = hybrid, or leave ulysses_size out");
+    }
+    if (num_heads % sp_size != 0) {
+      throw_config_error("`parallel.sp_method = ulysses` cannot split the heads over the SP ranks",
+                         heads_of_rank + ", and " + text_of(num_heads) + " / sp_size = " + text_of(num_heads) + " / " +
+                             text_of(sp_size) + " is no whole number",
+                         "set sp_method = hybrid with a ulysses_size of " + sizes + ", or ring or all_gather");
+    }
+  } else if (parallel.sp_method == SpMethod::hybrid) {
+    if (is_given && (sp_size % parallel.ulysses_size != 0 || num_heads % parallel.ulysses_size != 0)) {
+      throw_config_error(
+          "`parallel.ulysses_size = " + text_of(parallel.ulysses_size) + "` does not fit",
+          "it has to divide sp_size = " + text_of(sp_size) + " and the query heads of a rank: " + heads_of_rank,
+          "set it to one of " + sizes);
+    }
+  } else if (parallel.ulysses_size > 1) {
+    throw_config_error(
+        "`parallel.ulysses_size = " + text_of(parallel.ulysses_size) + "` would be ignored",
+        parallel.sp_method == SpMethod::automatic ? "sp_method = auto chooses it" : "this sp_method exchanges no heads",
+        "set sp_method = hybrid, or leave ulysses_size out");
+  }
+}
+
 void check_vocabulary(const Model& model, std::int64_t vocab_size, const std::string& source) {
   if (vocab_size <= model.vocab_size) return;
   throw_config_error(
@@ -301,6 +344,7 @@ void validate(Config& config, int world_size) {
   fit_mesh(config.parallel, world_size);
   check_sharding(config.parallel);
   check_tensor_parallel(config.model, config.parallel.tp_size);
+  check_sequence_parallel(config);
   if (config.lora.use_peft && config.checkpoint.save_hub_model == true) {
     throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",
                        "such a run leaves its adapters, in output_dir/adapter",

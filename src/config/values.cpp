@@ -71,6 +71,11 @@ constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant}
                                                {"cosine", Scheduler::cosine}}};
 constexpr Names<BackendChoice, 3> backend_names{
     {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}}};
+constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
+                                              {"all_gather", SpMethod::all_gather},
+                                              {"ulysses", SpMethod::ulysses},
+                                              {"hybrid", SpMethod::hybrid},
+                                              {"auto", SpMethod::automatic}}};
 
 template <class Choice, std::size_t size>
 void read_choice(const std::string& written, Choice& value, const Names<Choice, size>& names) {
@@ -151,6 +156,7 @@ void read(const std::string& text, ActivationCheckpointing& value) {
 }
 void read(const std::string& text, Scheduler& value) { read_choice(text, value, scheduler_names); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
+void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 
 std::vector<std::string> choices(bool) { return texts_of(bool_names); }
@@ -158,6 +164,7 @@ std::vector<std::string> choices(Precision) { return texts_of(precision_names); 
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
+std::vector<std::string> choices(SpMethod) { return texts_of(sp_method_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
 std::string write(int value) { return write_number(value); }
@@ -174,6 +181,7 @@ std::string write(Precision value) { return write_choice(value, precision_names)
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
+std::string write(SpMethod value) { return write_choice(value, sp_method_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
 
 }  // namespace sft::config

@@ -53,7 +53,7 @@ struct JoinedRow {
 
 }  // namespace
 
-MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank) {
+MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method) {
   ensure(!rows.empty(), "a micro-batch has rows");
   JoinedRow row(rows);
   const sequence::RowCut cut(sequence::joined_row_length(std::ssize(row.tokens), row.max_tokens, sp_size), sp_size);
@@ -69,7 +69,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank) {
     append(batch.targets, row.targets);
     append(batch.weights, row.weights);
   }
-  batch.attention = sequence::schedule_ring({std::move(row.document_lengths)}, cut, sp_rank);
+  batch.attention = sequence::make_schedule(method, {std::move(row.document_lengths)}, cut, sp_rank);
   return batch;
 }
 

@@ -101,7 +101,7 @@ struct Loader::Impl {
       batch.counts.num_target_tokens += counts.num_target_tokens;
       batch.counts.weight_sum += counts.weight_sum;
       batch.counts.length_squares += counts.length_squares;
-      batch.micro_batches.push_back(cut_rows(rows, plan_.sp_size, plan_.sp_rank));
+      batch.micro_batches.push_back(cut_rows(rows, plan_.sp_size, plan_.sp_rank, plan_.attention_method));
     }
     return batch;
   }

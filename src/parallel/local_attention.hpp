@@ -2,35 +2,36 @@
 #pragma once
 // Attention where every rank holds whole rows: nothing to exchange, no partial result to merge.
 
-#include "sft/parallel/sequence_attention.hpp"
+#include "parallel/inner_attention.hpp"
 
 namespace sft::parallel {
 
-class LocalBuffers final : public SequenceBuffers {
+class LocalBuffers final : public InnerBuffers {
  public:
   explicit LocalBuffers(const SequenceShape& of) : shape(of) {}
 
   void lay_out(device::Arena& arena) override;
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override;
-  [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
-                                                                  ops::Backend& backend, comm::Collectives& collectives,
-                                                                  device::Stream& ring_stream) const override;
+  [[nodiscard]] std::unique_ptr<InnerAttention> make_inner(const comm::Group& sp, device::Device& device,
+                                                           ops::Backend& backend, comm::Collectives& collectives,
+                                                           device::Stream& ring_stream) const override;
 
   SequenceShape shape;
   Tensor delta;  ///< (T, H) float32
 };
 
-class LocalAttention final : public SequenceAttention {
+class LocalAttention final : public InnerAttention {
  public:
-  LocalAttention(const LocalBuffers& buffers, ops::Backend& backend) : buffers_(buffers), backend_(backend) {}
+  LocalAttention(const LocalBuffers& buffers, ops::Backend& backend) : InnerAttention(backend), buffers_(buffers) {}
 
   void set_schedule(const sequence::AttentionSchedule& schedule) override;
   void forward(const Heads& heads, Tensor out, Tensor lse) override;
-  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
+  [[nodiscard]] Tensor delta() const override { return buffers_.delta.rows(0, num_tokens_); }
+  void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) override;
 
  private:
   const LocalBuffers& buffers_;
-  ops::Backend& backend_;
+  std::int64_t num_tokens_ = 0;  ///< of the schedule
   std::unique_ptr<ops::AttentionPlan> plan_;
 };
 

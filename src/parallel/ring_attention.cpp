@@ -49,18 +49,18 @@ RingBuffers RingBuffers::first_rows(std::int64_t num_tokens) const {
   return part;
 }
 
-std::unique_ptr<SequenceAttention> RingBuffers::make_attention(const comm::Group& sp, device::Device& device,
-                                                               ops::Backend& backend, comm::Collectives& collectives,
-                                                               device::Stream& ring_stream) const {
+std::unique_ptr<InnerAttention> RingBuffers::make_inner(const comm::Group& sp, device::Device& device,
+                                                        ops::Backend& backend, comm::Collectives& collectives,
+                                                        device::Stream& ring_stream) const {
   return std::make_unique<RingAttention>(*this, sp, device, backend, collectives, ring_stream);
 }
 
 RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device,
                              ops::Backend& backend, comm::Collectives& collectives, device::Stream& ring_stream)
-    : all_(buffers),
+    : InnerAttention(backend),
+      all_(buffers),
       b_(buffers),
       group_(sp),
-      backend_(backend),
       collectives_(collectives),
       ring_stream_(ring_stream),
       compute_done_(device.make_event()) {
@@ -69,11 +69,11 @@ RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, 
 }
 
 void RingAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  ensure(std::cmp_equal(schedule.steps.size(), group_.size()), "the ring has one step for each rank");
+  ensure(std::cmp_equal(schedule.steps.size(), b_.ring_size), "the ring has one step for each rank");
   b_ = all_.first_rows(schedule.num_tokens);
   steps_.clear();
   for (const sequence::AttentionStep& step : schedule.steps) {
-    steps_.push_back({step.to, step.from, step.sends, step.receives, !step.spans.empty(),
+    steps_.push_back({step.to, step.from, step.sends.any(), step.receives.any(), !step.spans.empty(),
                       backend_.plan_attention(step.spans, schedule.num_tokens, schedule.num_tokens)});
   }
 }
@@ -121,8 +121,7 @@ void RingAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
   if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
 }
 
-void RingAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
-  backend_.attention_delta(b_.delta, out, dout);
+void RingAttention::backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) {
   const Tensor dq = b_.q_sums.empty() ? gradients.q : b_.q_sums;
   const KeysValues own = b_.kv_sums.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(b_.kv_sums);
   pack(heads);

@@ -7,25 +7,27 @@
 #include <array>
 #include <vector>
 
-#include "sft/parallel/sequence_attention.hpp"
+#include "parallel/inner_attention.hpp"
 
 namespace sft::parallel {
 
-class RingBuffers final : public SequenceBuffers {
+class RingBuffers final : public InnerBuffers {
  public:
-  explicit RingBuffers(const SequenceShape& of) : shape(of) {}
+  /// For a ring of `num_ranks` ranks of the sp group: those that the schedule names.
+  RingBuffers(const SequenceShape& of, int num_ranks) : shape(of), ring_size(num_ranks) {}
 
   void lay_out(device::Arena& arena) override;
   /// None: all sums are float32 tensors of its own.
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override { return {}; }
-  [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
-                                                                  ops::Backend& backend, comm::Collectives& collectives,
-                                                                  device::Stream& ring_stream) const override;
+  [[nodiscard]] std::unique_ptr<InnerAttention> make_inner(const comm::Group& sp, device::Device& device,
+                                                           ops::Backend& backend, comm::Collectives& collectives,
+                                                           device::Stream& ring_stream) const override;
 
   /// Views of what T = `num_tokens` tokens need: the shapes below are those of the most tokens.
   [[nodiscard]] RingBuffers first_rows(std::int64_t num_tokens) const;
 
   SequenceShape shape;
+  int ring_size;
   Tensor packed_kv;  ///< (2, T, K, D) compute dtype
   Tensor delta;      ///< (T, H) float32
   /// Float32 sums over the steps, where the compute dtype is another: (T, H, D) of the output in the forward pass, of
@@ -35,14 +37,15 @@ class RingBuffers final : public SequenceBuffers {
   std::array<Tensor, 2> received_kv, partial_dkv, returned_dkv;
 };
 
-class RingAttention final : public SequenceAttention {
+class RingAttention final : public InnerAttention {
  public:
   RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device, ops::Backend& backend,
                 comm::Collectives& collectives, device::Stream& ring_stream);
 
   void set_schedule(const sequence::AttentionSchedule& schedule) override;
   void forward(const Heads& heads, Tensor out, Tensor lse) override;
-  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
+  [[nodiscard]] Tensor delta() const override { return b_.delta; }
+  void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) override;
 
  private:
   struct Step {
@@ -70,7 +73,6 @@ class RingAttention final : public SequenceAttention {
   const RingBuffers& all_;
   RingBuffers b_;  ///< for the tokens of the schedule
   comm::Group group_;
-  ops::Backend& backend_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   std::vector<Step> steps_;

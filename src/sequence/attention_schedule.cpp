@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "sft/core/error.hpp"
+
 namespace sft::sequence {
 
 namespace {
@@ -13,6 +15,23 @@ Chunk intersect(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
   const std::int64_t from = std::max(chunk.global, begin);
   const std::int64_t to = std::min(chunk.global + chunk.length, end);
   return {chunk.local + from - chunk.global, from, to - from};
+}
+
+/// The ring's steps without spans.
+AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+  const int sp_size = cut.sp_size();
+  AttentionSchedule schedule;
+  schedule.num_tokens = std::ssize(documents) * cut.local_length();
+  schedule.steps.resize(static_cast<std::size_t>(sp_size));
+  for (int d = 0; d < sp_size; ++d) {
+    AttentionStep& step = schedule.steps[static_cast<std::size_t>(d)];
+    step.to = (sp_rank + d) % sp_size;
+    step.from = (sp_rank - d + sp_size) % sp_size;
+    if (d == 0) continue;
+    step.receives = chunks_seen(documents, cut, sp_rank, step.from);
+    step.sends = chunks_seen(documents, cut, step.to, sp_rank);
+  }
+  return schedule;
 }
 
 }  // namespace
@@ -43,18 +62,71 @@ std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const 
   return spans;
 }
 
+ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, int q_rank, int k_rank) {
+  const std::vector<Chunk> q_chunks = cut.chunks(q_rank), k_chunks = cut.chunks(k_rank);
+  ChunkPair seen;
+  for (const std::vector<std::int32_t>& row : documents) {
+    std::int64_t begin = 0;
+    for (const std::int32_t document : row) {
+      const std::int64_t end = begin + document;
+      for (const Chunk& q_chunk : q_chunks) {
+        const Chunk q = intersect(q_chunk, begin, end);
+        const auto sees = [&](const Chunk& k_chunk) {
+          const Chunk k = intersect(k_chunk, begin, end);
+          return q.length > 0 && k.length > 0 && k.global <= q.global;
+        };
+        seen.front = seen.front || sees(k_chunks.front());
+        seen.back = seen.back || sees(k_chunks.back());
+      }
+      begin = end;
+    }
+  }
+  return seen;
+}
+
 AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
-  const int sp_size = cut.sp_size();
-  AttentionSchedule schedule;
-  schedule.num_tokens = std::ssize(documents) * cut.local_length();
-  schedule.steps.resize(static_cast<std::size_t>(sp_size));
-  for (int d = 0; d < sp_size; ++d) {
-    AttentionStep& step = schedule.steps[static_cast<std::size_t>(d)];
-    step.to = (sp_rank + d) % sp_size;
-    step.from = (sp_rank - d + sp_size) % sp_size;
-    step.spans = attention_spans(documents, cut, sp_rank, step.from);
-    step.receives = d > 0 && !step.spans.empty();
-    step.sends = d > 0 && !attention_spans(documents, cut, step.to, sp_rank).empty();
+  AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
+  for (AttentionStep& step : schedule.steps) step.spans = attention_spans(documents, cut, sp_rank, step.from);
+  return schedule;
+}
+
+AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+  ensure(documents.size() == 1, "keys are gathered for one row");
+  AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
+  std::vector<AttentionSpan>& spans = schedule.steps.front().spans;
+  const std::vector<Chunk> q_chunks = cut.chunks(sp_rank);
+  std::int64_t begin = 0, lane = 0;
+  for (const std::int32_t document : documents.front()) {
+    const std::int64_t end = begin + document;
+    for (const Chunk& q_chunk : q_chunks) {
+      const Chunk q = intersect(q_chunk, begin, end);
+      if (q.length <= 0) continue;
+      // Keys are cut where chunks are, so that those of both queries' chunks are the same ranges.
+      for (std::int64_t c = begin / q_chunk.length; c * q_chunk.length <= q.global; ++c) {
+        const Chunk chunk{c * q_chunk.length, c * q_chunk.length, q_chunk.length};
+        const Chunk k = intersect(chunk, begin, end);
+        spans.push_back({q.local, q.length, k.local, k.length, q.global - k.global, lane});
+      }
+    }
+    ++lane;
+    begin = end;
+  }
+  spans.shrink_to_fit();
+  return schedule;
+}
+
+AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents, const RowCut& cut,
+                                int sp_rank) {
+  const int sp_size = cut.sp_size(), ulysses_size = method.ulysses_size;
+  const bool gathers = method.keys == AttentionMethod::Keys::all_gather;
+  ensure(ulysses_size >= 1 && sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
+  ensure(!gathers || ulysses_size == 1, "keys are gathered where no heads are exchanged");
+  if (gathers) return schedule_all_gather(documents, cut, sp_rank);
+  AttentionSchedule schedule =
+      schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), sp_rank / ulysses_size);
+  for (AttentionStep& step : schedule.steps) {
+    step.to = step.to * ulysses_size + sp_rank % ulysses_size;
+    step.from = step.from * ulysses_size + sp_rank % ulysses_size;
   }
   return schedule;
 }

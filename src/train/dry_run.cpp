@@ -20,7 +20,7 @@ nlohmann::ordered_json to_json(const MemoryRange& range) {
 }  // namespace
 
 std::string dry_run(const config::Config& config, const Datasets& datasets, const Machine& machine,
-                    std::size_t process_bytes, bool json) {
+                    std::size_t process_bytes, const std::string& sp_choice, bool json) {
   const mesh::Layout layout = mesh::layout_of(config.parallel);
   const RankPlan first(config, datasets.train.max_length(), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
@@ -35,6 +35,7 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
                         .nodes = "",
                         .device = "",
                         .origin = "",
+                        .sp_choice = sp_choice,
                         .num_steps = steps,
                         .memory = memory,
                         .traffic = traffic});

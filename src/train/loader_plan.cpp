@@ -14,6 +14,7 @@ data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& pl
   plan.data_rank = place.data_rank();
   plan.sp_size = place.layout().sp;
   plan.sp_rank = place.coordinates().sp;
+  plan.attention_method = config.parallel.attention_method();
   plan.first_step = first_step;
   plan.last_step = last_step;
   plan.shuffle = config.data.shuffle;

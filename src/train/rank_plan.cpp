@@ -32,7 +32,7 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
 
 parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t max_length) {
   return {.tokens = sizes.tokens,
-          .document_tokens = std::min(sizes.tokens, max_length),
+          .document_tokens = max_length,
           .q_heads = sizes.q_heads,
           .kv_heads = sizes.kv_heads,
           .head_dim = sizes.head_dim,
@@ -54,7 +54,8 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       storage(shard_map, frozen_map, sizes.compute),
       unit_buffers(storage, policy, slots),
       decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
-      attention(parallel::make_sequence_buffers(sequence_shape(sizes, max_length), place.layout().sp)),
+      attention(parallel::make_sequence_buffers(sequence_shape(sizes, max_length), place.layout().sp,
+                                                config.parallel.attention_method())),
       adamw(config.optimizer, shard_map) {}
 
 void RankPlan::lay_out(Arenas& arenas) {

@@ -41,6 +41,22 @@ std::string describe_lora(const StartFacts& facts) {
   return text.str();
 }
 
+/// "4 ranks exchange heads (ulysses), 2 such groups in a ring", and why that was taken.
+std::string describe_attention(const StartFacts& facts) {
+  const config::Parallel& parallel = facts.config.parallel;
+  if (parallel.sp_size == 1) return "";
+  const sequence::AttentionMethod method = parallel.attention_method();
+  std::string text = "a ring of " + plural(parallel.sp_size, "rank");
+  if (method.keys == sequence::AttentionMethod::Keys::all_gather) {
+    text = "keys and values gathered from " + plural(parallel.sp_size, "rank") + " (all_gather)";
+  } else if (method.ulysses_size > 1) {
+    text = plural(method.ulysses_size, "rank") + " exchange heads (ulysses)";
+    const int ring_size = parallel.sp_size / method.ulysses_size;
+    if (ring_size > 1) text += ", a ring of " + std::to_string(ring_size) + " such groups";
+  }
+  return facts.sp_choice.empty() ? text : text + "; " + facts.sp_choice;
+}
+
 std::string describe_precision(const StartFacts& facts) {
   return facts.config.train.precision == config::Precision::bf16
              ? "bf16 compute and gathering, float32 weights, moments and gradient sums"
@@ -161,6 +177,7 @@ std::string start_table(const StartFacts& facts) {
   };
   add("mesh",
       layout.describe() + ", " + plural(layout.size(), "rank") + (facts.nodes.empty() ? "" : " on " + facts.nodes));
+  add("attention", describe_attention(facts));
   add("device", facts.device);
   add("model", describe_model(facts));
   add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");

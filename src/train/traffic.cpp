@@ -23,7 +23,7 @@ sequence::AttentionSchedule schedule_of(const config::Config& config, std::int64
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
   const std::vector<std::int32_t> documents(static_cast<std::size_t>(config.train.per_device_train_batch_size),
                                             checked_cast<std::int32_t>(max_length));
-  return sequence::schedule_ring({documents}, cut, plan.place.coordinates().sp);
+  return sequence::make_schedule(config.parallel.attention_method(), {documents}, cut, plan.place.coordinates().sp);
 }
 
 }  // namespace

@@ -182,6 +182,7 @@ void Trainer::announce() const {
                         .nodes = describe_nodes(layout, nodes),
                         .device = describe_device(run_.device),
                         .origin = origin_,
+                        .sp_choice = run_.sp_choice,
                         .num_steps = last_step_,
                         .memory = gather_memory(run_.ledger, run_.groups.world),
                         .traffic = plan_traffic(run_.config, run_.datasets.train.max_length(), run_.place,

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "benchmarks/square_matmul.hpp"
+#include "config/values.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/device/process_memory.hpp"
@@ -35,6 +36,9 @@ using namespace sft;
 struct Options {
   std::string precision = "fp32";
   mesh::Layout layout;
+  std::string sp_method = "ring";
+  int ulysses_size = 0;
+  std::int64_t document_length = 0;
   std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
 };
 
@@ -51,7 +55,10 @@ bool parse(int argc, char** argv, Options& options) {
   add("dp_shard_size", options.layout.dp_shard, "");
   add("sp_size", options.layout.sp, "");
   add("tp_size", options.layout.tp, "");
-  add("rows", options.rows, "rows of a micro-batch on each data rank, each one document");
+  add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
+  add("ulysses_size", options.ulysses_size, "of hybrid");
+  add("rows", options.rows, "rows of a micro-batch on each data rank");
+  add("document_length", options.document_length, "tokens of each document of a row; 0: one document a row");
   add("length", options.length, "tokens of a row");
   add("accumulation", options.accumulation, "micro-batches of a step");
   add("steps", options.steps, "timed steps");
@@ -76,16 +83,20 @@ config::Config make_config(const Options& options) {
   config.train.precision = options.precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
   config.train.per_device_train_batch_size = options.rows;
   config.train.gradient_accumulation_steps = options.accumulation;
+  config::read(options.sp_method, config.parallel.sp_method);
+  config.parallel.ulysses_size = options.ulysses_size;
   return config;
 }
 
-/// Rows of one document each, every token a target.
-std::vector<data::Row> make_rows(std::int64_t num_rows, std::int64_t length, std::int64_t vocab_size,
-                                 std::int64_t step) {
+/// Rows of documents of `document_length` tokens, every token a target.
+std::vector<data::Row> make_rows(std::int64_t num_rows, std::int64_t length, std::int64_t document_length,
+                                 std::int64_t vocab_size, std::int64_t step) {
   std::vector<data::Row> rows(num_rows);
   auto number = static_cast<std::uint64_t>(step) + 1;
   for (data::Row& row : rows) {
-    row.document_lengths = {static_cast<std::int32_t>(length)};
+    for (std::int64_t begin = 0; begin < length; begin += document_length) {
+      row.document_lengths.push_back(static_cast<std::int32_t>(std::min(document_length, length - begin)));
+    }
     row.loss_weight.assign(length, 1.0f);
     for (std::int64_t t = 0; t < length; ++t) {
       number = number * 6364136223846793005U + 1442695040888963407U;  // Knuth's linear congruential generator
@@ -138,7 +149,9 @@ int run(comm::Session& session, const Options& options) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const auto timed_step = [&](std::int64_t step) {
-    const std::vector<data::Row> rows = make_rows(num_rows, options.length, config.model.vocab_size, step);
+    const std::vector<data::Row> rows =
+        make_rows(num_rows, options.length, options.document_length > 0 ? options.document_length : options.length,
+                  config.model.vocab_size, step);
     return seconds_of([&] { result = fixture.step(rows, step, 1e-4); });
   };
 

@@ -46,6 +46,9 @@ const std::vector<Case> cases{
     {{2, 2, 1, 1}, {.zero_stage = 2}, 1},
     {{1, 2, 1, 2}, {.reshard_after_forward = false}, 2},
     {{1, 2, 2, 1}, {.blocks_per_unit = 2}, 5},
+    {{1, 1, 2, 1}, {.sp_method = config::SpMethod::all_gather}, 2},
+    {{1, 1, 2, 1}, {.sp_method = config::SpMethod::ulysses}, 1},
+    {{1, 1, 4, 1}, {.sp_method = config::SpMethod::hybrid, .ulysses_size = 2}, 1},
 };
 
 /// Rows of one document each.

@@ -60,10 +60,29 @@ data::Row make_row(std::int64_t begin, std::int64_t end, bool changed) {
   return row;
 }
 
-void check_mesh(const mesh::Layout& layout, const config::Model& model, config::Precision precision) {
+struct Method {
+  config::SpMethod sp_method;
+  int ulysses_size = 0;
+};
+
+/// Those that this sp_size and these heads allow.
+std::vector<Method> methods_for(const mesh::Layout& layout, const config::Model& model) {
+  using config::SpMethod;
+  if (layout.sp == 1) return {{SpMethod::ring}};
+  std::vector<Method> methods{{SpMethod::ring}, {SpMethod::all_gather}};
+  const std::int64_t num_heads = model.num_attention_heads / layout.tp;
+  if (num_heads % layout.sp == 0) methods.push_back({SpMethod::ulysses});
+  if (layout.sp == 4 && num_heads % 2 == 0) methods.push_back({SpMethod::hybrid, 2});
+  return methods;
+}
+
+void check_mesh(const mesh::Layout& layout, const config::Model& model, const Method& method,
+                config::Precision precision) {
   const test::Mesh mesh(session().world(), layout, model);
   config::Config config;
   config.model = model;
+  config.parallel.sp_method = method.sp_method;
+  config.parallel.ulysses_size = method.ulysses_size;
   config.train.precision = precision;
   config.train.per_device_train_batch_size = 1;
   test::EngineFixture fixture(config, max_length, mesh, session());
@@ -98,7 +117,11 @@ BOOST_AUTO_TEST_CASE(no_document_feels_another) {
     if (layout.size() != session().world().size()) continue;
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
       for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3()}) {
-        BOOST_TEST_CONTEXT(layout.describe()) { check_mesh(layout, model, precision); }
+        for (const Method& method : methods_for(layout, model)) {
+          BOOST_TEST_CONTEXT(layout.describe() << ", method " << static_cast<int>(method.sp_method)) {
+            check_mesh(layout, model, method, precision);
+          }
+        }
       }
     }
   }

@@ -140,6 +140,47 @@ BOOST_FIXTURE_TEST_CASE(exchange_with_nothing_to_send_or_receive, CollectivesFix
   stream->synchronize();
 }
 
+BOOST_FIXTURE_TEST_CASE(exchange_all_reaches_every_rank_with_lengths_of_its_own, CollectivesFixture) {
+  // Rank r sends rank q two messages, of 1000 + 10 r + q and of 5 q numbers, but nothing from ranks of odd distance.
+  const auto is_silent = [](int from, int to) { return (from + to) % 2 != 0; };
+  const auto count = [](int from, int to, int which) { return which == 0 ? 1000 + 10 * from + to : 5 * (to + 1); };
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::vector<float>> sent, received;
+    std::vector<comm::Message> sends, receives;
+    sent.reserve(2 * static_cast<std::size_t>(size));
+    received.reserve(2 * static_cast<std::size_t>(size));
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank || is_silent(rank, peer)) continue;
+      for (const int which : {0, 1}) {
+        sent.push_back(noise_vector<float>(rank * 100 + peer * 2 + which + round, count(rank, peer, which)));
+        sends.push_back({tensor_of(sent.back()), peer});
+        received.emplace_back(static_cast<std::size_t>(count(peer, rank, which)));
+        receives.push_back({tensor_of(received.back()), peer});
+      }
+    }
+    collectives->exchange_all(world, sends, receives, *stream);
+    stream->synchronize();
+    std::size_t i = 0;
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank || is_silent(rank, peer)) continue;
+      for (const int which : {0, 1}) {
+        BOOST_TEST(
+            (received[i++] == noise_vector<float>(peer * 100 + rank * 2 + which + round, count(peer, rank, which))),
+            "message " << which << " of rank " << peer);
+      }
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(exchange_all_refuses_what_it_cannot_send, CollectivesFixture) {
+  std::vector<float> mine(12);
+  const int other = (rank + 1) % size;
+  const Tensor strided = tensor_of(mine).view({3, 4}).columns(0, 2);
+  BOOST_CHECK_THROW(collectives->exchange_all(world, {{tensor_of(mine), rank}}, {}, *stream), std::logic_error);
+  BOOST_CHECK_THROW(collectives->exchange_all(world, {{strided, other}}, {}, *stream), std::logic_error);
+  BOOST_CHECK_THROW(collectives->exchange_all(world, {}, {{Tensor(), other}}, *stream), std::logic_error);
+}
+
 BOOST_FIXTURE_TEST_CASE(groups_work_side_by_side, CollectivesFixture) {
   const comm::Group parity = world.split(rank % 2, rank, "parity");
   std::vector<float> values = noise_vector<float>(rank, 5000);

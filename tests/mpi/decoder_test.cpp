@@ -93,7 +93,7 @@ class Stand {
         attention_buffers_(
             parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), sizes_.q_heads,
                                              sizes_.kv_heads, sizes_.head_dim, DType::float32},
-                                            mesh.place.layout().sp)) {
+                                            mesh.place.layout().sp, {})) {
     device::Arena sizing;
     lay_out(sizing);
     arena_ = device::Arena(*device_, ledger_, device::Label::workspace, sizing.used_bytes());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over rows cut over the ranks = attention over whole rows on one rank, forward and backward, for several
-// layers under one schedule and for one schedule after the other.
+// Attention over a row cut over the ranks = attention over the whole row on one rank, by every method, forward and
+// backward, for several layers under one schedule and for one schedule after the other.
 
 #define BOOST_TEST_MODULE mpi_sequence_attention
 #define BOOST_TEST_NO_MAIN
@@ -21,9 +21,33 @@ namespace sft::test {
 namespace {
 
 using parallel::SequenceAttention;
+using sequence::AttentionMethod;
 
-constexpr std::int64_t q_heads = 4, kv_heads = 2, head_dim = 8, num_rows = 2;
-constexpr std::int64_t fused_heads = q_heads + 2 * kv_heads, fused_columns = fused_heads * head_dim;
+constexpr std::int64_t head_dim = 8;
+
+struct HeadCounts {
+  std::int64_t q, kv;
+
+  [[nodiscard]] std::int64_t fused_columns() const { return (q + 2 * kv) * head_dim; }
+};
+/// Few and many queries a key/value head, one of all of them, and numbers that most methods cannot split evenly.
+const std::vector<HeadCounts> head_counts = {{8, 2}, {12, 4}, {10, 5}, {6, 1}};
+
+/// Every method for `sp_size` ranks with these heads.
+std::vector<AttentionMethod> methods_for(int sp_size, const HeadCounts& heads) {
+  std::vector<AttentionMethod> methods = {{AttentionMethod::Keys::all_gather, 1}};
+  for (int ulysses_size = 1; ulysses_size <= sp_size; ++ulysses_size) {
+    if (sp_size % ulysses_size != 0 || heads.q % ulysses_size != 0) continue;
+    methods.push_back({AttentionMethod::Keys::ring, ulysses_size});
+  }
+  return methods;
+}
+
+std::string describe(const AttentionMethod& method, const HeadCounts& heads, DType dtype) {
+  return std::string(method.keys == AttentionMethod::Keys::ring ? "ring" : "all_gather") + ", ulysses_size " +
+         std::to_string(method.ulysses_size) + ", heads " + std::to_string(heads.q) + "/" + std::to_string(heads.kv) +
+         ", " + std::to_string(size_of(dtype)) + " bytes a number";
+}
 
 /// A tensor with its memory, every bit set (NaN) at first.
 struct Owned {
@@ -52,91 +76,98 @@ void set(const Tensor& x, std::int64_t row, std::int64_t column, float value) {
   }
 }
 
-SequenceAttention::Heads split(const Tensor& fused) {
+SequenceAttention::Heads split(const Tensor& fused, const HeadCounts& counts) {
   const auto heads = [&](std::int64_t first, std::int64_t count) {
     return fused.columns(first * head_dim, count * head_dim).view({fused.shape[0], count, head_dim});
   };
-  return {heads(0, q_heads), heads(q_heads, kv_heads), heads(q_heads + kv_heads, kv_heads)};
+  return {heads(0, counts.q), heads(counts.q, counts.kv), heads(counts.q + counts.kv, counts.kv)};
 }
 
-/// One way of attending with the memory of one layer. Its tokens are those of sp rank `sp_rank` of `cut`.
+/// One way of attending with the memory of one layer. Its tokens are those of this rank of `cut`.
 class Layer {
  public:
-  Layer(const CollectivesFixture& fixture, const comm::Group& sp, const sequence::RowCut& cut, DType dtype)
-      : cut_(cut),
+  Layer(const CollectivesFixture& fixture, const comm::Group& sp, const sequence::RowCut& cut, const HeadCounts& heads,
+        const AttentionMethod& method, DType dtype)
+      : heads_(heads),
+        method_(method),
+        cut_(cut),
         sp_rank_(sp.rank()),
-        num_tokens_(num_rows * cut.local_length()),
-        qkv_(dtype, {num_tokens_, fused_columns}),
-        dqkv_(dtype, {num_tokens_, fused_columns}),
-        out_(dtype, {num_tokens_, q_heads, head_dim}),
-        dout_(dtype, {num_tokens_, q_heads, head_dim}),
-        lse_(DType::float32, {num_tokens_, q_heads}),
+        num_tokens_(cut.local_length()),
+        qkv_(dtype, {num_tokens_, heads.fused_columns()}),
+        dqkv_(dtype, {num_tokens_, heads.fused_columns()}),
+        out_(dtype, {num_tokens_, heads.q, head_dim}),
+        dout_(dtype, {num_tokens_, heads.q, head_dim}),
+        lse_(DType::float32, {num_tokens_, heads.q}),
         compute_stream_(fixture.device->make_stream()),
         ring_stream_(fixture.device->make_stream()),
         backend_(ops::make_backend(*fixture.device, *compute_stream_)),
         buffers_(parallel::make_sequence_buffers({.tokens = num_tokens_,
-                                                  .document_tokens = cut.local_length(),
-                                                  .q_heads = q_heads,
-                                                  .kv_heads = kv_heads,
+                                                  .document_tokens = cut.length(),
+                                                  .q_heads = heads.q,
+                                                  .kv_heads = heads.kv,
                                                   .head_dim = head_dim,
                                                   .compute = dtype},
-                                                 sp.size())),
-        attention_(buffers_->make_attention(sp, *fixture.device, *backend_, *fixture.collectives, *ring_stream_)) {
+                                                 sp.size(), method)) {
     device::Arena sizing;
     buffers_->lay_out(sizing);
     arena_ = device::Arena(*fixture.device, ledger_, device::Label::workspace, sizing.used_bytes());
     buffers_->lay_out(arena_);
+    attention_ = buffers_->make_attention(sp, *fixture.device, *backend_, *fixture.collectives, *ring_stream_);
     workspace_.resize(
         ops::workspace_bytes(fixture.device->kind(), device::num_threads(), {}, buffers_->attention_needs()));
     backend_->set_workspace(
         {workspace_.data(), DType::float32, {std::ssize(workspace_) / static_cast<std::int64_t>(sizeof(float))}});
   }
 
-  /// From now on rows of another length, up to that of the first cut.
+  /// From now on a row of another length, up to that of the first cut.
   void set_cut(const sequence::RowCut& cut) {
     cut_ = cut;
-    num_tokens_ = num_rows * cut.local_length();
+    num_tokens_ = cut.local_length();
   }
-  void set_documents(const sequence::RowDocuments& documents) {
-    attention_->set_schedule(sequence::schedule_ring(documents, cut_, sp_rank_));
+  void set_documents(const std::vector<std::int32_t>& lengths) {
+    attention_->set_schedule(sequence::make_schedule(method_, {lengths}, cut_, sp_rank_));
   }
 
-  /// Forward and backward on numbers that depend on `seed` and the place in the whole rows alone.
+  /// Forward and backward on numbers that depend on `seed` and the place in the whole row alone.
   void run(int seed) {
+    const std::int64_t fused_columns = heads_.fused_columns();
     for (std::int64_t t = 0; t < num_tokens_; ++t) {
       const std::int64_t token = global_token(t);
       for (std::int64_t c = 0; c < fused_columns; ++c) {
         set(qkv_.tensor, t, c, 3.0F * noise(seed, token * fused_columns + c));
       }
-      for (std::int64_t c = 0; c < q_heads * head_dim; ++c) {
+      for (std::int64_t c = 0; c < heads_.q * head_dim; ++c) {
         set(dout_.tensor, t, c, noise(seed + 1000, token * fused_columns + c));
       }
     }
     std::ranges::fill(dqkv_.bytes, std::byte{0xff});
     std::ranges::fill(out_.bytes, std::byte{0xff});
-    const SequenceAttention::Heads heads = split(used(qkv_));
+    const SequenceAttention::Heads heads = split(used(qkv_), heads_);
     attention_->forward(heads, used(out_), used(lse_));
-    attention_->backward(heads, used(out_), used(lse_), used(dout_), split(used(dqkv_)));
+    attention_->backward(heads, used(out_), used(lse_), used(dout_), split(used(dqkv_), heads_));
     compute_stream_->synchronize();
   }
 
   [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
-  /// Index among all tokens of the whole rows, of the rank's token t.
+  /// Index in the whole row of the rank's token t.
   [[nodiscard]] std::int64_t global_token(std::int64_t t) const {
-    const std::int64_t row = t / cut_.local_length(), at = t % cut_.local_length();
     for (const sequence::Chunk& chunk : cut_.chunks(sp_rank_)) {
-      if (at < chunk.local + chunk.length) return row * cut_.length() + chunk.global + at - chunk.local;
+      if (t < chunk.local + chunk.length) return chunk.global + t - chunk.local;
     }
     return -1;
   }
-  /// Output, log-sum-exp and gradients.
+  /// Output and gradients; where no heads are exchanged the log-sum-exp too.
   [[nodiscard]] std::vector<Tensor> results() const {
-    return {used(out_).view({num_tokens_, q_heads * head_dim}), used(lse_), used(dqkv_)};
+    std::vector<Tensor> all = {used(out_).view({num_tokens_, heads_.q * head_dim}), used(dqkv_)};
+    if (method_.ulysses_size == 1) all.push_back(used(lse_));
+    return all;
   }
 
  private:
   [[nodiscard]] Tensor used(const Owned& rows) const { return rows.tensor.rows(0, num_tokens_); }
 
+  HeadCounts heads_;
+  AttentionMethod method_;
   sequence::RowCut cut_;
   int sp_rank_;
   std::int64_t num_tokens_;
@@ -150,15 +181,16 @@ class Layer {
   std::unique_ptr<SequenceAttention> attention_;
 };
 
-/// The largest difference from whole rows, relative to the largest number of the same result.
-double worst_difference(const Layer& part, const Layer& whole) {
+/// The largest difference from the whole row, relative to the largest number of the same result.
+/// Without by_place the two hold the same part of the row.
+double worst_difference(const Layer& part, const Layer& whole, bool by_place = true) {
   double worst = 0.0;
   const std::vector<Tensor> parts = part.results(), wholes = whole.results();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     double largest = 1e-30, difference = 0.0;
     for (std::int64_t t = 0; t < part.num_tokens(); ++t) {
       for (std::int64_t c = 0; c < parts[i].row_elements(); ++c) {
-        const float a = get(parts[i], t, c), b = get(wholes[i], part.global_token(t), c);
+        const float a = get(parts[i], t, c), b = get(wholes[i], by_place ? part.global_token(t) : t, c);
         if (std::isfinite(b)) largest = std::max(largest, static_cast<double>(std::abs(b)));
         if (a == b) continue;  // infinities too
         const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
@@ -172,26 +204,31 @@ double worst_difference(const Layer& part, const Layer& whole) {
 
 }  // namespace
 
-BOOST_FIXTURE_TEST_CASE(cut_rows_attend_as_whole_ones, CollectivesFixture) {
+BOOST_FIXTURE_TEST_CASE(a_cut_row_attends_as_a_whole_one, CollectivesFixture) {
   const comm::Group self = world.split(rank, 0, "self");
-  const std::int64_t length = sequence::padded_row_length(72, size);
-  const auto whole_document = static_cast<std::int32_t>(length);
-  const std::vector<sequence::RowDocuments> micro_batches = {
-      {{whole_document}, {1, 33, 7, 20}},            // every rank needs keys of every other
-      {{5, 5, 5}, {}},                               // ranks without a document
-      {std::vector<std::int32_t>(18, 4), {36, 36}},  // hardly any exchange
-      {{71}, std::vector<std::int32_t>(72, 1)}};     // documents of one token
-  for (const DType dtype : {DType::float32, DType::bf16}) {
-    Layer part(*this, world, {length, size}, dtype), whole(*this, self, {length, 1}, dtype);
-    for (const sequence::RowDocuments& documents : micro_batches) {
-      part.set_documents(documents);
-      whole.set_documents(documents);
-      for (const int seed : {1, 2, 3}) {
-        part.run(seed);
-        whole.run(seed);
-        const double worst = worst_difference(part, whole);
-        BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2), size_of(dtype)
-                                                                         << " bytes a number: differs by " << worst);
+  const std::int64_t length = sequence::padded_row_length(144, size);
+  const std::vector<std::vector<std::int32_t>> micro_batches = {
+      {static_cast<std::int32_t>(length)},  // every rank needs keys of every other
+      {72, 1, 33, 7, 20},
+      {5, 5, 5},                             // ranks without a document
+      std::vector<std::int32_t>(36, 4),      // hardly any exchange
+      std::vector<std::int32_t>(143, 1)};    // documents of one token
+  for (const HeadCounts& heads : head_counts) {
+    for (const DType dtype : {DType::float32, DType::bf16}) {
+      Layer whole(*this, self, {length, 1}, heads, {}, dtype);
+      for (const AttentionMethod& method : methods_for(size, heads)) {
+        Layer part(*this, world, {length, size}, heads, method, dtype);
+        for (const std::vector<std::int32_t>& documents : micro_batches) {
+          part.set_documents(documents);
+          whole.set_documents(documents);
+          for (const int seed : {1, 2}) {
+            part.run(seed);
+            whole.run(seed);
+            const double worst = worst_difference(part, whole);
+            BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2),
+                       describe(method, heads, dtype) << ": differs by " << worst);
+          }
+        }
       }
     }
   }
@@ -199,53 +236,83 @@ BOOST_FIXTURE_TEST_CASE(cut_rows_attend_as_whole_ones, CollectivesFixture) {
 
 BOOST_FIXTURE_TEST_CASE(micro_batches_of_any_number_of_tokens_share_the_buffers, CollectivesFixture) {
   const comm::Group self = world.split(rank, 0, "self");
-  const std::int64_t longest = sequence::padded_row_length(72, size);
+  const std::int64_t longest = sequence::padded_row_length(144, size);
+  const HeadCounts heads = head_counts.front();
   for (const DType dtype : {DType::float32, DType::bf16}) {
-    Layer part(*this, world, {longest, size}, dtype), whole(*this, self, {longest, 1}, dtype);
-    for (const std::int64_t wanted : {30, 72, 5, 53}) {
-      const std::int64_t length = sequence::padded_row_length(wanted, size);
-      part.set_cut({length, size});
-      whole.set_cut({length, 1});
-      const auto document = static_cast<std::int32_t>(wanted);
-      const sequence::RowDocuments documents = {{document}, {document - document / 2, document / 3}};
-      part.set_documents(documents);
-      whole.set_documents(documents);
-      part.run(1);
-      whole.run(1);
-      const double worst = worst_difference(part, whole);
-      BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2),
-                 wanted << " tokens, " << size_of(dtype) << " bytes a number: differs by " << worst);
+    Layer whole(*this, self, {longest, 1}, heads, {}, dtype);
+    for (const AttentionMethod& method : methods_for(size, heads)) {
+      Layer part(*this, world, {longest, size}, heads, method, dtype);
+      for (const std::int32_t wanted : {60, 144, 10, 106}) {
+        const std::int64_t length = sequence::padded_row_length(wanted, size);
+        part.set_cut({length, size});
+        whole.set_cut({length, 1});
+        const std::vector<std::int32_t> documents = {wanted / 2, wanted / 4 + 1, wanted / 6};
+        part.set_documents(documents);
+        whole.set_documents(documents);
+        part.run(1);
+        whole.run(1);
+        const double worst = worst_difference(part, whole);
+        BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2),
+                   wanted << " tokens, " << describe(method, heads, dtype) << ": differs by " << worst);
+      }
     }
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(the_same_numbers_give_the_same_bits, CollectivesFixture) {
+  const std::int64_t length = sequence::padded_row_length(144, size);
+  const HeadCounts heads{8, 2};
+  for (const AttentionMethod& method : methods_for(size, heads)) {
+    Layer first(*this, world, {length, size}, heads, method, DType::bf16);
+    Layer second(*this, world, {length, size}, heads, method, DType::bf16);
+    for (Layer* layer : {&first, &second}) layer->set_documents({72, 1, 33, 7, 20});
+    second.run(5);
+    for (Layer* layer : {&first, &second}) layer->run(1);
+    BOOST_TEST(worst_difference(first, second, /*by_place=*/false) == 0.0, describe(method, heads, DType::bf16));
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(tokens_outside_every_document_are_zero, CollectivesFixture) {
-  const std::int64_t length = sequence::padded_row_length(72, size);
+  const std::int64_t length = sequence::padded_row_length(144, size);
+  const HeadCounts heads = head_counts.front();
   for (const DType dtype : {DType::float32, DType::bf16}) {
-    Layer part(*this, world, {length, size}, dtype);
-    part.set_documents({{30, 11}, {}});
-    part.run(1);
-    bool is_zero = true;
-    for (std::int64_t t = 0; t < part.num_tokens(); ++t) {
-      if (part.global_token(t) < 30 + 11) continue;
+    for (const AttentionMethod& method : methods_for(size, heads)) {
+      Layer part(*this, world, {length, size}, heads, method, dtype);
+      part.set_documents({30, 41});
+      part.run(1);
       const std::vector<Tensor> results = part.results();
-      for (const Tensor& x : {results[0], results[2]}) {
-        for (std::int64_t c = 0; c < x.row_elements(); ++c) is_zero &= get(x, t, c) == 0.0F;
+      bool is_zero = true;
+      for (std::int64_t t = 0; t < part.num_tokens(); ++t) {
+        if (part.global_token(t) < 30 + 41) continue;
+        for (const Tensor& x : {results[0], results[1]}) {
+          for (std::int64_t c = 0; c < x.row_elements(); ++c) is_zero &= get(x, t, c) == 0.0F;
+        }
+        is_zero &= results.size() < 3 || get(results[2], t, 0) == -std::numeric_limits<float>::infinity();
       }
-      is_zero &= get(results[1], t, 0) == -std::numeric_limits<float>::infinity();
+      BOOST_TEST(is_zero, describe(method, heads, dtype));
     }
-    BOOST_TEST(is_zero);
   }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_schedule_of_another_group_is_a_bug, CollectivesFixture) {
   const auto stream_of = device->make_stream();
   const auto backend = ops::make_backend(*device, *stream_of);
-  const std::int64_t length = sequence::padded_row_length(72, size + 1);
-  const auto buffers =
-      parallel::make_sequence_buffers({length, length, q_heads, kv_heads, head_dim, DType::float32}, size);
-  const auto attention = buffers->make_attention(world, *device, *backend, *collectives, *stream);
-  BOOST_CHECK_THROW(attention->set_schedule(sequence::schedule_ring({{7}}, {length, size + 1}, 0)), std::logic_error);
+  const HeadCounts heads{8, 2};
+  const sequence::RowCut other(sequence::padded_row_length(144, 2 * size), 2 * size);
+  for (const AttentionMethod& method : methods_for(size, heads)) {
+    const auto buffers = parallel::make_sequence_buffers(
+        {other.length(), other.length(), heads.q, heads.kv, head_dim, DType::float32}, size, method);
+    const auto attention = buffers->make_attention(world, *device, *backend, *collectives, *stream);
+    BOOST_CHECK_THROW(attention->set_schedule(sequence::make_schedule(method, {{7}}, other, 0)), std::logic_error);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(heads_that_do_not_divide_are_a_bug, CollectivesFixture) {
+  const parallel::SequenceShape shape{72, 72, 7, 7, head_dim, DType::float32};
+  BOOST_CHECK_THROW((void)parallel::make_sequence_buffers(shape, 2, {AttentionMethod::Keys::ring, 2}),
+                    std::logic_error);
+  BOOST_CHECK_THROW((void)parallel::make_sequence_buffers(shape, 4, {AttentionMethod::Keys::ring, 7}),
+                    std::logic_error);
 }
 
 }  // namespace sft::test

@@ -98,7 +98,8 @@ data::StepBatch EngineFixture::deal(const std::vector<data::Row>& rows) const {
   for (std::int64_t micro = 0; micro < config_.train.gradient_accumulation_steps; ++micro) {
     const std::int64_t first = (micro * mesh_.place.data_size() + mesh_.place.data_rank()) * rows_per_micro_batch;
     const std::vector<data::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
-    batch.micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp));
+    batch.micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp,
+                                                 config_.parallel.attention_method()));
     own_rows.insert(own_rows.end(), micro_rows.begin(), micro_rows.end());
     for (std::int64_t row = first; row < first + rows_per_micro_batch; ++row) batch.rows.push_back(row);
   }

@@ -41,6 +41,12 @@ struct StagingMemory {
 /// arena. Pure.
 [[nodiscard]] StagingMemory take_staging(device::Kind kind, device::Arena& arena, const StagingPlan& plan);
 
+/// A tensor to or from a rank of a group.
+struct Message {
+  Tensor tensor;
+  int rank;
+};
+
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -55,6 +61,13 @@ class Collectives {
   /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
   /// Any dtype, contiguous; what is received is as long as what its sender sends.
   virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;
+
+  /// Sends each of `sends` to its rank, and receives each of `receives` from its rank, all at the same time: an
+  /// all-to-all among any ranks of the group. Any dtype, contiguous, not empty; none to or from this rank itself. Of
+  /// two ranks the one receives as many messages as the other sends it, in the same order and of the same lengths.
+  /// Every rank of the group calls it, also with nothing to send or receive.
+  virtual void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
+                            device::Stream& stream) = 0;
 
   /// Gives the staging memory, before the first reduction. It stays the caller's and outlives the last one.
   virtual void set_staging(const StagingMemory& staging) = 0;

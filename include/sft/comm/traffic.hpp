@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "sft/comm/collectives.hpp"
 
@@ -28,6 +29,8 @@ class TrafficCounter final : public Collectives {
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
+  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
+                    device::Stream& stream) override;
   void set_staging(const StagingMemory& staging) override;
 
   /// Of all calls since the last reset, by group, in the order of their first calls.

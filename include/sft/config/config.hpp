@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sft/sequence/attention_method.hpp"
+
 namespace sft::config {
 
 enum class Precision { fp32, bf16 };
@@ -14,6 +16,7 @@ enum class Precision { fp32, bf16 };
 enum class ActivationCheckpointing { none, selective, full };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
+enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
 struct RopeScaling {
@@ -93,7 +96,11 @@ struct Parallel {
   bool reshard_after_forward = true;
   int reshard_size = 0;     ///< of reshard_after_forward = N: the ranks that keep units whole; 0: true or false
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
-  std::string sp_method = "ring";
+  SpMethod sp_method = SpMethod::ring;
+  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until train::resolve_sp_method
+
+  /// What sp_method and ulysses_size mean, neither of them auto any more.
+  [[nodiscard]] sequence::AttentionMethod attention_method() const;
 };
 
 struct Train {

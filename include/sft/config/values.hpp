@@ -29,6 +29,7 @@ void read(const std::string& text, Precision& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
+void read(const std::string& text, SpMethod& value);
 void read(const std::string& text, RopeScaling& value);
 
 /// The texts that a value can be, where it is one of a few.
@@ -38,6 +39,7 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::vector<std::string> choices(ActivationCheckpointing);
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
+[[nodiscard]] std::vector<std::string> choices(SpMethod);
 
 [[nodiscard]] std::string write(bool value);
 [[nodiscard]] std::string write(int value);
@@ -50,6 +52,7 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::string write(ActivationCheckpointing value);
 [[nodiscard]] std::string write(Scheduler value);
 [[nodiscard]] std::string write(BackendChoice value);
+[[nodiscard]] std::string write(SpMethod value);
 [[nodiscard]] std::string write(const RopeScaling& value);
 
 }  // namespace sft::config

@@ -38,7 +38,8 @@ struct StepBatch {
 
 /// Joins and cuts whole rows, at least one. Labels are shifted on the whole row before the cut; the first token of a
 /// document is never a target. A row may be empty.
-[[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank);
+[[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank,
+                                  const sequence::AttentionMethod& method = {});
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
 
 }  // namespace sft::data

@@ -3,7 +3,8 @@
 // Attention over rows that are cut over the sequence-parallel group.
 //
 // One interface for every way of doing it: a further `sp_method` is a class of buffers and a class of attention beside
-// src/parallel/ring_attention.hpp, a schedule beside sequence::schedule_ring, and a line in make_sequence_buffers.
+// src/parallel/ring_attention.hpp, a schedule beside sequence::schedule_ring, and a line in make_sequence_buffers. A
+// micro-batch is one row: the documents of all its rows, one after the other.
 
 #include <cmath>
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace sft::parallel {
 /// next; buffers are laid out for the most tokens.
 struct SequenceShape {
   std::int64_t tokens;           ///< T, at most
-  std::int64_t document_tokens;  ///< of one document on this rank, at most
+  std::int64_t document_tokens;  ///< of one document, on all ranks together, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
 
@@ -46,8 +47,9 @@ class SequenceAttention {
   /// `schedule` is read before the call returns.
   virtual void set_schedule(const sequence::AttentionSchedule& schedule) = 0;
 
-  /// out (T, H, D) compute dtype and lse (T, H) float32, both contiguous, = attention of this rank's queries to the
-  /// group's keys and values. Tokens outside every document get 0 and -inf.
+  /// out (T, H, D) compute dtype, contiguous = attention of this rank's queries to the group's keys and values; 0 for
+  /// tokens outside every document. lse (T, H) float32, contiguous: the log-sum-exp that the backward pass needs, of as
+  /// many tokens and heads, where heads are exchanged of others than this rank's; -inf outside every document.
   virtual void forward(const Heads& heads, Tensor out, Tensor lse) = 0;
   /// Overwrites `gradients`, which share no memory with the rest: 0 outside every document. out and lse as the forward
   /// pass left them; dout (T, H, D) compute dtype, contiguous.
@@ -72,7 +74,9 @@ class SequenceBuffers {
                                                                           device::Stream& ring_stream) const = 0;
 };
 
-/// The one place that chooses the method: rows that lie whole on one rank need no exchange. Pure.
-[[nodiscard]] std::unique_ptr<SequenceBuffers> make_sequence_buffers(const SequenceShape& shape, int sp_size);
+/// The one place that chooses the method: rows that lie whole on one rank need no exchange. Throws std::logic_error
+/// where heads are exchanged unless ulysses_size divides both sp_size and H. Pure.
+[[nodiscard]] std::unique_ptr<SequenceBuffers> make_sequence_buffers(const SequenceShape& shape, int sp_size,
+                                                                     const sequence::AttentionMethod& method);
 
 }  // namespace sft::parallel

@@ -3,12 +3,12 @@
 // Who attends to whom under sequence parallelism: which rectangles of the score matrix a rank computes, and which keys
 // it sends and receives for them. Made once per micro-batch from document lengths alone. Pure.
 //
-// There is one schedule for each way of attending over the sequence (parallel::SequenceAttention); so far that is the
-// ring.
+// There is one schedule for each way of attending over the sequence (parallel::SequenceAttention).
 
 #include <cstdint>
 #include <vector>
 
+#include "sft/sequence/attention_method.hpp"
 #include "sft/sequence/attention_span.hpp"
 #include "sft/sequence/row_cut.hpp"
 
@@ -17,12 +17,20 @@ namespace sft::sequence {
 /// Documents of the rows of one micro-batch: lengths in order, per row; the padded tail does not count as one.
 using RowDocuments = std::vector<std::vector<std::int32_t>>;
 
+/// Which of a rank's two chunks (RowCut).
+struct ChunkPair {
+  bool front = false, back = false;
+
+  [[nodiscard]] bool any() const { return front || back; }
+  bool operator==(const ChunkPair&) const = default;
+};
+
 /// One round of exchange and the work on what it brings. Ranks are those of the sp group.
 struct AttentionStep {
-  int to = 0, from = 0;                  ///< this rank's keys go to `to`; those of `from` come in
-  bool sends = false, receives = false;  ///< false where no document has tokens on both ranks
-  std::vector<AttentionSpan> spans =
-      {};  ///< of this rank's queries with the keys of `from`; indices count local tokens
+  int to = 0, from = 0;       ///< this rank's keys go to `to`; those of `from` come in
+  ChunkPair sends, receives;  ///< the chunks of this rank that `to` sees; those of `from` that this rank sees
+  /// Of this rank's queries, as the schedule says; empty where no document has tokens on both ranks.
+  std::vector<AttentionSpan> spans = {};
 
   bool operator==(const AttentionStep&) const = default;
 };
@@ -30,7 +38,9 @@ struct AttentionStep {
 /// What one rank does for the attention of a micro-batch, in order. Step 0 is its own keys.
 struct AttentionSchedule {
   std::vector<AttentionStep> steps;
-  std::int64_t num_tokens = 0;  ///< T of the micro-batch: tokens on this rank, as many as on every other
+  /// Queries that the spans count: the tokens of the micro-batch on this rank, as many as on every other; with
+  /// ulysses_size > 1 those of its group of neighbours.
+  std::int64_t num_tokens = 0;
 };
 
 /// The rectangles between the queries of sp rank `q_rank` and the keys of `k_rank`, both parts of the same rows, cut by
@@ -38,11 +48,24 @@ struct AttentionSchedule {
 [[nodiscard]] std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut, int q_rank,
                                                          int k_rank);
 
-/// The ring (Liu et al. 2023): in step d, of sp_size, this rank's keys go d places on and those of the rank d places
-/// back come in. One rank alone has one step.
+/// The chunks of sp rank `k_rank` that a query of `q_rank` sees a key of.
+[[nodiscard]] ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, int q_rank, int k_rank);
+
+/// The ring: in step d, of sp_size, this rank's keys go d places on and those of the rank d places back come in. The
+/// spans of a step are those with the keys of `from`; indices count local tokens. One rank alone has one step.
 [[nodiscard]] AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, int sp_rank);
 
-/// Host memory of a schedule of rows with `num_documents` documents together, at most.
+/// All keys at once: steps and exchange as in the ring, but all spans stand in step 0, with keys that count the tokens
+/// of the whole row. For one row.
+[[nodiscard]] AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, int sp_rank);
+
+/// That of `method` for one row. With ulysses_size > 1 it is that of the ring for a rank's group of neighbours: steps
+/// and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and `from`
+/// are the sp ranks with the same place in their groups.
+[[nodiscard]] AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents,
+                                              const RowCut& cut, int sp_rank);
+
+/// Host memory of a schedule of any method for rows with `num_documents` documents together, at most.
 [[nodiscard]] std::int64_t max_schedule_bytes(std::int64_t num_rows, std::int64_t num_documents, int sp_size);
 
 }  // namespace sft::sequence

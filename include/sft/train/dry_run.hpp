@@ -12,8 +12,8 @@
 namespace sft::train {
 
 /// The start table of a validated configuration on any mesh, worked out on one rank; as one JSON object when `json`.
-/// `process_bytes`: what a process holds before it trains.
+/// `process_bytes`: what a process holds before it trains. `sp_choice`: what resolve_sp_method returned.
 [[nodiscard]] std::string dry_run(const config::Config& config, const Datasets& datasets, const Machine& machine,
-                                  std::size_t process_bytes, bool json);
+                                  std::size_t process_bytes, const std::string& sp_choice, bool json);
 
 }  // namespace sft::train

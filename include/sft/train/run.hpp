@@ -24,7 +24,7 @@ struct StartWeights {
   std::function<void(const checkpoint::State& weights)> load;
 };
 
-/// References only: everything outlives the Trainer that works with it.
+/// All that is referred to outlives the Trainer that works with it.
 struct Run {
   const comm::Session& session;
   const config::Config& config;  ///< validated
@@ -35,6 +35,7 @@ struct Run {
   device::Ledger& ledger;
   Engine& engine;
   const StartWeights* start_weights = nullptr;  ///< none: random ones
+  std::string sp_choice = {};                   ///< what resolve_sp_method returned
 };
 
 }  // namespace sft::train

@@ -22,9 +22,10 @@ struct StartFacts {
   const config::Config& config;  ///< validated
   const Datasets& datasets;
   parallel::ParameterCounts num_parameters;
-  std::string nodes;   ///< where the ranks are
-  std::string device;  ///< what a rank computes on
-  std::string origin;  ///< of the weights
+  std::string nodes;      ///< where the ranks are
+  std::string device;     ///< what a rank computes on
+  std::string origin;     ///< of the weights
+  std::string sp_choice;  ///< why resolve_sp_method took what it took
   std::int64_t num_steps;
   MemoryTable memory;
   std::vector<comm::SentBytes> traffic;  ///< of the first rank, in a step (plan_traffic)

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "comm/messages.hpp"
 #include "reduce.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
@@ -211,6 +212,17 @@ void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor re
     if (!send.empty()) transfers.send(send.data, send.size_bytes(), to);
   };
   stream.push(std::make_unique<Steps>(group, "exchange", std::vector<Steps::Step>{post}));
+}
+
+void MpiCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
+                                  const std::vector<Message>& receives, device::Stream& stream) {
+  require_exchangeable(group, sends);
+  require_exchangeable(group, receives);
+  const auto post = [=](Transfers& transfers) {
+    for (const Message& m : receives) transfers.receive(m.tensor.data, m.tensor.size_bytes(), m.rank);
+    for (const Message& m : sends) transfers.send(m.tensor.data, m.tensor.size_bytes(), m.rank);
+  };
+  stream.push(std::make_unique<Steps>(group, "exchange_all", std::vector<Steps::Step>{post}));
 }
 
 }  // namespace sft::comm

@@ -19,6 +19,8 @@ class MpiCollectives final : public Collectives {
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
+  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
+                    device::Stream& stream) override;
 
   void set_staging(const StagingMemory& staging) override;
 

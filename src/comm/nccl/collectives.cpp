@@ -4,6 +4,7 @@
 #include <string>
 
 #include "add.hpp"
+#include "comm/messages.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 
@@ -76,20 +77,35 @@ void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor r
     if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
     return;
   }
+  const auto messages = [](const Tensor& tensor, int rank) {
+    return tensor.empty() ? std::vector<Message>() : std::vector<Message>{{tensor, rank}};
+  };
+  send_and_receive(group, messages(send, to), messages(receive, from), stream);
+}
+
+void NcclCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
+                                   const std::vector<Message>& receives, device::Stream& stream) {
+  require_exchangeable(group, sends);
+  require_exchangeable(group, receives);
+  if (group.size() > 1) send_and_receive(group, sends, receives, stream);
+}
+
+void NcclCollectives::send_and_receive(const Group& group, const std::vector<Message>& sends,
+                                       const std::vector<Message>& receives, device::Stream& stream) {
   communicators_.of(group).run("ncclSend and ncclRecv", [&](ncclComm_t comm) {
+    ncclResult_t first_error = ncclSuccess;
+    const auto note = [&](ncclResult_t result) {
+      if (first_error == ncclSuccess && result != ncclInProgress) first_error = result;
+    };
     ncclGroupStart();
-    ncclResult_t sent = ncclSuccess, received = ncclSuccess;
-    if (!send.empty()) {
-      sent = ncclSend(send.data, count_of(send), nccl_type(send.dtype), to, comm, native_stream(stream));
+    for (const Message& m : sends) {
+      note(ncclSend(m.tensor.data, count_of(m.tensor), nccl_type(m.tensor.dtype), m.rank, comm, native_stream(stream)));
     }
-    if (!receive.empty()) {
-      received = ncclRecv(receive.data, count_of(receive), nccl_type(receive.dtype), from, comm, native_stream(stream));
+    for (const Message& m : receives) {
+      note(ncclRecv(m.tensor.data, count_of(m.tensor), nccl_type(m.tensor.dtype), m.rank, comm, native_stream(stream)));
     }
     const ncclResult_t ended = ncclGroupEnd();
-    for (const ncclResult_t result : {sent, received}) {
-      if (result != ncclSuccess && result != ncclInProgress) return result;
-    }
-    return ended;
+    return first_error != ncclSuccess ? first_error : ended;
   });
 }
 

@@ -19,10 +19,16 @@ class NcclCollectives final : public Collectives {
   /// Reduces in place into this rank's piece of `full`, then adds that to `local`: no staging memory.
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
+  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
+                    device::Stream& stream) override;
 
   void set_staging(const StagingMemory&) override {}  // NCCL brings its own buffers
 
  private:
+  /// Starts all messages together, as one operation of NCCL.
+  void send_and_receive(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
+                        device::Stream& stream);
+
   device::Device& device_;
   NcclCommunicators communicators_;  ///< of groups of more than one rank
 };

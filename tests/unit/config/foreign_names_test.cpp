@@ -108,6 +108,10 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST((parse_text("", {"--mixed_precision", "no"}).train.precision == Precision::fp32));
   BOOST_TEST(parse_text("[parallel]\ncp_size = 4\n").parallel.sp_size == 4);
   BOOST_TEST(parse_text("", {"--parallelism_config_cp_size", "2"}).parallel.sp_size == 2);
+  BOOST_TEST((parse_text("", {"--parallelism_config_cp_comm_strategy", "allgather"}).parallel.sp_method ==
+              SpMethod::all_gather));
+  BOOST_TEST((parse_text("cp_comm_strategy = alltoall\n").parallel.sp_method == SpMethod::ring));
+  BOOST_TEST((parse_text("", {"--sp_backend", "deepspeed"}).parallel.sp_method == SpMethod::ulysses));
   BOOST_TEST(parse_text("", {"--parallelism_config_dp_shard_size", "2"}).parallel.dp_shard_size == 2);
   BOOST_TEST(!parse_text("", {"--fsdp_reshard_after_forward", "false"}).parallel.reshard_after_forward);
   BOOST_TEST(parse_text("", {"--fsdp_sharding_strategy", "SHARD_GRAD_OP"}).parallel.zero_stage == 2);

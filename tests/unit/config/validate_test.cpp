@@ -82,7 +82,27 @@ const Refused refused_configs[] = {
      [](Config& c) { c.parallel.reshard_size = 2; }},
     {"`parallel.reshard_after_forward = 2` has nothing to do (with zero_stage = 1 parameters stay whole on every rank)",
      [](Config& c) { c.parallel.reshard_size = 2, c.parallel.zero_stage = 1, set_mesh(c, 1, 4, 1, 1); }, 4},
-    {"`parallel.sp_method = ulysses` is not supported", [](Config& c) { c.parallel.sp_method = "ulysses"; }},
+    {"`parallel.ulysses_size = -1` is out of range", [](Config& c) { c.parallel.ulysses_size = -1; }},
+    // what exchanges heads: 8 query heads
+    {"8 / 1 = 8 heads, and 8 / sp_size = 8 / 3 is no whole number): set sp_method = hybrid with a ulysses_size of 1,",
+     [](Config& c) { set_mesh(c, 1, 1, 3, 1), c.parallel.sp_method = SpMethod::ulysses; }, 3},
+    {"8 / 2 = 4 heads, and 4 / sp_size = 4 / 8 is no whole number): set sp_method = hybrid with a ulysses_size of 1, "
+     "2, 4",
+     [](Config& c) { set_mesh(c, 1, 1, 8, 2), c.parallel.sp_method = SpMethod::ulysses; }, 16},
+    {"`parallel.ulysses_size = 3` does not fit (it has to divide sp_size = 4 and the query heads of a rank: "
+     "num_attention_heads / tp_size = 8 / 1 = 8 heads): set it to one of 1, 2, 4",
+     [](Config& c) { set_mesh(c, 1, 1, 4, 1), c.parallel.sp_method = SpMethod::hybrid, c.parallel.ulysses_size = 3; },
+     4},
+    {"`parallel.ulysses_size = 2` contradicts sp_method = ulysses (with it all sp_size = 4 ranks exchange heads)",
+     [](Config& c) { set_mesh(c, 1, 1, 4, 1), c.parallel.sp_method = SpMethod::ulysses, c.parallel.ulysses_size = 2; },
+     4},
+    {"`parallel.ulysses_size = 2` would be ignored (this sp_method exchanges no heads)",
+     [](Config& c) { set_mesh(c, 1, 1, 4, 1), c.parallel.ulysses_size = 2; }, 4},
+    {"`parallel.ulysses_size = 2` would be ignored (sp_method = auto chooses it)",
+     [](Config& c) {
+       set_mesh(c, 1, 1, 4, 1), c.parallel.sp_method = SpMethod::automatic, c.parallel.ulysses_size = 2;
+     },
+     4},
     // what TP cuts
     {"8 / tp_size = 8 / 3 is no whole number): set tp_size to one of 1, 2, 4, 8",
      [](Config& c) { set_mesh(c, 1, 1, 1, 3); }, 3},

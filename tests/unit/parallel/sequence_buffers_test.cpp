@@ -10,6 +10,8 @@ namespace sft::parallel {
 
 namespace {
 
+using sequence::AttentionMethod;
+
 constexpr std::int64_t num_tokens = 123, document_tokens = 41, num_q_heads = 6, num_kv_heads = 2, head_dim = 24;
 
 SequenceShape shape_of(DType compute) {
@@ -21,9 +23,9 @@ SequenceShape shape_of(DType compute) {
           .compute = compute};
 }
 
-std::size_t planned_bytes(DType compute, int sp_size) {
+std::size_t planned_bytes(DType compute, int sp_size, const AttentionMethod& method = {}) {
   device::Arena sizing;
-  make_sequence_buffers(shape_of(compute), sp_size)->lay_out(sizing);
+  make_sequence_buffers(shape_of(compute), sp_size, method)->lay_out(sizing);
   return sizing.used_bytes();
 }
 
@@ -42,12 +44,12 @@ BOOST_AUTO_TEST_CASE(whole_rows_need_one_number_for_each_head_of_a_token) {
 }
 
 BOOST_AUTO_TEST_CASE(whole_rows_sum_low_precision_gradients_in_the_workspace) {
-  const ops::AttentionNeeds low = make_sequence_buffers(shape_of(DType::bf16), 1)->attention_needs();
+  const ops::AttentionNeeds low = make_sequence_buffers(shape_of(DType::bf16), 1, {})->attention_needs();
   BOOST_TEST(low.num_keys == num_tokens);
   BOOST_TEST(low.longest_lane == document_tokens);
   BOOST_TEST(low.num_kv_heads == num_kv_heads);
   BOOST_TEST(low.head_dim == head_dim);
-  BOOST_TEST(make_sequence_buffers(shape_of(DType::float32), 1)->attention_needs().num_keys == 0);
+  BOOST_TEST(make_sequence_buffers(shape_of(DType::float32), 1, {})->attention_needs().num_keys == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_ring_holds_keys_and_values_that_are_sent_received_and_returned) {
@@ -63,8 +65,48 @@ BOOST_AUTO_TEST_CASE(a_ring_holds_keys_and_values_that_are_sent_received_and_ret
 BOOST_AUTO_TEST_CASE(a_ring_of_more_ranks_takes_no_more) {
   for (const DType compute : {DType::float32, DType::bf16}) {
     BOOST_TEST(planned_bytes(compute, 16) == planned_bytes(compute, 2));
-    BOOST_TEST(make_sequence_buffers(shape_of(compute), 16)->attention_needs().num_keys == 0);
+    BOOST_TEST(make_sequence_buffers(shape_of(compute), 16, {})->attention_needs().num_keys == 0);
   }
+}
+
+BOOST_AUTO_TEST_CASE(gathered_heads_are_held_for_the_whole_row) {
+  // Two ranks gather one of two heads at a time: two groups of gathered keys and values and of their gradients, those
+  // that come back from the other rank, and two numbers a query and token.
+  const AttentionMethod all_gather{AttentionMethod::Keys::all_gather, 1};
+  for (const DType compute : {DType::float32, DType::bf16}) {
+    const std::int64_t head = 2 * num_tokens * head_dim;  // keys and values of a rank's tokens
+    const std::size_t queries = test::bytes_of(num_tokens * num_q_heads / 2, DType::float32);
+    BOOST_TEST(planned_bytes(compute, 2, all_gather) ==
+               2 * (test::bytes_of(2 * head, compute) + test::bytes_of(2 * head, DType::float32)) +
+                   test::bytes_of(head, DType::float32) + 2 * queries);
+    BOOST_TEST(make_sequence_buffers(shape_of(compute), 2, all_gather)->attention_needs().num_keys == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(exchanged_heads_are_held_for_all_tokens) {
+  const AttentionMethod ulysses{AttentionMethod::Keys::ring, 2};
+  for (const DType compute : {DType::float32, DType::bf16}) {
+    // Of each of two ranks: 3 query heads and 1 key/value head of twice the tokens.
+    const std::int64_t fused = num_tokens * (2 * 3 + 2 * 1) * head_dim, dkv = num_tokens * 2 * head_dim;
+    const std::size_t expected = delta_bytes() +  // of attention to all tokens
+                                 test::bytes_of(fused, compute) + test::bytes_of(2 * fused, compute) +
+                                 test::bytes_of(2 * num_tokens * 3 * head_dim, compute) + delta_bytes() +
+                                 test::bytes_of(num_tokens * 3, DType::float32) + test::bytes_of(2 * dkv, compute) +
+                                 test::bytes_of(dkv, compute);
+    BOOST_TEST(planned_bytes(compute, 2, ulysses) == expected);
+  }
+  const ops::AttentionNeeds low = make_sequence_buffers(shape_of(DType::bf16), 2, ulysses)->attention_needs();
+  BOOST_TEST(low.num_keys == 2 * num_tokens);
+  BOOST_TEST(low.longest_lane == document_tokens);
+  BOOST_TEST(low.num_kv_heads == 1);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_replicated_heads_are_summed_in_float32) {
+  // 6 ranks with one of 6 query heads each, and 2 key/value heads.
+  const AttentionMethod ulysses{AttentionMethod::Keys::ring, 6};
+  BOOST_TEST(make_sequence_buffers(shape_of(DType::bf16), 6, ulysses)->attention_needs().num_keys == 0);
+  const AttentionMethod hybrid{AttentionMethod::Keys::ring, 2};
+  BOOST_TEST(make_sequence_buffers(shape_of(DType::bf16), 6, hybrid)->attention_needs().num_keys == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring's schedule against the definition: a query sees the keys of its own document up to itself, each once.
+// Schedules against the definition: a query sees the keys of its own document up to itself, each once.
 
 #include "sft/sequence/attention_schedule.hpp"
 
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(senders_and_receivers_agree) {
       for (std::size_t d = 1; d < ranks.size(); ++d) {
         const AttentionStep& step = ranks[rank][d];
         BOOST_TEST(ranks[static_cast<std::size_t>(step.to)][d].from == static_cast<int>(rank));
-        BOOST_TEST(ranks[static_cast<std::size_t>(step.to)][d].receives == step.sends);
+        BOOST_TEST((ranks[static_cast<std::size_t>(step.to)][d].receives == step.sends));
       }
     }
   }
@@ -155,8 +155,8 @@ BOOST_AUTO_TEST_CASE(short_documents_exchange_nothing) {
   const RowDocuments aligned = {{9, 9, 9, 9, 9, 9, 9, 9}};
   for (int rank = 0; rank < 4; ++rank) {
     for (const AttentionStep& step : steps_of(aligned, 4, rank)) {
-      BOOST_TEST(!step.sends);
-      BOOST_TEST(!step.receives);
+      BOOST_TEST(!step.sends.any());
+      BOOST_TEST(!step.receives.any());
     }
   }
 }
@@ -177,6 +177,108 @@ BOOST_AUTO_TEST_CASE(zigzag_balances_causal_work) {
   for (const std::int64_t n : pairs) BOOST_TEST(n == pairs.front());
 }
 
+BOOST_AUTO_TEST_CASE(chunks_that_are_seen_are_those_that_spans_read) {
+  std::mt19937 generator(14);
+  for (const int sp_size : {2, 3, 4, 6}) {
+    const RowCut cut(length, sp_size);
+    for (int round = 0; round < 20; ++round) {
+      const RowDocuments row = {random_row(generator)};
+      for (int q_rank = 0; q_rank < sp_size; ++q_rank) {
+        for (int k_rank = 0; k_rank < sp_size; ++k_rank) {
+          ChunkPair read;
+          for (const AttentionSpan& span : attention_spans(row, cut, q_rank, k_rank)) {
+            (span.k_begin < length / (2 * sp_size) ? read.front : read.back) = true;
+          }
+          BOOST_TEST((chunks_seen(row, cut, q_rank, k_rank) == read));
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gathered_keys_are_those_of_the_ring_in_the_order_of_the_row) {
+  std::mt19937 generator(15);
+  for (const int sp_size : {1, 2, 3, 4, 6}) {
+    const RowCut cut(length, sp_size);
+    for (int round = 0; round < 20; ++round) {
+      const RowDocuments row = {random_row(generator)};
+      const int rank = round % sp_size;
+      const AttentionSchedule ring = schedule_ring(row, cut, rank), gathered = schedule_all_gather(row, cut, rank);
+      std::set<std::pair<std::int64_t, std::int64_t>> of_ring, of_gathered;  // local query, key in the row
+      for (const AttentionStep& step : ring.steps) {
+        for (const AttentionSpan& span : step.spans) {
+          for (std::int64_t i = 0; i < span.q_len; ++i) {
+            for (std::int64_t j = 0; j < std::min(span.k_len, i + span.diagonal + 1); ++j) {
+              of_ring.insert({span.q_begin + i, place(span.k_begin + j, sp_size, step.from).second});
+            }
+          }
+        }
+      }
+      std::int64_t num_pairs = 0;
+      std::map<std::int64_t, std::int64_t> end_of_range;  // of keys, by their begin: ranges are equal or apart
+      for (const AttentionSpan& span : gathered.steps.front().spans) {
+        BOOST_TEST(end_of_range.try_emplace(span.k_begin, span.k_begin + span.k_len).first->second ==
+                   span.k_begin + span.k_len);
+        for (std::int64_t i = 0; i < span.q_len; ++i) {
+          for (std::int64_t j = 0; j < std::min(span.k_len, i + span.diagonal + 1); ++j, ++num_pairs) {
+            of_gathered.insert({span.q_begin + i, span.k_begin + j});
+          }
+        }
+      }
+      std::int64_t end = 0;
+      for (const auto& [begin, range_end] : end_of_range) {
+        BOOST_TEST(begin >= end);
+        end = range_end;
+      }
+      BOOST_TEST((of_gathered == of_ring));
+      BOOST_TEST(num_pairs == std::ssize(of_gathered));
+      BOOST_TEST(gathered.num_tokens == ring.num_tokens);
+      for (std::size_t d = 0; d < ring.steps.size(); ++d) {
+        BOOST_TEST((gathered.steps[d].sends == ring.steps[d].sends));
+        BOOST_TEST((gathered.steps[d].receives == ring.steps[d].receives));
+        if (d > 0) BOOST_TEST(gathered.steps[d].spans.empty());
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(neighbours_that_exchange_heads_are_one_place_of_the_ring) {
+  const RowDocuments row = {{5, 31, 1, 2, 33}};
+  const RowCut cut(length, 6);
+  for (const int ulysses_size : {1, 2, 3, 6}) {
+    const int ring_size = 6 / ulysses_size;
+    const RowCut ring_cut(length, ring_size);
+    for (int rank = 0; rank < 6; ++rank) {
+      const AttentionSchedule schedule = make_schedule({AttentionMethod::Keys::ring, ulysses_size}, row, cut, rank);
+      const AttentionSchedule ring = schedule_ring(row, ring_cut, rank / ulysses_size);
+      BOOST_TEST(schedule.num_tokens == length / ring_size);
+      BOOST_TEST_REQUIRE(schedule.steps.size() == ring.steps.size());
+      for (std::size_t d = 0; d < ring.steps.size(); ++d) {
+        BOOST_TEST((schedule.steps[d].spans == ring.steps[d].spans));
+        BOOST_TEST(schedule.steps[d].to == ring.steps[d].to * ulysses_size + rank % ulysses_size);
+        BOOST_TEST(schedule.steps[d].from == ring.steps[d].from * ulysses_size + rank % ulysses_size);
+      }
+      // The neighbours' chunks, put together in the order of the row, are those of their place.
+      std::vector<Chunk> together;
+      for (int i = 0; i < ulysses_size; ++i) {
+        for (const Chunk& chunk : cut.chunks(rank / ulysses_size * ulysses_size + i)) together.push_back(chunk);
+      }
+      std::ranges::sort(together, {}, &Chunk::global);
+      std::int64_t local = 0;
+      for (const Chunk& chunk : together) {
+        const std::vector<Chunk> places = ring_cut.chunks(rank / ulysses_size);
+        BOOST_TEST(std::ranges::any_of(places, [&](const Chunk& place) {
+          return local >= place.local && local < place.local + place.length &&
+                 chunk.global == place.global + local - place.local;
+        }));
+        local += chunk.length;
+      }
+    }
+  }
+  BOOST_CHECK_THROW((void)make_schedule({AttentionMethod::Keys::ring, 4}, row, cut, 0), std::logic_error);
+  BOOST_CHECK_THROW((void)make_schedule({AttentionMethod::Keys::all_gather, 2}, row, cut, 0), std::logic_error);
+}
+
 BOOST_AUTO_TEST_CASE(memory_is_bounded_by_documents_and_ranks) {
   std::mt19937 generator(13);
   for (const int sp_size : {1, 2, 3, 4, 6}) {
@@ -190,6 +292,17 @@ BOOST_AUTO_TEST_CASE(memory_is_bounded_by_documents_and_ranks) {
         num_bytes += static_cast<std::int64_t>(step.spans.capacity() * sizeof(AttentionSpan));
       }
       BOOST_TEST(num_bytes <= max_schedule_bytes(std::ssize(rows), num_documents, sp_size));
+
+      const RowDocuments row = {random_row(generator)};
+      for (const AttentionMethod& method : {AttentionMethod{AttentionMethod::Keys::all_gather, 1},
+                                            AttentionMethod{AttentionMethod::Keys::ring, sp_size}}) {
+        const AttentionSchedule schedule = make_schedule(method, row, {length, sp_size}, round % sp_size);
+        num_bytes = std::ssize(schedule.steps) * static_cast<std::int64_t>(sizeof(AttentionStep));
+        for (const AttentionStep& step : schedule.steps) {
+          num_bytes += static_cast<std::int64_t>(step.spans.capacity() * sizeof(AttentionSpan));
+        }
+        BOOST_TEST(num_bytes <= max_schedule_bytes(1, std::ssize(row.front()), sp_size));
+      }
     }
   }
 }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/all_gather_attention.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "sft/core/error.hpp"
+
+namespace sft::parallel {
+
+namespace {
+
+void add_messages(std::vector<comm::Message>& messages, const ChunkRows& chunks, sequence::ChunkPair which, int rank) {
+  if (which.front) messages.push_back({chunks.front(), rank});
+  if (which.back) messages.push_back({chunks.back(), rank});
+}
+
+}  // namespace
+
+void AllGatherBuffers::lay_out(device::Arena& arena) {
+  const std::int64_t g = heads_at_once(), kv_columns = 2 * g * shape.head_dim;
+  const std::int64_t h = g * (shape.q_heads / shape.kv_heads), row_tokens = sp_size * shape.tokens;
+  const std::size_t num_slots = g < shape.kv_heads ? 2 : 1;
+  for (std::size_t i = 0; i < num_slots; ++i) {
+    gathered_kv[i] = take(arena, shape.compute, {row_tokens * kv_columns});
+    partial_dkv[i] = take(arena, DType::float32, {row_tokens * kv_columns});
+  }
+  returned_dkv = take(arena, DType::float32, {sp_size - 1, shape.tokens * kv_columns});
+  lse = take(arena, DType::float32, {shape.tokens * h});
+  delta = take(arena, DType::float32, {shape.tokens * h});
+}
+
+std::unique_ptr<SequenceAttention> AllGatherBuffers::make_attention(const comm::Group& sp, device::Device& device,
+                                                                    ops::Backend& backend,
+                                                                    comm::Collectives& collectives,
+                                                                    device::Stream& ring_stream) const {
+  return std::make_unique<AllGatherAttention>(*this, sp, device, backend, collectives, ring_stream);
+}
+
+AllGatherAttention::AllGatherAttention(const AllGatherBuffers& buffers, const comm::Group& sp, device::Device& device,
+                                       ops::Backend& backend, comm::Collectives& collectives,
+                                       device::Stream& ring_stream)
+    : b_(buffers),
+      group_(sp),
+      backend_(backend),
+      collectives_(collectives),
+      ring_stream_(ring_stream),
+      cut_(0, buffers.sp_size),
+      compute_done_(device.make_event()),
+      returned_(device.make_event()) {
+  for (auto& event : gathered_) event = device.make_event();
+}
+
+void AllGatherAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
+  ensure(std::cmp_equal(schedule.steps.size(), b_.sp_size), "keys are gathered from every rank");
+  cut_ = sequence::RowCut(schedule.num_tokens * b_.sp_size, b_.sp_size);
+  plan_ = backend_.plan_attention(schedule.steps.front().spans, cut_.local_length(), cut_.length());
+  steps_.clear();
+  for (const sequence::AttentionStep& step : schedule.steps) {
+    if (step.to != group_.rank()) steps_.push_back({step.to, step.from, step.sends, step.receives});
+  }
+}
+
+std::vector<AllGatherAttention::HeadGroup> AllGatherAttention::head_groups() const {
+  const std::int64_t kv_heads = b_.shape.kv_heads, q_per_kv = b_.shape.q_heads / kv_heads;
+  std::vector<HeadGroup> groups;
+  for (std::int64_t begin = 0; begin < kv_heads; begin += b_.heads_at_once()) {
+    const std::int64_t count = std::min(b_.heads_at_once(), kv_heads - begin);
+    groups.push_back({groups.size() % 2, begin * q_per_kv, count * q_per_kv, begin, count});
+  }
+  return groups;
+}
+
+AllGatherAttention::KeysValues AllGatherAttention::split(const Tensor& rows, const HeadGroup& group) const {
+  const Tensor heads = rows.view({rows.shape[0], 2 * group.kv_count, b_.shape.head_dim});
+  return {head_range(heads, 0, group.kv_count), head_range(heads, group.kv_count, group.kv_count)};
+}
+
+Tensor AllGatherAttention::rows_of(const Tensor& buffer, const HeadGroup& group, std::int64_t num_tokens) const {
+  return at_begin_of(buffer, {num_tokens, 2 * group.kv_count * b_.shape.head_dim});
+}
+
+void AllGatherAttention::start_gather(const HeadGroup& group, const Heads& heads) {
+  const Tensor row = rows_of(b_.gathered_kv[group.slot], group, cut_.length());
+  const int rank = group_.rank();
+  const ChunkRows own = chunks_in_row(row, cut_, rank);
+  const ChunkRows keys = chunks_in_part(head_range(heads.k, group.kv_begin, group.kv_count), cut_, rank);
+  const ChunkRows values = chunks_in_part(head_range(heads.v, group.kv_begin, group.kv_count), cut_, rank);
+  for (std::size_t c = 0; c < own.size(); ++c) {
+    const KeysValues to = split(own[c], group);
+    backend_.copy(to.k, keys[c]);
+    backend_.copy(to.v, values[c]);
+  }
+  std::vector<comm::Message> sends, receives;
+  for (const Step& step : steps_) {
+    add_messages(sends, own, step.sends, step.to);
+    add_messages(receives, chunks_in_row(row, cut_, step.from), step.receives, step.from);
+  }
+  // The buffer's last reader must be done, and so must be the writer of this rank's part.
+  compute_done_->record(backend_.stream());
+  ring_stream_.wait(*compute_done_);
+  collectives_.exchange_all(group_, sends, receives, ring_stream_);
+  gathered_[group.slot]->record(ring_stream_);
+}
+
+AllGatherAttention::KeysValues AllGatherAttention::finish_gather(const HeadGroup& group) {
+  backend_.stream().wait(*gathered_[group.slot]);
+  return split(rows_of(b_.gathered_kv[group.slot], group, cut_.length()), group);
+}
+
+void AllGatherAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+  const std::vector<HeadGroup> groups = head_groups();
+  start_gather(groups.front(), heads);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const HeadGroup& group = groups[i];
+    if (i + 1 < groups.size()) start_gather(groups[i + 1], heads);
+    const KeysValues keys = finish_gather(group);
+    const Tensor group_lse = at_begin_of(b_.lse, {cut_.local_length(), group.q_count});
+    backend_.attention_forward({head_range(heads.q, group.q_begin, group.q_count), keys.k, keys.v,
+                                head_range(out, group.q_begin, group.q_count), group_lse, b_.shape.scale(), *plan_});
+    backend_.copy(lse.columns(group.q_begin, group.q_count), group_lse);
+  }
+}
+
+void AllGatherAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
+  const std::vector<HeadGroup> groups = head_groups();
+  start_gather(groups.front(), heads);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const HeadGroup& group = groups[i];
+    if (i + 1 < groups.size()) start_gather(groups[i + 1], heads);
+    const auto queries_of = [&](const Tensor& x) { return head_range(x, group.q_begin, group.q_count); };
+    const Tensor group_lse = at_begin_of(b_.lse, {cut_.local_length(), group.q_count});
+    const Tensor group_delta = at_begin_of(b_.delta, {cut_.local_length(), group.q_count});
+    backend_.copy(group_lse, lse.columns(group.q_begin, group.q_count));
+    backend_.attention_delta(group_delta, queries_of(out), queries_of(dout));
+    const KeysValues keys = finish_gather(group);
+    const KeysValues partial = split(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), group);
+    backend_.attention_backward({queries_of(heads.q), keys.k, keys.v, queries_of(dout), group_lse, group_delta,
+                                 queries_of(gradients.q), partial.k, partial.v, b_.shape.scale(), *plan_});
+    if (i > 0) finish_return(groups[i - 1], gradients);
+    start_return(group);
+  }
+  finish_return(groups.back(), gradients);
+}
+
+void AllGatherAttention::start_return(const HeadGroup& group) {
+  const Tensor partial = rows_of(b_.partial_dkv[group.slot], group, cut_.length());
+  std::vector<comm::Message> sends, receives;
+  for (std::size_t d = 0; d < steps_.size(); ++d) {
+    const Step& step = steps_[d];
+    const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
+    add_messages(sends, chunks_in_row(partial, cut_, step.from), step.receives, step.from);
+    add_messages(receives, chunks_in_part(returned, cut_, group_.rank()), step.sends, step.to);
+  }
+  compute_done_->record(backend_.stream());
+  ring_stream_.wait(*compute_done_);
+  collectives_.exchange_all(group_, sends, receives, ring_stream_);
+  returned_->record(ring_stream_);
+}
+
+void AllGatherAttention::finish_return(const HeadGroup& group, const Heads& gradients) {
+  backend_.stream().wait(*returned_);
+  const int rank = group_.rank();
+  const ChunkRows sums = chunks_in_row(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), cut_, rank);
+  for (std::size_t d = 0; d < steps_.size(); ++d) {
+    const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
+    const ChunkRows parts = chunks_in_part(returned, cut_, rank);
+    if (steps_[d].sends.front) backend_.add(sums.front(), parts.front());
+    if (steps_[d].sends.back) backend_.add(sums.back(), parts.back());
+  }
+  const ChunkRows dk = chunks_in_part(head_range(gradients.k, group.kv_begin, group.kv_count), cut_, rank);
+  const ChunkRows dv = chunks_in_part(head_range(gradients.v, group.kv_begin, group.kv_count), cut_, rank);
+  for (std::size_t c = 0; c < sums.size(); ++c) {
+    const KeysValues from = split(sums[c], group);
+    backend_.copy(dk[c], from.k);
+    backend_.copy(dv[c], from.v);
+  }
+}
+
+}  // namespace sft::parallel

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Attention that another method can run on tokens and heads that it has put together (ulysses_attention.hpp): its
+// backward pass works from delta, so that the output need not be put together again.
+
+#include "sft/parallel/sequence_attention.hpp"
+
+namespace sft::parallel {
+
+class InnerAttention : public SequenceAttention {
+ public:
+  /// (T, H) float32, contiguous, for the tokens of the schedule: the memory for the sum over D of out * dout.
+  [[nodiscard]] virtual Tensor delta() const = 0;
+  /// As backward(), once delta() is written. The gradients of keys and values have the compute dtype, or both are
+  /// float32.
+  virtual void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) = 0;
+
+  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) final {
+    backend_.attention_delta(delta(), out, dout);
+    backward_from_delta(heads, lse, dout, gradients);
+  }
+
+ protected:
+  explicit InnerAttention(ops::Backend& backend) : backend_(backend) {}
+
+  ops::Backend& backend_;
+};
+
+class InnerBuffers : public SequenceBuffers {
+ public:
+  [[nodiscard]] virtual std::unique_ptr<InnerAttention> make_inner(const comm::Group& sp, device::Device& device,
+                                                                   ops::Backend& backend,
+                                                                   comm::Collectives& collectives,
+                                                                   device::Stream& ring_stream) const = 0;
+
+  [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
+                                                                  ops::Backend& backend, comm::Collectives& collectives,
+                                                                  device::Stream& ring_stream) const final {
+    return make_inner(sp, device, backend, collectives, ring_stream);
+  }
+};
+
+/// Attention over rows that `sp_size` ranks share without exchanging heads: local, or a ring. Pure.
+[[nodiscard]] std::unique_ptr<InnerBuffers> make_inner_buffers(const SequenceShape& shape, int sp_size);
+
+}  // namespace sft::parallel

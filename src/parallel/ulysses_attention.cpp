@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/ulysses_attention.hpp"
+
+#include <numeric>
+
+#include "sft/core/error.hpp"
+
+namespace sft::parallel {
+
+HeadDeal::HeadDeal(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size) : size_(size) {
+  ensure(num_q_heads % size == 0, "the ranks that exchange heads divide the query heads");
+  q_heads_ = num_q_heads / size;
+  q_per_original_kv_ = num_q_heads / num_kv_heads;
+  q_per_kv_ = std::gcd(q_heads_, q_per_original_kv_);
+}
+
+namespace {
+
+SequenceShape inner_shape(const SequenceShape& shape, const HeadDeal& deal) {
+  SequenceShape inner = shape;
+  inner.tokens = shape.tokens * deal.size();
+  inner.q_heads = deal.q_heads();
+  inner.kv_heads = deal.kv_heads();
+  return inner;
+}
+
+}  // namespace
+
+UlyssesBuffers::UlyssesBuffers(const SequenceShape& of, int sp_size, int ulysses_size)
+    : shape(of),
+      deal(of.q_heads, of.kv_heads, ulysses_size),
+      dkv_dtype(deal.replicates() ? DType::float32 : of.compute),
+      inner(make_inner_buffers(inner_shape(of, deal), sp_size / ulysses_size)) {
+  ensure(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
+}
+
+void UlyssesBuffers::lay_out(device::Arena& arena) {
+  const std::int64_t t = shape.tokens, d = shape.head_dim, h = deal.q_heads(), k = deal.kv_heads(), u = deal.size();
+  inner->lay_out(arena);
+  pieces = take(arena, shape.compute, {u - 1, t * (2 * h + 2 * k) * d});
+  tokens = take(arena, shape.compute, {u * t * (2 * h + 2 * k) * d});
+  result = take(arena, shape.compute, {u * t * h * d});
+  delta = take(arena, DType::float32, {t, shape.q_heads});
+  delta_pieces = take(arena, DType::float32, {u - 1, t * h});
+  dkv = take(arena, dkv_dtype, {u * t * 2 * k * d});
+  dkv_pieces = take(arena, dkv_dtype, {u - 1, t * 2 * k * d});
+  if (deal.replicates() && shape.compute != DType::float32) {
+    kv_sums = take(arena, DType::float32, {2, t * shape.kv_heads * d});
+  }
+}
+
+ops::AttentionNeeds UlyssesBuffers::attention_needs() const {
+  if (dkv_dtype == DType::float32) return {};
+  return inner->attention_needs();
+}
+
+std::unique_ptr<SequenceAttention> UlyssesBuffers::make_attention(const comm::Group& sp, device::Device& device,
+                                                                  ops::Backend& backend, comm::Collectives& collectives,
+                                                                  device::Stream& ring_stream) const {
+  return std::make_unique<UlyssesAttention>(*this, sp, device, backend, collectives, ring_stream);
+}
+
+UlyssesAttention::UlyssesAttention(const UlyssesBuffers& buffers, const comm::Group& sp, device::Device& device,
+                                   ops::Backend& backend, comm::Collectives& collectives, device::Stream& ring_stream)
+    : b_(buffers),
+      group_(sp),
+      rank_(sp.rank() % buffers.deal.size()),
+      backend_(backend),
+      collectives_(collectives),
+      ring_stream_(ring_stream),
+      inner_(buffers.inner->make_inner(sp, device, backend, collectives, ring_stream)),
+      cut_(0, buffers.deal.size()),
+      compute_done_(device.make_event()),
+      exchange_done_(device.make_event()) {}
+
+void UlyssesAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
+  inner_->set_schedule(schedule);
+  cut_ = sequence::RowCut(schedule.num_tokens, b_.deal.size());
+}
+
+UlyssesAttention::Dealt UlyssesAttention::split(const Tensor& rows) const {
+  const std::int64_t h = b_.deal.q_heads(), k = b_.deal.kv_heads(), head_dim = b_.shape.head_dim;
+  const Tensor all = rows.view({rows.shape[0], rows.shape[1] / head_dim, head_dim});
+  Dealt dealt{{head_range(all, 0, h), head_range(all, h, k), head_range(all, h + k, k)}, {}};
+  if (all.shape[1] > h + 2 * k) dealt.dout = head_range(all, h + 2 * k, h);
+  return dealt;
+}
+
+Tensor UlyssesAttention::piece(const Tensor& pieces, int rank, std::int64_t columns) const {
+  return at_begin_of(pieces.rows(rank < rank_ ? rank : rank - 1, 1), {cut_.local_length(), columns});
+}
+
+UlyssesAttention::Dealt UlyssesAttention::gather_tokens(const Heads& heads, const Tensor& dout) {
+  const HeadDeal& deal = b_.deal;
+  const std::int64_t h = deal.q_heads(), k = deal.kv_heads();
+  const std::int64_t columns = ((dout.empty() ? h : 2 * h) + 2 * k) * b_.shape.head_dim;
+  const Tensor all_tokens = at_begin_of(b_.tokens, {cut_.length(), columns});
+  const Tensor all_delta = inner_->delta(), delta = b_.delta.rows(0, cut_.local_length());
+  Messages messages;
+  for (int rank = 0; rank < deal.size(); ++rank) {
+    const bool is_own = rank == rank_;
+    const Tensor part = is_own ? Tensor() : piece(b_.pieces, rank, columns);
+    const Tensor delta_part = is_own ? Tensor() : piece(b_.delta_pieces, rank, h);
+    const ChunkRows destination = is_own ? chunks_in_row(all_tokens, cut_, rank) : chunks_in_part(part, cut_, rank);
+    const auto source = [&](const Tensor& x) { return chunks_in_part(x, cut_, rank_); };
+    for (std::size_t c = 0; c < destination.size(); ++c) {
+      const Dealt to = split(destination[c]);
+      backend_.copy(to.heads.q, head_range(source(heads.q)[c], deal.q_begin(rank), h));
+      for (std::int64_t i = 0; i < k; ++i) {
+        backend_.copy(head_range(to.heads.k, i, 1), head_range(source(heads.k)[c], deal.kv_head(rank, i), 1));
+        backend_.copy(head_range(to.heads.v, i, 1), head_range(source(heads.v)[c], deal.kv_head(rank, i), 1));
+      }
+      if (dout.empty()) continue;
+      backend_.copy(to.dout, head_range(source(dout)[c], deal.q_begin(rank), h));
+      const Tensor to_delta =
+          (is_own ? chunks_in_row(all_delta, cut_, rank) : chunks_in_part(delta_part, cut_, rank))[c];
+      backend_.copy(to_delta, source(delta)[c].columns(deal.q_begin(rank), h));
+    }
+    if (is_own) continue;
+    add_messages(messages.sends, destination, sp_rank(rank));
+    add_messages(messages.receives, chunks_in_row(all_tokens, cut_, rank), sp_rank(rank));
+    if (dout.empty()) continue;
+    add_messages(messages.sends, chunks_in_part(delta_part, cut_, rank), sp_rank(rank));
+    add_messages(messages.receives, chunks_in_row(all_delta, cut_, rank), sp_rank(rank));
+  }
+  exchange(messages);
+  return split(all_tokens);
+}
+
+void UlyssesAttention::add_returns(Messages& messages, const Tensor& all_tokens, const Tensor& pieces) const {
+  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+    if (rank == rank_) continue;
+    add_messages(messages.sends, chunks_in_row(all_tokens, cut_, rank), sp_rank(rank));
+    add_messages(messages.receives, returned(all_tokens, pieces, rank), sp_rank(rank));
+  }
+}
+
+ChunkRows UlyssesAttention::returned(const Tensor& all_tokens, const Tensor& pieces, int rank) const {
+  if (rank == rank_) return chunks_in_row(all_tokens, cut_, rank);
+  return chunks_in_part(piece(pieces, rank, all_tokens.shape[1]), cut_, rank);
+}
+
+void UlyssesAttention::exchange(const Messages& messages) {
+  compute_done_->record(backend_.stream());
+  ring_stream_.wait(*compute_done_);
+  collectives_.exchange_all(group_, messages.sends, messages.receives, ring_stream_);
+  exchange_done_->record(ring_stream_);
+  backend_.stream().wait(*exchange_done_);
+}
+
+void UlyssesAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+  const std::int64_t h = b_.deal.q_heads(), head_dim = b_.shape.head_dim;
+  const Dealt dealt = gather_tokens(heads, {});
+  const Tensor result = at_begin_of(b_.result, {cut_.length(), h * head_dim});
+  inner_->forward(dealt.heads, result.view({cut_.length(), h, head_dim}), lse.view({cut_.length(), h}));
+  Messages messages;
+  add_returns(messages, result, b_.pieces);
+  exchange(messages);
+  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+    const ChunkRows from = returned(result, b_.pieces, rank), to = chunks_in_part(out, cut_, rank_);
+    for (std::size_t c = 0; c < to.size(); ++c) {
+      const Tensor heads_of_rank = head_range(to[c], b_.deal.q_begin(rank), h);
+      backend_.copy(heads_of_rank, from[c].view({from[c].shape[0], h, head_dim}));
+    }
+  }
+}
+
+void UlyssesAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
+  const std::int64_t h = b_.deal.q_heads(), k = b_.deal.kv_heads(), head_dim = b_.shape.head_dim;
+  backend_.attention_delta(b_.delta.rows(0, cut_.local_length()), out, dout);
+  const Dealt dealt = gather_tokens(heads, dout);
+  const Tensor dq = at_begin_of(b_.result, {cut_.length(), h * head_dim});
+  const Tensor dkv = at_begin_of(b_.dkv, {cut_.length(), 2 * k * head_dim});
+  const Tensor dkv_heads = dkv.view({cut_.length(), 2 * k, head_dim});
+  inner_->backward_from_delta(
+      dealt.heads, lse.view({cut_.length(), h}), dealt.dout,
+      {dq.view({cut_.length(), h, head_dim}), head_range(dkv_heads, 0, k), head_range(dkv_heads, k, k)});
+  Messages messages;
+  add_returns(messages, dq, b_.pieces);
+  add_returns(messages, dkv, b_.dkv_pieces);
+  exchange(messages);
+  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+    const ChunkRows from = returned(dq, b_.pieces, rank), to = chunks_in_part(gradients.q, cut_, rank_);
+    for (std::size_t c = 0; c < to.size(); ++c) {
+      const Tensor heads_of_rank = head_range(to[c], b_.deal.q_begin(rank), h);
+      backend_.copy(heads_of_rank, from[c].view({from[c].shape[0], h, head_dim}));
+    }
+  }
+  write_dkv(dkv, gradients);
+}
+
+void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) {
+  const std::int64_t k = b_.deal.kv_heads(), head_dim = b_.shape.head_dim;
+  Heads sums = gradients;
+  if (!b_.kv_sums.empty()) {
+    const std::int64_t num_tokens = cut_.local_length(), kv_heads = b_.shape.kv_heads;
+    sums.k = at_begin_of(b_.kv_sums.rows(0, 1), {num_tokens, kv_heads, head_dim});
+    sums.v = at_begin_of(b_.kv_sums.rows(1, 1), {num_tokens, kv_heads, head_dim});
+  }
+  std::vector<bool> is_begun(static_cast<std::size_t>(b_.shape.kv_heads));
+  const auto put = [&](const Tensor& to, const Tensor& from, bool adds) {
+    if (adds) {
+      backend_.add(to, from);
+    } else {
+      backend_.copy(to, from);
+    }
+  };
+  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+    const ChunkRows from = returned(all_dkv, b_.dkv_pieces, rank);
+    for (std::int64_t i = 0; i < k; ++i) {
+      const std::int64_t head = b_.deal.kv_head(rank, i);
+      const bool adds = is_begun[static_cast<std::size_t>(head)];
+      for (std::size_t c = 0; c < from.size(); ++c) {
+        const Tensor heads = from[c].view({from[c].shape[0], 2 * k, head_dim});
+        put(head_range(chunks_in_part(sums.k, cut_, rank_)[c], head, 1), head_range(heads, i, 1), adds);
+        put(head_range(chunks_in_part(sums.v, cut_, rank_)[c], head, 1), head_range(heads, k + i, 1), adds);
+      }
+      is_begun[static_cast<std::size_t>(head)] = true;
+    }
+  }
+  if (b_.kv_sums.empty()) return;
+  backend_.copy(gradients.k, sums.k);
+  backend_.copy(gradients.v, sums.v);
+}
+
+}  // namespace sft::parallel

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Attention that exchanges heads (DeepSpeed-Ulysses, Jacobs et al. 2023): ranks that each hold some tokens with all
+// heads become ranks that hold all their tokens with some heads each, attend, and exchange the result back. Between
+// the groups of ranks that do so, a ring may run (USP, Fang & Zhao 2024).
+//
+// The `size` ranks of a group are neighbours in sp. Together they hold two chunks of the row, those of their group's
+// place in RowCut(length, sp_size / size); they put their tokens together in the order of the row. So the schedule is
+// that of the ring between the groups.
+
+#include <cstdint>
+#include <memory>
+
+#include "parallel/chunk_rows.hpp"
+#include "parallel/inner_attention.hpp"
+
+namespace sft::parallel {
+
+/// Which of H query and K key/value heads each of `size` ranks gets: H / size neighbouring query heads, and the
+/// key/value heads that these read, as often as it takes for all of them to be read by equally many. Pure.
+class HeadDeal {
+ public:
+  /// Throws std::logic_error unless `size` divides num_q_heads.
+  HeadDeal(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size);
+
+  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] std::int64_t q_heads() const { return q_heads_; }               ///< of a rank
+  [[nodiscard]] std::int64_t kv_heads() const { return q_heads_ / q_per_kv_; }  ///< of a rank
+  [[nodiscard]] std::int64_t q_begin(int rank) const { return rank * q_heads_; }
+  /// The key/value head that is number `i` of those of `rank`.
+  [[nodiscard]] std::int64_t kv_head(int rank, std::int64_t i) const {
+    return (q_begin(rank) + i * q_per_kv_) / q_per_original_kv_;
+  }
+  /// Whether some key/value heads are dealt more than once.
+  [[nodiscard]] bool replicates() const { return q_per_kv_ < q_per_original_kv_; }
+
+ private:
+  int size_;
+  std::int64_t q_heads_, q_per_original_kv_, q_per_kv_;
+};
+
+class UlyssesBuffers final : public SequenceBuffers {
+ public:
+  /// Throws std::logic_error unless `ulysses_size` divides both sp_size and the query heads.
+  UlyssesBuffers(const SequenceShape& of, int sp_size, int ulysses_size);
+
+  void lay_out(device::Arena& arena) override;
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const override;
+  [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
+                                                                  ops::Backend& backend, comm::Collectives& collectives,
+                                                                  device::Stream& ring_stream) const override;
+
+  SequenceShape shape;
+  HeadDeal deal;
+  DType dkv_dtype;  ///< float32 where gradients of replicated key/value heads have to be summed
+  std::unique_ptr<InnerBuffers> inner;
+
+  // T tokens of a rank, U = deal.size(), h and k the heads of a rank of the deal.
+  Tensor pieces;        ///< (U - 1, T (2h + 2k) D) compute dtype: to the other ranks; results that come back
+  Tensor tokens;        ///< (U T (2h + 2k) D) compute dtype: queries, keys, values, and dout, of all tokens
+  Tensor result;        ///< (U T h D) compute dtype: output, or gradient of the queries
+  Tensor delta;         ///< (T, H) float32
+  Tensor delta_pieces;  ///< (U - 1, T h) float32
+  Tensor dkv;           ///< (U T 2k D): gradients of keys and values
+  Tensor dkv_pieces;    ///< (U - 1, T 2k D): those that come back
+  Tensor kv_sums;       ///< (2, T K D) float32, where these have to be summed and the compute dtype is another
+};
+
+class UlyssesAttention final : public SequenceAttention {
+ public:
+  UlyssesAttention(const UlyssesBuffers& buffers, const comm::Group& sp, device::Device& device, ops::Backend& backend,
+                   comm::Collectives& collectives, device::Stream& ring_stream);
+
+  void set_schedule(const sequence::AttentionSchedule& schedule) override;
+  void forward(const Heads& heads, Tensor out, Tensor lse) override;
+  void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
+
+ private:
+  /// What the other ranks of the group and this one send each other.
+  struct Messages {
+    std::vector<comm::Message> sends, receives;
+  };
+  /// Queries, keys, values and dout of one rank of the deal, columns of the same rows.
+  struct Dealt {
+    Heads heads;
+    Tensor dout;  ///< empty in the forward pass
+  };
+
+  [[nodiscard]] Dealt split(const Tensor& rows) const;
+  /// The slot of another rank in `pieces`, as (T, columns).
+  [[nodiscard]] Tensor piece(const Tensor& pieces, int rank, std::int64_t columns) const;
+  /// Brings all heads of this rank's tokens to the ranks that attend with them; dout may be empty. All tokens with the
+  /// heads of this rank; with dout, delta goes to inner_->delta().
+  [[nodiscard]] Dealt gather_tokens(const Heads& heads, const Tensor& dout);
+  /// One column range of the heads of all tokens to one of all heads of this rank's tokens: into `pieces` from others.
+  void add_returns(Messages& messages, const Tensor& all_tokens, const Tensor& pieces) const;
+  /// What rank `rank` has made of this rank's tokens: in `pieces` or, its own, in `all_tokens`.
+  [[nodiscard]] ChunkRows returned(const Tensor& all_tokens, const Tensor& pieces, int rank) const;
+  /// Sums and writes what the ranks have made of the gradients of keys and values.
+  void write_dkv(const Tensor& all_dkv, const Heads& gradients);
+  void exchange(const Messages& messages);
+  [[nodiscard]] int sp_rank(int rank) const { return group_.rank() - rank_ + rank; }
+
+  const UlyssesBuffers& b_;
+  comm::Group group_;
+  int rank_;  ///< in the group of neighbours
+  ops::Backend& backend_;
+  comm::Collectives& collectives_;
+  device::Stream& ring_stream_;
+  std::unique_ptr<InnerAttention> inner_;
+  sequence::RowCut cut_;  ///< of the tokens of the group over its ranks
+  std::unique_ptr<device::Event> compute_done_, exchange_done_;
+};
+
+}  // namespace sft::parallel

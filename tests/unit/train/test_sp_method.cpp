@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What sp_method = auto takes on meshes, models and data that make one method or another the cheapest.
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+
+#include "sft/train/sp_method.hpp"
+
+namespace {
+
+using namespace sft;
+using config::SpMethod;
+using train::SpFacts;
+
+config::Config config_of(int sp_size, int tp_size, std::int64_t q_heads, std::int64_t kv_heads,
+                         SpMethod method = SpMethod::automatic) {
+  config::Config config;
+  config.model.num_attention_heads = q_heads;
+  config.model.num_key_value_heads = kv_heads;
+  config.model.head_dim = 64;
+  config.parallel.sp_size = sp_size;
+  config.parallel.tp_size = tp_size;
+  config.parallel.sp_method = method;
+  return config;
+}
+
+/// One document of 4096 tokens.
+SpFacts one_document(int ranks_per_node) { return {4096, 4096, ranks_per_node}; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(sp_method)
+
+BOOST_AUTO_TEST_CASE(many_ranks_of_a_node_exchange_heads) {
+  config::Config config = config_of(8, 1, 32, 8);
+  const std::string why = train::resolve_sp_method(config, one_document(8));
+  BOOST_TEST((config.parallel.sp_method == SpMethod::ulysses));
+  BOOST_TEST(
+      (config.parallel.attention_method() == sequence::AttentionMethod{sequence::AttentionMethod::Keys::ring, 8}));
+  BOOST_TEST(why.starts_with("auto: sends the least, "), why);
+  for (const char* other : {"ring ", "all_gather ", "hybrid of 2 x 4 ", "hybrid of 4 x 2 "}) {
+    BOOST_TEST(why.find(other) != std::string::npos, why);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(heads_are_not_exchanged_between_nodes) {
+  config::Config config = config_of(8, 1, 32, 8);
+  (void)train::resolve_sp_method(config, one_document(4));
+  BOOST_TEST((config.parallel.sp_method == SpMethod::hybrid));
+  BOOST_TEST(config.parallel.ulysses_size == 4);
+  // With tp_size = 2, neighbours in sp are two ranks apart.
+  config = config_of(8, 2, 32, 8);
+  for (const train::SpCandidate& candidate : train::sp_candidates(config, one_document(4))) {
+    BOOST_TEST(candidate.ulysses_size <= 2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(heads_that_do_not_divide_are_not_exchanged) {
+  config::Config config = config_of(4, 1, 7, 1);
+  (void)train::resolve_sp_method(config, one_document(4));
+  BOOST_TEST((config.parallel.sp_method == SpMethod::ring));  // a head of the whole row would be four of a rank
+  config = config_of(3, 1, 8, 4);
+  (void)train::resolve_sp_method(config, one_document(3));
+  BOOST_TEST((config.parallel.sp_method == SpMethod::all_gather));
+}
+
+BOOST_AUTO_TEST_CASE(few_keys_of_many_queries_are_sent_instead) {
+  // 32 query heads would travel for the sake of one key/value head.
+  config::Config config = config_of(2, 1, 32, 1);
+  (void)train::resolve_sp_method(config, one_document(2));
+  BOOST_TEST((config.parallel.sp_method == SpMethod::all_gather));
+}
+
+BOOST_AUTO_TEST_CASE(short_documents_are_read_by_neighbours_alone) {
+  const config::Config config = config_of(16, 1, 32, 8);
+  const auto bytes_of_ring = [&](double document_tokens) {
+    return train::sp_candidates(config, {document_tokens, 32768, 16}).front().bytes;
+  };
+  BOOST_TEST(bytes_of_ring(100) == bytes_of_ring(32768) * 2 / 15, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(bytes_of_ring(4000) == bytes_of_ring(32768) * 8 / 15, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(hybrid_takes_as_many_neighbours_as_fit) {
+  config::Config config = config_of(12, 1, 8, 2, SpMethod::hybrid);
+  BOOST_TEST(!train::resolve_sp_method(config, one_document(12)).empty());
+  BOOST_TEST(config.parallel.ulysses_size == 4);
+  config.parallel.ulysses_size = 2;
+  BOOST_TEST(train::resolve_sp_method(config, one_document(12)).empty());
+  BOOST_TEST(config.parallel.ulysses_size == 2);
+}
+
+BOOST_AUTO_TEST_CASE(one_rank_has_nothing_to_choose) {
+  config::Config config = config_of(1, 1, 8, 2);
+  BOOST_TEST(train::resolve_sp_method(config, one_document(1)).empty());
+  BOOST_TEST((config.parallel.sp_method == SpMethod::ring));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
