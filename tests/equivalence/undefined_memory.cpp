@@ -87,6 +87,15 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+/// Those that this sp_size and these heads allow.
+std::vector<config::SpMethod> methods_for(const mesh::Layout& layout, const config::Model& model) {
+  using config::SpMethod;
+  if (layout.sp == 1) return {SpMethod::ring};
+  std::vector<SpMethod> methods = {SpMethod::ring, SpMethod::all_gather};
+  if (model.num_attention_heads / layout.tp % layout.sp == 0) methods.push_back(SpMethod::ulysses);
+  return methods;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
@@ -99,20 +108,24 @@ BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
     const test::Mesh mesh(session().world(), layout, config.model);
-    for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
-      config.train.precision = precision;
-      const bool is_bf16 = precision == config::Precision::bf16;
-      config.train.activation_checkpointing =
-          is_bf16 ? config::ActivationCheckpointing::full : config::ActivationCheckpointing::none;
-      config.train.mlp_tile_tokens = is_bf16 ? 11 : 0;
-      const Outcome clean = run(config, mesh, nullptr);
-      const Outcome poisoned = run(config, mesh, std::make_unique<PoisonedDevice>());
-      BOOST_TEST_CONTEXT(layout.describe() << (precision == config::Precision::bf16 ? ", bf16" : ", fp32")) {
-        BOOST_TEST(poisoned.numbers == clean.numbers);
-        for (std::size_t i = 0; i < clean.shards.size(); ++i) {
-          BOOST_TEST(same_bits(poisoned.shards[i], clean.shards[i]), "shard " << i);
+    for (const config::SpMethod method : methods_for(layout, config.model)) {
+      config.parallel.sp_method = method;
+      for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+        config.train.precision = precision;
+        const bool is_bf16 = precision == config::Precision::bf16;
+        config.train.activation_checkpointing =
+            is_bf16 ? config::ActivationCheckpointing::full : config::ActivationCheckpointing::none;
+        config.train.mlp_tile_tokens = is_bf16 ? 11 : 0;
+        const Outcome clean = run(config, mesh, nullptr);
+        const Outcome poisoned = run(config, mesh, std::make_unique<PoisonedDevice>());
+        BOOST_TEST_CONTEXT(layout.describe()
+                           << ", method " << static_cast<int>(method) << (is_bf16 ? ", bf16" : ", fp32")) {
+          BOOST_TEST(poisoned.numbers == clean.numbers);
+          for (std::size_t i = 0; i < clean.shards.size(); ++i) {
+            BOOST_TEST(same_bits(poisoned.shards[i], clean.shards[i]), "shard " << i);
+          }
+          BOOST_TEST(poisoned.padding_is_zero);
         }
-        BOOST_TEST(poisoned.padding_is_zero);
       }
     }
   }

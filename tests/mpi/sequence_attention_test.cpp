@@ -210,9 +210,9 @@ BOOST_FIXTURE_TEST_CASE(a_cut_row_attends_as_a_whole_one, CollectivesFixture) {
   const std::vector<std::vector<std::int32_t>> micro_batches = {
       {static_cast<std::int32_t>(length)},  // every rank needs keys of every other
       {72, 1, 33, 7, 20},
-      {5, 5, 5},                             // ranks without a document
-      std::vector<std::int32_t>(36, 4),      // hardly any exchange
-      std::vector<std::int32_t>(143, 1)};    // documents of one token
+      {5, 5, 5},                           // ranks without a document
+      std::vector<std::int32_t>(36, 4),    // hardly any exchange
+      std::vector<std::int32_t>(143, 1)};  // documents of one token
   for (const HeadCounts& heads : head_counts) {
     for (const DType dtype : {DType::float32, DType::bf16}) {
       Layer whole(*this, self, {length, 1}, heads, {}, dtype);
@@ -225,8 +225,8 @@ BOOST_FIXTURE_TEST_CASE(a_cut_row_attends_as_a_whole_one, CollectivesFixture) {
             part.run(seed);
             whole.run(seed);
             const double worst = worst_difference(part, whole);
-            BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2),
-                       describe(method, heads, dtype) << ": differs by " << worst);
+            BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2), describe(method, heads, dtype)
+                                                                             << ": differs by " << worst);
           }
         }
       }
