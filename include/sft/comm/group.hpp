@@ -68,7 +68,8 @@ class Group {
 /// The group of this rank alone. Local.
 [[nodiscard]] Group self_group();
 
-/// A group of ranks that are not there, for planning: it has a rank, a size and a name, and must not communicate. Local.
+/// A group of ranks that are not there, for planning: it has a rank, a size and a name, and must not communicate.
+/// Local.
 [[nodiscard]] Group planned_group(int rank, int size, const std::string& name);
 
 }  // namespace sft::comm

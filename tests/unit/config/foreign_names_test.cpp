@@ -173,7 +173,7 @@ const Refused refused_texts[] = {
     {"deepspeed = ds.json\n", "write the sizes under [parallel]"},
     {"dtype = bfloat16\n", "master weights are always float32"},
     {"dataset_name = trl-lib/Capybara\n", "sft-prepare --input FILE"},
-    {"fsdp = shard_grad_op\n", "set parallel.dp_shard_size"},
+    {"fsdp = offload\n", "set parallel.zero_stage"},
     {"offload_optimizer_device = cpu\n", "optimizer state stay on their device"},
     {"megatron_lm_tp_degree = 2\n", "write parallel.tp_size"},
     {"megatron_lm_pp_degree = 2\n", "sft does not take `megatron_lm_pp_degree = 2`"},
