@@ -11,7 +11,7 @@ TEST_JOBS ?= 2
 PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
   libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
-  libicu-dev libpcre2-dev libzstd-dev libedit-dev \
+  libicu-dev libpcre2-dev libzstd-dev libedit-dev liburing-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
 TEST_PACKAGES := lmod qemu-user
