@@ -26,6 +26,8 @@ void read(const std::string& text, double& value);
 void read(const std::string& text, std::string& value);
 void read(const std::string& text, std::vector<std::string>& value);  // separated by white space or commas
 void read(const std::string& text, Precision& value);
+void read(const std::string& text, Offload& value);
+void read(const std::string& text, DType& value);  // float32 or bf16
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, RopeScaling& value);
@@ -34,6 +36,8 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] inline std::vector<std::string> choices(const auto&) { return {}; }
 [[nodiscard]] std::vector<std::string> choices(bool);
 [[nodiscard]] std::vector<std::string> choices(Precision);
+[[nodiscard]] std::vector<std::string> choices(Offload);
+[[nodiscard]] std::vector<std::string> choices(DType);
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
 
@@ -45,6 +49,8 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::string write(const std::string& value);
 [[nodiscard]] std::string write(const std::vector<std::string>& value);
 [[nodiscard]] std::string write(Precision value);
+[[nodiscard]] std::string write(Offload value);
+[[nodiscard]] std::string write(DType value);
 [[nodiscard]] std::string write(Scheduler value);
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(const RopeScaling& value);

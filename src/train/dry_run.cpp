@@ -33,7 +33,8 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
                         .device = "",
                         .origin = "",
                         .num_steps = steps,
-                        .memory = memory});
+                        .memory = memory,
+                        .offloaded_bytes = first.adamw.file_bytes()});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {

@@ -16,7 +16,7 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
   const int tp = place.layout().tp;
   const sequence::RowCut cut(max_length, place.layout().sp);
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
-  const DType compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32;
+  const DType compute = config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = config.train.per_device_train_batch_size * cut.local_length(),
           .hidden = m.hidden_size,
           .q_heads = place.heads().q_heads,
@@ -34,6 +34,12 @@ parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t r
   return {sizes.tokens, row_tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute};
 }
 
+parallel::MasterWeights master_weights(const config::Train& train) {
+  if (train.precision == config::Precision::pure_bf16) return parallel::MasterWeights::none;
+  return train.offload_parameters == config::Offload::nvme ? parallel::MasterWeights::in_file
+                                                           : parallel::MasterWeights::in_memory;
+}
+
 }  // namespace
 
 RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const mesh::Place& place_in,
@@ -46,16 +52,16 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       frozen_map(architecture.frozen_units, place),
       policy(parallel::sharding_policy(config.parallel, place)),
       slots(shard_map.num_units(), policy.reshard_after_forward, config.model.tie_word_embeddings),
-      storage(shard_map, frozen_map, sizes.compute),
+      storage(shard_map, frozen_map, sizes.compute, master_weights(config.train)),
       unit_buffers(storage, policy, slots),
       decoder(config.model, config.lora, sizes, machine.kind),
       attention(parallel::make_sequence_buffers(
           sequence_shape(sizes, sequence::RowCut(max_length, place.layout().sp).local_length()), place.layout().sp)),
-      adamw(config.optimizer, shard_map) {}
+      adamw(config.optimizer, shard_map, optim::state_form(config)) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
   storage.lay_out(arenas.parameters, arenas.gradients);
-  adamw.lay_out(arenas.optimizer);
+  adamw.lay_out(arenas.optimizer, arenas.optimizer_windows);
   unit_buffers.lay_out(arenas.unit_buffers);
   decoder.lay_out(arenas.activations, arenas.workspace);
   attention->lay_out(arenas.workspace);

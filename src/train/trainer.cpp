@@ -181,7 +181,8 @@ void Trainer::announce() const {
                         .device = describe_device(run_.device),
                         .origin = origin_,
                         .num_steps = last_step_,
-                        .memory = gather_memory(run_.ledger, run_.groups.world)}));
+                        .memory = gather_memory(run_.ledger, run_.groups.world),
+                        .offloaded_bytes = run_.engine.offloaded_bytes()}));
   constexpr std::size_t tp_axis = 3;
   if (layout.axes_between_nodes(nodes)[tp_axis]) {
     log_warning(

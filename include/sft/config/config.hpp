@@ -7,9 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "sft/core/dtype.hpp"
+
 namespace sft::config {
 
-enum class Precision { fp32, bf16 };
+enum class Precision {
+  fp32,
+  bf16,       ///< computing in bf16 with float32 master weights
+  pure_bf16,  ///< bf16 weights alone, updated with stochastic rounding
+};
+/// Where state lies between two uses. On the CPU, host memory is that of the device.
+enum class Offload { none, host, nvme };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
@@ -98,6 +106,9 @@ struct Train {
   std::int64_t max_steps = -1;  ///< -1: num_train_epochs decides; 0: write checkpoint-000000 and end
   double num_train_epochs = 3.0;
   Precision precision = Precision::bf16;
+  Offload offload_optimizer = Offload::none;   ///< the moments
+  Offload offload_parameters = Offload::none;  ///< the float32 master weights
+  std::string offload_folder;                  ///< of the files of nvme
   std::uint64_t seed = 42;
   std::string output_dir = "output";
   std::int64_t logging_steps = 10;
@@ -116,7 +127,8 @@ struct Optimizer {
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
-  double max_grad_norm = 1.0;  ///< 0: no clipping
+  double max_grad_norm = 1.0;            ///< 0: no clipping
+  DType moments_dtype = DType::float32;  ///< or bf16, with stochastic rounding
 };
 
 struct Checkpoint {

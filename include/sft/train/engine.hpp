@@ -60,6 +60,8 @@ class Engine {
   /// Of the trainable parameters.
   [[nodiscard]] const parallel::ShardMap& shard_map() const;
   [[nodiscard]] parallel::ParameterCounts num_parameters() const;
+  /// Of this rank's state in files.
+  [[nodiscard]] std::uint64_t offloaded_bytes() const;
   /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
   /// refresh(). The entries are model, exp_avg and exp_avg_sq; with LoRA adapter in place of model.
   [[nodiscard]] checkpoint::State state() const;
@@ -67,8 +69,8 @@ class Engine {
   [[nodiscard]] checkpoint::State weights() const;
   /// With LoRA: the adapters, as the entry adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
-  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these weights
-  /// are loaded.
+  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these
+  /// weights are loaded.
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 

@@ -26,6 +26,7 @@ struct StartFacts {
   std::string origin;  ///< of the weights
   std::int64_t num_steps;
   MemoryTable memory;
+  std::uint64_t offloaded_bytes = 0;  ///< of rank 0's state in files
 };
 
 /// Mesh, model, batch, steps, data, device, and memory per rank. Pure but for facts of the data sets.

@@ -118,7 +118,7 @@ const Refused refused_texts[] = {
     {"tensor_parallel_size = 2\n", "write parallel.tp_size"},
     {"num_processes = 8\n", "`mpirun -np`"},
     {"deepspeed = ds.json\n", "write the sizes under [parallel]"},
-    {"dtype = bfloat16\n", "master weights are always float32"},
+    {"dtype = float16\n", "weights are kept in float32, or in bf16 alone"},
     {"dataset_name = trl-lib/Capybara\n", "sft-prepare --input FILE"},
     {"cp_size = two\n", "`cp_size = two` in run.ini:1 is not valid (expected a whole number)"},
 };
