@@ -326,22 +326,15 @@ void validate_length(const Model& model, std::int64_t max_length, const std::str
 
 void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source) {
   validate_length(config.model, max_length, source);
-  const std::int64_t num_chunks = sequence::row_multiple(config.parallel.sp_size);
-  if (max_length % num_chunks != 0) {
-    throw_config_error(
-        "rows of " + source + " cannot be cut for sequence parallelism",
-        "max_length / (2 x sp_size) = " + text_of(max_length) + " / " + text_of(num_chunks) + " is no whole number",
-        "prepare the data with --max_length " +
-            text_of(sequence::padded_row_length(max_length, config.parallel.sp_size)) + " or --sp_size " +
-            text_of(config.parallel.sp_size) + ", or change sp_size");
-  }
-  const std::int64_t batch = config.train.per_device_train_batch_size, sp_size = config.parallel.sp_size;
+  const std::int64_t batch = config.train.per_device_train_batch_size;
+  const int sp_size = config.parallel.sp_size;
+  const std::int64_t tokens = sequence::padded_row_length(batch * max_length, sp_size) / sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
-  if (batch * max_length / sp_size > max_tokens) {
+  if (tokens > max_tokens) {
     throw_config_error("a micro-batch has too many tokens on a rank",
                        "per_device_train_batch_size x max_length / sp_size = " + text_of(batch) + " x " +
-                           text_of(max_length) + " / " + text_of(sp_size) + " = " +
-                           text_of(batch * max_length / sp_size) + ", above " + text_of(max_tokens),
+                           text_of(max_length) + " / " + text_of(sp_size) + " = " + text_of(tokens) + ", above " +
+                           text_of(max_tokens),
                        "set a smaller per_device_train_batch_size, and gradient_accumulation_steps instead");
   }
   check_vocabulary(config.model, vocab_size, source);

@@ -2,6 +2,7 @@
 #include "sft/data/batch.hpp"
 
 #include <iterator>
+#include <utility>
 
 #include "sft/core/error.hpp"
 
@@ -9,56 +10,66 @@ namespace sft::data {
 
 namespace {
 
-/// One row with its labels: shifted on the whole row, so that any cut of it stays right.
-struct LabelledRow {
-  explicit LabelledRow(const Row& row)
-      : positions(row.tokens.size(), 0), targets(row.tokens.size(), 0), weights(row.tokens.size(), 0.0f) {
-    std::size_t begin = 0;
-    for (const std::int32_t length : row.document_lengths) {
-      const std::size_t end = begin + static_cast<std::size_t>(length);
-      for (std::size_t i = begin; i < end; ++i) positions[i] = static_cast<std::int32_t>(i - begin);
-      for (std::size_t i = begin; i + 1 < end; ++i) {
-        targets[i] = row.tokens[i + 1];
-        weights[i] = row.loss_weight[i + 1];
+/// The documents of rows, one after the other as one row, with their labels: shifted on the whole row, so that any cut
+/// of it stays right.
+struct JoinedRow {
+  explicit JoinedRow(const std::vector<Row>& rows) {
+    for (const Row& row : rows) {
+      std::size_t begin = 0;
+      for (const std::int32_t length : row.document_lengths) {
+        append(row, begin, static_cast<std::size_t>(length));
+        begin += static_cast<std::size_t>(length);
       }
-      begin = end;
+      max_tokens += std::ssize(row.tokens);
     }
   }
 
-  std::vector<std::int32_t> positions;
-  std::vector<std::int32_t> targets;
+  /// Padding behind the last document: any id that exists, no label.
+  void pad(std::int64_t length) {
+    const auto size = static_cast<std::size_t>(length);
+    tokens.resize(size);
+    positions.resize(size);
+    targets.resize(size);
+    weights.resize(size);
+  }
+
+  std::vector<std::int32_t> tokens, positions, targets;
   std::vector<float> weights;
+  std::vector<std::int32_t> document_lengths;
+  std::int64_t max_tokens = 0;  ///< that rows of these lengths can hold
+
+ private:
+  void append(const Row& row, std::size_t begin, std::size_t length) {
+    document_lengths.push_back(static_cast<std::int32_t>(length));
+    for (std::size_t i = 0; i < length; ++i) {
+      const bool is_last = i + 1 == length;
+      tokens.push_back(row.tokens[begin + i]);
+      positions.push_back(static_cast<std::int32_t>(i));
+      targets.push_back(is_last ? 0 : row.tokens[begin + i + 1]);
+      weights.push_back(is_last ? 0.0f : row.loss_weight[begin + i + 1]);
+    }
+  }
 };
 
 }  // namespace
 
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank) {
   ensure(!rows.empty(), "a micro-batch has rows");
-  const sequence::RowCut cut(std::ssize(rows.front().tokens), sp_size);
-  const std::vector<sequence::Chunk> chunks = cut.chunks(sp_rank);
+  JoinedRow row(rows);
+  const sequence::RowCut cut(sequence::joined_row_length(std::ssize(row.tokens), row.max_tokens, sp_size), sp_size);
+  row.pad(cut.length());
   MicroBatch batch;
-  const std::size_t num_tokens = rows.size() * static_cast<std::size_t>(cut.local_length());
-  batch.tokens.reserve(num_tokens);
-  batch.positions.reserve(num_tokens);
-  batch.targets.reserve(num_tokens);
-  batch.weights.reserve(num_tokens);
-  sequence::RowDocuments documents;
-  documents.reserve(rows.size());
-  for (const Row& row : rows) {
-    ensure(std::ssize(row.tokens) == cut.length(), "the rows of a micro-batch have one length");
-    const LabelledRow labelled(row);
-    for (const sequence::Chunk& chunk : chunks) {
-      const auto append = [&chunk](auto& to, const auto& from) {
-        to.insert(to.end(), from.begin() + chunk.global, from.begin() + chunk.global + chunk.length);
-      };
-      append(batch.tokens, row.tokens);
-      append(batch.positions, labelled.positions);
-      append(batch.targets, labelled.targets);
-      append(batch.weights, labelled.weights);
-    }
-    documents.push_back(row.document_lengths);
+  for (const sequence::Chunk& chunk : cut.chunks(sp_rank)) {
+    const auto append = [&](auto& to, const auto& from) {
+      to.reserve(static_cast<std::size_t>(cut.local_length()));
+      to.insert(to.end(), from.begin() + chunk.global, from.begin() + chunk.global + chunk.length);
+    };
+    append(batch.tokens, row.tokens);
+    append(batch.positions, row.positions);
+    append(batch.targets, row.targets);
+    append(batch.weights, row.weights);
   }
-  batch.attention = sequence::schedule_ring(documents, cut, sp_rank);
+  batch.attention = sequence::schedule_ring({std::move(row.document_lengths)}, cut, sp_rank);
   return batch;
 }
 

@@ -17,26 +17,20 @@ namespace sft::data {
 
 namespace {
 constexpr std::size_t max_steps_ahead = 2;
-
-std::int64_t row_length(const PackedDataset& dataset, const LoaderPlan& plan) {
-  return plan.row_length == 0 ? dataset.max_length() : plan.row_length;
-}
-
 }  // namespace
 
 std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   // Beside those that are ready, one step is being read and one is trained on.
   const auto num_steps = std::min(static_cast<std::int64_t>(max_steps_ahead) + 2, plan.last_step - plan.first_step);
   if (num_steps <= 0) return 0;
-  const std::int64_t length = row_length(dataset, plan);
+  const std::int64_t length = dataset.max_length();
   const std::int64_t num_cut_rows = num_steps * plan.micro_batches * plan.rows_per_micro_batch;
   constexpr std::int64_t cut_bytes_per_token = 3 * sizeof(std::int32_t) + sizeof(float);  // as in MicroBatch
   constexpr std::int64_t whole_bytes_per_token = sizeof(std::int32_t) + sizeof(float);    // as in Row
   const std::int64_t schedules =
       num_steps * plan.micro_batches *
-      sequence::max_schedule_bytes(plan.rows_per_micro_batch,
-                                   plan.rows_per_micro_batch * dataset.num_documents() / dataset.num_rows(),
-                                   plan.sp_size);
+      sequence::max_schedule_bytes(
+          /*num_rows=*/1, plan.rows_per_micro_batch * dataset.num_documents() / dataset.num_rows(), plan.sp_size);
   const std::int64_t cut = num_cut_rows * (length / plan.sp_size) * cut_bytes_per_token + schedules;
   const std::int64_t whole = plan.rows_per_micro_batch * length * whole_bytes_per_token;
   // Of tokens, weights and the document table; in random order over several shards hardly any chunk stays.
@@ -112,19 +106,12 @@ struct Loader::Impl {
     return batch;
   }
 
-  /// The row at a position of the order, in its full length; its number in file order goes to `numbers`. Past the end
-  /// of one pass: a row of padding, without a number.
+  /// The row at a position of the order; its number in file order goes to `numbers`. Past the end of one pass: an empty
+  /// row, without a number.
   Row read_row(std::int64_t position, std::vector<std::int64_t>& numbers) {
-    Row row;
-    if (!plan_.one_pass || position < dataset_.num_rows()) {
-      numbers.push_back(order_.row_at(position));
-      row = dataset_.read_row(numbers.back());
-    }
-    const auto length = static_cast<std::size_t>(row_length(dataset_, plan_));
-    ensure(row.tokens.size() <= length, "rows are padded, never cut");
-    row.tokens.resize(length);
-    row.loss_weight.resize(length);
-    return row;
+    if (plan_.one_pass && position >= dataset_.num_rows()) return {};
+    numbers.push_back(order_.row_at(position));
+    return dataset_.read_row(numbers.back());
   }
 
   const PackedDataset& dataset_;

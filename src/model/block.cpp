@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/block.hpp"
 
+#include <initializer_list>
+
 #include "sft/model/linear.hpp"
 
 namespace sft::model {
@@ -10,17 +12,26 @@ namespace {
 /// Queries, keys and values of a fused (T, (H + 2K) D) tensor.
 parallel::SequenceAttention::Heads split_heads(const Tensor& qkv, const Sizes& s) {
   const auto heads = [&](std::int64_t begin, std::int64_t n) {
-    return qkv.columns(begin, n * s.head_dim).view({s.tokens, n, s.head_dim});
+    return qkv.columns(begin, n * s.head_dim).view({qkv.shape[0], n, s.head_dim});
   };
   return {heads(0, s.q_heads), heads(s.q_columns(), s.kv_heads), heads(s.q_columns() + s.kv_columns(), s.kv_heads)};
 }
 
 /// The heads of it that are rotated, queries and keys together: (T, H + K, D).
 Tensor rotated_heads(const Tensor& qkv, const Sizes& s) {
-  return qkv.columns(0, s.q_columns() + s.kv_columns()).view({s.tokens, s.q_heads + s.kv_heads, s.head_dim});
+  return qkv.columns(0, s.q_columns() + s.kv_columns()).view({qkv.shape[0], s.q_heads + s.kv_heads, s.head_dim});
 }
 
 Tensor as_matrix(const Tensor& x) { return x.view({x.shape[0], x.row_elements()}); }
+
+/// Leaves the first rows of each of `members` that has memory.
+template <class Buffers>
+void narrow(Buffers& buffers, std::int64_t num_rows, std::initializer_list<Tensor Buffers::*> members) {
+  for (Tensor Buffers::*member : members) {
+    Tensor& tensor = buffers.*member;
+    if (!tensor.empty()) tensor = tensor.rows(0, num_rows);
+  }
+}
 
 void attention_forward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
@@ -106,6 +117,16 @@ BlockActivations take_activations(device::Arena& arena, const Sizes& s, bool qk_
   return a;
 }
 
+BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens) {
+  using A = BlockActivations;
+  using H = parallel::SequenceAttention::Heads;
+  narrow(all, num_tokens,
+         {&A::x, &A::input_rstd, &A::qkv, &A::q_rstd, &A::k_rstd, &A::attention, &A::lse, &A::middle, &A::middle_rstd,
+          &A::gate_up});
+  narrow(all.heads, num_tokens, {&H::q, &H::k, &H::v});
+  return all;
+}
+
 BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& s) {
   BlockScratch b;
   b.normed = take(arena, s.compute, {s.tokens, s.hidden});
@@ -124,6 +145,14 @@ BlockScratch take_scratch(device::Arena& arena, const Sizes& s) {
   b.dact = take(arena, s.compute, {s.tokens, s.mlp});
   b.dattention = take(arena, s.compute, {s.tokens, s.q_heads, s.head_dim});
   return b;
+}
+
+BlockScratch first_rows(BlockScratch all, std::int64_t num_tokens) {
+  using S = BlockScratch;
+  narrow(
+      all, num_tokens,
+      {&S::normed, &S::qkv, &S::act, &S::delta, &S::dx, &S::dnormed, &S::dact, &S::dattention, &S::cosine, &S::sine});
+  return all;
 }
 
 void block_forward(const Context& c, const BlockParameters& p, const Tensor& previous, BlockActivations& saved,

@@ -11,31 +11,6 @@ namespace {
 /// (T, K, D) as (T, K D).
 Tensor as_matrix(const Tensor& x) { return x.view({x.shape[0], x.row_elements()}); }
 
-/// The buffers for `num_tokens` tokens within those for the most that a pass has: the first rows of their members.
-template <class Buffers>
-Buffers first_rows(Buffers buffers, std::int64_t num_tokens, std::initializer_list<Tensor Buffers::*> members) {
-  for (Tensor Buffers::*member : members) {
-    Tensor& tensor = buffers.*member;
-    if (tensor.data != nullptr) tensor = tensor.rows(0, num_tokens);
-  }
-  return buffers;
-}
-
-BlockActivations first_rows(const BlockActivations& all, std::int64_t n) {
-  using A = BlockActivations;
-  A part = first_rows(all, n,
-                      {&A::x, &A::input_rstd, &A::qkv, &A::q_rstd, &A::k_rstd, &A::attention, &A::lse, &A::middle,
-                       &A::middle_rstd, &A::gate_up});
-  using H = parallel::SequenceAttention::Heads;
-  part.heads = first_rows(all.heads, n, {&H::q, &H::k, &H::v});
-  return part;
-}
-
-BlockScratch first_rows(const BlockScratch& all, std::int64_t n) {
-  using S = BlockScratch;
-  return first_rows(all, n, {&S::normed, &S::act, &S::delta, &S::cosine, &S::sine});
-}
-
 }  // namespace
 
 CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens)
@@ -64,7 +39,7 @@ void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) 
   sequence::AttentionStep step;
   if (num_cached > 0) step.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
   step.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
-  set_schedule({{step}});
+  set_schedule({.steps = {step}, .num_tokens = num_new});
 }
 
 void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
@@ -105,8 +80,6 @@ void CachedDecoder::initialize() {
 void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::int64_t num_cached,
                             const Tensor& logits) {
   const std::int64_t n = tokens.shape[0];
-  Context pass = c_;
-  pass.sizes.tokens = n;
   BlockActivations saved = first_rows(b_.activations, n);
   BlockScratch scratch = first_rows(b_.scratch, n);
   const auto epsilon = static_cast<float>(c_.config.rms_norm_eps);
@@ -119,7 +92,7 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   for (std::size_t i = 0; i < p_.blocks.size(); ++i) {
     const BlockParameters& block = p_.blocks[i];
     c_.units.use(block.unit);
-    block_forward(pass, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
+    block_forward(c_, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
   }
   c_.units.use(p_.head_unit());
   if (!logits.empty()) {

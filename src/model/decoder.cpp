@@ -31,6 +31,7 @@ void Decoder::embed(const Inputs& inputs) {
 
 void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
                            std::optional<std::uint64_t> dropout_seed) {
+  b_.set_tokens(inputs.tokens.shape[0]);
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedule(schedule);
   c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies,

@@ -30,17 +30,17 @@ Tensor dropped(const Context& c, const Adapter& adapter, const Tensor& x) {
 
 /// scale a x (T, R).
 Tensor low_forward(const Context& c, const Adapter& adapter, const Tensor& x) {
-  c.ops.matmul({.a = x, .b = c.units.parameter(adapter.a), .c = c.adapters.low, .transpose_b = true});
-  c.ops.scale(c.adapters.low, c.adapters.scale());
-  return c.adapters.low;
+  c.ops.matmul({.a = x, .b = c.units.parameter(adapter.a), .c = c.adapters.low(), .transpose_b = true});
+  c.ops.scale(c.adapters.low(), c.adapters.scale());
+  return c.adapters.low();
 }
 
 /// The gradient of a x: scale b^T dy (T, R).
 Tensor low_backward(const Context& c, const Linear& layer, const Adapter& adapter, const Tensor& dy) {
   const Tensor part = columns_of(c, layer, adapter, dy);
-  c.ops.matmul({.a = part, .b = c.units.parameter(adapter.b), .c = c.adapters.low_grad});
-  c.ops.scale(c.adapters.low_grad, c.adapters.scale());
-  return c.adapters.low_grad;
+  c.ops.matmul({.a = part, .b = c.units.parameter(adapter.b), .c = c.adapters.low_grad()});
+  c.ops.scale(c.adapters.low_grad(), c.adapters.scale());
+  return c.adapters.low_grad();
 }
 
 void write_gradient(const Context& c, const parallel::ParameterGroup& matrix, const Tensor& dy, const Tensor& x) {

@@ -37,8 +37,9 @@ ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, 
 
 void LossHead::forward_backward(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
                                 double gradient_scale, Tensor dnormed, Tensor metrics) {
-  for (std::int64_t begin = 0; begin < sizes_.tokens; begin += chunk_tokens_) {
-    const std::int64_t n = std::min(chunk_tokens_, sizes_.tokens - begin);
+  const std::int64_t num_tokens = normed.shape[0];
+  for (std::int64_t begin = 0; begin < num_tokens; begin += chunk_tokens_) {
+    const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
     const ops::CrossEntropy chunk = forward_chunk(c, head, normed, inputs, begin, n);
     const Tensor dlogits = dlogits_.rows(0, n);
     c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
@@ -51,8 +52,9 @@ void LossHead::forward_backward(const Context& c, const Linear& head, const Tens
 
 void LossHead::forward(const Context& c, const Linear& head, const Tensor& normed, const Inputs& inputs,
                        Tensor metrics) {
-  for (std::int64_t begin = 0; begin < sizes_.tokens; begin += chunk_tokens_) {
-    const std::int64_t n = std::min(chunk_tokens_, sizes_.tokens - begin);
+  const std::int64_t num_tokens = normed.shape[0];
+  for (std::int64_t begin = 0; begin < num_tokens; begin += chunk_tokens_) {
+    const std::int64_t n = std::min(chunk_tokens_, num_tokens - begin);
     c.ops.cross_entropy_finish(forward_chunk(c, head, normed, inputs, begin, n), Tensor(), 0.0, metrics);
   }
 }

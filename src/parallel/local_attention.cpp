@@ -10,7 +10,7 @@ void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::fl
 ops::AttentionNeeds LocalBuffers::attention_needs() const {
   if (shape.compute == DType::float32) return {};
   return {.num_keys = shape.tokens,
-          .longest_lane = shape.row_tokens,
+          .longest_lane = shape.document_tokens,
           .num_kv_heads = shape.kv_heads,
           .head_dim = shape.head_dim};
 }
@@ -23,7 +23,7 @@ std::unique_ptr<SequenceAttention> LocalBuffers::make_attention(const comm::Grou
 
 void LocalAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
   ensure(schedule.steps.size() == 1, "whole rows are attended to in one step");
-  plan_ = backend_.plan_attention(schedule.steps.front().spans, buffers_.shape.tokens, buffers_.shape.tokens);
+  plan_ = backend_.plan_attention(schedule.steps.front().spans, schedule.num_tokens, schedule.num_tokens);
 }
 
 void LocalAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
@@ -31,9 +31,10 @@ void LocalAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
 }
 
 void LocalAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
-  backend_.attention_delta(buffers_.delta, out, dout);
-  backend_.attention_backward({heads.q, heads.k, heads.v, dout, lse, buffers_.delta, gradients.q, gradients.k,
-                               gradients.v, buffers_.shape.scale(), *plan_});
+  const Tensor delta = buffers_.delta.rows(0, out.shape[0]);
+  backend_.attention_delta(delta, out, dout);
+  backend_.attention_backward({heads.q, heads.k, heads.v, dout, lse, delta, gradients.q, gradients.k, gradients.v,
+                               buffers_.shape.scale(), *plan_});
 }
 
 }  // namespace sft::parallel

@@ -31,6 +31,24 @@ void RingBuffers::lay_out(device::Arena& arena) {
   }
 }
 
+RingBuffers RingBuffers::first_rows(std::int64_t num_tokens) const {
+  RingBuffers part = *this;
+  const auto narrow = [&](Tensor& rows) {
+    if (!rows.empty()) rows = rows.rows(0, num_tokens);
+  };
+  const auto narrow_kv = [&](Tensor& kv) {
+    if (kv.empty()) return;
+    const std::int64_t num_elements = 2 * num_tokens * shape.kv_heads * shape.head_dim;
+    kv = flat(kv).rows(0, num_elements).view({2, num_tokens, shape.kv_heads, shape.head_dim});
+  };
+  narrow(part.delta);
+  narrow(part.q_sums);
+  narrow_kv(part.packed_kv);
+  narrow_kv(part.kv_sums);
+  for (auto* pair : {&part.received_kv, &part.partial_dkv, &part.returned_dkv}) std::ranges::for_each(*pair, narrow_kv);
+  return part;
+}
+
 std::unique_ptr<SequenceAttention> RingBuffers::make_attention(const comm::Group& sp, device::Device& device,
                                                                ops::Backend& backend, comm::Collectives& collectives,
                                                                device::Stream& ring_stream) const {
@@ -39,7 +57,8 @@ std::unique_ptr<SequenceAttention> RingBuffers::make_attention(const comm::Group
 
 RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, device::Device& device,
                              ops::Backend& backend, comm::Collectives& collectives, device::Stream& ring_stream)
-    : b_(buffers),
+    : all_(buffers),
+      b_(buffers),
       group_(sp),
       backend_(backend),
       collectives_(collectives),
@@ -51,10 +70,11 @@ RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, 
 
 void RingAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
   ensure(std::cmp_equal(schedule.steps.size(), group_.size()), "the ring has one step for each rank");
+  b_ = all_.first_rows(schedule.num_tokens);
   steps_.clear();
   for (const sequence::AttentionStep& step : schedule.steps) {
     steps_.push_back({step.to, step.from, step.sends, step.receives, !step.spans.empty(),
-                      backend_.plan_attention(step.spans, b_.shape.tokens, b_.shape.tokens)});
+                      backend_.plan_attention(step.spans, schedule.num_tokens, schedule.num_tokens)});
   }
 }
 

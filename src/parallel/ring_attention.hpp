@@ -22,6 +22,9 @@ class RingBuffers final : public SequenceBuffers {
                                                                   ops::Backend& backend, comm::Collectives& collectives,
                                                                   device::Stream& ring_stream) const override;
 
+  /// Views of what T = `num_tokens` tokens need: the shapes below are those of the most tokens.
+  [[nodiscard]] RingBuffers first_rows(std::int64_t num_tokens) const;
+
   SequenceShape shape;
   Tensor packed_kv;  ///< (2, T, K, D) compute dtype
   Tensor delta;      ///< (T, H) float32
@@ -64,7 +67,8 @@ class RingAttention final : public SequenceAttention {
   /// Waits for this rank's part from step d and adds it.
   void add_returned(std::size_t d, const KeysValues& sums);
 
-  const RingBuffers& b_;
+  const RingBuffers& all_;
+  RingBuffers b_;  ///< for the tokens of the schedule
   comm::Group group_;
   ops::Backend& backend_;
   comm::Collectives& collectives_;

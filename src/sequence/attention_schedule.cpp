@@ -2,6 +2,7 @@
 #include "sft/sequence/attention_schedule.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace sft::sequence {
 
@@ -45,6 +46,7 @@ std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const 
 AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
   const int sp_size = cut.sp_size();
   AttentionSchedule schedule;
+  schedule.num_tokens = std::ssize(documents) * cut.local_length();
   schedule.steps.resize(static_cast<std::size_t>(sp_size));
   for (int d = 0; d < sp_size; ++d) {
     AttentionStep& step = schedule.steps[static_cast<std::size_t>(d)];

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/sequence/row_cut.hpp"
 
+#include <algorithm>
+#include <bit>
+
 #include "sft/core/error.hpp"
 
 namespace sft::sequence {
@@ -10,6 +13,17 @@ std::int64_t row_multiple(int sp_size) { return sp_size > 1 ? 2 * std::int64_t{s
 std::int64_t padded_row_length(std::int64_t length, int sp_size) {
   const std::int64_t multiple = row_multiple(sp_size);
   return (length + multiple - 1) / multiple * multiple;
+}
+
+std::int64_t joined_row_length(std::int64_t num_tokens, std::int64_t max_tokens, int sp_size) {
+  constexpr std::uint64_t lengths_per_octave = 16;
+  const std::int64_t least = padded_row_length(std::max<std::int64_t>(num_tokens, 1), sp_size);
+  const std::int64_t on_rank = least / sp_size;
+  const auto octave = std::bit_floor(static_cast<std::uint64_t>(on_rank));
+  const auto step = std::max<std::int64_t>(static_cast<std::int64_t>(octave / lengths_per_octave), 1);
+  const std::int64_t rounded = (on_rank + step - 1) / step * step;
+  return std::min(padded_row_length(rounded * sp_size, sp_size),
+                  padded_row_length(std::max(max_tokens, least), sp_size));
 }
 
 RowCut::RowCut(std::int64_t length, int sp_size) : length_(length), sp_size_(sp_size) {

@@ -54,10 +54,9 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 }
 
 struct Engine::Impl {
-  Impl(const config::Config& config_in, std::int64_t max_length_in, const mesh::Place& place,
+  Impl(const config::Config& config_in, std::int64_t max_length, const mesh::Place& place,
        const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
       : config(config_in),
-        max_length(max_length_in),
         groups(groups_in),
         device(device_in),
         plan(config, max_length, place, {device.kind(), device::num_threads()}),
@@ -167,7 +166,6 @@ struct Engine::Impl {
   }
 
   const config::Config config;
-  const std::int64_t max_length;
   const mesh::Groups& groups;
   device::Device& device;
   RankPlan plan;
@@ -221,7 +219,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   std::int64_t micro_batch_number = 0;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
     if (micro_batch_number + 1 == std::ssize(batch.micro_batches)) plan.adamw.read_ahead();
-    const model::Inputs& inputs = e.upload.put(micro_batch);
+    const model::Inputs inputs = e.upload.put(micro_batch);
     e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics,
                                e.dropout_seed(step, micro_batch_number++));
   }
@@ -255,7 +253,7 @@ EvalSums Engine::evaluate(const data::StepBatch& batch) {
   Impl& e = *impl_;
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
-    const model::Inputs& inputs = e.upload.put(micro_batch);
+    const model::Inputs inputs = e.upload.put(micro_batch);
     e.decoder.forward_loss(inputs, micro_batch.attention, e.plan.results.rows(0, num_metrics));
   }
   const auto metrics = e.download_results();
@@ -282,15 +280,12 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.tokens = tokens;
   batch.positions.resize(tokens.size());
   std::iota(batch.positions.begin(), batch.positions.end(), 0);
-  const auto capacity = static_cast<std::size_t>(sizes.tokens);
-  batch.tokens.resize(capacity);
-  batch.positions.resize(capacity);
-  batch.targets.resize(capacity);
-  batch.weights.resize(capacity);
-  batch.attention = sequence::schedule_ring({{checked_cast<std::int32_t>(tokens.size())}}, {e.max_length, 1}, 0);
-  const model::Inputs& inputs = e.upload.put(batch);
+  batch.targets.resize(tokens.size());
+  batch.weights.resize(tokens.size());
+  const auto num_tokens = std::ssize(tokens);
+  batch.attention = sequence::schedule_ring({{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
+  const model::Inputs inputs = e.upload.put(batch);
 
-  const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   const std::int64_t count = last_only ? 1 : num_tokens;
   std::vector<float> result(static_cast<std::size_t>(count * sizes.vocab));
   const device::Device::Block block = e.device.allocate(result.size() * sizeof(float));

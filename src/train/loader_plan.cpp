@@ -27,7 +27,6 @@ data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Plac
   plan.micro_batches = 1;
   plan.last_step = (datasets.eval->num_rows() + rows_at_once - 1) / rows_at_once;
   plan.shuffle = false;
-  plan.row_length = datasets.train.max_length();
   plan.one_pass = true;
   return plan;
 }

@@ -13,11 +13,11 @@ namespace {
 
 model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, const mesh::Place& place) {
   const config::Model& m = config.model;
-  const int tp = place.layout().tp;
-  const sequence::RowCut cut(max_length, place.layout().sp);
+  const int tp = place.layout().tp, sp = place.layout().sp;
+  const std::int64_t max_tokens = config.train.per_device_train_batch_size * max_length;
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
   const DType compute = config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
-  return {.tokens = config.train.per_device_train_batch_size * cut.local_length(),
+  return {.tokens = sequence::RowCut(sequence::padded_row_length(max_tokens, sp), sp).local_length(),
           .hidden = m.hidden_size,
           .q_heads = place.heads().q_heads,
           .kv_heads = place.heads().kv_heads,
@@ -30,8 +30,13 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
           .partial = tp > 1 ? DType::float32 : compute};
 }
 
-parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t row_tokens) {
-  return {sizes.tokens, row_tokens, sizes.q_heads, sizes.kv_heads, sizes.head_dim, sizes.compute};
+parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t max_length) {
+  return {.tokens = sizes.tokens,
+          .document_tokens = std::min(sizes.tokens, max_length),
+          .q_heads = sizes.q_heads,
+          .kv_heads = sizes.kv_heads,
+          .head_dim = sizes.head_dim,
+          .compute = sizes.compute};
 }
 
 parallel::MasterWeights master_weights(const config::Train& train) {
@@ -55,8 +60,7 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       storage(shard_map, frozen_map, sizes.compute, master_weights(config.train)),
       unit_buffers(storage, policy, slots),
       decoder(config.model, config.lora, sizes, machine.kind),
-      attention(parallel::make_sequence_buffers(
-          sequence_shape(sizes, sequence::RowCut(max_length, place.layout().sp).local_length()), place.layout().sp)),
+      attention(parallel::make_sequence_buffers(sequence_shape(sizes, max_length), place.layout().sp)),
       adamw(config.optimizer, shard_map, optim::state_form(config)) {}
 
 void RankPlan::lay_out(Arenas& arenas) {

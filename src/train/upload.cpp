@@ -2,6 +2,7 @@
 #include "upload.hpp"
 
 #include <cstring>
+#include <iterator>
 
 #include "sft/core/error.hpp"
 
@@ -18,35 +19,42 @@ model::Inputs take_inputs(device::Arena& arena, std::int64_t num_tokens) {
   return inputs;
 }
 
+model::Inputs first_rows(const model::Inputs& all, std::int64_t num_tokens) {
+  return {all.tokens.rows(0, num_tokens), all.positions.rows(0, num_tokens), all.targets.rows(0, num_tokens),
+          all.weights.rows(0, num_tokens)};
+}
+
 }  // namespace
 
-UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory, std::int64_t num_tokens) {
+UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory, std::int64_t max_tokens) {
   UploadBuffers buffers;
-  for (model::Inputs& pinned : buffers.pinned) pinned = take_inputs(pinned_memory, num_tokens);
-  buffers.device = take_inputs(device_memory, num_tokens);
+  for (model::Inputs& pinned : buffers.pinned) pinned = take_inputs(pinned_memory, max_tokens);
+  buffers.device = take_inputs(device_memory, max_tokens);
   return buffers;
 }
 
 Upload::Upload(device::Device& device, device::Stream& stream, const UploadBuffers& buffers)
     : device_(device), stream_(stream), buffers_(buffers), copied_{device.make_event(), device.make_event()} {}
 
-const model::Inputs& Upload::put(const data::MicroBatch& batch) {
-  const model::Inputs& pinned = buffers_.pinned[next_];
+model::Inputs Upload::put(const data::MicroBatch& batch) {
+  const auto num_tokens = std::ssize(batch.tokens);
+  const model::Inputs pinned = first_rows(buffers_.pinned[next_], num_tokens);
+  const model::Inputs on_device = first_rows(buffers_.device, num_tokens);
   device::Event& copied = *copied_[next_];
   next_ = (next_ + 1) % buffers_.pinned.size();
   copied.synchronize();
-  const auto copy = [&](const Tensor& on_device, const Tensor& staged, const auto& values) {
-    const std::size_t bytes = on_device.size_bytes();
-    ensure(values.size() * sizeof(values[0]) == bytes, "a micro-batch has the planned size");
+  const auto copy = [&](const Tensor& destination, const Tensor& staged, const auto& values) {
+    const std::size_t bytes = destination.size_bytes();
+    ensure(values.size() * sizeof(values[0]) == bytes, "a token of a micro-batch has its labels");
     std::memcpy(staged.data, values.data(), bytes);
-    device_.copy(on_device.data, staged.data, bytes, stream_);
+    device_.copy(destination.data, staged.data, bytes, stream_);
   };
-  copy(buffers_.device.tokens, pinned.tokens, batch.tokens);
-  copy(buffers_.device.positions, pinned.positions, batch.positions);
-  copy(buffers_.device.targets, pinned.targets, batch.targets);
-  copy(buffers_.device.weights, pinned.weights, batch.weights);
+  copy(on_device.tokens, pinned.tokens, batch.tokens);
+  copy(on_device.positions, pinned.positions, batch.positions);
+  copy(on_device.targets, pinned.targets, batch.targets);
+  copy(on_device.weights, pinned.weights, batch.weights);
   copied.record(stream_);
-  return buffers_.device;
+  return on_device;
 }
 
 }  // namespace sft::train

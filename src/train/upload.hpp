@@ -21,9 +21,9 @@ struct UploadBuffers {
   model::Inputs device;
 };
 
-/// Takes buffers for micro-batches of `num_tokens` tokens; call with sizing arenas, then with real ones. Pure.
+/// Takes buffers for micro-batches of up to `max_tokens` tokens; call with sizing arenas, then with real ones. Pure.
 [[nodiscard]] UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory,
-                                                std::int64_t num_tokens);
+                                                std::int64_t max_tokens);
 
 class Upload {
  public:
@@ -31,10 +31,10 @@ class Upload {
   /// has passed the last copy.
   Upload(device::Device& device, device::Stream& stream, const UploadBuffers& buffers);
 
-  /// Queues the copy of `batch`, which may change once the call returns. The inputs, on the device, are valid for work
-  /// queued on the stream before the next put. Throws std::logic_error when the batch has another number of tokens than
-  /// the buffers.
-  [[nodiscard]] const model::Inputs& put(const data::MicroBatch& batch);
+  /// Queues the copy of `batch`, which may change once the call returns. The inputs, on the device, have its number of
+  /// tokens and are valid for work queued on the stream before the next put. Throws std::logic_error when the batch has
+  /// more tokens than the buffers, or not as many labels as tokens.
+  [[nodiscard]] model::Inputs put(const data::MicroBatch& batch);
 
  private:
   device::Device& device_;

@@ -75,7 +75,7 @@ class Layer {
         ring_stream_(fixture.device->make_stream()),
         backend_(ops::make_backend(*fixture.device, *compute_stream_)),
         buffers_(parallel::make_sequence_buffers({.tokens = num_tokens_,
-                                                  .row_tokens = cut.local_length(),
+                                                  .document_tokens = cut.local_length(),
                                                   .q_heads = q_heads,
                                                   .kv_heads = kv_heads,
                                                   .head_dim = head_dim,
@@ -92,6 +92,11 @@ class Layer {
         {workspace_.data(), DType::float32, {std::ssize(workspace_) / static_cast<std::int64_t>(sizeof(float))}});
   }
 
+  /// From now on rows of another length, up to that of the first cut.
+  void set_cut(const sequence::RowCut& cut) {
+    cut_ = cut;
+    num_tokens_ = num_rows * cut.local_length();
+  }
   void set_documents(const sequence::RowDocuments& documents) {
     attention_->set_schedule(sequence::schedule_ring(documents, cut_, sp_rank_));
   }
@@ -109,9 +114,9 @@ class Layer {
     }
     std::ranges::fill(dqkv_.bytes, std::byte{0xff});
     std::ranges::fill(out_.bytes, std::byte{0xff});
-    const SequenceAttention::Heads heads = split(qkv_.tensor);
-    attention_->forward(heads, out_.tensor, lse_.tensor);
-    attention_->backward(heads, out_.tensor, lse_.tensor, dout_.tensor, split(dqkv_.tensor));
+    const SequenceAttention::Heads heads = split(used(qkv_));
+    attention_->forward(heads, used(out_), used(lse_));
+    attention_->backward(heads, used(out_), used(lse_), used(dout_), split(used(dqkv_)));
     compute_stream_->synchronize();
   }
 
@@ -126,10 +131,12 @@ class Layer {
   }
   /// Output, log-sum-exp and gradients.
   [[nodiscard]] std::vector<Tensor> results() const {
-    return {out_.tensor.view({num_tokens_, q_heads * head_dim}), lse_.tensor, dqkv_.tensor};
+    return {used(out_).view({num_tokens_, q_heads * head_dim}), used(lse_), used(dqkv_)};
   }
 
  private:
+  [[nodiscard]] Tensor used(const Owned& rows) const { return rows.tensor.rows(0, num_tokens_); }
+
   sequence::RowCut cut_;
   int sp_rank_;
   std::int64_t num_tokens_;
@@ -186,6 +193,28 @@ BOOST_FIXTURE_TEST_CASE(cut_rows_attend_as_whole_ones, CollectivesFixture) {
         BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2), size_of(dtype)
                                                                          << " bytes a number: differs by " << worst);
       }
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(micro_batches_of_any_number_of_tokens_share_the_buffers, CollectivesFixture) {
+  const comm::Group self = world.split(rank, 0, "self");
+  const std::int64_t longest = sequence::padded_row_length(72, size);
+  for (const DType dtype : {DType::float32, DType::bf16}) {
+    Layer part(*this, world, {longest, size}, dtype), whole(*this, self, {longest, 1}, dtype);
+    for (const std::int64_t wanted : {30, 72, 5, 53}) {
+      const std::int64_t length = sequence::padded_row_length(wanted, size);
+      part.set_cut({length, size});
+      whole.set_cut({length, 1});
+      const auto document = static_cast<std::int32_t>(wanted);
+      const sequence::RowDocuments documents = {{document}, {document - document / 2, document / 3}};
+      part.set_documents(documents);
+      whole.set_documents(documents);
+      part.run(1);
+      whole.run(1);
+      const double worst = worst_difference(part, whole);
+      BOOST_TEST(worst <= (dtype == DType::float32 ? 2e-6 : 1e-2),
+                 wanted << " tokens, " << size_of(dtype) << " bytes a number: differs by " << worst);
     }
   }
 }

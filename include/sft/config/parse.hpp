@@ -44,12 +44,12 @@ void validate(Config& config, int world_size);
 /// shorter length: throws a configuration Error. `source` names what holds the texts. Pure.
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source);
 
-/// Refuses rows that the mesh cannot cut (max_length, tokens) or the model cannot read (vocab_size): throws a
+/// Refuses rows that are too long for a rank (max_length) or that the model cannot read (vocab_size): throws a
 /// configuration Error. `config` is validated; `source` names the data in messages. Pure.
 void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source);
 
 /// Refuses rows to evaluate on that are longer than `train_max_length`, that of the rows trained on, or that the model
-/// cannot read: throws a configuration Error. Shorter ones are padded. Arguments as above. Pure.
+/// cannot read: throws a configuration Error. Arguments as above. Pure.
 void validate_eval_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size,
                         const std::string& source, std::int64_t train_max_length);
 

@@ -10,7 +10,9 @@
 
 namespace sft::data {
 
-/// This rank's part of B rows, each cut as sequence::RowCut says. T = B * max_length / sp_size, row after row.
+/// This rank's part of the rows of a micro-batch. The documents of all rows are joined to one row, without the padding
+/// between them, whose length is sequence::joined_row_length; it is cut as sequence::RowCut says. T, its tokens on this
+/// rank, differs from one micro-batch to the next.
 struct MicroBatch {
   std::vector<std::int32_t> tokens;     ///< (T)
   std::vector<std::int32_t> positions;  ///< (T), restart at every document; 0 in padding
@@ -34,8 +36,8 @@ struct StepBatch {
   std::vector<std::int64_t> rows;  ///< file-order rows of this data rank, for error messages
 };
 
-/// Cuts whole rows, all of one length. Labels are shifted on the whole row before the cut; the first token of a
-/// document is never a target.
+/// Joins and cuts whole rows, at least one. Labels are shifted on the whole row before the cut; the first token of a
+/// document is never a target. A row may be empty.
 [[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank);
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
 

@@ -19,8 +19,7 @@ struct LoaderPlan {
   std::int64_t first_step = 0, last_step = 0;  ///< steps [first, last) are delivered
   bool shuffle = true;
   std::uint64_t seed = 42;
-  std::int64_t row_length = 0;  ///< rows are padded to it; 0: max_length of the data set, which is never above it
-  bool one_pass = false;        ///< rows past the end of the data hold no document; false: the next epoch begins
+  bool one_pass = false;  ///< rows past the end of the data are empty; false: the next epoch begins
 };
 
 /// Host memory of a Loader: the batches that it and its user hold at a time, the rows that it cuts, what

@@ -19,6 +19,8 @@ class AdapterBuffers {
 
   /// Takes nothing without use_peft; call with a sizing arena, then with a real one.
   void lay_out(device::Arena& workspace);
+  /// T of the passes that follow; the most that was laid out for, before the first call.
+  void set_tokens(std::int64_t num_tokens) { num_tokens_ = num_tokens; }
 
   [[nodiscard]] float scale() const { return scale_; }
   /// Share of the inputs to drop; 0 while no seed is set.
@@ -27,18 +29,21 @@ class AdapterBuffers {
   /// Of the next pass; none: nothing is dropped.
   void set_seed(std::optional<std::uint64_t> seed) { seed_ = seed; }
 
-  Tensor low;       ///< (T, R) compute dtype: the product in the middle
-  Tensor low_grad;  ///< (T, R) compute dtype: its gradient
+  /// (T, R) compute dtype: the product in the middle.
+  [[nodiscard]] Tensor low() const { return low_.rows(0, num_tokens_); }
+  /// (T, R) compute dtype: its gradient.
+  [[nodiscard]] Tensor low_grad() const { return low_grad_.rows(0, num_tokens_); }
   /// (T, columns) compute dtype: an input that was partly dropped, or its gradient. `columns` at most those of the
   /// widest linear layer; empty without dropout.
   [[nodiscard]] Tensor input(std::int64_t columns) const;
 
  private:
   ops::Shapes shapes_;
+  std::int64_t num_tokens_;
   std::int64_t rank_;  ///< 0 without use_peft
   float scale_, dropout_;
   std::optional<std::uint64_t> seed_;
-  Tensor input_;
+  Tensor low_, low_grad_, input_;
 };
 
 }  // namespace sft::model

@@ -24,8 +24,10 @@ struct BlockActivations {
   Tensor middle_rstd;  ///< (T) float32
   Tensor gate_up;      ///< (T, 2F); its gradient after the backward pass
 };
-/// Memory of `arena`, contents undefined; so take_scratch.
+/// Memory of `arena` for Sizes::tokens, contents undefined; so take_scratch.
 [[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Sizes& sizes, bool qk_norm);
+/// Views of the first T = `num_tokens` rows of all that is there: what a pass over so many tokens works in.
+[[nodiscard]] BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens);
 
 /// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx`, `cosine` and `sine`. Compute
 /// dtype unless stated; "partial dtype" is Sizes::partial.
@@ -43,6 +45,7 @@ struct BlockScratch {
 [[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Sizes& sizes);
 /// What block_forward needs of it; the rest is empty.
 [[nodiscard]] BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& sizes);
+[[nodiscard]] BlockScratch first_rows(BlockScratch all, std::int64_t num_tokens);
 
 /// Runs the block, whose unit is in use; scratch.cosine and sine and the attention's schedule are set. The residual
 /// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is first written to

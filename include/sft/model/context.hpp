@@ -12,8 +12,8 @@
 
 namespace sft::model {
 
-/// Local sizes: T tokens of a micro-batch, C hidden, H query heads, K key/value heads, D head dim, F MLP columns,
-/// V vocabulary rows, of which the tp ranks have at most max_vocab.
+/// Local sizes: T tokens of a micro-batch at most, C hidden, H query heads, K key/value heads, D head dim, F MLP
+/// columns, V vocabulary rows, of which the tp ranks have at most max_vocab.
 struct Sizes {
   std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin, max_vocab;
   DType compute;
@@ -50,7 +50,8 @@ struct Context {
   AdapterBuffers& adapters;
 };
 
-/// A micro-batch in device memory, each (T).
+/// A micro-batch in device memory, each (T): T is any number from 1 to Sizes::tokens, the same on all ranks of sp and
+/// tp. Shapes of a pass follow from it, never from Sizes::tokens, which is what buffers are laid out for.
 struct Inputs {
   Tensor tokens, positions, targets;  ///< int32
   Tensor weights;                     ///< float32

@@ -17,8 +17,10 @@ class DecoderBuffers {
   /// For a rank of `sizes` that computes on a device of `kind`.
   DecoderBuffers(const config::Model& config, const config::Lora& lora, const Sizes& sizes, device::Kind kind);
 
-  /// Takes everything; call with sizing arenas, then with real ones.
+  /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones.
   void lay_out(device::Arena& activations, device::Arena& workspace);
+  /// Makes all tensors below views of the first T = `num_tokens` rows of what was laid out, for the passes that follow.
+  void set_tokens(std::int64_t num_tokens);
 
   std::vector<BlockActivations> blocks;
   BlockScratch scratch;
@@ -31,6 +33,10 @@ class DecoderBuffers {
  private:
   Sizes sizes_;
   bool qk_norm_;
+  // As they were laid out, for the most tokens.
+  std::vector<BlockActivations> all_blocks_;
+  BlockScratch all_scratch_;
+  Tensor all_last_, all_last_rstd_;
 };
 
 }  // namespace sft::model

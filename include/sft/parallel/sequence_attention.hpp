@@ -19,10 +19,11 @@
 
 namespace sft::parallel {
 
-/// Shapes: T tokens, H query heads, K key/value heads, D head dim, all local.
+/// Shapes: T tokens, H query heads, K key/value heads, D head dim, all local. T differs from one micro-batch to the
+/// next; buffers are laid out for the most tokens.
 struct SequenceShape {
-  std::int64_t tokens;      ///< T, of all rows
-  std::int64_t row_tokens;  ///< of one row on this rank
+  std::int64_t tokens;           ///< T, at most
+  std::int64_t document_tokens;  ///< of one document on this rank, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
 
@@ -41,8 +42,8 @@ class SequenceAttention {
 
   virtual ~SequenceAttention() = default;
 
-  /// Sets what the tokens that follow attend to: once per micro-batch, before its forward pass. `schedule` is read
-  /// before the call returns.
+  /// Sets what the tokens that follow attend to, and how many these are: once per micro-batch, before its forward pass.
+  /// `schedule` is read before the call returns.
   virtual void set_schedule(const sequence::AttentionSchedule& schedule) = 0;
 
   /// out (T, H, D) compute dtype and lse (T, H) float32, both contiguous, = attention of this rank's queries to the

@@ -30,6 +30,7 @@ struct AttentionStep {
 /// What one rank does for the attention of a micro-batch, in order. Step 0 is its own keys.
 struct AttentionSchedule {
   std::vector<AttentionStep> steps;
+  std::int64_t num_tokens = 0;  ///< T of the micro-batch: tokens on this rank, as many as on every other
 };
 
 /// The rectangles between the queries of sp rank `q_rank` and the keys of `k_rank`, both parts of the same rows, cut by

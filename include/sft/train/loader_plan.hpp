@@ -16,7 +16,7 @@ namespace sft::train {
                                            std::int64_t first_step, std::int64_t last_step);
 
 /// What a rank reads in one evaluation: every row once, in file order, in micro-batches of training's size. Where the
-/// rows do not fill the last ones, the ranks get rows of padding, so that all take part in as many. Pure but for the
+/// rows do not fill the last ones, ranks get empty ones, so that all take part in as many. Pure but for the
 /// data sets' facts.
 [[nodiscard]] data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Place& place,
                                                 const Datasets& datasets);

@@ -177,17 +177,14 @@ BOOST_AUTO_TEST_CASE(the_effective_batch_counts_data_parallel_ranks) {
   BOOST_TEST(config.effective_batch_rows() == 5 * 2 * 3 * 7);
 }
 
-BOOST_AUTO_TEST_CASE(rows_must_be_cut_into_two_chunks_a_rank) {
+BOOST_AUTO_TEST_CASE(rows_of_any_length_can_be_cut_but_a_rank_has_a_limit) {
   Config config = valid_config();
   set_mesh(config, 1, 1, 4, 1);
   validate(config, 4);
-  validate_data(config, 512, 272, "train.h5");
-  const std::string message = refusal([&] { validate_data(config, 500, 272, "train.h5"); });
-  check_says(message, "max_length / (2 x sp_size) = 500 / 8 is no whole number");
-  check_says(message, "--max_length 504");
-  check_says(message, "--sp_size 4");
-  config.parallel.sp_size = 1;
-  validate_data(config, 501, 272, "train.h5");
+  for (const std::int64_t max_length : {512, 500, 501, 3}) validate_data(config, max_length, 272, "train.h5");
+  config.train.per_device_train_batch_size = 1 << 20;
+  validate_data(config, (1 << 13) - 1, 272, "train.h5");
+  check_says(refusal([&] { validate_data(config, 1 << 13, 272, "train.h5"); }), "= 2147483648, above 2147483647");
 }
 
 BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_attention_and_rotation_are_made_for) {
@@ -236,7 +233,7 @@ BOOST_AUTO_TEST_CASE(evaluation_works_in_the_memory_of_training) {
   set_mesh(config, 1, 1, 4, 1);
   validate(config, 4);
   validate_eval_data(config, 512, 272, "eval.h5", 512);
-  validate_eval_data(config, 499, 272, "eval.h5", 512);  // padded to 512, which sp_size divides
+  validate_eval_data(config, 499, 272, "eval.h5", 512);
   const std::string longer = refusal([&] { validate_eval_data(config, 513, 272, "eval.h5", 512); });
   check_says(longer, "rows of eval.h5 are longer than those that are trained on");
   check_says(longer, "--max_length 512");

@@ -10,11 +10,11 @@ namespace sft::parallel {
 
 namespace {
 
-constexpr std::int64_t num_tokens = 123, row_tokens = 41, num_q_heads = 6, num_kv_heads = 2, head_dim = 24;
+constexpr std::int64_t num_tokens = 123, document_tokens = 41, num_q_heads = 6, num_kv_heads = 2, head_dim = 24;
 
 SequenceShape shape_of(DType compute) {
   return {.tokens = num_tokens,
-          .row_tokens = row_tokens,
+          .document_tokens = document_tokens,
           .q_heads = num_q_heads,
           .kv_heads = num_kv_heads,
           .head_dim = head_dim,
@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(whole_rows_need_one_number_for_each_head_of_a_token) {
 BOOST_AUTO_TEST_CASE(whole_rows_sum_low_precision_gradients_in_the_workspace) {
   const ops::AttentionNeeds low = make_sequence_buffers(shape_of(DType::bf16), 1)->attention_needs();
   BOOST_TEST(low.num_keys == num_tokens);
-  BOOST_TEST(low.longest_lane == row_tokens);
+  BOOST_TEST(low.longest_lane == document_tokens);
   BOOST_TEST(low.num_kv_heads == num_kv_heads);
   BOOST_TEST(low.head_dim == head_dim);
   BOOST_TEST(make_sequence_buffers(shape_of(DType::float32), 1)->attention_needs().num_keys == 0);

@@ -5,6 +5,7 @@
 #include "sft/sequence/row_cut.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <set>
 #include <stdexcept>
 
 using namespace sft::sequence;
@@ -20,6 +21,36 @@ BOOST_AUTO_TEST_CASE(rows_are_padded_to_two_chunks_a_rank) {
   BOOST_TEST(padded_row_length(8, 2) == 8);
   BOOST_TEST(padded_row_length(1, 16) == 32);
   BOOST_TEST(padded_row_length((std::int64_t{1} << 40) + 1, 3) % 6 == 0);
+}
+
+BOOST_AUTO_TEST_CASE(joined_rows_have_few_lengths_and_little_padding) {
+  for (const int sp_size : {1, 2, 3, 8}) {
+    const std::int64_t max_tokens = std::int64_t{1 << 14} * sp_size + 7, most = padded_row_length(max_tokens, sp_size);
+    std::set<std::int64_t> lengths;
+    double padding = 0.0;
+    std::int64_t count = 0;
+    for (std::int64_t tokens = max_tokens / 2 + 1; tokens <= max_tokens; tokens += 5) {
+      const std::int64_t length = joined_row_length(tokens, max_tokens, sp_size);
+      BOOST_TEST_REQUIRE(length >= tokens);
+      BOOST_TEST_REQUIRE(length <= most);
+      BOOST_TEST_REQUIRE(length % row_multiple(sp_size) == 0);
+      BOOST_TEST_REQUIRE(static_cast<double>(length) <= 1.07 * static_cast<double>(tokens));
+      lengths.insert(length);
+      padding += static_cast<double>(length) / static_cast<double>(tokens) - 1.0;
+      ++count;
+    }
+    BOOST_TEST(lengths.size() <= 18U);
+    BOOST_TEST(padding / static_cast<double>(count) < 0.025);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(few_tokens_are_hardly_padded_and_none_have_the_least_length) {
+  for (std::int64_t tokens = 1; tokens <= 31; ++tokens) BOOST_TEST(joined_row_length(tokens, 100, 1) == tokens);
+  BOOST_TEST(joined_row_length(0, 100, 1) == 1);
+  BOOST_TEST(joined_row_length(0, 0, 3) == 6);
+  BOOST_TEST(joined_row_length(5, 100, 3) == 6);
+  BOOST_TEST(joined_row_length(99, 100, 1) == 100);
+  BOOST_TEST(joined_row_length(100, 101, 2) == 100);
 }
 
 BOOST_AUTO_TEST_CASE(every_token_has_one_holder) {

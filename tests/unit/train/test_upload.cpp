@@ -73,9 +73,9 @@ class LateDevice final : public device::Device {
 constexpr std::int64_t num_tokens = 5;
 constexpr std::size_t copies_per_put = 4;
 
-data::MicroBatch make_batch(std::int32_t first) {
+data::MicroBatch make_batch(std::int32_t first, std::int64_t length = num_tokens) {
   data::MicroBatch batch;
-  for (std::int32_t t = 0; t < num_tokens; ++t) {
+  for (std::int32_t t = 0; t < length; ++t) {
     batch.tokens.push_back(first + t);
     batch.positions.push_back(first + 10 + t);
     batch.targets.push_back(first + 20 + t);
@@ -100,10 +100,11 @@ struct Machine {
   }
 };
 
-bool holds(const model::Inputs& inputs, std::int32_t first) {
-  const data::MicroBatch batch = make_batch(first);
+bool holds(const model::Inputs& inputs, std::int32_t first, std::int64_t length = num_tokens) {
+  const data::MicroBatch batch = make_batch(first, length);
   const auto equal = [](const Tensor& tensor, const auto& values) {
-    return std::memcmp(tensor.data, values.data(), tensor.size_bytes()) == 0;
+    return tensor.num_elements() == std::ssize(values) &&
+           std::memcmp(tensor.data, values.data(), tensor.size_bytes()) == 0;
   };
   return equal(inputs.tokens, batch.tokens) && equal(inputs.positions, batch.positions) &&
          equal(inputs.targets, batch.targets) && equal(inputs.weights, batch.weights);
@@ -129,9 +130,9 @@ BOOST_FIXTURE_TEST_CASE(queued_work_finds_the_batch_that_was_put_before_it, Mach
   std::vector<bool> found;
   for (const std::int32_t first : {100, 200, 300, 400, 500}) {
     data::MicroBatch batch = make_batch(first);
-    const model::Inputs& inputs = upload.put(batch);
+    const model::Inputs inputs = upload.put(batch);
     batch = make_batch(-1);  // the caller's memory is free again
-    stream.queue([&found, &inputs, first] { found.push_back(holds(inputs, first)); });
+    stream.queue([&found, inputs, first] { found.push_back(holds(inputs, first)); });
   }
   stream.synchronize();
   BOOST_TEST(found == std::vector<bool>(5, true));
@@ -142,10 +143,20 @@ BOOST_FIXTURE_TEST_CASE(memory_is_planned_in_both_spaces, Machine) {
   BOOST_TEST(ledger.bytes(device::Label::workspace, device::Space::pinned) == 8 * device::Arena::alignment_bytes);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_batch_of_another_size_is_refused, Machine) {
+BOOST_FIXTURE_TEST_CASE(inputs_have_the_tokens_of_their_batch, Machine) {
   Upload upload(device, stream, buffers);
+  for (const std::int64_t length : {3, 5, 1}) {
+    const model::Inputs inputs = upload.put(make_batch(70, length));
+    stream.synchronize();
+    BOOST_TEST(holds(inputs, 70, length));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(too_many_tokens_and_tokens_without_labels_are_refused, Machine) {
+  Upload upload(device, stream, buffers);
+  BOOST_CHECK_THROW((void)upload.put(make_batch(0, num_tokens + 1)), std::logic_error);
   data::MicroBatch batch = make_batch(0);
-  batch.tokens.pop_back();
+  batch.targets.pop_back();
   BOOST_CHECK_THROW((void)upload.put(batch), std::logic_error);
 }
 
