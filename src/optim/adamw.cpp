@@ -73,9 +73,15 @@ parallel::OffloadedShard* AdamW::master_in_file() { return shard_in_file(master_
 parallel::OffloadedShard* AdamW::exp_avg_in_file() { return shard_in_file(exp_avg_part_); }
 parallel::OffloadedShard* AdamW::exp_avg_sq_in_file() { return shard_in_file(exp_avg_sq_part_); }
 
-void AdamW::read_ahead() {
+std::size_t AdamW::window_at(std::size_t position) const {
+  return order_ == Order::ascending ? position : windows_.size() - 1 - position;
+}
+
+void AdamW::read_ahead(Order order) {
+  order_ = order;
+  next_ = 0;
   if (!file_) return;
-  for (std::size_t window = 0; window < std::min<std::size_t>(2, windows_.size()); ++window) file_->prefetch(window);
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, windows_.size()); ++i) file_->prefetch(window_at(i));
 }
 
 void AdamW::drain() noexcept {
@@ -84,43 +90,55 @@ void AdamW::drain() noexcept {
 
 void AdamW::step(const parallel::UnitStorage& storage, ops::Backend& backend, std::int64_t step, double learning_rate,
                  double gradient_scale) {
+  begin_step(step, learning_rate, gradient_scale, Order::ascending);
+  for (int unit = 0; unit < shard_map_.num_units(); ++unit) step_unit(unit, storage, backend);
+  end_step();
+}
+
+void AdamW::begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) {
   const auto t = static_cast<double>(step);
-  const ops::AdamW hyper{.learning_rate = learning_rate,
-                         .beta1 = optimizer_.adam_beta1,
-                         .beta2 = optimizer_.adam_beta2,
-                         .epsilon = optimizer_.adam_epsilon,
-                         .weight_decay = optimizer_.weight_decay,
-                         .bias_correction1 = 1 - std::pow(optimizer_.adam_beta1, t),
-                         .bias_correction2 = 1 - std::pow(optimizer_.adam_beta2, t),
-                         .gradient_scale = gradient_scale};
-  read_ahead();
-  for (std::size_t window = 0; window < windows_.size(); ++window) {
+  hyper_ = {.learning_rate = learning_rate,
+            .beta1 = optimizer_.adam_beta1,
+            .beta2 = optimizer_.adam_beta2,
+            .epsilon = optimizer_.adam_epsilon,
+            .weight_decay = optimizer_.weight_decay,
+            .bias_correction1 = 1 - std::pow(optimizer_.adam_beta1, t),
+            .bias_correction2 = 1 - std::pow(optimizer_.adam_beta2, t),
+            .gradient_scale = gradient_scale};
+  rounding_key_ = mix(form_.rounding_seed, static_cast<std::uint64_t>(step));
+  read_ahead(order);
+}
+
+void AdamW::step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
+  for (; next_ < windows_.size() && windows_[window_at(next_)].unit == unit; ++next_) {
+    const std::size_t window = window_at(next_);
     if (file_) file_->use(window);
-    step_window(window, storage, backend, hyper, step);
+    step_window(window, storage, backend);
     if (!file_) continue;
     backend.stream().synchronize();
     file_->done(window);
-    if (window + 2 < windows_.size()) file_->prefetch(window + 2);
+    if (next_ + 2 < windows_.size()) file_->prefetch(window_at(next_ + 2));
   }
 }
+
+void AdamW::end_step() { ensure(next_ == windows_.size(), "every unit is stepped, in order"); }
 
 Tensor AdamW::part_of(std::size_t window, std::size_t part, const Tensor& in_memory) const {
   if (part != not_in_file) return file_->part(window, part);
   return in_memory.rows(windows_[window].begin, windows_[window].count);
 }
 
-void AdamW::step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend,
-                        const ops::AdamW& hyper, std::int64_t step) const {
+void AdamW::step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const {
   const std::int64_t begin = windows_[window].begin;
   const Tensor parameters = part_of(window, master_part_, storage.parameters());
   const Tensor exp_avg = part_of(window, exp_avg_part_, exp_avg_);
   const Tensor exp_avg_sq = part_of(window, exp_avg_sq_part_, exp_avg_sq_);
   const Tensor copy = storage.compute_copy();
   for (const Run& run : windows_[window].runs) {
-    ops::AdamW with = hyper;
+    ops::AdamW with = hyper_;
     if (!run.decays) with.weight_decay = 0.0;
     with.rounding = run.rounding;
-    with.rounding.key = mix(mix(form_.rounding_seed, static_cast<std::uint64_t>(step)), run.rounding.key);
+    with.rounding.key = mix(rounding_key_, run.rounding.key);
     const std::int64_t at = run.begin - begin;
     backend.adamw(parameters.rows(at, run.count), storage.gradients().rows(run.begin, run.count),
                   exp_avg.rows(at, run.count), exp_avg_sq.rows(at, run.count),

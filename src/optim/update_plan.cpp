@@ -81,7 +81,7 @@ std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64
     const std::int64_t unit_end = unit.shard_offset + unit.shard_elements;
     for (std::int64_t begin = unit.shard_offset; begin < unit_end; begin += max_elements) {
       const std::int64_t end = std::min(begin + max_elements, unit_end);
-      windows.push_back({begin, end - begin, cut(runs, begin, end)});
+      windows.push_back({u, begin, end - begin, cut(runs, begin, end)});
     }
   }
   return windows;

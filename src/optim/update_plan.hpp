@@ -21,6 +21,7 @@ struct Run {
 
 /// Neighbouring elements of one unit, whose state is in memory at a time.
 struct Window {
+  int unit;
   std::int64_t begin, count;  ///< in the rank shard, with its padding
   std::vector<Run> runs;      ///< those of parameters
 };

@@ -5,8 +5,10 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
+#include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
 #include "rank_plan.hpp"
@@ -75,6 +77,11 @@ struct Engine::Impl {
         norm(plan.shard_map),
         upload(device, *compute_stream, plan.upload) {
     if (plan.adamw.file_bytes() > 0) open_optimizer_file();
+    // Sums over tp come behind the backward pass.
+    if (plan.adamw.file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1) {
+      early_update.emplace(plan.adamw, plan.storage, *ops, device, *comm_stream);
+      units.on_gradient_queued([this](int unit) { early_update->gradient_queued(unit); });
+    }
     ops->set_workspace(plan.ops_workspace);
     collectives.set_staging(plan.staging);
     decoder.initialize();
@@ -144,6 +151,21 @@ struct Engine::Impl {
     zero(plan.adamw.exp_avg_in_file(), plan.adamw.exp_avg());
     zero(plan.adamw.exp_avg_sq_in_file(), plan.adamw.exp_avg_sq());
   }
+  /// Before the last micro-batch of a step, under which its state is read ahead.
+  void prepare_update(std::int64_t step, double learning_rate) {
+    if (early_update) {
+      early_update->begin(step, learning_rate);
+    } else {
+      plan.adamw.read_ahead();
+    }
+  }
+  void update(std::int64_t step, double learning_rate, double gradient_scale) {
+    if (early_update) {
+      early_update->finish();
+    } else {
+      plan.adamw.step(plan.storage, *ops, step, learning_rate, gradient_scale);
+    }
+  }
   /// After the master weights were loaded or made.
   void refresh_weights() {
     if (parallel::OffloadedShard* in_file = plan.adamw.master_in_file(); in_file != nullptr) {
@@ -178,6 +200,7 @@ struct Engine::Impl {
   model::Decoder decoder;
   optim::GradientNorm norm;
   Upload upload;
+  std::optional<EarlyUpdate> early_update;
 };
 
 Engine::Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place,
@@ -218,7 +241,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   const Tensor metrics = plan.results.rows(0, num_metrics);
   std::int64_t micro_batch_number = 0;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
-    if (micro_batch_number + 1 == std::ssize(batch.micro_batches)) plan.adamw.read_ahead();
+    if (micro_batch_number + 1 == std::ssize(batch.micro_batches)) e.prepare_update(step, learning_rate);
     const model::Inputs inputs = e.upload.put(micro_batch);
     e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics,
                                e.dropout_seed(step, micro_batch_number++));
@@ -235,8 +258,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
     throw_not_finite({step, sums[0] * scale, norm, local[0], local[num_metrics], batch.rows}, e.groups.world);
   }
 
-  plan.adamw.step(plan.storage, *e.ops, step, learning_rate,
-                  optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
+  e.update(step, learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   e.units.parameters_written();
 
   const double num_targets = std::max(counts[1], 1.0);

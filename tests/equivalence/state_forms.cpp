@@ -151,6 +151,21 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(steps_under_the_backward_pass_change_no_bit) {
+  const test::TemporaryFolder folder;
+  for_each_layout([&](const mesh::Layout& layout) {
+    for (const std::int64_t accumulation : {1, 3}) {
+      config::Config config = base_config();
+      config.optimizer.max_grad_norm = 0.0;
+      config.train.gradient_accumulation_steps = accumulation;
+      const Outcome in_memory = run(config, layout);
+      config.train.offload_folder = folder.path();
+      config.train.offload_optimizer = config.train.offload_parameters = Offload::nvme;
+      BOOST_TEST((run(config, layout) == in_memory), accumulation << " micro-batches");
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(host_memory_is_that_of_the_cpu) {
   for_each_layout([&](const mesh::Layout& layout) {
     config::Config config = base_config();

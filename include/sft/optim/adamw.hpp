@@ -65,8 +65,10 @@ class AdamW {
   [[nodiscard]] parallel::OffloadedShard* master_in_file();
   [[nodiscard]] parallel::OffloadedShard* exp_avg_in_file();
   [[nodiscard]] parallel::OffloadedShard* exp_avg_sq_in_file();
-  /// Starts reading what the next step() needs first. Nothing else may touch the file until then.
-  void read_ahead();
+  /// The order of units in a step. Descending is that of a backward pass.
+  enum class Order { ascending, descending };
+  /// Starts reading what the next step needs first. Nothing else may touch the file until then.
+  void read_ahead(Order order = Order::ascending);
   /// Waits for the file, whatever became of its transfers: before the arenas go.
   void drain() noexcept;
 
@@ -76,20 +78,33 @@ class AdamW {
   void step(const parallel::UnitStorage& storage, ops::Backend& backend, std::int64_t step, double learning_rate,
             double gradient_scale);
 
+  // The same step in parts: begin_step, step_unit for each unit in that order, end_step.
+  void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order);
+  /// Units without trainable parameters may be left out.
+  void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend);
+  /// Throws std::logic_error when a unit was left out or came out of order.
+  void end_step();
+
  private:
   static constexpr std::size_t not_in_file = static_cast<std::size_t>(-1);
 
   [[nodiscard]] parallel::OffloadedShard* shard_in_file(std::size_t part);
   /// The part of the window that lies in the file, or that of `in_memory`.
   [[nodiscard]] Tensor part_of(std::size_t window, std::size_t part, const Tensor& in_memory) const;
-  void step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend,
-                   const ops::AdamW& hyper, std::int64_t step) const;
+  void step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const;
+  /// Number `position` in the step's order.
+  [[nodiscard]] std::size_t window_at(std::size_t position) const;
 
   const config::Optimizer& optimizer_;
   const parallel::ShardMap& shard_map_;
   const StateForm form_;
   const std::vector<Window> windows_;
   Tensor exp_avg_, exp_avg_sq_;
+  // Of the step that is under way.
+  ops::AdamW hyper_{};
+  std::uint64_t rounding_key_ = 0;
+  Order order_ = Order::ascending;
+  std::size_t next_ = 0;                  ///< position in the order
   std::unique_ptr<OffloadedState> file_;  ///< null: all is in memory
   std::size_t master_part_ = not_in_file, exp_avg_part_ = not_in_file, exp_avg_sq_part_ = not_in_file;
 };

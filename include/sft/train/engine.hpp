@@ -49,7 +49,7 @@ class Engine {
   void initialize();
   /// Forward, backward, reduction, clipping and AdamW with `learning_rate`; `step` is 1-based (bias correction).
   /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights
-  /// are then untouched.
+  /// are then untouched, unless they were stepped under the backward pass (state in files and max_grad_norm = 0).
   [[nodiscard]] StepResult step(const data::StepBatch& batch, std::int64_t step, double learning_rate);
   /// The forward pass over a batch with the weights as they are. Every row and token counts on one rank alone, so that
   /// the ranks' sums can be added up. Nothing that a later step reads changes.
