@@ -75,10 +75,13 @@ table_of_json() {
 
 # 1. A plan and its run, on meshes of four ranks.
 num_labels=8
-for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32' '1 1 2 2 bf16' '2 1 1 2 fp32'; do
-  read -r replicate shard sp tp precision <<<"$mesh"
+for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32' '1 1 2 2 bf16' '2 1 1 2 fp32' \
+  '1 2 1 2 bf16 --train.offload_optimizer nvme --train.offload_parameters nvme --train.offload_folder offload' \
+  '2 2 1 1 pure_bf16 --optimizer.moments_dtype bf16'; do
+  read -ra fields <<<"$mesh"
+  read -r replicate shard sp tp precision <<<"${fields[*]:0:5}"
   words=(run.ini --parallel.dp_replicate_size "$replicate" --parallel.dp_shard_size "$shard" --parallel.sp_size "$sp"
-    --parallel.tp_size "$tp" --train.precision "$precision")
+    --parallel.tp_size "$tp" --train.precision "$precision" "${fields[@]:5}")
   "$sft" "${words[@]}" --dry-run --json --num_ranks 4 >json
   "$sft" "${words[@]}" --dry-run --num_ranks 4 >text
   "$mpiexec" -np 4 "$sft" "${words[@]}" --train.output_dir "run-$replicate-$shard-$sp-$tp" >out 2>&1

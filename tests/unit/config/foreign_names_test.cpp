@@ -72,6 +72,12 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST((parse_text("", {"--bf16"}).train.precision == Precision::bf16));
   BOOST_TEST((parse_text("", {"--no_bf16"}).train.precision == Precision::fp32));
   BOOST_TEST((parse_text("", {"--mixed_precision", "no"}).train.precision == Precision::fp32));
+  BOOST_TEST((parse_text("", {"--torch_dtype", "bfloat16"}).train.precision == Precision::pure_bf16));
+  BOOST_TEST((parse_text("offload_optimizer_device = cpu\n").train.offload_optimizer == Offload::host));
+  BOOST_TEST((parse_text("offload_optimizer_device = none\n").train.offload_optimizer == Offload::none));
+  BOOST_TEST((parse_text("offload_param_device = nvme\n").train.offload_parameters == Offload::nvme));
+  BOOST_TEST(parse_text("offload_optimizer_nvme_path = /scratch\n").train.offload_folder == "/scratch");
+  BOOST_TEST((parse_text("", {"--fsdp_offload_params", "true"}).train.offload_parameters == Offload::host));
   BOOST_TEST(parse_text("[parallel]\ncp_size = 4\n").parallel.sp_size == 4);
   BOOST_TEST(parse_text("", {"--parallelism_config_cp_size", "2"}).parallel.sp_size == 2);
   BOOST_TEST(parse_text("", {"--parallelism_config_dp_shard_size", "2"}).parallel.dp_shard_size == 2);
@@ -109,6 +115,8 @@ const Refused refused_texts[] = {
     {"max_length = 4096\n", "give --max_length to sft-prepare"},
     {"report_to = wandb\n", "metrics.jsonl"},
     {"optim = adamw_8bit\n", "AdamW"},
+    {"optim = adamw_bnb_8bit\n", "set optimizer.moments_dtype = bf16"},
+    {"offload_optimizer_device = disk\n", "expected one of none | host | nvme"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
     {"warmup_ratio = 0.1\n", "set optimizer.warmup_steps"},
     {"load_in_8bit = true\n", "no quantized weights"},
