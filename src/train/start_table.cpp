@@ -6,6 +6,7 @@
 #include <span>
 #include <sstream>
 
+#include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/ops/factory.hpp"
@@ -15,10 +16,6 @@
 namespace sft::train {
 
 namespace {
-
-std::string plural(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 std::string describe_model(const StartFacts& facts) {
   const config::Model& model = facts.config.model;
