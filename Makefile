@@ -11,7 +11,7 @@ TEST_JOBS ?= 2
 PACKAGES := g++ cmake ninja-build \
   libopenmpi-dev openmpi-bin libhdf5-openmpi-dev \
   libboost-program-options-dev libboost-test-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libxxhash-dev \
-  libicu-dev libpcre2-dev libzstd-dev libedit-dev \
+  libicu-dev libpcre2-dev libzstd-dev libedit-dev liburing-dev \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
 TEST_PACKAGES := lmod qemu-user
@@ -82,10 +82,10 @@ test: test-deps ## build and run every test
 
 # The parts of the tests that a sanitizer runs: what reads files and moves memory; what has threads and signals.
 ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_jinja unit_data unit_checkpoint \
-  unit_parallel unit_hub unit_model unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test \
+  unit_parallel unit_hub unit_model unit_optim unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test \
   mpi_collectives_test \
   mpi_decoder_test reference leakage evaluation
-TSAN_TESTS := unit_text unit_data unit_train device_cpu_test mpi_streams_test
+TSAN_TESTS := unit_io unit_optim unit_text unit_data unit_train device_cpu_test mpi_streams_test
 
 # $(call sanitized,preset,tests): builds these tests and runs them, on 1, 2 and 4 ranks.
 empty :=

@@ -48,6 +48,17 @@ add_library(sft_pcre2 INTERFACE)
 target_include_directories(sft_pcre2 SYSTEM INTERFACE ${PCRE2_INCLUDE_DIR})
 target_link_libraries(sft_pcre2 INTERFACE ${PCRE2_LIBRARY})
 
+# State on disks: direct I/O in the background. liburing brings no CMake package.
+find_path(LIBURING_INCLUDE_DIR liburing.h)
+find_library(LIBURING_LIBRARY uring)
+if(NOT LIBURING_INCLUDE_DIR OR NOT LIBURING_LIBRARY)
+  message(FATAL_ERROR "liburing is missing: install it (Debian 12: liburing-dev) or set LIBURING_INCLUDE_DIR and "
+                      "LIBURING_LIBRARY")
+endif()
+add_library(sft_liburing INTERFACE)
+target_include_directories(sft_liburing SYSTEM INTERFACE ${LIBURING_INCLUDE_DIR})
+target_link_libraries(sft_liburing INTERFACE ${LIBURING_LIBRARY})
+
 # Compressed inputs. Zstandard brings no CMake package in Debian 12.
 find_path(ZSTD_INCLUDE_DIR zstd.h)
 find_library(ZSTD_LIBRARY zstd)

@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::uint64_t max_file_bytes = 5'000'000'000;  ///< transformers' max_shard_size
 
+/// float32, or bfloat16 where the run kept no more.
+hub::WeightType weight_type_of(const checkpoint::Entry& entry) {
+  return entry.dtype() == DType::bf16 ? hub::WeightType::bfloat16 : hub::WeightType::float32;
+}
+
 /// All tensors of an entry, in logical shapes.
 std::vector<io::TensorInfo> tensors_of(const checkpoint::Entry& entry) {
   std::vector<io::TensorInfo> tensors;
@@ -66,7 +71,8 @@ void save_folder(const std::string& folder, const hub::WeightsPlan& plan, const 
 void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
                        train::Engine& engine, const comm::Group& world, device::Device& device) {
   const checkpoint::State weights = engine.weights();
-  const hub::WeightsPlan plan(tensors_of(weights.entries().front()), hub::WeightType::float32, max_file_bytes);
+  const checkpoint::Entry& entry = weights.entries().front();
+  const hub::WeightsPlan plan(tensors_of(entry), weight_type_of(entry), max_file_bytes);
   const auto write_rest = [&](const std::string& to) { write_companions(to, model, plan.type(), max_length); };
   save_folder(folder, plan, weights, write_rest, world, device, engine.stream());
 }
@@ -74,8 +80,9 @@ void save_model_folder(const std::string& folder, const config::Model& model, st
 void save_adapter_folder(const std::string& folder, const config::Config& config, train::Engine& engine,
                          const comm::Group& world, device::Device& device) {
   const checkpoint::State adapter = engine.adapter();
-  const hub::WeightsPlan plan(tensors_of(adapter.entries().front()), hub::WeightType::float32,
-                              std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem);
+  const checkpoint::Entry& entry = adapter.entries().front();
+  const hub::WeightsPlan plan(tensors_of(entry), weight_type_of(entry), std::numeric_limits<std::uint64_t>::max(),
+                              hub::adapter_stem);
   const auto write_rest = [&](const std::string& to) { write_adapter_companions(to, config); };
   save_folder(folder, plan, adapter, write_rest, world, device, engine.stream());
 }

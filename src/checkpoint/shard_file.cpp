@@ -30,7 +30,6 @@ std::int64_t num_owned_elements(const parallel::ShardMap& shard_map) {
 ShardFileSink::ShardFileSink(const std::string& folder, const std::string& name, const std::vector<Entry>& entries)
     : name_(name), file_(io::Hdf5File::create(path_in(folder, name))) {
   for (const Entry& entry : entries) {
-    ensure(entry.tensor.dtype == DType::float32, "checkpoints hold float32");
     const std::int64_t size = num_owned_elements(*entry.shard_map);
     file_.create_dataset("/" + entry.name, io::Number::float32, {size});
     datasets_[entry.name] = {.size = size};
@@ -38,10 +37,10 @@ ShardFileSink::ShardFileSink(const std::string& folder, const std::string& name,
 }
 
 void ShardFileSink::write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) {
-  ensure(dtype == DType::float32, "checkpoints hold float32");
   const std::string entry = io::entry_of(name);
   std::int64_t& begin = datasets_.at(entry).num_written;
-  file_.write("/" + entry, io::Number::float32, {.row_begin = begin, .num_rows = where.num_elements()}, values);
+  file_.write("/" + entry, io::Number::float32, {.row_begin = begin, .num_rows = where.num_elements()},
+              io::as_float32(values, dtype, static_cast<std::size_t>(where.num_elements()), widened_));
   begin += where.num_elements();
 }
 

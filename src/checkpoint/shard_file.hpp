@@ -17,7 +17,7 @@ namespace sft::checkpoint {
 [[nodiscard]] std::int64_t num_owned_elements(const parallel::ShardMap& shard_map);
 
 /// Writes one shard file with a flat float32 dataset /ENTRY for each entry: the owned pieces, one after the other, as
-/// save_entries() sends them.
+/// save_entries() sends them. bf16 becomes float32, which is exact.
 class ShardFileSink final : public io::TensorSink {
  public:
   ShardFileSink(const std::string& folder, const std::string& name, const std::vector<Entry>& entries);
@@ -36,6 +36,7 @@ class ShardFileSink final : public io::TensorSink {
     std::int64_t size = 0, num_written = 0;  ///< elements
   };
   std::map<std::string, Dataset> datasets_;  ///< by entry
+  std::vector<float> widened_;
 };
 
 /// Refuses a shard file that is missing or has another size.

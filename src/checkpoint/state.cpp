@@ -40,18 +40,26 @@ void for_each_part(const parallel::LogicalRectangle& whole, std::int64_t capacit
   }
 }
 
-/// All parts of all pieces of an entry. Calls visit(name, part, its elements of the rank shard).
+/// All parts of all pieces of an entry. Calls visit(name, part, first of its elements in the rank shard).
 template <class Visit>
 void for_each_part(const Entry& entry, bool only_owned, const Visit& visit) {
-  const auto capacity = staging_bytes / static_cast<std::int64_t>(size_of(entry.tensor.dtype));
+  const auto capacity = staging_bytes / static_cast<std::int64_t>(size_of(entry.dtype()));
   for (const parallel::Piece& piece : entry.shard_map->pieces()) {
     if (only_owned && !piece.parameter->is_owner) continue;
     const std::string name = entry.name + "/" + piece.parameter->name;
     for (const parallel::LogicalRectangle& rectangle : parallel::ShardMap::rectangles(piece)) {
-      for_each_part(rectangle, capacity, [&](const io::Rectangle& part, std::int64_t begin) {
-        visit(name, part, entry.tensor.rows(begin, part.num_elements()));
-      });
+      for_each_part(rectangle, capacity,
+                    [&](const io::Rectangle& part, std::int64_t begin) { visit(name, part, begin); });
     }
+  }
+}
+
+/// Zeros between the pieces. A file has them from its beginning, and nobody writes there.
+void clear_padding(const Entry& entry, device::Device& device, device::Stream& stream) {
+  if (entry.in_file != nullptr) return;
+  for (const parallel::ShardRange& gap : entry.shard_map->padding()) {
+    const Tensor zeros = entry.tensor.rows(gap.begin, gap.count);
+    device.fill_zero(zeros.data, zeros.size_bytes(), stream);
   }
 }
 
@@ -64,14 +72,17 @@ State::State(std::vector<Entry> entries, std::function<void()> refresh)
   std::set<std::string> names;
   for (const Entry& entry : entries_) {
     ensure(names.insert(entry.name).second, "entries have different names");
-    ensure(entry.tensor.ndim == 1 && entry.tensor.num_elements() == entry.shard_map->rank_shard_elements(),
-           "an entry's tensor is a rank shard");
+    const bool is_rank_shard =
+        entry.in_file != nullptr
+            ? entry.in_file->num_elements() == entry.shard_map->rank_shard_elements()
+            : entry.tensor.ndim == 1 && entry.tensor.num_elements() == entry.shard_map->rank_shard_elements();
+    ensure(is_rank_shard, "an entry's tensor is a rank shard");
   }
 }
 
 Tensor State::tensor(const std::string& name) const {
   const auto found = std::ranges::find(entries_, name, &Entry::name);
-  ensure(found != entries_.end(), "the state has the entry that is asked for");
+  ensure(found != entries_.end() && found->in_file == nullptr, "the state has the entry that is asked for in memory");
   return found->tensor;
 }
 
@@ -106,13 +117,12 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream) {
   const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
   for (const Entry& entry : state.entries()) {
-    for (const parallel::ShardRange& gap : entry.shard_map->padding()) {
-      const Tensor zeros = entry.tensor.rows(gap.begin, gap.count);
-      device.fill_zero(zeros.data, zeros.size_bytes(), stream);
-    }
-    for_each_part(entry, false, [&](const std::string& name, const io::Rectangle& part, const Tensor& elements) {
-      source.read(name, part, elements.dtype, staging.get());
-      device.copy(elements.data, staging.get(), elements.size_bytes(), stream);
+    clear_padding(entry, device, stream);
+    for_each_part(entry, false, [&](const std::string& name, const io::Rectangle& part, std::int64_t begin) {
+      const Tensor values(staging.get(), entry.dtype(), {part.num_elements()});
+      source.read(name, part, values.dtype, values.data);
+      if (entry.in_file != nullptr) return entry.in_file->write(begin, values);
+      device.copy(entry.tensor.rows(begin, part.num_elements()).data, values.data, values.size_bytes(), stream);
       stream.synchronize();
     });
   }
@@ -122,10 +132,15 @@ void load_entries(const io::TensorSource& source, const State& state, device::De
 void save_entries(const State& state, io::TensorSink& sink, device::Device& device, device::Stream& stream) {
   const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
   for (const Entry& entry : state.entries()) {
-    for_each_part(entry, true, [&](const std::string& name, const io::Rectangle& part, const Tensor& elements) {
-      device.copy(staging.get(), elements.data, elements.size_bytes(), stream);
-      stream.synchronize();
-      sink.write(name, part, elements.dtype, staging.get());
+    for_each_part(entry, true, [&](const std::string& name, const io::Rectangle& part, std::int64_t begin) {
+      const Tensor values(staging.get(), entry.dtype(), {part.num_elements()});
+      if (entry.in_file != nullptr) {
+        entry.in_file->read(begin, values);
+      } else {
+        device.copy(values.data, entry.tensor.rows(begin, part.num_elements()).data, values.size_bytes(), stream);
+        stream.synchronize();
+      }
+      sink.write(name, part, values.dtype, values.data);
     });
   }
 }

@@ -287,7 +287,13 @@ std::vector<Key> make_keys() {
           "optimizer steps; -1: num_train_epochs decides; 0: write checkpoint-000000 and end"),
       key("train", &C::train, "num_train_epochs", &Train::num_train_epochs, "passes over the data if max_steps is -1"),
       key("train", &C::train, "precision", &Train::precision,
-          "fp32, or bf16: compute and gather in bf16, master weights and reductions in float32"),
+          "fp32; bf16: compute and gather in bf16, master weights and reductions in float32; or pure_bf16: weights "
+          "in bf16 alone, updated with stochastic rounding"),
+      key("train", &C::train, "offload_optimizer", &Train::offload_optimizer,
+          "where the moments lie between steps: none (on the device), host (its memory; the same on a CPU) or nvme "
+          "(files of offload_folder)"),
+      key("train", &C::train, "offload_parameters", &Train::offload_parameters,
+          "the same for the float32 master weights of precision bf16"),
       key("train", &C::train, "activation_checkpointing", &Train::activation_checkpointing,
           "activations that are computed again in the backward pass rather than kept: none, selective (what is cheap) "
           "or "
@@ -297,7 +303,7 @@ std::vector<Key> make_keys() {
           "from a "
           "CPU"),
       path_key("train", &C::train, "offload_folder", &Train::offload_folder,
-               "folder on a fast local disk for what is offloaded to files"),
+               "folder on a fast disk of each node, for what is offloaded to files: without names, gone when the run ends"),
       key("train", &C::train, "mlp_tile_tokens", &Train::mlp_tile_tokens,
           "tokens that an MLP works on at a time, for long rows; 0: all"),
       key("train", &C::train, "seed", &Train::seed,
@@ -320,6 +326,8 @@ std::vector<Key> make_keys() {
       key("optimizer", &C::optimizer, "adam_epsilon", &Optimizer::adam_epsilon, "added to the denominator"),
       key("optimizer", &C::optimizer, "max_grad_norm", &Optimizer::max_grad_norm,
           "clip the global gradient norm to this; 0: no clipping"),
+      key("optimizer", &C::optimizer, "moments_dtype", &Optimizer::moments_dtype,
+          "float32, or bf16 with stochastic rounding: half the memory"),
 
       key("checkpoint", &C::checkpoint, "save_steps", &Checkpoint::save_steps,
           "steps between checkpoints; 0: only at the end"),

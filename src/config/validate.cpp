@@ -172,6 +172,27 @@ void check_optimizer(const Config& config) {
   }
 }
 
+void check_offload(const Train& train) {
+  const bool uses_files = train.offload_optimizer == Offload::nvme || train.offload_parameters == Offload::nvme;
+  if (uses_files && train.offload_folder.empty()) {
+    throw_config_error(std::string("`train.") +
+                           (train.offload_optimizer == Offload::nvme ? "offload_optimizer" : "offload_parameters") +
+                           " = nvme` has no folder",
+                       "its files lie in train.offload_folder, which is empty",
+                       "set offload_folder to a folder on a fast disk of each node");
+  }
+  if (train.offload_parameters == Offload::nvme && train.precision != Precision::bf16) {
+    const bool is_fp32 = train.precision == Precision::fp32;
+    throw_config_error(std::string("`train.offload_parameters = nvme` does not go with precision = ") +
+                           (is_fp32 ? "fp32" : "pure_bf16"),
+                       std::string("it moves the float32 master weights away, 4 bytes a parameter beside the 2 that "
+                                   "precision = bf16 computes with; here the ") +
+                           (is_fp32 ? "4 bytes" : "2 bytes") +
+                           " a parameter are computed with, and there are no others",
+                       "set precision = bf16, or offload_parameters = none; offload_optimizer = nvme goes with both");
+  }
+}
+
 void check_axes(const Config& config, int world_size) {
   const Parallel& parallel = config.parallel;
   ensure(world_size >= 1, "validate() needs a world of at least one rank");
@@ -340,6 +361,7 @@ void validate(Config& config, int world_size) {
   check_activations(config);
   check_evaluation(config);
   check_optimizer(config);
+  check_offload(config.train);
   check_axes(config, world_size);
   fit_mesh(config.parallel, world_size);
   check_sharding(config.parallel);

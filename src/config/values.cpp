@@ -61,10 +61,13 @@ constexpr Names<bool, 8> bool_synonyms{{{"true", true},
                                         {"no", false},
                                         {"off", false},
                                         {"0", false}}};
-constexpr Names<Precision, 2> precision_names{{{"fp32", Precision::fp32}, {"bf16", Precision::bf16}}};
+constexpr Names<Precision, 3> precision_names{
+    {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"pure_bf16", Precision::pure_bf16}}};
 constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", ActivationCheckpointing::none},
                                                                  {"selective", ActivationCheckpointing::selective},
                                                                  {"full", ActivationCheckpointing::full}}};
+constexpr Names<Offload, 3> offload_names{{{"none", Offload::none}, {"host", Offload::host}, {"nvme", Offload::nvme}}};
+constexpr Names<DType, 2> dtype_names{{{"float32", DType::float32}, {"bf16", DType::bf16}}};
 constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant},
                                                {"constant_with_warmup", Scheduler::constant_with_warmup},
                                                {"linear", Scheduler::linear},
@@ -154,6 +157,15 @@ void read(const std::string& text, ActivationCheckpointing& value) {
     read_choice(text, value, checkpointing_names);
   }
 }
+void read(const std::string& text, Offload& value) {
+  const std::string word = unquoted(text);
+  if (is_none(word)) {
+    value = Offload::none;
+  } else {
+    read_choice(word == "cpu" ? "host" : word, value, offload_names);  // cpu: DeepSpeed's word for it
+  }
+}
+void read(const std::string& text, DType& value) { read_choice(text, value, dtype_names); }
 void read(const std::string& text, Scheduler& value) { read_choice(text, value, scheduler_names); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
 void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
@@ -162,6 +174,8 @@ void read(const std::string& text, RopeScaling& value) { value = parse_rope_scal
 std::vector<std::string> choices(bool) { return texts_of(bool_names); }
 std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
+std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
+std::vector<std::string> choices(DType) { return texts_of(dtype_names); }
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
 std::vector<std::string> choices(SpMethod) { return texts_of(sp_method_names); }
@@ -179,6 +193,8 @@ std::string write(const std::vector<std::string>& value) {
 }
 std::string write(Precision value) { return write_choice(value, precision_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
+std::string write(Offload value) { return write_choice(value, offload_names); }
+std::string write(DType value) { return write_choice(value, dtype_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
 std::string write(SpMethod value) { return write_choice(value, sp_method_names); }

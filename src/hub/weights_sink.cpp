@@ -132,7 +132,6 @@ void create_weight_files(const WeightsPlan& plan, const std::string& folder) {
 WeightsSink::WeightsSink(const WeightsPlan& plan, const std::string& folder) : plan_(plan), folder_(folder) {}
 
 void WeightsSink::write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) {
-  ensure(dtype == DType::float32, "weights are written from float32");
   const WeightsPlan::Place& place = plan_.place(name);
   const WeightsPlan::File& file = plan_.files()[place.file];
   auto open = files_.find(place.file);
@@ -143,7 +142,7 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
   const std::uint64_t element_bytes = names_of(plan_.type()).size_bytes;
   const auto count = static_cast<std::size_t>(where.num_elements());
   buffer_.resize(count * element_bytes);
-  convert(plan_.type(), static_cast<const float*>(values), count, buffer_.data(), [&](float value) {
+  convert(plan_.type(), io::as_float32(values, dtype, count, widened_), count, buffer_.data(), [&](float value) {
     throw_data_error("tensor " + name_without_entry(name) + " does not fit into float16",
                      "it holds " + std::to_string(value) + ", and the largest number of float16 is 65504",
                      "choose bfloat16 or float32");

@@ -157,6 +157,7 @@ void ShardedUnits::reduce(int unit) {
     std::fill(unit_state.touched.begin(), unit_state.touched.end(), false);
   }
   if (is_last) sum_replicas(unit);
+  if (is_last && gradient_queued_) gradient_queued_(unit);
 }
 
 void ShardedUnits::sum_replicas(int unit) {

@@ -13,14 +13,15 @@ Tensor part(const Tensor& rank_shard, const Unit& unit) {
 
 void UnitStorage::lay_out(device::Arena& parameters, device::Arena& gradients) {
   const std::int64_t n = trainable_.rank_shard_elements();
-  parameters_ = take(parameters, DType::float32, {n});
-  if (compute_ != DType::float32) compute_copy_ = take(parameters, compute_, {n});
+  const DType stored = master_ == MasterWeights::none ? compute_ : DType::float32;
+  if (master_ != MasterWeights::in_file) parameters_ = take(parameters, stored, {n});
+  if (stored != compute_) compute_copy_ = take(parameters, compute_, {n});
   frozen_parameters_ = take(parameters, compute_, {frozen_.rank_shard_elements()});
   gradients_ = take(gradients, DType::float32, {n});
 }
 
 Tensor UnitStorage::parameters_of(int unit) const {
-  return part(compute_ == DType::float32 ? parameters_ : compute_copy_, trainable_.unit(unit));
+  return part(compute_copy_.ndim > 0 ? compute_copy_ : parameters_, trainable_.unit(unit));
 }
 
 Tensor UnitStorage::frozen_parameters_of(int unit) const { return part(frozen_parameters_, frozen_.unit(unit)); }

@@ -38,7 +38,8 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
                         .sp_choice = sp_choice,
                         .num_steps = steps,
                         .memory = memory,
-                        .traffic = traffic});
+                        .traffic = traffic,
+                        .offloaded_bytes = first.adamw.file_bytes()});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {

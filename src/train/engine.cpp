@@ -5,15 +5,18 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "activation_file.hpp"
+#include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
 #include "rank_plan.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 #include "sft/device/node.hpp"
 #include "sft/device/process_memory.hpp"
 #include "sft/model/decoder.hpp"
@@ -75,6 +78,12 @@ struct Engine::Impl {
                 plan.architecture.parameters, plan.decoder, activation_store.get()),
         norm(plan.shard_map),
         upload(device, *compute_stream, plan.upload) {
+    if (plan.adamw.file_bytes() > 0) open_optimizer_file();
+    // Sums over tp come behind the backward pass.
+    if (plan.adamw.file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1) {
+      early_update.emplace(plan.adamw, plan.storage, *ops, device, *comm_stream);
+      units.on_gradient_queued([this](int unit) { early_update->gradient_queued(unit); });
+    }
     ops->set_workspace(plan.ops_workspace);
     collectives.set_staging(plan.staging);
     decoder.initialize();
@@ -108,6 +117,15 @@ struct Engine::Impl {
     return store;
   }
 
+  void open_optimizer_file() {
+    const std::string& folder = config.train.offload_folder;
+    plan.adamw.open_file(folder);
+    if (plan.adamw.is_file_direct()) return;
+    log_warning("the file system of " + folder +
+                " has no direct I/O: the optimizer's state also passes through the system's file cache, which takes "
+                "memory that is free and is slower");
+  }
+
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
   std::array<double, num_metrics + 1> download_results() {
     std::array<double, num_metrics + 1> values{};
@@ -131,10 +149,49 @@ struct Engine::Impl {
   void initialize_parameters_of(const parallel::ShardMap& shard_map, Tensor parameters) const {
     initialize_parameters(shard_map, config.model.init_seed, config.model.initializer_range, parameters, *ops);
   }
-  void initialize_trainable() const { initialize_parameters_of(plan.shard_map, plan.storage.parameters()); }
-  void zero_moments() const {
-    ops->fill(plan.adamw.exp_avg(), 0.0F);
-    ops->fill(plan.adamw.exp_avg_sq(), 0.0F);
+  /// Memory for the master weights where they lie in a file: that of the gradients, between two steps.
+  [[nodiscard]] Tensor master_scratch() const {
+    return plan.storage.gradients().rows(0, plan.shard_map.rank_shard_elements());
+  }
+  void initialize_trainable() {
+    parallel::OffloadedShard* in_file = plan.adamw.master_in_file();
+    initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters());
+    if (in_file == nullptr) return;
+    compute_stream->synchronize();
+    in_file->write(0, master_scratch());
+  }
+  void zero_moments() {
+    const auto zero = [&](parallel::OffloadedShard* in_file, const Tensor& in_memory) {
+      if (in_file != nullptr) return in_file->clear();
+      ops->fill(in_memory, 0.0F);
+    };
+    zero(plan.adamw.exp_avg_in_file(), plan.adamw.exp_avg());
+    zero(plan.adamw.exp_avg_sq_in_file(), plan.adamw.exp_avg_sq());
+  }
+  /// Before the last micro-batch of a step, under which its state is read ahead.
+  void prepare_update(std::int64_t step, double learning_rate) {
+    if (early_update) {
+      early_update->begin(step, learning_rate);
+    } else {
+      plan.adamw.read_ahead();
+    }
+  }
+  void update(std::int64_t step, double learning_rate, double gradient_scale) {
+    if (early_update) {
+      early_update->finish();
+    } else {
+      plan.adamw.step(plan.storage, *ops, step, learning_rate, gradient_scale);
+    }
+  }
+  /// After the master weights were loaded or made.
+  void refresh_weights() {
+    if (parallel::OffloadedShard* in_file = plan.adamw.master_in_file(); in_file != nullptr) {
+      in_file->read(0, master_scratch());
+      ops->copy(plan.storage.compute_copy(), master_scratch());
+    } else {
+      units.refresh_compute_copy();
+    }
+    units.parameters_written();
   }
 
   /// Different for all micro-batches of the run and all ranks, but those of a tp group.
@@ -161,6 +218,7 @@ struct Engine::Impl {
   model::Decoder decoder;
   optim::GradientNorm norm;
   Upload upload;
+  std::optional<EarlyUpdate> early_update;
 };
 
 Engine::Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place,
@@ -172,6 +230,7 @@ Engine::~Engine() {
   for (const auto* stream : {&impl_->tp_stream, &impl_->comm_stream, &impl_->ring_stream, &impl_->compute_stream}) {
     (*stream)->drain();
   }
+  impl_->plan.adamw.drain();
 }
 
 void Engine::initialize() {
@@ -200,6 +259,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   const Tensor metrics = plan.results.rows(0, num_metrics);
   std::int64_t micro_batch_number = 0;
   for (const data::MicroBatch& micro_batch : batch.micro_batches) {
+    if (micro_batch_number + 1 == std::ssize(batch.micro_batches)) e.prepare_update(step, learning_rate);
     const model::Inputs inputs = e.upload.put(micro_batch);
     e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics,
                                e.dropout_seed(step, micro_batch_number++));
@@ -216,8 +276,7 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
     throw_not_finite({step, sums[0] * scale, norm, local[0], local[num_metrics], batch.rows}, e.groups.world);
   }
 
-  plan.adamw.step(plan.storage, *e.ops, step, learning_rate,
-                  optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
+  e.update(step, learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   e.units.parameters_written();
 
   const double num_targets = std::max(counts[1], 1.0);
@@ -281,16 +340,17 @@ const parallel::ShardMap& Engine::shard_map() const { return impl_->plan.shard_m
 
 parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
 
+std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.adamw.file_bytes(); }
+
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;
   const parallel::ShardMap* shard_map = &e.plan.shard_map;
-  return {{{e.config.lora.use_peft ? "adapter" : "model", shard_map, e.plan.storage.parameters()},
-           {"exp_avg", shard_map, e.plan.adamw.exp_avg()},
-           {"exp_avg_sq", shard_map, e.plan.adamw.exp_avg_sq()}},
-          [&e] {
-            e.units.refresh_compute_copy();
-            e.units.parameters_written();
-          }};
+  optim::AdamW& adamw = e.plan.adamw;
+  const char* weights = e.config.lora.use_peft ? "adapter" : "model";
+  return {{{weights, shard_map, e.plan.storage.parameters(), adamw.master_in_file()},
+           {"exp_avg", shard_map, adamw.exp_avg(), adamw.exp_avg_in_file()},
+           {"exp_avg_sq", shard_map, adamw.exp_avg_sq(), adamw.exp_avg_sq_in_file()}},
+          [&e] { e.refresh_weights(); }};
 }
 
 checkpoint::State Engine::weights() const {

@@ -16,7 +16,7 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
   const int tp = place.layout().tp, sp = place.layout().sp;
   const std::int64_t max_tokens = config.train.per_device_train_batch_size * max_length;
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
-  const DType compute = config.train.precision == config::Precision::bf16 ? DType::bf16 : DType::float32;
+  const DType compute = config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::RowCut(sequence::padded_row_length(max_tokens, sp), sp).local_length(),
           .hidden = m.hidden_size,
           .q_heads = place.heads().q_heads,
@@ -39,6 +39,12 @@ parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t m
           .compute = sizes.compute};
 }
 
+parallel::MasterWeights master_weights(const config::Train& train) {
+  if (train.precision == config::Precision::pure_bf16) return parallel::MasterWeights::none;
+  return train.offload_parameters == config::Offload::nvme ? parallel::MasterWeights::in_file
+                                                           : parallel::MasterWeights::in_memory;
+}
+
 }  // namespace
 
 RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const mesh::Place& place_in,
@@ -51,16 +57,16 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       shard_map(architecture.units, place),
       frozen_map(architecture.frozen_units, parallel::place_of_frozen(policy, place)),
       slots(shard_map.num_units(), policy, config.model.tie_word_embeddings),
-      storage(shard_map, frozen_map, sizes.compute),
+      storage(shard_map, frozen_map, sizes.compute, master_weights(config.train)),
       unit_buffers(storage, policy, slots),
       decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, max_length), place.layout().sp,
                                                 config.parallel.attention_method())),
-      adamw(config.optimizer, shard_map) {}
+      adamw(config.optimizer, shard_map, optim::state_form(config)) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
   storage.lay_out(arenas.parameters, arenas.gradients);
-  adamw.lay_out(arenas.optimizer);
+  adamw.lay_out(arenas.optimizer, arenas.optimizer_windows);
   unit_buffers.lay_out({arenas.parameters, arenas.gradients, arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.offloaded);
   attention->lay_out(arenas.workspace);

@@ -30,6 +30,7 @@ class RankPlan {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
     device::Arena offloaded;  ///< activations in host memory
     device::Arena pinned;     ///< host memory that the device copies from and to
+    device::Arena optimizer_windows;  ///< of state in a file
   };
 
   /// For rank place.rank() of a validated configuration, training on rows of `max_length` tokens. `config` outlives it.
@@ -75,6 +76,7 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   visit(Label::parameters, Space::device, arenas.parameters);
   visit(Label::gradients, Space::device, arenas.gradients);
   visit(Label::optimizer, Space::device, arenas.optimizer);
+  visit(Label::optimizer, Space::pinned, arenas.optimizer_windows);
   visit(Label::unit_buffers, Space::device, arenas.unit_buffers);
   visit(Label::activations, Space::device, arenas.activations);
   visit(Label::workspace, Space::device, arenas.workspace);

@@ -8,6 +8,7 @@
 
 #include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
+#include "sft/device/format_bytes.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/run_length.hpp"
@@ -57,10 +58,39 @@ std::string describe_attention(const StartFacts& facts) {
   return facts.sp_choice.empty() ? text : text + "; " + facts.sp_choice;
 }
 
-std::string describe_precision(const StartFacts& facts) {
-  return facts.config.train.precision == config::Precision::bf16
-             ? "bf16 compute and gathering, float32 weights, moments and gradient sums"
-             : "float32";
+std::string describe_precision(const config::Config& config) {
+  const bool has_bf16_moments = config.optimizer.moments_dtype == DType::bf16;
+  const std::string bf16_moments = has_bf16_moments ? ", bf16 moments with stochastic rounding" : "";
+  switch (config.train.precision) {
+    case config::Precision::fp32:
+      return "float32" + bf16_moments;
+    case config::Precision::bf16:
+      return "bf16 compute and gathering, float32 weights" +
+             (has_bf16_moments ? " and gradient sums" + bf16_moments : std::string(", moments and gradient sums"));
+    case config::Precision::pure_bf16:
+      break;
+  }
+  return "pure bf16: weights in bf16 alone, updated with stochastic rounding; float32 " +
+         (has_bf16_moments ? "gradient sums" + bf16_moments : std::string("moments and gradient sums"));
+}
+
+/// What is offloaded where; empty: nothing.
+std::string describe_offload(const StartFacts& facts) {
+  const config::Train& train = facts.config.train;
+  const auto parts_in = [&](config::Offload place) {
+    const bool moments = train.offload_optimizer == place;
+    const bool weights = train.offload_parameters == place;
+    return std::string(moments ? "moments" : "") + (moments && weights ? " and " : "") +
+           (weights ? "master weights" : "");
+  };
+  const std::string on_host = parts_in(config::Offload::host), in_files = parts_in(config::Offload::nvme);
+  std::string text;
+  if (!on_host.empty()) text = on_host + " in host memory, which on a CPU is where they are anyway";
+  if (!in_files.empty()) {
+    text += (text.empty() ? "" : "; ") + in_files + " in files in " + train.offload_folder + ", " +
+            device::format_bytes(facts.offloaded_bytes) + " of rank 0";
+  }
+  return text;
 }
 
 /// "optimizer state, gradients and parameters over 4 ranks (ZeRO stage 3), gathered for each pass"; empty where there
@@ -181,9 +211,10 @@ std::string start_table(const StartFacts& facts) {
   add("device", facts.device);
   add("model", describe_model(facts));
   add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
-  add("precision", describe_precision(facts));
+  add("precision", describe_precision(facts.config));
   add("activations",
       describe_activations(facts.config.train, facts.config.device.backend != config::BackendChoice::cuda));
+  add("offload", describe_offload(facts));
   add("weights", facts.origin);
   add("data", describe_data(facts.datasets.train));
   if (facts.datasets.eval) {

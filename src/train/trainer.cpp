@@ -186,7 +186,8 @@ void Trainer::announce() const {
                         .num_steps = last_step_,
                         .memory = gather_memory(run_.ledger, run_.groups.world),
                         .traffic = plan_traffic(run_.config, run_.datasets.train.max_length(), run_.place,
-                                                {run_.device.kind(), device::num_threads()})}));
+                                                {run_.device.kind(), device::num_threads()}),
+                        .offloaded_bytes = run_.engine.offloaded_bytes()}));
   constexpr std::size_t tp_axis = 3;
   if (layout.axes_between_nodes(nodes)[tp_axis]) {
     log_warning(

@@ -57,6 +57,37 @@ BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, boost::unit_
   check_equal(workshop, "first", "second", max_steps);
 }
 
+// With float32 state from memory to files, with bf16 state from files to memory.
+BOOST_AUTO_TEST_CASE(where_state_lies_may_change_at_a_resume) {
+  const Workshop workshop;
+  constexpr std::int64_t max_steps = 4;
+  for (const bool is_bf16 : {false, true}) {
+    const auto start = [&](const std::string& output, bool has_files, const std::string& resume) {
+      return workshop.start(run_cases[1], output, max_steps, resume, [&](config::Config& config) {
+        if (is_bf16) {
+          config.train.precision = config::Precision::pure_bf16;
+          config.optimizer.moments_dtype = DType::bf16;
+        }
+        if (!has_files) return;
+        config.train.offload_optimizer = config::Offload::nvme;
+        config.train.offload_parameters = is_bf16 ? config::Offload::none : config::Offload::nvme;
+        config.train.offload_folder = workshop.path("offload");
+      });
+    };
+    const std::string whole = is_bf16 ? "whole-bf16" : "whole", parts = is_bf16 ? "parts-bf16" : "parts";
+    test::TrainerProgram uninterrupted = start(whole, false, "none");
+    check_done(uninterrupted, workshop, whole);
+    test::TrainerProgram first = start(parts, is_bf16, "none");
+    check_done(first, workshop, parts);
+    fs::remove_all(checkpoint::path_of(workshop.path(parts), max_steps));
+    test::TrainerProgram second = start(parts, !is_bf16, "auto");
+    check_done(second, workshop, parts);
+    check_equal(workshop, whole, parts, max_steps);
+    BOOST_TEST((workshop.log_of(parts).find("in files in") != std::string::npos) == !is_bf16);
+  }
+  BOOST_TEST(fs::is_empty(workshop.path("offload")));
+}
+
 BOOST_AUTO_TEST_CASE(a_signal_saves_and_stops_and_the_next_run_goes_on) {
   const Workshop workshop;
   const RunCase& run = run_cases[1];

@@ -10,6 +10,7 @@
 
 #include "sft/device/device.hpp"
 #include "sft/io/tensor_source.hpp"
+#include "sft/parallel/offloaded_shard.hpp"
 #include "sft/parallel/shard_map.hpp"
 #include "sft/tensor/tensor.hpp"
 
@@ -20,7 +21,10 @@ struct Entry {
   std::string name;  ///< "model", "exp_avg" ...: without "/"
   const parallel::ShardMap*
       shard_map;  ///< which parameters, and where their pieces lie in `tensor`; outlives the entry
-  Tensor tensor;  ///< the rank shard (rank_shard_elements), in device memory, owned by others
+  Tensor tensor;  ///< the rank shard (rank_shard_elements), in device memory, owned by others; or empty:
+  parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
+
+  [[nodiscard]] DType dtype() const { return in_file != nullptr ? in_file->dtype() : tensor.dtype; }
 };
 
 /// All that a run must keep to go on, and how what follows from it is brought up to date.
@@ -32,7 +36,7 @@ class State {
   State(std::vector<Entry> entries, std::function<void()> refresh);
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
-  /// The rank shard of the entry `name`. Throws std::logic_error when there is none.
+  /// The rank shard of the entry `name`. Throws std::logic_error when there is none, or none in memory.
   [[nodiscard]] Tensor tensor(const std::string& name) const;
   /// Must follow every write to the tensors; load_entries() does it.
   void refresh() const { refresh_(); }

@@ -7,11 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "sft/core/dtype.hpp"
 #include "sft/sequence/attention_method.hpp"
 
 namespace sft::config {
 
-enum class Precision { fp32, bf16 };
+enum class Precision {
+  fp32,
+  bf16,       ///< computing in bf16 with float32 master weights
+  pure_bf16,  ///< bf16 weights alone, updated with stochastic rounding
+};
+/// Where state lies between two uses. On the CPU, host memory is that of the device.
+enum class Offload { none, host, nvme };
 /// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
 enum class ActivationCheckpointing { none, selective, full };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
@@ -112,7 +119,9 @@ struct Train {
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;
   std::int64_t mlp_tile_tokens = 0;  ///< 0: the MLP works on all tokens of a micro-batch at a time
-  std::string offload_folder;        ///< for what is offloaded to files
+  Offload offload_optimizer = Offload::none;   ///< the moments
+  Offload offload_parameters = Offload::none;  ///< the float32 master weights
+  std::string offload_folder;                  ///< of what is offloaded to files
   std::uint64_t seed = 42;
   std::string output_dir = "output";
   std::int64_t logging_steps = 10;
@@ -131,7 +140,8 @@ struct Optimizer {
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
-  double max_grad_norm = 1.0;  ///< 0: no clipping
+  double max_grad_norm = 1.0;            ///< 0: no clipping
+  DType moments_dtype = DType::float32;  ///< or bf16, with stochastic rounding
 };
 
 struct Checkpoint {

@@ -27,6 +27,8 @@ void read(const std::string& text, std::string& value);
 void read(const std::string& text, std::vector<std::string>& value);  // separated by white space or commas
 void read(const std::string& text, Precision& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
+void read(const std::string& text, Offload& value);
+void read(const std::string& text, DType& value);  // float32 or bf16
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, SpMethod& value);
@@ -37,6 +39,8 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::vector<std::string> choices(bool);
 [[nodiscard]] std::vector<std::string> choices(Precision);
 [[nodiscard]] std::vector<std::string> choices(ActivationCheckpointing);
+[[nodiscard]] std::vector<std::string> choices(Offload);
+[[nodiscard]] std::vector<std::string> choices(DType);
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
 [[nodiscard]] std::vector<std::string> choices(SpMethod);
@@ -50,6 +54,8 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::string write(const std::vector<std::string>& value);
 [[nodiscard]] std::string write(Precision value);
 [[nodiscard]] std::string write(ActivationCheckpointing value);
+[[nodiscard]] std::string write(Offload value);
+[[nodiscard]] std::string write(DType value);
 [[nodiscard]] std::string write(Scheduler value);
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(SpMethod value);

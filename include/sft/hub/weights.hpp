@@ -81,7 +81,7 @@ class WeightsSink final : public io::TensorSink {
   /// `plan` outlives it.
   WeightsSink(const WeightsPlan& plan, const std::string& folder);
 
-  /// `values`: float32. Exact where the type holds every bit of them, else rounded to the nearest, ties to even.
+  /// Exact where the type holds every bit of them, else rounded to the nearest, ties to even.
   /// Refuses a finite number that float16 cannot hold with a data Error that names the tensor.
   void write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) override;
   /// Returns when what this rank wrote is on the disk.
@@ -92,6 +92,7 @@ class WeightsSink final : public io::TensorSink {
   std::string folder_;
   std::map<std::size_t, io::RawFile> files_;  ///< those written to
   std::vector<char> buffer_;
+  std::vector<float> widened_;
 };
 
 }  // namespace sft::hub

@@ -46,7 +46,8 @@ class TensorSource {
 class TensorSink {
  public:
   virtual ~TensorSink() = default;
-  /// Writes a rectangle of the tensor `name` from host memory: (num_rows, num_columns) of `dtype`, row-major. Local.
+  /// Writes a rectangle of the tensor `name` from host memory: (num_rows, num_columns) of `dtype`, float32 or bf16,
+  /// row-major. Local.
   /// Throws a data Error that names the file when it cannot be written.
   virtual void write(const std::string& name, const Rectangle& where, DType dtype, const void* values) = 0;
 };
@@ -57,5 +58,8 @@ class TensorSink {
 /// `values` as numbers of `dtype`, float32 or bf16 (to the nearest, ties to even), at `out`: for sources whose files
 /// hold float32. std::logic_error for another dtype.
 void convert(std::span<const float> values, DType dtype, void* out);
+
+/// `count` float32 or bf16 numbers as float32, which is exact: `values` itself, or `scratch` filled.
+[[nodiscard]] const float* as_float32(const void* values, DType dtype, std::size_t count, std::vector<float>& scratch);
 
 }  // namespace sft::io

@@ -16,6 +16,7 @@
 // attention_backward, used. The rest of what is stated here, equal sizes above all, is not checked.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -79,11 +80,23 @@ struct CrossEntropy {
   std::int64_t vocab_begin;  ///< global id of the first column
 };
 
+/// Which random bits round an element to bf16: x becomes one of its two neighbours, the nearer one the more likely, so
+/// that x is the mean of the outcomes, and what bf16 holds stays as it is (Croci et al. 2022). The bits are drawn from
+/// `key` and the element's number in the logical tensor alone, so a slice rounds alike on any mesh.
+struct StochasticRounding {
+  std::uint64_t key = 0;         ///< of the tensor and the step; well mixed, the last bit does not count
+  std::int64_t first_index = 0;  ///< number, in the logical tensor, of the rectangle's first element
+  // Element i of the call is number begin + i, row-major, of a rectangle with rows of num_columns elements, which lie
+  // row_stride apart in the logical tensor.
+  std::int64_t num_columns = std::numeric_limits<std::int64_t>::max(), row_stride = 0, begin = 0;
+};
+
 /// Hyper-parameters of one AdamW step (Loshchilov & Hutter 2019; the arithmetic of torch.optim.AdamW).
 struct AdamW {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
   double bias_correction1, bias_correction2;  ///< 1 - beta^step
   double gradient_scale;                      ///< clipping factor, applied to the gradient as it is read
+  StochasticRounding rounding = {};           ///< of what is bf16
 };
 
 class Backend {
@@ -190,8 +203,9 @@ class Backend {
   virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale,
                                     Tensor metrics) = 0;
 
-  /// One step over float32 vectors (N): updates parameters, exp_avg and exp_avg_sq, reads gradients; `copy`, bf16 (N)
-  /// or empty, receives the new parameters.
+  /// One step over vectors (N), computed in float32: updates parameters, float32 or bf16, and exp_avg and exp_avg_sq,
+  /// both float32 or both bf16; reads gradients, float32. What is bf16 is rounded as step.rounding says. `copy`, bf16
+  /// (N) or empty, receives new float32 parameters, rounded to the nearest.
   virtual void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
                      const AdamW& step) = 0;
 };

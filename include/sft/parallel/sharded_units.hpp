@@ -9,7 +9,9 @@
 // free. What the policy does not shard is whole already: then nothing moves.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "sft/comm/collectives.hpp"
@@ -73,6 +75,10 @@ class ShardedUnits {
 
   /// Forgets the last step's gradients; that many micro-batches follow.
   void begin_step(std::int64_t num_micro_batches);
+  /// From now on calls `then(unit)` in each unit's last reduce() of a step, when all sums of its gradient but those
+  /// over tp (finish_step) are queued on the stream of communication, and nothing later in the step reads its
+  /// parameters.
+  void on_gradient_queued(std::function<void(int unit)> then) { gradient_queued_ = std::move(then); }
   /// After all of that: sums the parts that tp ranks have of gradients they hold in common, and makes later ops of the
   /// backend wait for all sums. Collective over the tp group.
   void finish_step();
@@ -129,6 +135,7 @@ class ShardedUnits {
   std::size_t next_stop_ = 0;  ///< of the walk; the one before is current
   std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_;
   std::vector<UnitState> units_;
+  std::function<void(int unit)> gradient_queued_;
   /// Per slot: its last user is done with it.
   std::vector<std::unique_ptr<device::Event>> parameter_slots_free_, gradient_slots_free_;
 };

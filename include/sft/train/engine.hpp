@@ -49,7 +49,7 @@ class Engine {
   void initialize();
   /// Forward, backward, reduction, clipping and AdamW with `learning_rate`; `step` is 1-based (bias correction).
   /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights
-  /// are then untouched.
+  /// are then untouched, unless they were stepped under the backward pass (state in files and max_grad_norm = 0).
   [[nodiscard]] StepResult step(const data::StepBatch& batch, std::int64_t step, double learning_rate);
   /// The forward pass over a batch with the weights as they are. Every row and token counts on one rank alone, so that
   /// the ranks' sums can be added up. Nothing that a later step reads changes.
@@ -60,6 +60,8 @@ class Engine {
   /// Of the trainable parameters.
   [[nodiscard]] const parallel::ShardMap& shard_map() const;
   [[nodiscard]] parallel::ParameterCounts num_parameters() const;
+  /// Of this rank's state in files.
+  [[nodiscard]] std::uint64_t offloaded_bytes() const;
   /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
   /// refresh(). The entries are model, exp_avg and exp_avg_sq; with LoRA adapter in place of model.
   [[nodiscard]] checkpoint::State state() const;
@@ -67,8 +69,8 @@ class Engine {
   [[nodiscard]] checkpoint::State weights() const;
   /// With LoRA: the adapters, as the entry adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
-  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these weights
-  /// are loaded.
+  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these
+  /// weights are loaded.
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 

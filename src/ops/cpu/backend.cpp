@@ -249,11 +249,18 @@ class CpuBackend final : public Backend {
              const AdamW& step) override {
     stream_.synchronize();
     const double learning_rate = step.learning_rate;
-    kernels_.adamw({.parameters = floats_of(parameters),
-                    .exp_avg = floats_of(exp_avg),
-                    .exp_avg_sq = floats_of(exp_avg_sq),
+    const StochasticRounding& rounding = step.rounding;
+    const View parameters_view = flat_view_of(parameters), exp_avg_view = flat_view_of(exp_avg),
+               exp_avg_sq_view = flat_view_of(exp_avg_sq);
+    ensure(exp_avg_view.is_bf16 == exp_avg_sq_view.is_bf16, "both moments have one dtype");
+    ensure(copy.empty() || !parameters_view.is_bf16, "bf16 parameters have no copy");
+    kernels_.adamw({.parameters = parameters_view.data,
+                    .exp_avg = exp_avg_view.data,
+                    .exp_avg_sq = exp_avg_sq_view.data,
                     .gradients = floats_of(gradients),
                     .copy = copy.as<std::uint16_t>(),
+                    .has_bf16_parameters = parameters_view.is_bf16,
+                    .has_bf16_moments = exp_avg_view.is_bf16,
                     .size = parameters.num_elements(),
                     .decay = static_cast<float>(1.0 - learning_rate * step.weight_decay),
                     .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
@@ -262,7 +269,12 @@ class CpuBackend final : public Backend {
                     .inverse_sqrt_bias_correction2 = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
                     .epsilon = static_cast<float>(step.epsilon),
                     .step_size = static_cast<float>(learning_rate / step.bias_correction1),
-                    .gradient_scale = static_cast<float>(step.gradient_scale)});
+                    .gradient_scale = static_cast<float>(step.gradient_scale),
+                    .key = rounding.key | 1U,
+                    .first_index = rounding.first_index,
+                    .num_columns = rounding.num_columns,
+                    .row_stride = rounding.row_stride,
+                    .begin = rounding.begin});
   }
 
  private:

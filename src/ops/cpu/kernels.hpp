@@ -87,13 +87,18 @@ struct CrossEntropyArguments {
 };
 
 struct AdamWArguments {
-  float *parameters, *exp_avg, *exp_avg_sq;
+  void* parameters;            ///< float32 or bf16
+  void *exp_avg, *exp_avg_sq;  ///< both float32 or both bf16
   const float* gradients;
-  std::uint16_t* copy;  ///< may be null
+  std::uint16_t* copy;  ///< of float32 parameters; may be null
+  bool has_bf16_parameters, has_bf16_moments;
   std::int64_t size;
   float decay;  ///< 1 - learning_rate * weight_decay
   float one_minus_beta1, beta2, one_minus_beta2;
   float inverse_sqrt_bias_correction2, epsilon, step_size, gradient_scale;
+  // StochasticRounding; without bf16 it is not read.
+  std::uint64_t key;
+  std::int64_t first_index, num_columns, row_stride, begin;
 };
 
 /// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c]: float32 in and out, float64 in between.

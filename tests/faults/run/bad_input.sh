@@ -87,6 +87,8 @@ refuse 3 'a_file' good.ini --train.output_dir a_file
 refuse 2 'eval_steps = 10. has no data' good.ini --train.eval_steps 10
 refuse 2 'eval_on_start = true. has no data' good.ini --train.eval_on_start
 refuse 2 'expected none, or a whole number from 0' good.ini --train.eval_steps -3
+refuse 2 'has no folder' good.ini --train.offload_optimizer nvme
+refuse 3 'cannot .*good.ini' good.ini --train.offload_optimizer nvme --train.offload_folder good.ini/state
 refuse 2 'rows of odd/train-00000.h5 are longer .*--max_length 48' good.ini --data.eval_files 'odd/*.h5'
 refuse 3 "no packed data at 'missing/train-\*\.h5'" good.ini --data.eval_files 'missing/train-*.h5'
 refuse 3 'cannot use pairs\.jsonl as packed data' good.ini --data.eval_files pairs.jsonl

@@ -61,11 +61,13 @@ table_of_json() {
 # 1. A plan and its run, on meshes of four ranks.
 num_labels=8
 for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32 --zero_stage 1' '1 1 2 2 bf16 --zero_stage 2' '2 1 1 2 fp32' \
-  '1 4 1 1 fp32 --reshard_after_forward 2 --fsdp_units parts'; do
-  read -r replicate shard sp tp precision sharding <<<"$mesh"
-  read -ra sharding <<<"$sharding"
+  '1 4 1 1 fp32 --reshard_after_forward 2 --fsdp_units parts' \
+  '1 2 1 2 bf16 --train.offload_optimizer nvme --train.offload_parameters nvme --train.offload_folder offload' \
+  '2 2 1 1 pure_bf16 --optimizer.moments_dtype bf16'; do
+  read -r replicate shard sp tp precision more <<<"$mesh"
+  read -ra more <<<"$more"
   words=(run.ini --parallel.dp_replicate_size "$replicate" --parallel.dp_shard_size "$shard" --parallel.sp_size "$sp"
-    --parallel.tp_size "$tp" --train.precision "$precision" "${sharding[@]}")
+    --parallel.tp_size "$tp" --train.precision "$precision" "${more[@]}")
   "$sft" "${words[@]}" --dry-run --json --num_ranks 4 >json
   "$sft" "${words[@]}" --dry-run --num_ranks 4 >text
   "$mpiexec" -np 4 "$sft" "${words[@]}" --train.output_dir "run-${mesh// /-}" >out 2>&1

@@ -106,6 +106,12 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST((parse_text("", {"--bf16"}).train.precision == Precision::bf16));
   BOOST_TEST((parse_text("", {"--no_bf16"}).train.precision == Precision::fp32));
   BOOST_TEST((parse_text("", {"--mixed_precision", "no"}).train.precision == Precision::fp32));
+  BOOST_TEST((parse_text("", {"--torch_dtype", "bfloat16"}).train.precision == Precision::pure_bf16));
+  BOOST_TEST((parse_text("offload_optimizer_device = cpu\n").train.offload_optimizer == Offload::host));
+  BOOST_TEST((parse_text("offload_optimizer_device = none\n").train.offload_optimizer == Offload::none));
+  BOOST_TEST((parse_text("offload_param_device = nvme\n").train.offload_parameters == Offload::nvme));
+  BOOST_TEST(parse_text("offload_optimizer_nvme_path = /scratch\n").train.offload_folder == "/scratch");
+  BOOST_TEST((parse_text("", {"--fsdp_offload_params", "true"}).train.offload_parameters == Offload::host));
   BOOST_TEST(parse_text("[parallel]\ncp_size = 4\n").parallel.sp_size == 4);
   BOOST_TEST(parse_text("", {"--parallelism_config_cp_size", "2"}).parallel.sp_size == 2);
   BOOST_TEST((parse_text("", {"--parallelism_config_cp_comm_strategy", "allgather"}).parallel.sp_method ==
@@ -162,6 +168,8 @@ const Refused refused_texts[] = {
     {"max_length = 4096\n", "give --max_length to sft-prepare"},
     {"report_to = wandb\n", "metrics.jsonl"},
     {"optim = adamw_8bit\n", "AdamW"},
+    {"optim = adamw_bnb_8bit\n", "set optimizer.moments_dtype = bf16"},
+    {"offload_optimizer_device = disk\n", "expected one of none | host | nvme"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
     {"warmup_ratio = 0.1\n", "set optimizer.warmup_steps"},
     {"load_in_8bit = true\n", "no quantized weights"},
@@ -171,10 +179,9 @@ const Refused refused_texts[] = {
     {"tensor_parallel_size = 2\n", "write parallel.tp_size"},
     {"num_processes = 8\n", "`mpirun -np`"},
     {"deepspeed = ds.json\n", "write the sizes under [parallel]"},
-    {"dtype = bfloat16\n", "master weights are always float32"},
+    {"dtype = float16\n", "weights are kept in float32, or in bf16 alone"},
     {"dataset_name = trl-lib/Capybara\n", "sft-prepare --input FILE"},
     {"fsdp = offload\n", "set parallel.zero_stage"},
-    {"offload_optimizer_device = cpu\n", "optimizer state stay on their device"},
     {"megatron_lm_tp_degree = 2\n", "write parallel.tp_size"},
     {"megatron_lm_pp_degree = 2\n", "sft does not take `megatron_lm_pp_degree = 2`"},
     {"fp8_backend = TE\n", "computing is in bf16 or float32"},

@@ -134,6 +134,21 @@ const Refused refused_configs[] = {
      [](Config& c) { c.model.num_attention_heads = 4096, c.model.num_key_value_heads = 8, c.model.head_dim = 128; }},
     {"head_dim = 7 is odd", [](Config& c) { c.model.head_dim = 7; }},
     {"`model.head_dim = 512` is out of range", [](Config& c) { c.model.head_dim = 512; }},
+    // offloaded state
+    {"`train.offload_optimizer = nvme` has no folder (its files lie in train.offload_folder, which is empty)",
+     [](Config& c) { c.train.offload_optimizer = Offload::nvme; }},
+    {"`train.offload_parameters = nvme` has no folder", [](Config& c) { c.train.offload_parameters = Offload::nvme; }},
+    {"`train.offload_parameters = nvme` does not go with precision = fp32 (it moves the float32 master weights away, 4 "
+     "bytes a parameter beside the 2 that precision = bf16 computes with; here the 4 bytes",
+     [](Config& c) {
+       c.train.offload_parameters = Offload::nvme, c.train.offload_folder = "scratch";
+       c.train.precision = Precision::fp32;
+     }},
+    {"does not go with precision = pure_bf16",
+     [](Config& c) {
+       c.train.offload_parameters = Offload::nvme, c.train.offload_folder = "scratch";
+       c.train.precision = Precision::pure_bf16;
+     }},
     // the rest
     {"`data.train_files` is empty", [](Config& c) { c.data.train_files.clear(); }},
     {"`train.per_device_train_batch_size = 0`", [](Config& c) { c.train.per_device_train_batch_size = 0; }},

@@ -28,7 +28,7 @@ struct Fixture {
         frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
         storage(shard_map, frozen_map, compute) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena); });
-    memory.lay_out([&](device::Arena& arena) { adamw.lay_out(arena); });
+    memory.lay_out([&](device::Arena& arena) { adamw.lay_out(arena, arena); });
     for (const Tensor& x : {storage.parameters(), adamw.exp_avg(), adamw.exp_avg_sq()}) test::fill(x, sentinel);
     const Tensor copy = storage.compute_copy();
     if (!copy.empty()) std::fill_n(copy.as<BFloat16>(), copy.num_elements(), bf16_sentinel);
@@ -139,8 +139,9 @@ BOOST_AUTO_TEST_CASE(its_state_is_two_moments_of_the_rank_shard) {
   const parallel::ShardMap shard_map(test::sample_units(), {{.dp_shard = 2}, 1, 2, 2});
   const config::Optimizer optimizer;
   AdamW adamw(optimizer, shard_map);
-  device::Arena sizing;
-  adamw.lay_out(sizing);
+  device::Arena sizing, pinned;
+  adamw.lay_out(sizing, pinned);
+  BOOST_TEST(pinned.used_bytes() == 0U);
   BOOST_TEST(sizing.used_bytes() == 2 * static_cast<std::size_t>(shard_map.rank_shard_elements()) * sizeof(float));
 }
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Numbers of a rank shard that do not lie in memory, such as moments in a file: whoever loads or saves them reads and
+// writes parts.
+
+#include <cstdint>
+
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::parallel {
+
+/// Cheapest in ascending order of elements. Errors of the file are data Errors that name it. Local.
+class OffloadedShard {
+ public:
+  virtual ~OffloadedShard() = default;
+  [[nodiscard]] virtual DType dtype() const = 0;
+  [[nodiscard]] virtual std::int64_t num_elements() const = 0;  ///< of the rank shard
+  /// The elements from `begin` on, as many as `values` holds: host memory, 1-D, of dtype().
+  virtual void read(std::int64_t begin, const Tensor& values) = 0;
+  virtual void write(std::int64_t begin, const Tensor& values) = 0;
+  /// Makes all of them zero.
+  virtual void clear() = 0;
+};
+
+}  // namespace sft::parallel

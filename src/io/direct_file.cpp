@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/io/direct_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+#include "transfer_queue.hpp"
+
+namespace sft::io {
+
+namespace {
+
+[[noreturn]] void throw_errno(const std::string& problem, int error, const std::string& what_to_do) {
+  throw_data_error(problem, std::strerror(error), what_to_do);
+}
+
+/// Takes the room of the file now, so that no later write finds the disk full. Where the file system cannot, as old
+/// ones, the file at least has its size. 0, or errno.
+int reserve(int descriptor, std::uint64_t size_bytes) {
+  const auto size = static_cast<off_t>(size_bytes);
+  int result = 0;
+  do {
+    result = ::fallocate(descriptor, 0, 0, size);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) result = ::ftruncate(descriptor, size);
+  return result == 0 ? 0 : errno;
+}
+
+void require_aligned(std::uint64_t at, std::size_t size, const void* bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes);
+  ensure((at | size | address) % direct_alignment_bytes == 0, "direct I/O is aligned");
+}
+
+}  // namespace
+
+TransferQueue::Failure TransferQueue::take_failure(TransferBatch& batch) {
+  return {std::exchange(batch.read_error_, 0), std::exchange(batch.write_error_, 0)};
+}
+
+void TransferQueue::finish(const Transfer& transfer, int error) {
+  TransferBatch& batch = *transfer.batch;
+  --batch.num_pending_;
+  int& first = transfer.is_write ? batch.write_error_ : batch.read_error_;
+  if (first == 0) first = error;
+}
+
+DirectFile::DirectFile(std::string folder, std::uint64_t size_bytes, TransferMethod method)
+    : folder_(std::move(folder)) {
+  ensure(size_bytes % direct_alignment_bytes == 0, "a direct file has whole blocks");
+  make_folders(folder_);
+  std::string path = folder_ + "/.sft-offload-XXXXXX";
+  descriptor_ = ::mkostemp(path.data(), O_CLOEXEC);
+  if (descriptor_ < 0) {
+    throw_errno("cannot make a file in " + folder_, errno, "choose a folder on a disk that you may write");
+  }
+  ::unlink(path.c_str());
+  if (const int error = size_bytes == 0 ? 0 : reserve(descriptor_, size_bytes); error != 0) {
+    ::close(descriptor_);
+    throw_errno("cannot make a file of " + std::to_string(size_bytes) + " bytes in " + folder_, error,
+                "free space there, or choose a folder on another disk");
+  }
+  is_direct_ = ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_DIRECT) == 0;
+  if (method == TransferMethod::automatic) queue_ = make_uring_queue(descriptor_);
+  uses_io_uring_ = queue_ != nullptr;
+  if (!queue_) queue_ = make_thread_queue(descriptor_);
+}
+
+DirectFile::~DirectFile() {
+  queue_.reset();
+  ::close(descriptor_);
+}
+
+void DirectFile::read(TransferBatch& batch, std::uint64_t at, std::size_t size, void* bytes) {
+  require_aligned(at, size, bytes);
+  if (size > 0) queue_->start({&batch, /*is_write=*/false, at, size, static_cast<char*>(bytes)});
+}
+
+void DirectFile::write(TransferBatch& batch, std::uint64_t at, std::size_t size, const void* bytes) {
+  require_aligned(at, size, bytes);
+  // Only read from: a Transfer has one kind of address for both directions.
+  if (size > 0) queue_->start({&batch, /*is_write=*/true, at, size, static_cast<char*>(const_cast<void*>(bytes))});
+}
+
+void DirectFile::wait(TransferBatch& batch) {
+  queue_->wait(batch);
+  const TransferQueue::Failure failure = TransferQueue::take_failure(batch);
+  const std::string name = "the file of offloaded state in " + folder_;
+  if (failure.read_error != 0) throw_errno("cannot read " + name, failure.read_error, "check the disk");
+  if (failure.write_error != 0) throw_errno("cannot write " + name, failure.write_error, "check the disk");
+}
+
+void DirectFile::drain() noexcept { queue_->drain(); }
+
+}  // namespace sft::io

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Who carries out the transfers of a DirectFile.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "sft/io/direct_file.hpp"
+
+namespace sft::io {
+
+struct Transfer {
+  TransferBatch* batch;
+  bool is_write;
+  std::uint64_t at;
+  std::size_t size;
+  char* bytes;
+};
+
+class TransferQueue {
+ public:
+  virtual ~TransferQueue() = default;
+  /// Starts the transfer and counts it in its batch.
+  virtual void start(const Transfer& transfer) = 0;
+  /// Returns when none of the batch is pending.
+  virtual void wait(const TransferBatch& batch) = 0;
+  /// Returns when nothing is pending.
+  virtual void drain() noexcept = 0;
+
+  /// errno of the batch's first transfer that failed, 0: none did; it is forgotten.
+  struct Failure {
+    int read_error, write_error;
+  };
+  [[nodiscard]] static Failure take_failure(TransferBatch& batch);
+
+ protected:
+  static std::int64_t& num_pending(TransferBatch& batch) { return batch.num_pending_; }
+  static bool is_done(const TransferBatch& batch) { return batch.num_pending_ == 0; }
+  /// One transfer less; `error`: errno or 0.
+  static void finish(const Transfer& transfer, int error);
+};
+
+/// Null where the kernel has no io_uring for this process.
+[[nodiscard]] std::unique_ptr<TransferQueue> make_uring_queue(int descriptor);
+[[nodiscard]] std::unique_ptr<TransferQueue> make_thread_queue(int descriptor);
+
+}  // namespace sft::io

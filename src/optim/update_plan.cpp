@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "update_plan.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "sft/core/error.hpp"
+
+namespace sft::optim {
+
+namespace {
+
+using parallel::Parameter;
+
+/// FNV-1a.
+std::uint64_t hash_of(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+/// Runs as long as they can be.
+std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, int unit) {
+  std::vector<Run> runs;
+  for (const bool decays : {true, false}) {
+    for (const parallel::ShardRange& range :
+         shard_map.ranges_of_unit(unit, [&](const Parameter& p) { return p.is_vector() != decays; })) {
+      runs.push_back({range.begin, range.count, decays, {}});
+    }
+  }
+  return runs;
+}
+
+/// A run for each rectangle of a logical tensor.
+std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, const parallel::Unit& unit) {
+  std::vector<Run> runs;
+  for (const parallel::Piece& piece : shard_map.pieces()) {
+    const Parameter& parameter = *piece.parameter;
+    if (piece.shard_offset < unit.shard_offset || piece.shard_offset >= unit.shard_offset + unit.shard_elements) {
+      continue;
+    }
+    const std::int64_t columns = parameter.is_vector() ? 1 : parameter.columns;
+    for (const parallel::LogicalRectangle& r : parallel::ShardMap::rectangles(piece)) {
+      const std::int64_t count = r.num_rows * r.num_columns;
+      const bool is_whole = r.num_columns == columns;  // then all its rows are one
+      runs.push_back({r.shard_offset,
+                      count,
+                      !parameter.is_vector(),
+                      {.key = hash_of(parameter.name),
+                       .first_index = r.row_begin * columns + r.column_begin,
+                       .num_columns = is_whole ? count : r.num_columns,
+                       .row_stride = columns}});
+    }
+  }
+  return runs;
+}
+
+/// The part of `runs` within [begin, end).
+std::vector<Run> cut(const std::vector<Run>& runs, std::int64_t begin, std::int64_t end) {
+  std::vector<Run> parts;
+  for (const Run& run : runs) {
+    const std::int64_t first = std::max(run.begin, begin), last = std::min(run.begin + run.count, end);
+    if (first >= last) continue;
+    Run part = run;
+    part.begin = first;
+    part.count = last - first;
+    part.rounding.begin = first - run.begin;
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements, bool by_element) {
+  ensure(max_elements > 0 && max_elements % parallel::alignment_elements == 0, "windows end at aligned elements");
+  std::vector<Window> windows;
+  for (int u = 0; u < shard_map.num_units(); ++u) {
+    const parallel::Unit& unit = shard_map.unit(u);
+    const std::vector<Run> runs = by_element ? runs_by_element(shard_map, unit) : merged_runs(shard_map, u);
+    const std::int64_t unit_end = unit.shard_offset + unit.shard_elements;
+    for (std::int64_t begin = unit.shard_offset; begin < unit_end; begin += max_elements) {
+      const std::int64_t end = std::min(begin + max_elements, unit_end);
+      windows.push_back({u, begin, end - begin, cut(runs, begin, end)});
+    }
+  }
+  return windows;
+}
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  // The finalizer of splitmix64 (Steele, Lea & Flood 2014).
+  std::uint64_t x = a * 0x9e3779b97f4a7c15U + b;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+}  // namespace sft::optim

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// In which portions AdamW goes over a rank shard. Pure.
+
+#include <cstdint>
+#include <vector>
+
+#include "sft/ops/backend.hpp"
+#include "sft/parallel/shard_map.hpp"
+
+namespace sft::optim {
+
+/// Elements that one call of the kernel updates.
+struct Run {
+  std::int64_t begin, count;  ///< in the rank shard
+  bool decays;                ///< of matrices
+  /// Which numbers they have in the logical tensor; `key` is that of the tensor, without the step. Of runs for
+  /// stochastic rounding alone.
+  ops::StochasticRounding rounding;
+};
+
+/// Neighbouring elements of one unit, whose state is in memory at a time.
+struct Window {
+  int unit;
+  std::int64_t begin, count;  ///< in the rank shard, with its padding
+  std::vector<Run> runs;      ///< those of parameters
+};
+
+/// The whole rank shard, ascending: a window per unit, or several of at most max_elements, a multiple of
+/// parallel::alignment_elements. `by_element`: runs know which elements of which tensor they are; else they are as long
+/// as can be.
+[[nodiscard]] std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements,
+                                               bool by_element);
+
+/// `a` and `b`, well mixed.
+[[nodiscard]] std::uint64_t mix(std::uint64_t a, std::uint64_t b);
+
+}  // namespace sft::optim

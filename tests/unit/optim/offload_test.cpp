@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// State in a file steps as state in memory does, bit for bit, also where windows are smaller than units and fewer than
+// three of many are in memory; and what is bf16 rounds alike on any mesh.
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "sft/optim/adamw.hpp"
+#include "support/error_text.hpp"
+#include "support/temporary_folder.hpp"
+#include "unit/optim/shard_fixture.hpp"
+
+namespace sft::optim {
+
+namespace {
+
+using parallel::MasterWeights;
+
+/// How a test keeps parameters and state.
+struct Kind {
+  const char* name;
+  DType compute;
+  MasterWeights master;
+  StateForm form;
+};
+
+constexpr std::int64_t small_window = 64;
+
+double value_of(const parallel::Parameter& p, std::int64_t row, std::int64_t column, int round) {
+  return std::sin(0.7 * static_cast<double>(row * 1000 + column) + static_cast<double>(p.name.size()) + 2.3 * round);
+}
+
+/// Parameters, gradients and state of one rank.
+class Rank {
+ public:
+  Rank(const Kind& kind, const mesh::Place& place, const std::string& folder)
+      : kind_(kind),
+        shard_map_(test::sample_units(), place),
+        frozen_map_(std::vector<parallel::Unit>(shard_map_.units().size()), place),
+        storage_(shard_map_, frozen_map_, kind.compute, kind.master),
+        adamw_(optimizer_, shard_map_, kind.form) {
+    memory_.lay_out([&](device::Arena& arena) { storage_.lay_out(arena, arena); });
+    memory_.lay_out([&](device::Arena& arena) { adamw_.lay_out(arena, arena); });
+    if (adamw_.file_bytes() > 0) adamw_.open_file(folder);
+    std::vector<float> parameters(static_cast<std::size_t>(shard_map_.rank_shard_elements()));
+    test::for_each_element(shard_map_,
+                           [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
+                             parameters[static_cast<std::size_t>(at)] = static_cast<float>(value_of(p, row, column, 0));
+                           });
+    const Tensor values(parameters.data(), DType::float32, {shard_map_.rank_shard_elements()});
+    ops::Backend& ops = *memory_.backend;
+    if (adamw_.master_in_file() != nullptr) {
+      adamw_.master_in_file()->write(0, values);
+    } else {
+      ops.copy(storage_.parameters(), values);
+    }
+    if (!storage_.compute_copy().empty()) ops.copy(storage_.compute_copy(), values);
+    clear(adamw_.exp_avg_in_file(), adamw_.exp_avg());
+    clear(adamw_.exp_avg_sq_in_file(), adamw_.exp_avg_sq());
+  }
+
+  void step(int step) {
+    test::for_each_element(shard_map_,
+                           [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
+                             storage_.gradients().as<float>()[at] = static_cast<float>(value_of(p, row, column, step));
+                           });
+    if (step % 2 == 0) adamw_.read_ahead();  // it need not be called
+    adamw_.step(storage_, *memory_.backend, step, 0.02 / step, 0.5);
+  }
+
+  /// Parameters, copy and moments, their bits as they are stored.
+  [[nodiscard]] std::vector<std::string> bits() {
+    return {bits_of(adamw_.master_in_file(), storage_.parameters()), bits_of(nullptr, storage_.compute_copy()),
+            bits_of(adamw_.exp_avg_in_file(), adamw_.exp_avg()),
+            bits_of(adamw_.exp_avg_sq_in_file(), adamw_.exp_avg_sq())};
+  }
+
+  /// The same bits by parameter, row and column, of three tensors of bf16.
+  using Elements = std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::vector<std::uint16_t>>;
+  void add_to(Elements& elements) const {
+    test::for_each_element(shard_map_,
+                           [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
+                             std::vector<std::uint16_t> found;
+                             for (const Tensor& x : {storage_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq()}) {
+                               found.push_back(x.as<std::uint16_t>()[at]);
+                             }
+                             const auto [entry, is_new] = elements.try_emplace({p.name, row, column}, found);
+                             if (!is_new) BOOST_TEST(entry->second == found, p.name);  // a replica
+                           });
+  }
+
+  [[nodiscard]] std::uint64_t file_bytes() const { return adamw_.file_bytes(); }
+
+ private:
+  void clear(parallel::OffloadedShard* in_file, const Tensor& in_memory) {
+    if (in_file != nullptr) return in_file->clear();
+    memory_.backend->fill(in_memory, 0.0F);
+  }
+
+  static std::string bits_of(parallel::OffloadedShard* in_file, const Tensor& in_memory) {
+    if (in_file == nullptr) return {static_cast<const char*>(in_memory.data), in_memory.size_bytes()};
+    std::string bytes(static_cast<std::size_t>(in_file->num_elements()) * size_of(in_file->dtype()), '\0');
+    // In odd parts, as checkpoints ask for them.
+    for (std::int64_t begin = 0; begin < in_file->num_elements(); begin += 150) {
+      const std::int64_t count = std::min<std::int64_t>(150, in_file->num_elements() - begin);
+      void* to = bytes.data() + static_cast<std::size_t>(begin) * size_of(in_file->dtype());
+      in_file->read(begin, Tensor(to, in_file->dtype(), {count}));
+    }
+    return bytes;
+  }
+
+  static config::Optimizer make_optimizer() {
+    config::Optimizer optimizer;
+    optimizer.weight_decay = 0.3;
+    return optimizer;
+  }
+
+  const Kind kind_;
+  const config::Optimizer optimizer_ = make_optimizer();
+  test::Memory memory_;
+  parallel::ShardMap shard_map_, frozen_map_;
+  parallel::UnitStorage storage_;
+  AdamW adamw_;
+};
+
+/// The same without a file.
+Kind in_memory(Kind kind) {
+  kind.form.moments_in_file = kind.form.master_in_file = false;
+  if (kind.master == MasterWeights::in_file) kind.master = MasterWeights::in_memory;
+  return kind;
+}
+
+const std::vector<Kind> kinds_in_files{
+    {"moments, float32", DType::float32, MasterWeights::in_memory, {.moments_in_file = true}},
+    {"moments, bf16", DType::bf16, MasterWeights::in_memory, {.moments_in_file = true}},
+    {"master weights", DType::bf16, MasterWeights::in_file, {.master_in_file = true}},
+    {"moments and master weights",
+     DType::bf16,
+     MasterWeights::in_file,
+     {.moments_in_file = true, .master_in_file = true}},
+    {"bf16 moments and master weights",
+     DType::bf16,
+     MasterWeights::in_file,
+     {.moments = DType::bf16, .moments_in_file = true, .master_in_file = true}},
+    {"bf16 moments of bf16 weights",
+     DType::bf16,
+     MasterWeights::none,
+     {.moments = DType::bf16, .moments_in_file = true, .rounds_parameters = true}},
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(offload)
+
+BOOST_AUTO_TEST_CASE(state_in_a_file_steps_as_state_in_memory) {
+  const sft::test::TemporaryFolder folder;
+  for (Kind kind : kinds_in_files) {
+    for (const std::int64_t window_elements : {small_window, 2 * small_window, std::int64_t{1} << 20}) {
+      kind.form.window_elements = window_elements;
+      for (const int rank : {0, 3}) {
+        const mesh::Place place({.dp_shard = 3, .tp = 2}, rank, 2, 2);
+        Rank with_file(kind, place, folder.path()), without(in_memory(kind), place, "");
+        BOOST_TEST(with_file.file_bytes() > 0U);
+        BOOST_TEST(without.file_bytes() == 0U);
+        for (int step = 1; step <= 5; ++step) {
+          with_file.step(step);
+          without.step(step);
+          if (step % 2 == 0) continue;
+          BOOST_TEST((with_file.bits() == without.bits()),
+                     kind.name << ", windows of " << window_elements << ", rank " << rank << ", step " << step);
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_element_rounds_alike_on_any_mesh) {
+  const Kind kind{"bf16", DType::bf16, MasterWeights::none, {.moments = DType::bf16, .rounds_parameters = true}};
+  const auto train_on = [&](const mesh::Layout& layout) {
+    Rank::Elements elements;
+    for (int r = 0; r < layout.size(); ++r) {
+      Rank rank(kind, {layout, r, 4, 2}, "");
+      for (int step = 1; step <= 4; ++step) rank.step(step);
+      rank.add_to(elements);
+    }
+    return elements;
+  };
+  const Rank::Elements alone = train_on({});
+  BOOST_TEST(alone.size() > 800U);
+  for (const mesh::Layout& layout :
+       {mesh::Layout{.dp_shard = 5}, mesh::Layout{.tp = 4}, mesh::Layout{.dp_shard = 3, .sp = 2, .tp = 2}}) {
+    BOOST_TEST((train_on(layout) == alone), layout.describe());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bf16_moments_follow_those_of_float32) {
+  const mesh::Place place;
+  const auto final_parameters = [&](DType moments) {
+    Rank rank({"", DType::float32, MasterWeights::in_memory, {.moments = moments}}, place, "");
+    for (int step = 1; step <= 40; ++step) rank.step(step);
+    const std::string bytes = rank.bits().front();
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  };
+  const std::vector<float> exact = final_parameters(DType::float32), rounded = final_parameters(DType::bf16);
+  double distance = 0.0, sum = 0.0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    distance += std::pow(exact[i] - rounded[i], 2);
+    sum += std::pow(exact[i], 2);
+  }
+  BOOST_TEST(distance > 0.0);
+  BOOST_TEST(std::sqrt(distance / sum) < 1e-3);
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_used_is_an_error_before_the_first_step) {
+  const Kind& kind = kinds_in_files.front();
+  BOOST_TEST(sft::test::mentions(sft::test::data_error_of([&] { Rank(kind, mesh::Place(), "/proc/no-such-folder"); }),
+                                 {"/proc/no-such-folder"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
+  const parallel::ShardMap shard_map(test::sample_units(), mesh::Place());
+  const config::Optimizer optimizer;
+  AdamW adamw(optimizer, shard_map, {.moments_in_file = true, .window_elements = small_window});
+  device::Arena arena, pinned;
+  adamw.lay_out(arena, pinned);
+  BOOST_TEST(arena.used_bytes() == 0U);
+  constexpr std::size_t block = 4096;
+  BOOST_TEST(pinned.used_bytes() == 3 * 2 * block + block - device::Arena::alignment_bytes);
+  BOOST_TEST(adamw.exp_avg().empty());
+  const auto num_windows = static_cast<std::uint64_t>(shard_map.rank_shard_elements() / small_window);
+  BOOST_TEST(adamw.file_bytes() == num_windows * 2 * block);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::optim
