@@ -16,7 +16,7 @@ struct LoaderPlan {
   std::int64_t micro_batches = 1;         ///< gradient_accumulation_steps
   int data_size = 1, data_rank = 0;       ///< data-parallel ranks
   int sp_size = 1, sp_rank = 0;
-  sequence::AttentionMethod attention_method;
+  sequence::AttentionMethod attention_method = {};
   std::int64_t first_step = 0, last_step = 0;  ///< steps [first, last) are delivered
   bool shuffle = true;
   std::uint64_t seed = 42;
