@@ -279,7 +279,7 @@ ExitStatus Trainer::train() {
   if (!has_steps && !is_evaluation_due()) return ExitStatus::done;
 
   data::Loader loader(run_.datasets.train, loader_plan(config, run_.place, position_.step, last_step_));
-  data::StepBatch batch;
+  data::MicroBatch batch;
   if (has_steps) world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
@@ -290,12 +290,20 @@ ExitStatus Trainer::train() {
   while (position_.step < last_step_ && status == ExitStatus::done) {
     const auto start = Clock::now();
     const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
-    const StepResult result = run_.engine.step(batch, position_.step + 1, learning_rate);
+    Notice notice = accumulate(loader, batch);
+    if (notice.must_stop()) {
+      progress.finish();
+      if (notice.failed) save_and_rethrow();
+      announce_stop(notice.signal);
+      status = ExitStatus::stopped;
+      break;
+    }
+    const StepResult result = run_.engine.finish_step(learning_rate);
     count(result);
 
     const bool is_last = position_.step == last_step_;
     if (!failure_ && !is_last) failure_ = fetch(loader, batch);
-    const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
+    notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
@@ -317,14 +325,30 @@ ExitStatus Trainer::train() {
     }
     if (signal != 0 && !(is_last && !is_evaluation_due())) {
       progress.finish();
-      log_info(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
-               std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
+      announce_stop(signal);
       status = ExitStatus::stopped;
     }
   }
   progress.finish();
   if (exchange({0, failure_ != nullptr}, world).failed) save_and_rethrow();
   return status;
+}
+
+Notice Trainer::accumulate(data::Loader& loader, data::MicroBatch& batch) {
+  run_.engine.begin_step(position_.step + 1, batch.step_counts);
+  run_.engine.add_micro_batch(batch);
+  for (std::int64_t i = 1; i < run_.config.train.gradient_accumulation_steps; ++i) {
+    if (!failure_) failure_ = fetch(loader, batch);
+    const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, run_.groups.world);
+    if (notice.must_stop()) return notice;
+    run_.engine.add_micro_batch(batch);
+  }
+  return {};
+}
+
+void Trainer::announce_stop(int signal) const {
+  log_info(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
+           std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
 }
 
 template <class Metrics>

@@ -37,7 +37,8 @@ struct EvalSums {
   EvalSums& operator+=(const EvalSums& other);
 };
 
-/// step() is collective over the world, and all ranks take the same steps; so is evaluate(). All other calls are local.
+/// A step is begin_step, a call of add_micro_batch for each micro-batch, and finish_step. These, and evaluate, are
+/// collective over the world, and all ranks take the same steps. All other calls are local.
 class Engine {
  public:
   /// Plans and allocates everything (see the ledger); parameters are uninitialized until initialize() or a load.
@@ -47,13 +48,17 @@ class Engine {
 
   /// Random initial weights from init_seed, the same on any mesh; zero moments.
   void initialize();
-  /// Forward, backward, reduction, clipping and AdamW with `learning_rate`; `step` is 1-based (bias correction).
-  /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights
-  /// are then untouched.
-  [[nodiscard]] StepResult step(const data::StepBatch& batch, std::int64_t step, double learning_rate);
-  /// The forward pass over a batch with the weights as they are. Every row and token counts on one rank alone, so that
-  /// the ranks' sums can be added up. Nothing that a later step reads changes.
-  [[nodiscard]] EvalSums evaluate(const data::StepBatch& batch);
+  /// Begins the 1-based `step` and forgets the gradients of the last one, which may have been left unfinished: weights
+  /// and moments change in finish_step alone. `counts`: of this data rank's rows in all micro-batches of the step.
+  void begin_step(std::int64_t step, const data::BatchCounts& counts);
+  /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps.
+  void add_micro_batch(const data::MicroBatch& batch);
+  /// Reduction, clipping and AdamW with `learning_rate`. Throws a numerical Error, held by every rank, naming step and
+  /// rank when loss or norm is NaN or Inf; the weights are then untouched.
+  [[nodiscard]] StepResult finish_step(double learning_rate);
+  /// The forward pass over a micro-batch with the weights as they are. Every row and token counts on one rank alone, so
+  /// that the ranks' sums can be added up. Nothing that a later step reads changes.
+  [[nodiscard]] EvalSums evaluate(const data::MicroBatch& batch);
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 
@@ -67,8 +72,8 @@ class Engine {
   [[nodiscard]] checkpoint::State weights() const;
   /// With LoRA: the adapters, as the entry adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
-  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these weights
-  /// are loaded.
+  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these
+  /// weights are loaded.
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 
