@@ -10,23 +10,11 @@
 #include <thread>
 #include <utility>
 
-#include "data/deal_rows.hpp"
+#include "data/step_rows.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/hdf5.hpp"
 
 namespace sft::data {
-
-namespace {
-
-/// Of more rows the lengths would take too much memory.
-constexpr std::int64_t max_rows_dealt = std::int64_t{1} << 24;
-
-/// Whether it matters which rank has which row.
-bool needs_lengths(const PackedDataset& dataset, const LoaderPlan& plan) {
-  return plan.data_size > 1 && dataset.num_rows() <= max_rows_dealt;
-}
-
-}  // namespace
 
 std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   const std::int64_t num_micro_batches =
@@ -37,8 +25,8 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   constexpr std::int64_t whole_bytes_per_token = sizeof(std::int32_t) + sizeof(float);    // as in Row
   const std::int64_t schedule = sequence::max_schedule_bytes(
       /*num_rows=*/1, plan.rows_per_micro_batch * dataset.num_documents() / dataset.num_rows(), plan.sp_size);
-  const std::int64_t cut =
-      num_micro_batches * (plan.rows_per_micro_batch * (length / plan.sp_size) * cut_bytes_per_token + schedule);
+  const std::int64_t max_tokens = plan.max_tokens > 0 ? plan.max_tokens : plan.rows_per_micro_batch * length;
+  const std::int64_t cut = num_micro_batches * (max_tokens / plan.sp_size * cut_bytes_per_token + schedule);
   const std::int64_t whole = plan.rows_per_micro_batch * length * whole_bytes_per_token;
   // Of tokens, weights and the document table; in random order over several shards hardly any chunk stays.
   const bool keeps_chunks = !plan.shuffle || dataset.files().size() == 1;
@@ -51,14 +39,13 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   const std::int64_t chunks = keeps_chunks ? 2 * kept(column_bytes) + table_bytes : 0;
   const auto order = static_cast<std::int64_t>(RowOrder::memory_bytes(dataset.num_rows(), plan.shuffle));
   const std::int64_t lengths =
-      needs_lengths(dataset, plan) ? dataset.num_rows() * std::int64_t{sizeof(std::int32_t)} : 0;
+      StepRows::are_dealt(dataset, plan) ? dataset.num_rows() * std::int64_t{sizeof(std::int32_t)} : 0;
   const std::int64_t dealt = plan.rows_per_step() * 4 * std::int64_t{sizeof(std::int64_t)};
   return static_cast<std::size_t>(cut + whole + chunks + order + lengths + dealt);
 }
 
 struct Loader::Impl {
-  Impl(const PackedDataset& dataset, const LoaderPlan& plan)
-      : dataset_(dataset), plan_(plan), order_(dataset.num_rows(), plan.shuffle, plan.seed) {
+  Impl(const PackedDataset& dataset, const LoaderPlan& plan) : dataset_(dataset), plan_(plan) {
     thread_ = std::jthread([this](const std::stop_token& stop) { read_ahead(stop); });
   }
 
@@ -79,10 +66,7 @@ struct Loader::Impl {
   /// The thread: has the next micro-batch ready while its user works on one, until done, stopped or failed.
   void read_ahead(const std::stop_token& stop) {
     try {
-      if (needs_lengths(dataset_, plan_) && plan_.first_step < plan_.last_step) lengths_ = dataset_.row_lengths();
-      for (std::int64_t step = plan_.first_step; step < plan_.last_step; ++step) {
-        if (!read_step(step, stop)) break;
-      }
+      if (plan_.first_step < plan_.last_step) read_steps(stop);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       error_ = std::current_exception();
@@ -92,9 +76,21 @@ struct Loader::Impl {
     changed_.notify_all();
   }
 
-  /// False when stopped.
-  bool read_step(std::int64_t step, const std::stop_token& stop) {
-    const std::vector<std::vector<std::int64_t>> rows = rows_of_step(step);
+  void read_steps(const std::stop_token& stop) {
+    const bool are_dealt = StepRows::are_dealt(dataset_, plan_);
+    StepRows rows(dataset_.num_rows(), plan_, are_dealt ? dataset_.row_lengths() : std::vector<std::int32_t>{});
+    for (std::int64_t step = plan_.first_step; step < plan_.last_step; ++step) {
+      const auto slots = rows.slots(step);
+      std::vector<std::vector<std::int64_t>> mine;
+      for (std::int64_t micro = 0; micro < plan_.micro_batches; ++micro) {
+        mine.push_back(slots[static_cast<std::size_t>(micro * plan_.data_size + plan_.data_rank)]);
+      }
+      if (!read_step(mine, stop)) return;
+    }
+  }
+
+  /// The rows of this data rank for each micro-batch. False when stopped.
+  bool read_step(const std::vector<std::vector<std::int64_t>>& rows, const std::stop_token& stop) {
     const bool is_whole = rows.size() == 1;  // then its counts are those of the rows that are read anyway
     const BatchCounts counts = is_whole ? BatchCounts{} : count_labels(rows);
     for (const std::vector<std::int64_t>& part : rows) {
@@ -108,28 +104,6 @@ struct Loader::Impl {
       changed_.notify_all();
     }
     return true;
-  }
-
-  /// The rows of this data rank, in file order, for each micro-batch.
-  std::vector<std::vector<std::int64_t>> rows_of_step(std::int64_t step) {
-    const std::int64_t first = step * plan_.rows_per_step();
-    const std::int64_t end =
-        plan_.one_pass ? std::min(first + plan_.rows_per_step(), dataset_.num_rows()) : first + plan_.rows_per_step();
-    std::vector<std::int64_t> rows;
-    std::vector<std::int32_t> lengths;
-    for (std::int64_t position = first; position < end; ++position) {
-      rows.push_back(order_.row_at(position));
-      lengths.push_back(lengths_.empty() ? 1 : lengths_[static_cast<std::size_t>(rows.back())]);
-    }
-    const auto slots = deal_rows(lengths, {plan_.micro_batches, plan_.data_size, plan_.rows_per_micro_batch});
-    std::vector<std::vector<std::int64_t>> mine;
-    for (std::int64_t micro = 0; micro < plan_.micro_batches; ++micro) {
-      mine.emplace_back();
-      for (const std::int64_t row : slots[static_cast<std::size_t>(micro * plan_.data_size + plan_.data_rank)]) {
-        mine.back().push_back(rows[static_cast<std::size_t>(row)]);
-      }
-    }
-    return mine;
   }
 
   /// Counts of rows that are read later: reads their labels alone.
@@ -155,8 +129,6 @@ struct Loader::Impl {
 
   const PackedDataset& dataset_;
   const LoaderPlan plan_;
-  RowOrder order_;                     // the thread's own
-  std::vector<std::int32_t> lengths_;  // the thread's own; empty where all count the same
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;

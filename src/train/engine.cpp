@@ -10,7 +10,6 @@
 #include "initialize.hpp"
 #include "not_finite.hpp"
 #include "rank_plan.hpp"
-#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/node.hpp"
@@ -64,12 +63,12 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 }
 
 struct Engine::Impl {
-  Impl(const config::Config& config_in, std::int64_t max_length, const mesh::Place& place,
+  Impl(const config::Config& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
        const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
       : config(config_in),
         groups(groups_in),
         device(device_in),
-        plan(config, max_length, place, {device.kind(), device::num_threads()}),
+        plan(config, limits, place, {device.kind(), device::num_threads()}),
         arenas(allocate(ledger)),
         compute_stream(device.make_stream()),
         comm_stream(device.make_stream(device::Priority::communication)),
@@ -91,9 +90,7 @@ struct Engine::Impl {
 
   /// Takes all memory of the rank, as planned, and gives it to the parts of the plan.
   RankPlan::Arenas allocate(device::Ledger& ledger) {
-    ledger.add(Label::process, Space::host,
-               device::resident_bytes() + device::later_process_bytes +
-                   checkpoint::index_memory_bytes(plan.place, plan.shard_map));
+    ledger.add(Label::process, Space::host, device::resident_bytes() + plan.later_process_bytes());
     RankPlan::Arenas result = plan.measure();
     for_each_arena(result, [&](Label label, Space space, device::Arena& arena) {
       arena = device::Arena(device, ledger, label, arena.used_bytes(), space);
@@ -160,10 +157,10 @@ struct Engine::Impl {
   StepUnderWay current;
 };
 
-Engine::Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place,
+Engine::Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
                device::Ledger& ledger)
-    : impl_(std::make_unique<Impl>(config, max_length, place, groups, device, collectives, ledger)) {}
+    : impl_(std::make_unique<Impl>(config, limits, place, groups, device, collectives, ledger)) {}
 
 Engine::~Engine() {
   for (const auto* stream : {&impl_->tp_stream, &impl_->comm_stream, &impl_->ring_stream, &impl_->compute_stream}) {

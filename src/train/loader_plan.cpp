@@ -31,11 +31,23 @@ data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Plac
   return plan;
 }
 
+data::MicroBatchLimits measure_limits(const config::Config& config, const Datasets& datasets) {
+  const mesh::Place place(config, 0);
+  const std::int64_t last_step = num_steps(config, datasets.train.num_rows());
+  data::MicroBatchLimits limits = data::measure_limits(datasets.train, loader_plan(config, place, 0, last_step));
+  if (datasets.eval) limits |= data::measure_limits(*datasets.eval, eval_loader_plan(config, place, datasets));
+  return limits;
+}
+
 std::size_t batches_bytes(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
   const std::int64_t last_step = num_steps(config, datasets.train.num_rows());
-  const std::size_t training = data::loader_bytes(datasets.train, loader_plan(config, place, 0, last_step));
+  data::LoaderPlan plan = loader_plan(config, place, 0, last_step);
+  plan.max_tokens = datasets.limits(config).tokens;
+  const std::size_t training = data::loader_bytes(datasets.train, plan);
   if (!datasets.eval) return training;
-  return training + data::loader_bytes(*datasets.eval, eval_loader_plan(config, place, datasets));
+  data::LoaderPlan eval_plan = eval_loader_plan(config, place, datasets);
+  eval_plan.max_tokens = plan.max_tokens;
+  return training + data::loader_bytes(*datasets.eval, eval_plan);
 }
 
 }  // namespace sft::train

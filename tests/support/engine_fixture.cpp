@@ -86,8 +86,9 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
       device_(device ? std::move(device)
                      : device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
       collectives_(comm::make_collectives(*device_, mesh_.groups.of_tensors())),
-      engine_(std::make_unique<train::Engine>(config_, max_length, mesh_.place, mesh_.groups, *device_, *collectives_,
-                                              ledger_)) {}
+      engine_(std::make_unique<train::Engine>(
+          config_, data::limits_of_full_rows(config_.train.per_device_train_batch_size, max_length), mesh_.place,
+          mesh_.groups, *device_, *collectives_, ledger_)) {}
 
 std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& rows) const {
   ensure(std::ssize(rows) == config_.effective_batch_rows(), "a step's rows are one effective batch");

@@ -20,18 +20,22 @@ struct LoaderPlan {
   bool shuffle = true;
   std::uint64_t seed = 42;
   bool one_pass = false;  ///< the data ends after its last row; false: the next epoch begins
+  /// Most tokens of a micro-batch, before the cut for sp; 0: as many as its rows have room for.
+  std::int64_t max_tokens = 0;
 
   [[nodiscard]] std::int64_t rows_per_step() const { return rows_per_micro_batch * data_size * micro_batches; }
 };
+
+/// Of data sets with more rows the lengths would take too much memory: such rows keep their order.
+inline constexpr std::int64_t max_rows_dealt = std::int64_t{1} << 24;
 
 /// Host memory of a Loader, however many micro-batches a step has: the one that its user holds and the one that is
 /// being read, the rows that it cuts, what HDF5 keeps of their files, their order and their lengths.
 [[nodiscard]] std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan);
 
 /// Step s trains on positions [s B, (s + 1) B) of the row order, B the rows of a step. Which data rank has which of
-/// them in which micro-batch follows from their lengths, so that all have nearly equal work (src/data/deal_rows.hpp);
-/// rows of more than 2^24 keep their order. Ranks that have no row get micro-batches without a document. Not
-/// collective. The data set must outlive it.
+/// them in which micro-batch follows from their lengths, so that all have nearly equal work (src/data/deal_rows.hpp).
+/// Ranks that have no row get micro-batches without a document. Not collective. The data set must outlive it.
 class Loader {
  public:
   Loader(const PackedDataset& dataset, const LoaderPlan& plan);

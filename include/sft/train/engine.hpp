@@ -10,6 +10,7 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/batch.hpp"
+#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
@@ -41,9 +42,10 @@ struct EvalSums {
 /// collective over the world, and all ranks take the same steps. All other calls are local.
 class Engine {
  public:
-  /// Plans and allocates everything (see the ledger); parameters are uninitialized until initialize() or a load.
-  Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place, const mesh::Groups& groups,
-         device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
+  /// Plans and allocates everything (see the ledger), for micro-batches within `limits`; parameters are uninitialized
+  /// until initialize() or a load.
+  Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+         const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
   ~Engine();
 
   /// Random initial weights from init_seed, the same on any mesh; zero moments.
