@@ -59,7 +59,7 @@ target_include_directories(sft_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
 target_link_libraries(sft_zstd INTERFACE ${ZSTD_LIBRARY})
 
 # Line editing of sft-generate --chat. The library brings no CMake package in Debian 12.
-find_path(EDIT_INCLUDE_DIR editline/readline.h)
+find_path(EDIT_INCLUDE_DIR histedit.h)
 find_library(EDIT_LIBRARY edit)
 if(NOT EDIT_INCLUDE_DIR OR NOT EDIT_LIBRARY)
   message(FATAL_ERROR "libedit is missing: install it (Debian 12: libedit-dev) or set EDIT_INCLUDE_DIR and EDIT_LIBRARY")

@@ -9,24 +9,6 @@
 
 namespace sft::apps {
 
-namespace {
-
-/// bos_token ... as templates name them.
-nlohmann::ordered_json named_tokens(const text::Tokenizer& tokenizer) {
-  const text::SpecialTokens& specials = tokenizer.specials();
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
-  const auto add = [&](const char* name, const std::optional<text::TokenId>& id) {
-    if (id) variables[name] = tokenizer.token_of(*id);
-  };
-  add("bos_token", specials.bos);
-  add("eos_token", specials.eos);
-  add("pad_token", specials.pad);
-  add("unk_token", specials.unk);
-  return variables;
-}
-
-}  // namespace
-
 ChatMarkup::ChatMarkup(const text::Tokenizer& tokenizer, const std::string& path)
     : tokenizer_(tokenizer), template_(data::load_chat_templates(path, tokenizer.name()).standard) {
   if (!template_ && (!tokenizer.id_of("<|im_start|>") || !tokenizer.id_of("<|im_end|>"))) {
@@ -41,7 +23,10 @@ std::string ChatMarkup::render(const std::vector<text::Message>& messages, bool 
   for (const text::Message& message : messages) {
     list.push_back({{"role", message.role}, {"content", message.content}});
   }
-  return template_->compiled().render(jinja::make_context(list, nullptr, nullptr, asks, named_tokens(tokenizer_))).text;
+  return template_->compiled()
+      .render(
+          jinja::make_context(list, nullptr, nullptr, asks, data::token_variables(tokenizer_, tokenizer_.specials())))
+      .text;
 }
 
 std::vector<text::TokenId> ChatMarkup::prompt(const std::vector<text::Message>& messages) const {

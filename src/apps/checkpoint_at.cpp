@@ -6,14 +6,18 @@
 #include <utility>
 
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/file_kind.hpp"
 
 namespace sft::apps {
 
 std::string checkpoint_at(const std::string& path) {
-  io::require_kind(path, io::Expected::checkpoint);
   std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw_data_error("cannot find the checkpoint " + path, "there is no such folder", "check the path");
+  }
+  io::require_kind(path, io::Expected::checkpoint);
   if (std::filesystem::exists(std::filesystem::path(path) / "checkpoint.h5", ignored)) return path;
   std::string chosen = path;
   std::string date;

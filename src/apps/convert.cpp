@@ -23,12 +23,13 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/plural.hpp"
+#include "sft/core/process.hpp"
 #include "sft/core/program.hpp"
 #include "sft/hub/adapter_config.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
-#include "sft/io/files.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/model/architecture.hpp"
 #include "start_model.hpp"
@@ -64,8 +65,8 @@ void write_folder(const io::TensorSource& source, const std::vector<io::TensorIn
   for (const io::TensorInfo& tensor : tensors) copy_tensor(source, tensor, sink);
   sink.finish();
   out.finish();
-  log_info("wrote " + folder + ": " + std::to_string(tensors.size()) + " tensors, " + hub::name_of(plan.type()) +
-           ", in " + std::to_string(plan.files().size()) + (plan.files().size() == 1 ? " file" : " files"));
+  log_info("wrote " + folder + ": " + plural(std::ssize(tensors), "tensor") + ", " + hub::name_of(plan.type()) +
+           ", in " + plural(std::ssize(plan.files()), "file"));
 }
 
 void checkpoint_to_adapter(const io::TensorSource& source, const config::Config& config,
@@ -134,7 +135,7 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
 
   // 2. The checkpoint
   checkpoint::import_weights(options.to, config, *source);
-  log_info("wrote " + options.to + ": " + std::to_string(source->tensors().size()) + " tensors");
+  log_info("wrote " + options.to + ": " + plural(std::ssize(source->tensors()), "tensor"));
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -162,6 +163,6 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  sft::io::raise_open_file_limit();
+  sft::raise_open_file_limit();
   return sft::run_alone([&] { return sft::status_with_output(run(arguments)); });
 }

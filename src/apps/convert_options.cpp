@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "option_value.hpp"
 #include "sft/core/error.hpp"
 #include "tool.hpp"
 
@@ -48,7 +49,7 @@ struct Words {
 po::options_description describe(Words& words) {
   po::options_description description;
   auto add = description.add_options();
-  add("merge", po::bool_switch(&words.merge), "add the weights of an adapter to those of its model");
+  add("merge", flag(&words.merge), "add the weights of an adapter to those of its model");
   add("dtype", po::value(&words.dtype)->default_value(words.dtype)->value_name("TYPE"),
       "how OUT_FOLDER holds the weights: float32, bfloat16 or float16; with --merge by default as HUB_FOLDER holds "
       "them");

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "answer_printer.hpp"
 #include "chat_markup.hpp"
 #include "generate_options.hpp"
+#include "interrupt.hpp"
 #include "line_reader.hpp"
 #include "printable.hpp"
 #include "sft/comm/collectives.hpp"
@@ -24,9 +26,9 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/process.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/hub/generation_config.hpp"
-#include "sft/io/files.hpp"
 #include "sft/text/tokenizer.hpp"
 #include "sft/train/generate.hpp"
 #include "text_model.hpp"
@@ -93,13 +95,21 @@ std::vector<text::Message> first_messages(const apps::GenerateOptions& options) 
   return {{"system", options.system}};
 }
 
-std::string json_of(const std::string& prompt, const std::vector<text::TokenId>& prompt_tokens,
-                    const std::string& answer, const train::Generated& generated) {
+/// A text, its tokens, and why it ended.
+struct Answer {
+  std::string text;
+  train::Generated generated;
+  bool is_interrupted = false;
+};
+
+std::string json_of(const std::string& prompt, const std::vector<text::TokenId>& prompt_tokens, const Answer& answer) {
+  const train::Generated& generated = answer.generated;
   const auto num_timed = static_cast<double>(std::max<std::int64_t>(std::ssize(generated.tokens) - 1, 0));
+  const char* reason = generated.is_stopped ? "stop" : answer.is_interrupted ? "interrupt" : "length";
   const nlohmann::ordered_json object = {
       {"prompt", prompt},
-      {"text", answer},
-      {"finish_reason", generated.is_stopped ? "stop" : "length"},
+      {"text", answer.text},
+      {"finish_reason", reason},
       {"num_prompt_tokens", prompt_tokens.size()},
       {"num_new_tokens", generated.tokens.size()},
       {"read_time_s", generated.read_time_s},
@@ -110,55 +120,97 @@ std::string json_of(const std::string& prompt, const std::vector<text::TokenId>&
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-/// Writes what follows the prompt and prints it; returns it.
-std::string write_answer(Writer& writer, const std::string& prompt, const std::vector<text::TokenId>& prompt_tokens,
-                         std::int64_t max_new_tokens) {
+/// Writes what follows the prompt and prints it. `interrupt`, unless null, may end it early.
+Answer write_answer(Writer& writer, train::Sampler& sampler, const std::string& prompt,
+                    const std::vector<text::TokenId>& prompt_tokens, std::int64_t max_new_tokens,
+                    const apps::Interrupt* interrupt) {
   const auto text_of = [&](std::span<const text::TokenId> tokens) {
     return writer.tokenizer.decode(tokens, /*skip_special_tokens=*/true);
   };
   apps::AnswerPrinter printer;
   const bool is_shown_at_once = !writer.options.json && ::isatty(STDOUT_FILENO) != 0;
-  const auto show = [&](std::span<const text::TokenId> tokens) {
+  Answer answer;
+  const auto go_on = [&](std::span<const text::TokenId> tokens) {
     if (is_shown_at_once) printer.show(text_of(tokens));
-    return true;
+    answer.is_interrupted = interrupt != nullptr && interrupt->is_asked();
+    return !answer.is_interrupted;
   };
-  train::Sampler sampler(writer.options.sampling);
-  const train::Generated generated =
-      train::generate(writer.generator, sampler, prompt_tokens,
-                      {max_new_tokens, writer.tokenizer.vocab_size(), writer.stop_tokens}, show);
-  std::string answer = text_of(generated.tokens);
+  answer.generated = train::generate(writer.generator, sampler, prompt_tokens,
+                                     {max_new_tokens, writer.tokenizer.vocab_size(), writer.stop_tokens}, go_on);
+  answer.text = text_of(answer.generated.tokens);
   if (writer.options.json) {
-    log_info(json_of(prompt, prompt_tokens, answer, generated));
+    log_info(json_of(prompt, prompt_tokens, answer));
   } else {
-    printer.finish(answer);
+    printer.finish(answer.text);
   }
   return answer;
 }
 
-/// Reads messages and answers them, until the input ends.
-void talk(Writer& writer, const apps::ChatMarkup& markup, const config::Model& model) {
-  std::vector<text::Message> messages = first_messages(writer.options);
-  while (const std::optional<std::string> line = apps::read_line("> ")) {
-    if (line->empty()) continue;
-    if (*line == "/exit") return;
-    if (*line == "/reset") {
-      messages = first_messages(writer.options);
-      continue;
+/// For a person beside the conversation.
+void note(const std::string& line) { std::fputs(("(" + line + ")\n").c_str(), stderr); }
+
+/// A conversation: reads messages and answers them, until the input ends.
+class Talk {
+ public:
+  Talk(Writer& writer, const apps::ChatMarkup& markup, const config::Model& model)
+      : writer_(writer),
+        markup_(markup),
+        model_(model),
+        sampler_(writer.options.sampling),
+        messages_(first_messages(writer.options)) {}
+
+  void hold() {
+    if (reader_.is_terminal()) note(commands);
+    while (true) {
+      const apps::LineReader::Line line = reader_.read("> ");
+      using Ending = apps::LineReader::Ending;
+      if (line.ending == Ending::end_of_input || line.text == "/exit") return;
+      if (line.ending == Ending::interrupt) {
+        if (line.text.empty()) return;
+      } else if (line.text == "/clear") {
+        messages_ = first_messages(writer_.options);
+      } else if (line.text == "/help") {
+        note(commands);
+      } else if (!line.text.empty()) {
+        answer(line.text);
+      }
     }
-    messages.push_back({"user", *line});
-    const std::vector<text::TokenId> tokens = markup.prompt(messages);
-    require_usable(tokens, model);
-    const std::int64_t room = writer.generator.max_tokens() - std::ssize(tokens);
-    if (room < 1) {
-      messages.pop_back();
-      log_warning("the conversation has no room for this message (max_length is " +
-                  std::to_string(writer.generator.max_tokens()) + " tokens): /reset begins a new one");
-      continue;
-    }
-    messages.push_back(
-        {"assistant", write_answer(writer, *line, tokens, std::min(room, writer.options.max_new_tokens))});
   }
-}
+
+ private:
+  static constexpr const char* commands =
+      "/clear begins a new conversation, /exit or Ctrl-D ends the program, Ctrl-C interrupts an answer";
+
+  void answer(const std::string& message) {
+    messages_.push_back({"user", message});
+    const std::vector<text::TokenId> tokens = markup_.prompt(messages_);
+    require_usable(tokens, model_);
+    const std::int64_t room = writer_.generator.max_tokens() - std::ssize(tokens);
+    if (room < 1) {
+      messages_.pop_back();
+      log_warning("the conversation has no room for this message (max_length is " +
+                  std::to_string(writer_.generator.max_tokens()) + " tokens): /clear begins a new one");
+      return;
+    }
+    const std::int64_t max_new_tokens = std::min(room, writer_.options.max_new_tokens);
+    const bool is_person = reader_.is_terminal();
+    std::optional<apps::Interrupt> interrupt;
+    if (is_person) interrupt.emplace();
+    Answer said = write_answer(writer_, sampler_, message, tokens, max_new_tokens, interrupt ? &*interrupt : nullptr);
+    if (is_person && !said.generated.is_stopped && !said.is_interrupted) {
+      note("cut after " + std::to_string(max_new_tokens) + " tokens (" +
+           (max_new_tokens == room ? "max_length" : "max_new_tokens") + ")");
+    }
+    messages_.push_back({"assistant", std::move(said.text)});
+  }
+
+  Writer& writer_;
+  const apps::ChatMarkup& markup_;
+  const config::Model& model_;
+  train::Sampler sampler_;  // one sequence of random numbers for all turns
+  std::vector<text::Message> messages_;
+  apps::LineReader reader_;
+};
 
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. What is asked
@@ -216,9 +268,10 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::string& prompt = options->prompts[i];
     if (!options->json) log_info("> " + apps::printable(prompt, /*keep_newlines=*/false));
-    static_cast<void>(write_answer(writer, prompt, prompts[i], options->max_new_tokens));
+    train::Sampler sampler(options->sampling);
+    static_cast<void>(write_answer(writer, sampler, prompt, prompts[i], options->max_new_tokens, nullptr));
   }
-  if (is_talk) talk(writer, *markup, found.model);
+  if (is_talk) Talk(writer, *markup, found.model).hold();
   return 0;
 }
 
@@ -226,6 +279,6 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  sft::io::raise_open_file_limit();
+  sft::raise_open_file_limit();
   return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "option_value.hpp"
 #include "sft/core/error.hpp"
 #include "tool.hpp"
 
@@ -26,7 +27,9 @@ config::Manual about() {
       "its adapter.",
       "A prompt is tokenized as the tokenizer does it with any text. With --chat it is the message of a user, in the "
       "markup of the model's chat template, or ChatML where the tokenizer comes without one. --chat without a prompt "
-      "reads messages from standard input, a line each, until /exit; /reset begins a new conversation.",
+      "reads messages from standard input, a line each, until /exit or its end (Ctrl-D); /clear begins a new "
+      "conversation. On a terminal Ctrl-C interrupts an answer, which stays in the conversation as far as it came, or "
+      "drops the line that is typed; on an empty line it ends the program.",
       "A text ends at the tokens that generation_config.json lists, the tokenizer's end of a text, the end of a turn "
       "in "
       "the chat template, or after max_new_tokens. temperature, top_k and top_p mean what they mean in transformers."};
@@ -39,32 +42,32 @@ po::options_description describe(GenerateOptions& options) {
   auto add = description.add_options();
   add("prompt", po::value(&options.prompts)->composing()->value_name("TEXT"),
       "text to continue; give it several times for several texts");
-  add("chat", po::bool_switch(&options.chat), "prompts are messages of a user, which the model answers");
+  add("chat", flag(&options.chat), "prompts are messages of a user, which the model answers");
   add("system", po::value(&options.system)->default_value(options.system)->value_name("TEXT"),
       "with --chat: the message that conversations begin with");
-  add("max_new_tokens", po::value(&options.max_new_tokens)->default_value(options.max_new_tokens)->value_name("N"),
-      "at most this many for each text");
-  add("max_length", po::value(&options.max_length)->default_value(options.max_length)->value_name("N"),
+  add("max_new_tokens", number<std::int64_t>()->value_name("N"),
+      "at most this many for each text; unset: 128, or 1024 for each answer of a conversation");
+  add("max_length", number(&options.max_length)->default_value(options.max_length)->value_name("N"),
       "with --chat and no prompt: most tokens of a conversation, for which memory is taken");
   add("temperature",
-      po::value(&options.sampling.temperature)->default_value(options.sampling.temperature, "0")->value_name("X"),
+      number(&options.sampling.temperature)->default_value(options.sampling.temperature, "0")->value_name("X"),
       "0: always the likeliest token; else tokens are drawn, more evenly the higher it is");
-  add("top_k", po::value(&options.sampling.top_k)->default_value(options.sampling.top_k)->value_name("N"),
+  add("top_k", number(&options.sampling.top_k)->default_value(options.sampling.top_k)->value_name("N"),
       "draw from the N likeliest tokens alone; 0: from all");
-  add("top_p", po::value(&options.sampling.top_p)->default_value(options.sampling.top_p, "1")->value_name("X"),
+  add("top_p", number(&options.sampling.top_p)->default_value(options.sampling.top_p, "1")->value_name("X"),
       "draw from the likeliest tokens alone that together have this probability");
-  add("seed", po::value<std::int64_t>()->default_value(0)->value_name("N"),
-      "the same seed draws the same tokens, whichever prompts come before");
-  add("adapter", po::value(&options.adapter)->default_value(options.adapter)->value_name("FOLDER"),
+  add("seed", number<std::int64_t>()->default_value(0),
+      "the same seed draws the same tokens: for each prompt, and for a conversation, whose answers draw from one "
+      "sequence");
+  add("adapter", path("FOLDER", &options.adapter)->default_value(options.adapter),
       "LoRA adapter for the model: a PEFT folder, or a checkpoint or output folder of a LoRA run");
-  add("tokenizer", po::value(&options.tokenizer)->default_value(options.tokenizer)->value_name("FOLDER"),
+  add("tokenizer", path("FOLDER", &options.tokenizer)->default_value(options.tokenizer),
       "byte, or a folder with a tokenizer.json, in place of the model's own");
-  add("chat_template_path",
-      po::value(&options.chat_template_path)->default_value(options.chat_template_path)->value_name("FILE"),
+  add("chat_template_path", path("FILE", &options.chat_template_path)->default_value(options.chat_template_path),
       "with --chat: a Jinja template in place of the model's own");
   add("dtype", po::value<std::string>()->default_value("float32")->value_name("TYPE"),
       "that the model computes in: float32 or bfloat16");
-  add("json", po::bool_switch(&options.json), "print a JSON object a text, on a line of its own, with figures");
+  add("json", flag(&options.json), "print a JSON object a text, on a line of its own, with figures");
   return description;
 }
 
@@ -98,9 +101,14 @@ std::optional<GenerateOptions> read_generate_options(const std::vector<std::stri
   require((options.chat || !options.prompts.empty()) && !has_empty, "no prompt", "there is nothing to continue",
           "give --prompt TEXT");
   constexpr std::int64_t limit = 1 << 20;
+  const bool is_talk = options.chat && options.prompts.empty();
+  options.max_new_tokens = values->count("max_new_tokens") != 0 ? (*values)["max_new_tokens"].as<std::int64_t>()
+                           : is_talk                            ? 1024
+                                                                : 128;
   const std::string range = "it must be from 1 to " + std::to_string(limit);
   require(options.max_new_tokens >= 1 && options.max_new_tokens <= limit,
-          "max_new_tokens is " + std::to_string(options.max_new_tokens), range, "leave it out for 128");
+          "max_new_tokens is " + std::to_string(options.max_new_tokens), range,
+          "leave it out for " + std::to_string(is_talk ? 1024 : 128));
   require(options.max_length >= 1 && options.max_length <= limit, "max_length is " + std::to_string(options.max_length),
           range, "leave it out for 4096");
   require(options.chat || (options.system.empty() && options.chat_template_path.empty()),

@@ -18,7 +18,7 @@ struct GenerateOptions {
   std::string adapter, tokenizer, chat_template_path;  ///< empty: none; the model's own
   std::vector<std::string> prompts;
   std::string system;  ///< message that conversations begin with; empty: none
-  std::int64_t max_new_tokens = 128;
+  std::int64_t max_new_tokens = 0;
   std::int64_t max_length = 4096;  ///< of a conversation, in tokens
   train::Sampling sampling;
   DType dtype = DType::float32;

@@ -26,10 +26,11 @@
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/plural.hpp"
+#include "sft/core/process.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/table.hpp"
 #include "sft/device/format_bytes.hpp"
-#include "sft/io/files.hpp"
 
 namespace {
 
@@ -183,8 +184,7 @@ void print_verified(const InspectOptions& options) {
     log_info(json.dump(2));
     return;
   }
-  log_info(options.checkpoint + ": " + std::to_string(files.size()) +
-           (files.size() == 1 ? " shard file, " : " shard files, ") + format_total_bytes(files) +
+  log_info(options.checkpoint + ": " + plural(std::ssize(files), "shard file") + ", " + format_total_bytes(files) +
            ", all as they were written");
 }
 
@@ -253,6 +253,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  io::raise_open_file_limit();
+  raise_open_file_limit();
   return run_alone([&] { return run(std::vector<std::string>(argv + 1, argv + argc)); });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect_options.hpp"
 
+#include "option_value.hpp"
 #include "sft/core/error.hpp"
 #include "tool.hpp"
 
@@ -28,11 +29,10 @@ config::Manual about() {
 po::options_description describe(InspectOptions& options) {
   po::options_description description;
   auto add = description.add_options();
-  add("verify", po::bool_switch(&options.verify), "read everything and compare it with the checksums that were stored");
-  add("compare", po::value(&options.other)->value_name("CHECKPOINT"),
-      "how far the tensors are from those of another checkpoint");
-  add("optimizer", po::bool_switch(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
-  add("json", po::bool_switch(&options.json), "print JSON");
+  add("verify", flag(&options.verify), "read everything and compare it with the checksums that were stored");
+  add("compare", path("CHECKPOINT", &options.other), "how far the tensors are from those of another checkpoint");
+  add("optimizer", flag(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
+  add("json", flag(&options.json), "print JSON");
   return description;
 }
 

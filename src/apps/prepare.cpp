@@ -26,6 +26,7 @@
 #include "sft/core/status_line.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
+#include "sft/hub/folder.hpp"
 #include "sft/text/tokenizer.hpp"
 
 namespace {
@@ -92,9 +93,12 @@ void print_preview(const PrepareSummary& summary, std::int64_t num_rows) {
 }
 
 int run(int argc, char** argv) {
-  const std::optional<PrepareCommand> command =
+  std::optional<PrepareCommand> command =
       sft::apps::read_prepare_options(std::vector<std::string>(argv + 1, argv + argc));
   if (command) {
+    if (!command->model.empty()) {
+      command->options.text.tokenizer = sft::hub::find_model_folder(command->model, command->model_revision);
+    }
     listen_for_stop_signals();
     try {
       const PrepareSummary summary = prepare_with_progress(command->options);

@@ -3,7 +3,10 @@
 
 #include <array>
 #include <ctime>
+#include <stdexcept>
 
+#include "option_value.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "tool.hpp"
 
@@ -36,37 +39,34 @@ config::Manual about() {
   return manual;
 }
 
-po::typed_value<bool>* boolean(bool value) {
-  return po::value<bool>()
-      ->default_value(value, value ? "true" : "false")
-      ->implicit_value(true, "true")
-      ->value_name("BOOL");
-}
+po::typed_value<bool>* truth_by_default(bool value) { return truth()->default_value(value, value ? "true" : "false"); }
 
 po::typed_value<std::string>* text(const char* name) { return po::value<std::string>()->value_name(name); }
 
-po::typed_value<std::int64_t>* number(std::int64_t value) {
-  return po::value<std::int64_t>()->default_value(value)->value_name("N");
+po::typed_value<std::int64_t>* number_by_default(std::int64_t value) {
+  return number<std::int64_t>()->default_value(value);
 }
 
 void describe_input(po::options_description& options) {
   // clang-format off
   options.add_options()
-    ("input", po::value<std::vector<std::string>>()->value_name("FILE"),
+    ("input", path<std::vector<std::string>>("FILE"),
      "JSON lines or a JSON array, plain, gzip or Zstandard; a file, folder, glob, or - for standard input; repeatable")
-    ("input_weight", po::value<std::vector<double>>()->value_name("W"),
+    ("input_weight", number<std::vector<double>>(nullptr, "W"),
      "share of records that an --input gives, one for each: its first records are taken until one input is used up")
-    ("output", text("FOLDER"), "where the shards go; made when missing")
-    ("model_name_or_path", text("FOLDER"), "take the tokenizer and the chat template of this model folder")
-    ("tokenizer", text("NAME"), "byte, the default: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json")
-    ("chat_template_path", text("FILE"), "write conversations with this Jinja template")
+    ("output", path("FOLDER"), "where the shards go; made when missing")
+    ("model_name_or_path", path("FOLDER"), "take the tokenizer and the chat template of this model folder, or of a name in the hub cache (org/name)")
+    ("model_revision", po::value<std::string>()->default_value("main")->value_name("NAME"),
+     "branch, tag or commit of a name in the cache")
+    ("tokenizer", path("FOLDER"), "byte, the default: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json")
+    ("chat_template_path", path("FILE"), "write conversations with this Jinja template")
     ("template_date", text("YYYY-MM-DD"), "what templates that print the date take for today")
     ("eos_token", text("TOKEN"), "token that ends a text instead of the tokenizer's own")
     ("pad_token", text("TOKEN"), "token that fills rows; never trained on, whichever it is")
     ("dataset_text_field", po::value<std::string>()->default_value("text")->value_name("NAME"), "key of plain text")
     ("on_error", po::value<std::string>()->default_value("stop")->value_name("NAME"),
      "stop at a bad record, or skip it and list it at the end")
-    ("num_threads", number(0), "threads that make tokens; 0: one for each core; the result is always the same");
+    ("num_threads", number<int>()->default_value(0), "threads that make tokens; 0: one for each core; the result is always the same");
   // clang-format on
 }
 
@@ -77,7 +77,7 @@ void describe_rows(po::options_description& options) {
      "tokens of documents in a row, at most; none (with --packing false): as long as the longest document")
     ("truncation_mode", po::value<std::string>()->default_value("keep_start")->value_name("NAME"),
      "without packing, which part of a document that is too long stays: keep_start or keep_end")
-    ("packing", boolean(true),
+    ("packing", truth_by_default(true),
      "put several documents into a row; false, as TRL's default is: every document is a row of its own, padded")
     ("packing_strategy", po::value<std::string>()->default_value("bfd")->value_name("NAME"),
      "bfd: best fit decreasing, longer documents are cut at max_length; bfd_split: their rest becomes documents of its "
@@ -85,24 +85,24 @@ void describe_rows(po::options_description& options) {
      "about equal attention work")
     ("packing_scope", po::value<std::string>()->default_value("block")->value_name("NAME"),
      "block: 1000 documents are packed together, as TRL does it; all: the whole data set, which fills rows better")
-    ("dataset_num_proc", number(1),
+    ("dataset_num_proc", number_by_default(1),
      "pack as TRL does with so many processes: each packs a part of its own")
-    ("completion_only_loss", po::value<bool>()->implicit_value(true, "true")->value_name("BOOL"),
+    ("completion_only_loss", truth(),
      "train on the completion alone; unset: of records with a prompt and a completion")
-    ("assistant_only_loss", boolean(false),
+    ("assistant_only_loss", truth_by_default(false),
      "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
-    ("pad_to_multiple_of", number(1),
+    ("pad_to_multiple_of", number_by_default(1),
      "pad rows to the next multiple of N at or above max_length; sequence parallelism needs 2 * sp_size")
-    ("sp_size", po::value<int>()->default_value(1)->value_name("N"),
+    ("sp_size", number<int>()->default_value(1),
      "pad rows so that N ranks can share them: for runs with parallel.sp_size = N")
-    ("num_shards", number(0), "number of files; 0: as few as hold at most 1 GiB each before compression")
-    ("shuffle_dataset", boolean(false), "put documents in random order before packing, and rows after it")
-    ("seed", number(42), "of that order, and of --eval_split")
-    ("eval_split", po::value<double>()->default_value(0.0, "0")->value_name("N"),
+    ("num_shards", number_by_default(0), "number of files; 0: as few as hold at most 1 GiB each before compression")
+    ("shuffle_dataset", truth_by_default(false), "put documents in random order before packing, and rows after it")
+    ("seed", number_by_default(42), "of that order, and of --eval_split")
+    ("eval_split", number<double>()->default_value(0.0, "0"),
      "hold documents back for data.eval_files, in FOLDER/eval-*.h5: a share below 1, or how many")
-    ("preview", number(0), "print N rows: what is trained on in colour or brackets, documents apart")
-    ("stats", boolean(false), "print how long the documents are and what is odd about the records")
-    ("json", boolean(false), "print the summary for programs");
+    ("preview", number_by_default(0), "print N rows: what is trained on in colour or brackets, documents apart")
+    ("stats", truth_by_default(false), "print how long the documents are and what is odd about the records")
+    ("json", truth_by_default(false), "print the summary for programs");
   // clang-format on
 }
 
@@ -135,14 +135,13 @@ data::PackingStrategy packing_strategy_of(const po::variables_map& values) {
 
 std::int64_t max_length_of(const std::string& value) {
   if (value == "none" || value == "None") return data::PrepareOptions::no_max_length;
-  std::size_t end = 0;
   std::int64_t length = 0;
   try {
-    length = std::stoll(value, &end);
-  } catch (const std::exception&) {
-    end = 0;
+    config::read(value, length);
+  } catch (const std::invalid_argument&) {
+    length = 0;
   }
-  if (end != value.size() || length <= 0) {
+  if (length <= 0) {
     throw_config_error("max_length = " + value + " is impossible", "it is a number of tokens, or none",
                        "give 2 or more, e.g. 1024");
   }
@@ -170,7 +169,6 @@ data::TextOptions text_options_of(const po::variables_map& values) {
     throw_config_error("--model_name_or_path and --tokenizer are given", "each names a tokenizer", "leave one out");
   }
   take("tokenizer", text.tokenizer);
-  take("model_name_or_path", text.tokenizer);
   take("chat_template_path", text.chat_template_path);
   take("eos_token", text.eos_token);
   take("pad_token", text.pad_token);
@@ -215,7 +213,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   options.shuffle_dataset = values["shuffle_dataset"].as<bool>();
   options.eval_split = values["eval_split"].as<double>();
   options.skip_bad_records = values["on_error"].as<std::string>() == "skip";
-  options.num_threads = static_cast<int>(values["num_threads"].as<std::int64_t>());
+  options.num_threads = values["num_threads"].as<int>();
   const auto seed = values["seed"].as<std::int64_t>();
   if (seed < 0) {
     throw_config_error("seed = " + std::to_string(seed) + " is impossible", "it is a number from 0 on",
@@ -232,6 +230,8 @@ std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string
   if (!values) return std::nullopt;
   PrepareCommand command;
   command.options = to_prepare_options(*values);
+  if (values->count("model_name_or_path") != 0) command.model = (*values)["model_name_or_path"].as<std::string>();
+  command.model_revision = (*values)["model_revision"].as<std::string>();
   command.num_preview_rows = (*values)["preview"].as<std::int64_t>();
   command.shows_statistics = (*values)["stats"].as<bool>();
   command.is_json = (*values)["json"].as<bool>();

@@ -15,6 +15,8 @@ namespace sft::apps {
 /// What a user asked for.
 struct PrepareCommand {
   data::PrepareOptions options;
+  std::string model,
+      model_revision;  ///< whose tokenizer is to be taken: a folder, or a name in the hub cache; or empty
   std::int64_t num_preview_rows = 0;
   bool shows_statistics = false;
   bool is_json = false;

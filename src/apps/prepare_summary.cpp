@@ -13,6 +13,7 @@
 
 #include "printable.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 
 namespace sft::apps {
@@ -136,14 +137,14 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   line("tokens", std::to_string(train.num_tokens));
   line("target tokens", std::to_string(train.num_target_tokens));
   line("rows", std::to_string(train.num_rows) + " of " + std::to_string(summary.row_length) + " tokens");
-  line("padding", std::to_string(train.num_padding_tokens) + " tokens");
+  line("padding", plural(train.num_padding_tokens, "token"));
   line("packing strategy", data::name_of(options.packing_strategy));
   line("packing efficiency", text_of_efficiency(train));
   line("files", list_of_files(train));
   for (std::size_t i = 1; i < summary.splits.size(); ++i) {
     const data::SplitSummary& held_back = summary.splits[i];
-    line("held back", std::to_string(held_back.num_documents) + " documents, " + std::to_string(held_back.num_tokens) +
-                          " tokens in " + std::to_string(held_back.num_rows) + " rows");
+    line("held back", plural(held_back.num_documents, "document") + ", " + plural(held_back.num_tokens, "token") +
+                          " in " + plural(held_back.num_rows, "row"));
     line("", list_of_files(held_back));
   }
   std::string text = table.text();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "printable.hpp"
+#include "sft/core/plural.hpp"
 
 namespace sft::apps {
 
@@ -65,7 +66,7 @@ std::string preview_of(const data::Row& row, std::int64_t index, std::int64_t nu
     const auto length = static_cast<std::size_t>(row.document_lengths[d]);
     const std::span<const float> weights = std::span(row.loss_weight).subspan(begin, length);
     out += "── document " + std::to_string(d + 1) + " of " + std::to_string(row.document_lengths.size()) + ": " +
-           std::to_string(length) + " tokens, " + count_trained(weights) + " trained on ──\n";
+           plural(row.document_lengths[d], "token") + ", " + count_trained(weights) + " trained on ──\n";
     std::string text = document_text(std::span(row.tokens).subspan(begin, length), weights, tokenizer, has_colour);
     if (!text.ends_with('\n')) text += '\n';
     out += text;

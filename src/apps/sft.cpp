@@ -24,6 +24,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/process.hpp"
 #include "sft/core/version.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
@@ -248,6 +249,6 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  sft::io::raise_open_file_limit();
+  sft::raise_open_file_limit();
   return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
 }

@@ -15,6 +15,7 @@
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
+#include "sft/io/file_kind.hpp"
 
 namespace sft::apps {
 
@@ -83,6 +84,7 @@ StartModel find_folder(const std::string& path) {
       throw_config_error(path + " is an adapter", "it changes a model, which is elsewhere",
                          "give that model, and this folder with --adapter");
     }
+    io::require_kind(path, io::Expected::model);
     return {StartModel::Kind::checkpoint, checkpoint_at(path)};
   }
   config::Model named;

@@ -3,9 +3,9 @@
 #include <stdexcept>
 
 #include "config/names.hpp"
-#include "config/values.hpp"
-#include "config/words.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
+#include "sft/config/words.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {

@@ -1,27 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/foreign_names.hpp"
-
-#include <map>
-#include <sstream>
-#include <string_view>
+#include "config/foreign_rows.hpp"
 
 namespace sft::config {
 
 namespace {
-
-/// Names that mean the same, separated by spaces, and what they mean.
-struct Row {
-  const char* names;
-  std::vector<Accepted> accepted;
-  const char* why;
-  const char* what_to_do;
-};
-
-const std::vector<Accepted> anything{{"*", ""}};
-const std::vector<Accepted> either{{"true", ""}, {"*", ""}};  // a flag: needs no value on the command line
-const std::vector<Accepted> only_none{{"none", ""}, {"{}", ""}, {"[]", ""}};
-const std::vector<Accepted> only_false{{"none", ""}, {"false", ""}};
-const std::vector<Accepted> never{};
 
 const char* const no_effect = "it has no effect here";
 const char* const leave_out = "leave it out";
@@ -37,7 +19,7 @@ const char* const units = "parameters are gathered block by block, one block ahe
 const char* const own_files = "sft reads none of Accelerate's and DeepSpeed's files";
 const char* const by_steps = "checkpoints are written by steps, and at the end";
 
-std::vector<Row> precision_rows() {
+std::vector<ForeignRow> precision_rows() {
   return {
       {"bf16",
        {{"true", "train.precision=bf16"}, {"false", "train.precision=fp32"}, {"none", ""}},
@@ -57,15 +39,16 @@ std::vector<Row> precision_rows() {
        {{"none", ""}, {"float32", ""}},
        "master weights are always float32, and train.precision says what computing is in",
        "set train.precision to bf16 or fp32"},
-      {"tf32 downcast_bf16 fp8_config enable_msamp", only_false, "computing is in bf16 or float32",
-       "set train.precision to bf16 or fp32"},
+      {"tf32 downcast_bf16 enable_msamp half_precision_backend fp16_backend", only_false,
+       "computing is in bf16 or float32", "set train.precision to bf16 or fp32"},
+      {"fp8_* fp16_opt_level", only_none, "computing is in bf16 or float32", "set train.precision to bf16 or fp32"},
       {"bf16_full_eval fp16_full_eval", only_false, whole_evaluation, "set train.precision = bf16"},
       {"msamp_opt_level", anything, no_effect, leave_out},
-      {"use_legacy_prediction_loop", either, no_effect, leave_out},
+      {"use_legacy_prediction_loop past_index", either, no_effect, leave_out},
   };
 }
 
-std::vector<Row> memory_rows() {
+std::vector<ForeignRow> memory_rows() {
   const char* const smaller =
       "leave it out; for less memory use a smaller per_device_train_batch_size, sp_size, tp_size or more ranks";
   return {
@@ -74,9 +57,10 @@ std::vector<Row> memory_rows() {
        "this version keeps all activations and recomputes none", leave_out},
       {"activation_offloading activation_checkpointing_offload", only_false,
        "this version keeps all activations where they are computed", smaller},
-      {"cpu_offload offload_params offload_optimizer_device offload_param_device offload_optimizer_nvme_path "
-       "offload_param_nvme_path",
-       only_false, "parameters and optimizer state stay on their device in this version", smaller},
+      {"cpu_offload offload_params", only_false, "parameters and optimizer state stay on their device in this version",
+       smaller},
+      {"offload_optimizer_device offload_param_device offload_optimizer_nvme_path offload_param_nvme_path", only_none,
+       "parameters and optimizer state stay on their device in this version", smaller},
       {"auto_find_batch_size", only_false, "memory is planned before the first step",
        "set train.per_device_train_batch_size; `sft INPUT.ini --dry-run` shows the memory it needs"},
       {"torch_empty_cache_steps", anything, no_effect, leave_out},
@@ -84,7 +68,7 @@ std::vector<Row> memory_rows() {
   };
 }
 
-std::vector<Row> mesh_rows() {
+std::vector<ForeignRow> mesh_rows() {
   return {
       {"cp_size", {{"none", ""}, {"*", "parallel.sp_size=*"}}, "", ""},
       {"cp_backend sp_backend tp_handler cp_handler sp_handler", anything, no_effect, leave_out},
@@ -95,6 +79,9 @@ std::vector<Row> mesh_rows() {
       {"enable_async_tp", only_false, "sums over tp are in float32 and in a fixed order", leave_out},
       {"tp tensor_parallel_size tensor_model_parallel_size model_parallel_size", never, "its name here is tp_size",
        "write parallel.tp_size"},
+      {"megatron_lm_tp_degree", never, "its name here is tp_size", "write parallel.tp_size"},
+      {"megatron_lm_context_parallel_size", never, "its name here is sp_size", "write parallel.sp_size"},
+      {"megatron_lm_gradient_clipping", {{"*", "optimizer.max_grad_norm=*"}}, "", ""},
       {"cp sp context_parallel_size sequence_parallel_size ulysses_size", never, "its name here is sp_size",
        "write parallel.sp_size"},
       {"dp data_parallel_size dp_size", never, "there are two kinds of data parallelism here",
@@ -116,30 +103,53 @@ std::vector<Row> mesh_rows() {
       {"forward_prefetch limit_all_gathers use_orig_params sync_module_states cpu_ram_efficient_loading", either, units,
        leave_out},
       {"state_dict_type", anything, "checkpoints are sharded and read as whole tensors", leave_out},
-      {"ignored_modules state_dict_config optim_state_dict_config param_init_fn", only_none, no_effect, leave_out},
+      {"gradient_accumulation_kwargs ignored_modules state_dict_config optim_state_dict_config param_init_fn",
+       only_none, no_effect, leave_out},
       {"zero3_init_flag is_train_batch_min", either, no_effect, leave_out},
       {"zero3_save_16bit_model", only_false, "checkpoints hold float32 weights", leave_out},
       {"gradient_clipping", {{"*", "optimizer.max_grad_norm=*"}}, "", ""},
-      {"num_processes", never, mpirun_starts, by_mpirun},
-      {"num_machines machine_rank main_process_ip main_process_port same_network rdzv_backend gpu_ids n_gpu "
-       "world_size mpirun_config",
-       never, mpirun_starts, by_mpirun},
-      {"compute_environment", {{"LOCAL_MACHINE", ""}}, mpirun_starts, by_mpirun},
-      {"distributed_type", never, "the mesh says what is distributed", under_parallel},
-      {"main_training_function dynamo_config local_rank local_process_index", anything, no_effect, leave_out},
-      {"enable_cpu_affinity debug", either, no_effect, leave_out},
-      {"tpu_name tpu_zone tpu_use_cluster tpu_use_sudo tpu_vm tpu_env command_file commands", only_false,
-       "there is no TPU backend", leave_out},
       {"ddp_bucket_cap_mb ddp_backend ddp_timeout", anything, no_effect, leave_out},
       {"ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph", either, no_effect, leave_out},
-      {"use_cpu no_cuda",
+      {"split_batches dispatch_batches", only_false, "every rank reads its own rows", leave_out},
+      {"even_batches use_seedable_sampler non_blocking use_configured_state", either, no_effect, leave_out},
+      {"use_cpu no_cuda cpu",
        {{"true", "device.backend=cpu"}, {"false", ""}, {"none", ""}},
        "it is true or false",
        "set device.backend to cpu, cuda or auto"},
   };
 }
 
-std::vector<Row> optimizer_rows() {
+/// Names of `accelerate launch`, `accelerate config` and their files that say how processes start.
+std::vector<ForeignRow> launch_rows() {
+  const char* const no_tpu = "there is no TPU backend";
+  const char* const mesh = "the mesh says what is distributed";
+  return {
+      {"num_processes num_machines machine_rank main_process_ip main_process_port same_network rdzv_backend rdzv_conf "
+       "gpu_ids n_gpu world_size mpirun_config mpirun_hostfile max_restarts monitor_interval role tee log_dir",
+       never, mpirun_starts, by_mpirun},
+      {"multi_gpu", only_false, mpirun_starts, by_mpirun},
+      {"num_cpu_threads_per_process", never, "OpenMP starts the threads of a rank",
+       "set OMP_NUM_THREADS in the environment"},
+      {"module no_python", only_false, "sft is a program of its own", leave_out},
+      {"quiet", either, no_effect, leave_out},
+      {"compute_environment", {{"LOCAL_MACHINE", ""}}, mpirun_starts, by_mpirun},
+      {"distributed_type", {{"none", ""}}, mesh, under_parallel},
+      {"use_fsdp use_deepspeed use_megatron_lm use_parallelism_config", only_false, mesh, under_parallel},
+      {"config_file megatron_lm_* deepspeed_*", never, own_files, under_parallel},
+      {"deepspeed_hostfile deepspeed_multinode_launcher deepspeed_inclusion_filter deepspeed_exclusion_filter", never,
+       mpirun_starts, by_mpirun},
+      {"aws_* ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version py_version "
+       "sagemaker_* additional_args",
+       only_none, "nothing runs on SageMaker", by_mpirun},
+      {"main_training_function local_rank local_process_index debug ray_scope mp_parameters", anything, no_effect,
+       leave_out},
+      {"enable_cpu_affinity use_mps_device", either, no_effect, leave_out},
+      {"tpu_use_cluster tpu_use_sudo tpu tpu_cluster no_tpu_cluster tpu_metrics_debug", only_false, no_tpu, leave_out},
+      {"tpu_name tpu_zone tpu_vm tpu_env tpu_num_cores command_file commands vm env", only_none, no_tpu, leave_out},
+  };
+}
+
+std::vector<ForeignRow> optimizer_rows() {
   return {
       {"optim",
        {{"adamw_torch", ""}, {"adamw_torch_fused", ""}, {"adamw", ""}, {"none", ""}},
@@ -167,23 +177,26 @@ std::vector<Row> optimizer_rows() {
        "leave it out, or write loss_type = nll"},
       {"router_aux_loss_coef", anything, "there are no mixtures of experts", leave_out},
       {"output_router_logits", either, "there are no mixtures of experts", leave_out},
-      {"batch_size train_batch_size micro_batch_size", never, "its name is per_device_train_batch_size",
+      {"adafactor", only_false, "AdamW is the one optimizer of this version", leave_out},
+      {"batch_size train_batch_size micro_batch_size per_gpu_train_batch_size", never,
+       "its name is per_device_train_batch_size",
        "write train.per_device_train_batch_size, the rows of a micro-batch on each data-parallel rank"},
       {"epochs num_epochs", never, "its name is num_train_epochs", "write train.num_train_epochs"},
   };
 }
 
-std::vector<Row> kernel_rows() {
+std::vector<ForeignRow> kernel_rows() {
   return {
-      {"attn_implementation liger_kernel_config torch_compile_backend torch_compile_mode", anything,
-       "sft has kernels of its own; these choices change rounding at most", leave_out},
-      {"use_liger_kernel torch_compile use_cache use_flash_attention_2", either,
+      {"attn_implementation liger_kernel_config torch_compile_backend torch_compile_mode dynamo_backend dynamo_mode "
+       "dynamo_config torchdynamo",
+       anything, "sft has kernels of its own; these choices change rounding at most", leave_out},
+      {"use_liger_kernel torch_compile use_cache use_flash_attention_2 dynamo_* jit_mode_eval use_ipex", either,
        "sft has kernels of its own; these choices change rounding at most", leave_out},
       {"full_determinism", either, "runs always repeat to the bit", leave_out},
   };
 }
 
-std::vector<Row> logging_rows() {
+std::vector<ForeignRow> logging_rows() {
   return {
       {"report_to",
        {{"none", ""}, {"[]", ""}},
@@ -202,7 +215,7 @@ std::vector<Row> logging_rows() {
   };
 }
 
-std::vector<Row> evaluation_rows() {
+std::vector<ForeignRow> evaluation_rows() {
   return {
       {"eval_strategy evaluation_strategy",
        {{"none", "train.eval_steps=0"}, {"steps", ""}},
@@ -221,18 +234,18 @@ std::vector<Row> evaluation_rows() {
        {{"0", ""}, {"0.0", ""}, {"none", ""}},
        "evaluations come every eval_steps steps from the first on",
        leave_out},
-      {"per_device_eval_batch_size eval_accumulation_steps metric_for_best_model label_names", anything,
-       "evaluation takes batches of the size of training's, and its numbers do not depend on it", leave_out},
+      {"per_device_eval_batch_size per_gpu_eval_batch_size eval_accumulation_steps metric_for_best_model label_names",
+       anything, "evaluation takes batches of the size of training's, and its numbers do not depend on it", leave_out},
       {"prediction_loss_only eval_do_concat_batches eval_use_gather_object batch_eval_metrics "
-       "greater_is_better",
+       "greater_is_better include_inputs_for_metrics",
        either, no_effect, leave_out},
       {"include_for_metrics", only_none, "evaluation gives eval_loss, eval_mean_token_accuracy and eval_entropy",
        leave_out},
-      {"eval_packing", only_none, prepared, "prepare the files for evaluation with --packing true or false"},
+      {"eval_packing", only_false, prepared, "prepare the files for evaluation with --packing true or false"},
   };
 }
 
-std::vector<Row> saving_rows() {
+std::vector<ForeignRow> saving_rows() {
   return {
       {"save_strategy",
        {{"steps", ""}, {"none", "checkpoint.save_steps=0"}},
@@ -246,12 +259,14 @@ std::vector<Row> saving_rows() {
       {"restore_callback_states_from_checkpoint overwrite_output_dir", only_false, "there are no such states",
        "leave it out; train.output_dir and checkpoint.resume_from_checkpoint say where a run begins"},
       {"push_to_hub hub_always_push", only_false, "nothing is sent anywhere", leave_out},
-      {"hub_model_id hub_token hub_strategy hub_revision", anything, "nothing is sent anywhere", leave_out},
+      {"hub_model_id hub_token hub_strategy hub_revision push_to_hub_model_id push_to_hub_organization "
+       "push_to_hub_token",
+       anything, "nothing is sent anywhere", leave_out},
       {"hub_private_repo", either, "nothing is sent anywhere", leave_out},
   };
 }
 
-std::vector<Row> data_rows() {
+std::vector<ForeignRow> data_rows() {
   return {
       {"data_seed", {{"none", ""}, {"*", "data.seed=*"}}, "", ""},
       {"train_sampling_strategy",
@@ -274,16 +289,18 @@ std::vector<Row> data_rows() {
       {"truncation_mode dataset_text_field dataset_kwargs dataset_num_proc chat_template_path eos_token pad_token "
        "dataset_batch_size num_of_sequences formatting_func processing_class",
        never, prepared, "see `sft-prepare --help` for what can be chosen"},
-      {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split dataset_streaming datasets "
-       "streaming test_split_size dataset",
+      {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split datasets test_split_size "
+       "dataset "
+       "path name data_dir data_files split columns fraction",
        never, prepared,
        "prepare JSON-lines files with `sft-prepare --input FILE --output FOLDER` and set "
        "data.train_files = FOLDER/train-*.h5"},
+      {"dataset_streaming streaming", only_false, prepared, leave_out},
       {"train_dataset train_file", never, "its name is train_files", "write data.train_files = FOLDER/train-*.h5"},
   };
 }
 
-std::vector<Row> model_rows() {
+std::vector<ForeignRow> model_rows() {
   return {
       {"trust_remote_code", either, "no foreign code is run", leave_out},
       {"model_init_kwargs", only_none, "sft builds the model from the keys of [model]",
@@ -293,8 +310,12 @@ std::vector<Row> model_rows() {
        "bnb_4bit_quant_type bnb_4bit_quant_storage peft_config",
        only_none, plain_adapters, leave_out},
       {"ignore_bias_buffers", either, no_effect, leave_out},
-      {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers",
+      {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers "
+       "id2label label2id",
        anything, no_effect, leave_out},
+      {"rope_parameters", never, "its names here are rope_theta and rope_scaling",
+       "write model.rope_theta, and model.rope_scaling"},
+      {"quantization_config", only_none, plain_adapters, leave_out},
       {"hidden_act", {{"silu", ""}}, "the MLP is SwiGLU", leave_out},
       {"use_sliding_window", only_false, "its name here is sliding_window", "write model.sliding_window"},
       {"attention_dropout", {{"0", ""}, {"0.0", ""}, {"none", ""}}, "there is no dropout", leave_out},
@@ -302,73 +323,15 @@ std::vector<Row> model_rows() {
   };
 }
 
-/// What sft-prepare answers to names that are none of its options.
-std::vector<Row> prepare_rows() {
-  const char* const max_length = "its name is max_length";
-  const char* const own_tokens = "the byte tokenizer has tokens of its own for beginnings and ends";
-  const char* const files = "sft-prepare reads JSON-lines files";
-  return {
-      {"max_seq_length model_max_length", never, max_length, "write --max_length"},
-      {"dataset_text_field", never, "the field of plain text is called text", "name it so in the records"},
-      {"dataset_kwargs dataset_num_proc dataset_batch_size", never, "sft-prepare works in one process", leave_out},
-      {"truncation_mode", never, "the first max_length tokens of a document are kept",
-       "leave it out; --packing_strategy bfd_split keeps the rest too"},
-      {"eos_token pad_token", never, own_tokens, leave_out},
-      {"chat_template_path", never, "conversations are written in ChatML in this version", leave_out},
-      {"eval_packing", never, "each call packs its files in one way",
-       "prepare the files for evaluation in a call of their own, with --packing true or false"},
-      {"padding_free", never, "padding is never computed", leave_out},
-      {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split dataset_streaming datasets "
-       "streaming test_split_size dataset train_dataset train_file train_files",
-       never, files, "write the data set to a JSON-lines file and give --input FILE"},
-      {"output_dir", never, "its name is output", "write --output"},
-      {"strategy", never, "its name is packing_strategy", "write --packing_strategy"},
-  };
-}
-
-using Names = std::map<std::string, ForeignName, std::less<>>;
-
-void add_rows(const std::vector<Row>& rows, Names& names) {
-  for (const Row& row : rows) {
-    std::istringstream words(row.names);
-    for (std::string name; words >> name;) names[name] = {name, row.accepted, row.why, row.what_to_do};
-  }
-}
-
-const Names& names_of_sft() {
-  static const Names names = [] {
-    Names all;
-    for (const auto& rows : {precision_rows(), memory_rows(), mesh_rows(), optimizer_rows(), kernel_rows(),
-                             logging_rows(), evaluation_rows(), saving_rows(), data_rows(), model_rows()}) {
-      add_rows(rows, all);
-    }
-    return all;
-  }();
-  return names;
-}
-
-const ForeignName* find(const Names& names, const std::string& name) {
-  const auto found = names.find(name);
-  return found == names.end() ? nullptr : &found->second;
-}
-
 }  // namespace
 
-const ForeignName* find_foreign_name(const std::string& name) {
-  if (const ForeignName* found = find(names_of_sft(), name)) return found;
-  for (const std::string_view prefix : {"fsdp_", "parallelism_config_"}) {
-    if (name.starts_with(prefix)) return find(names_of_sft(), name.substr(prefix.size()));
+std::vector<ForeignRow> foreign_rows_of_sft() {
+  std::vector<ForeignRow> all;
+  for (const auto& rows : {precision_rows(), memory_rows(), mesh_rows(), launch_rows(), optimizer_rows(), kernel_rows(),
+                           logging_rows(), evaluation_rows(), saving_rows(), data_rows(), model_rows()}) {
+    all.insert(all.end(), rows.begin(), rows.end());
   }
-  return nullptr;
-}
-
-const ForeignName* find_foreign_name_of_prepare(const std::string& name) {
-  static const Names names = [] {
-    Names all;
-    add_rows(prepare_rows(), all);
-    return all;
-  }();
-  return find(names, name);
+  return all;
 }
 
 }  // namespace sft::config

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "config/quoting.hpp"
-#include "config/values.hpp"
+#include "sft/config/values.hpp"
 
 namespace sft::config {
 

@@ -7,9 +7,6 @@
 
 #include "config/foreign_names.hpp"
 #include "config/nearest.hpp"
-#include "config/quoting.hpp"
-#include "config/values.hpp"
-#include "sft/config/unknown_option.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {
@@ -29,19 +26,19 @@ std::string alternatives(const std::vector<const Key*>& found) {
   return text;
 }
 
-/// The keys of a name without its section. Accelerate's files put fsdp_ or parallelism_config_ before some.
-std::vector<const Key*> candidates_for(const std::string& name) {
-  std::vector<const Key*> found = keys_named(name);
-  for (const std::string_view prefix : {"fsdp_", "parallelism_config_"}) {
-    if (found.empty() && name.starts_with(prefix)) found = keys_named(name.substr(prefix.size()));
-  }
-  return found;
-}
-
 [[noreturn]] void refuse_misplaced(const Written& written, const std::vector<const Key*>& found) {
   throw_config_error("unknown key `" + written.full_name() + "` " + written.place,
                      "`" + found.front()->name + "` belongs to [" + found.front()->section + "]",
                      "write " + alternatives(found));
+}
+
+/// The foreign name that `word` is a slip of the pen for, and what to write in its place; empty: there is none.
+std::string foreign_guess(const std::string& word) {
+  const std::string guess = nearest(word, foreign_names());
+  if (guess.size() < 5) return {};
+  const ForeignName& foreign = *find_foreign_name(guess);
+  const bool is_refused = foreign.accepted.empty();
+  return "did you mean `" + guess + "`?" + (is_refused ? std::string(" Then ") + foreign.what_to_do : "");
 }
 
 [[noreturn]] void refuse_unknown(const Written& written) {
@@ -54,41 +51,28 @@ std::vector<const Key*> candidates_for(const std::string& name) {
   names.insert(names.end(), command_words.begin(), command_words.end());
   std::string guess = nearest(written.name, siblings);
   if (guess.empty()) guess = nearest(written.name, names);
+  std::string advice = guess.empty() ? foreign_guess(written.name) : "did you mean `" + guess + "`?";
+  if (advice.empty()) advice = "--help lists every key and option";
   throw_config_error(
       "unknown key `" + written.full_name() + "` " + written.place,
-      written.section.empty() ? "no section has such a key" : "[" + written.section + "] has no such key",
-      guess.empty() ? "--help lists every key and option" : "did you mean `" + guess + "`?");
-}
-
-bool fits(const std::string& value, const char* pattern) {
-  const std::string_view wanted = pattern;
-  if (wanted == "*") return true;
-  if (wanted == "none") return is_none(value);
-  if (wanted == "true" || wanted == "false") return truth_of(value) == (wanted == "true");
-  return value == wanted;
-}
-
-std::optional<Setting> obey(const ForeignName& foreign, const Written& written) {
-  const std::string value = unquoted(written.value);
-  for (const Accepted& accepted : foreign.accepted) {
-    if (!fits(value, accepted.value)) continue;
-    const std::string assignment = accepted.assignment;
-    if (assignment.empty()) return std::nullopt;
-    const std::size_t equals = assignment.find('=');
-    const std::string text = assignment.substr(equals + 1);
-    return Setting{find_key(assignment.substr(0, equals)), text == "*" ? written.value : text};
-  }
-  const std::string shown = value.empty() ? written.name : written.name + " = " + value;
-  throw_config_error("sft does not take `" + shown + "` " + written.place, foreign.why, foreign.what_to_do);
+      written.section.empty() ? "no section has such a key" : "[" + written.section + "] has no such key", advice);
 }
 
 }  // namespace
+
+std::vector<const Key*> keys_meant_by(const std::string& name) {
+  std::vector<const Key*> found = keys_named(name);
+  for (const std::string_view prefix : {"fsdp_", "parallelism_config_"}) {
+    if (found.empty() && name.starts_with(prefix)) found = keys_named(name.substr(prefix.size()));
+  }
+  return found;
+}
 
 std::optional<Setting> setting_of(const Written& written) {
   if (!written.section.empty()) {
     if (const Key* key = find_key(written.full_name())) return Setting{key, written.value};
   }
-  const std::vector<const Key*> found = candidates_for(written.name);
+  const std::vector<const Key*> found = keys_meant_by(written.name);
   if (written.section.empty() && found.size() == 1) return Setting{found.front(), written.value};
   if (written.section.empty() && found.size() > 1) {
     throw_config_error("`" + written.name + "` " + written.place + " is ambiguous", "several sections have this key",
@@ -96,7 +80,11 @@ std::optional<Setting> setting_of(const Written& written) {
   }
   if (!found.empty()) refuse_misplaced(written, found);
   if (!written.section.empty()) require_section(written.section, written.place);
-  if (const ForeignName* foreign = find_foreign_name(written.name)) return obey(*foreign, written);
+  if (const ForeignName* foreign = find_foreign_name(written.name)) {
+    const std::optional<Assignment> assignment = obey(*foreign, {written.name, written.value}, "sft", written.place);
+    if (!assignment) return std::nullopt;
+    return Setting{find_key(assignment->name), assignment->value};
+  }
   refuse_unknown(written);
 }
 
@@ -128,38 +116,15 @@ Written written_option(Word word) {
 }
 
 Takes takes_of(const std::string& name) {
-  const auto is_truth = [](const char* value) {
-    return std::string_view(value) == "true" || std::string_view(value) == "false";
-  };
   const std::size_t dot = name.find('.');
   if (dot != std::string::npos) {
     const Key* key = find_key(name);
     return key != nullptr && key->is_flag() ? Takes::truth : Takes::value;
   }
-  const std::vector<const Key*> found = candidates_for(name);
+  const std::vector<const Key*> found = keys_meant_by(name);
   if (!found.empty()) return found.front()->is_flag() ? Takes::truth : Takes::value;
   const ForeignName* foreign = find_foreign_name(name);
-  const bool is_flag = foreign != nullptr && std::ranges::any_of(foreign->accepted, is_truth, &Accepted::value);
-  return is_flag ? Takes::truth : Takes::value;
-}
-
-void refuse_unknown_option(const std::string& program, const std::string& option,
-                           const std::vector<std::string>& known) {
-  const std::string problem = program + " has no option --" + option;
-  std::string name = option;
-  std::ranges::replace(name, '-', '_');
-  if (const std::string guess = nearest(option, known); !guess.empty()) {
-    throw_config_error(problem, "it knows --" + guess, "did you mean --" + guess + "?");
-  }
-  if (program == "sft-prepare") {
-    if (const ForeignName* foreign = find_foreign_name_of_prepare(name)) {
-      throw_config_error(problem, foreign->why, foreign->what_to_do);
-    }
-    if (!candidates_for(name).empty() || find_foreign_name(name) != nullptr) {
-      throw_config_error(problem, "it belongs to training", "give it to sft, in the .ini file or on its command line");
-    }
-  }
-  throw_config_error(problem, "there is nothing like it", "see " + program + " --help");
+  return foreign != nullptr && is_flag(*foreign) ? Takes::truth : Takes::value;
 }
 
 }  // namespace sft::config

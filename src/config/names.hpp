@@ -4,9 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/keys.hpp"
-#include "config/words.hpp"
+#include "sft/config/words.hpp"
 
 namespace sft::config {
 
@@ -25,6 +26,9 @@ struct Setting {
   const Key* key;
   std::string text;
 };
+
+/// The keys of a name without its section. Accelerate's files put fsdp_ or parallelism_config_ before some.
+[[nodiscard]] std::vector<const Key*> keys_meant_by(const std::string& name);
 
 /// What `written` sets: a key by its full name; by its name alone where only one section has it; or through the table
 /// of foreign names. Nothing when the value of a foreign name has no effect here. Throws a configuration Error for a

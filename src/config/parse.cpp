@@ -8,7 +8,7 @@
 #include "config/ini.hpp"
 #include "config/keys.hpp"
 #include "config/names.hpp"
-#include "config/words.hpp"
+#include "sft/config/words.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/values.hpp"
+#include "sft/config/values.hpp"
 
 #include <array>
 #include <cctype>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/words.hpp"
+#include "sft/config/words.hpp"
 
 #include <algorithm>
 #include <stdexcept>
 
-#include "config/values.hpp"
+#include "sft/config/values.hpp"
 
 namespace sft::config {
 
@@ -42,9 +42,14 @@ bool may_follow(const std::string& word, Takes takes) {
 std::vector<Word> split_words(const std::vector<std::string>& arguments,
                               const std::function<Takes(const std::string& name)>& takes) {
   std::vector<Word> words;
+  bool is_past_options = false;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (!is_option(argument)) {
+    if (argument == "--" && !is_past_options) {
+      is_past_options = true;
+      continue;
+    }
+    if (is_past_options || !is_option(argument)) {
       words.push_back({"", argument});
       continue;
     }

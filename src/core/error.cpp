@@ -30,7 +30,9 @@ void throw_data_error(const std::string& problem, const std::string& why, const 
 }
 
 void ensure(bool condition, const char* what, std::source_location place) {
-  if (!condition) throw std::logic_error(std::string("internal error: ") + what + ", " + text_of(place));
+  if (condition) return;
+  throw std::logic_error(std::string("internal error: ") + what + ", " + text_of(place) + " in " +
+                         place.function_name());
 }
 
 std::string text_of(const std::source_location& place) {

@@ -67,4 +67,16 @@ ChatTemplates load_chat_templates(const std::string& path, const std::string& fo
                    "give one with --chat_template_path");
 }
 
+nlohmann::ordered_json token_variables(const text::Tokenizer& tokenizer, const text::SpecialTokens& tokens) {
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  const auto add = [&](const char* name, const std::optional<text::TokenId>& id) {
+    if (id) variables[name] = tokenizer.token_of(*id);
+  };
+  add("bos_token", tokens.bos);
+  add("eos_token", tokens.eos);
+  add("pad_token", tokens.pad);
+  add("unk_token", tokens.unk);
+  return variables;
+}
+
 }  // namespace sft::data

@@ -143,16 +143,10 @@ struct ExampleMaker::Impl {
   std::optional<text::TokenId> eos, pad;
 
   [[nodiscard]] NamedTokens named_tokens() const {
-    NamedTokens tokens;
-    const auto name = [&](const char* variable, std::optional<text::TokenId> id) {
-      if (id) tokens.variables[variable] = tokenizer->token_of(*id);
-    };
-    name("bos_token", tokenizer->specials().bos);
-    name("eos_token", eos);
-    name("pad_token", pad);
-    name("unk_token", tokenizer->specials().unk);
-    if (eos) tokens.eos = tokenizer->token_of(*eos);
-    return tokens;
+    text::SpecialTokens tokens = tokenizer->specials();
+    tokens.eos = eos;
+    tokens.pad = pad;
+    return {eos ? tokenizer->token_of(*eos) : "", token_variables(*tokenizer, tokens)};
   }
 
   void require_roles(const char* shape) const {

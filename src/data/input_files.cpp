@@ -67,7 +67,7 @@ std::vector<InputGroup> find_inputs(const std::vector<std::string>& patterns) {
     if (pattern != standard_input) paths = io::expand_glob(pattern);
     if (paths.empty()) {
       throw_data_error("no input at '" + pattern + "'", "no such file, or no file matches the glob",
-                       "name a JSON-lines file");
+                       "name a JSON-lines file; postprocess/fetch.py downloads a data set by its name");
     }
     groups.push_back({pattern, {}});
     for (const std::string& path : paths) {

@@ -20,6 +20,7 @@
 #include "data/record_reader.hpp"
 #include "data/shard_writer.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/plural.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::data {
@@ -242,7 +243,7 @@ std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_r
   }
   if (options.num_shards > num_rows) {
     throw_config_error("num_shards = " + std::to_string(options.num_shards) + " is too many",
-                       "there are only " + std::to_string(num_rows) + " rows, and every shard holds one at least",
+                       "the data fill " + plural(num_rows, "row") + ", and every shard holds one at least",
                        "use num_shards = " + std::to_string(num_rows) + " or fewer");
   }
   return options.num_shards;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "host_memory.hpp"
+#include "sft/core/plural.hpp"
 
 namespace sft::device {
 
@@ -29,7 +30,7 @@ void for_each_piece(std::size_t bytes, const Work& work) {
 
 std::string CpuDevice::description() const {
   const int num_threads = omp_get_max_threads();
-  return "CPU, " + std::to_string(num_threads) + (num_threads == 1 ? " thread" : " threads");
+  return "CPU, " + plural(num_threads, "thread");
 }
 
 Device::Block CpuDevice::allocate(std::size_t bytes, Space) { return allocate_host(bytes); }

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "sft/core/error.hpp"
+#include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::hub {
@@ -94,6 +95,7 @@ std::string find_model_folder(const std::string& name_or_path, const std::string
   std::error_code ignored;
   if (fs::is_directory(name_or_path, ignored)) return name_or_path;
   if (fs::exists(name_or_path, ignored)) {
+    io::require_kind(name_or_path, io::Expected::model);
     throw_data_error("cannot start from " + name_or_path, "it is a file",
                      "give the folder with config.json and the weights");
   }

@@ -215,6 +215,9 @@ bool fits(Kind kind, Expected expected) {
       return kind == Kind::hdf5;
     case Expected::checkpoint:
       return kind == Kind::checkpoint_folder || kind == Kind::output_folder || kind == Kind::folder;
+    case Expected::model:
+      return kind == Kind::hub_folder || kind == Kind::checkpoint_folder || kind == Kind::output_folder ||
+             kind == Kind::folder;
   }
   return true;
 }
@@ -253,6 +256,9 @@ std::string advice_for_json_lines(Kind kind, const std::string& path) {
     case Kind::hdf5:
     case Kind::shard_folder:
       return "packed shards need no more preparation: name them in data.train_files of an .ini file";
+    case Kind::config_json:
+    case Kind::hub_folder:
+      return "give files of records; --model_name_or_path takes the folder of a model";
     default:
       return "give JSON-lines files of messages, prompt/completion or text records";
   }
@@ -286,6 +292,26 @@ std::string advice_for_checkpoint(Kind kind) {
   return "give a checkpoint such as output/checkpoint-000100, or the output folder of a run";
 }
 
+std::string advice_for_model(Kind kind, const std::string& path) {
+  switch (kind) {
+    case Kind::config_json:
+    case Kind::safetensors:
+    case Kind::hdf5: {
+      const std::string folder = fs::path(path).parent_path().string();
+      return "give the folder that it lies in, " + (folder.empty() ? "." : folder);
+    }
+    case Kind::pytorch:
+    case Kind::gguf:
+      return "give a folder with config.json and safetensors; transformers' save_pretrained writes one";
+    case Kind::adapter_folder:
+      return "give the model that it changes; `sft-convert --merge MODEL " + path + " OUT_FOLDER` makes one of both";
+    case Kind::ini:
+      return "give the output folder of the run, a checkpoint or a model folder";
+    default:
+      return "give a model folder, a checkpoint, or the output folder of a run";
+  }
+}
+
 const char* name_of(Expected expected) {
   switch (expected) {
     case Expected::configuration:
@@ -296,6 +322,8 @@ const char* name_of(Expected expected) {
       return "packed data";
     case Expected::checkpoint:
       return "a checkpoint";
+    case Expected::model:
+      return "a model";
   }
   return "";
 }
@@ -310,6 +338,8 @@ std::string advice(Kind kind, Expected expected, const std::string& path) {
       return advice_for_shard(kind, path);
     case Expected::checkpoint:
       return advice_for_checkpoint(kind);
+    case Expected::model:
+      return advice_for_model(kind, path);
   }
   return {};
 }

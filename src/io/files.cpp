@@ -2,7 +2,6 @@
 #include "sft/io/files.hpp"
 
 #include <glob.h>
-#include <sys/resource.h>
 
 #include <cerrno>
 #include <cstring>
@@ -87,13 +86,6 @@ void make_folders(const std::string& path) {
   fs::create_directories(path, error);
   if (!error && !fs::is_directory(path)) error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw_data_error("cannot make the folder " + path, error.message(), "choose a folder that you may write");
-}
-
-void raise_open_file_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace sft::io

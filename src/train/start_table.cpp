@@ -6,6 +6,7 @@
 #include <span>
 #include <sstream>
 
+#include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/console.hpp"
@@ -14,10 +15,6 @@
 namespace sft::train {
 
 namespace {
-
-std::string plural(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 std::string describe_model(const StartFacts& facts) {
   const config::Model& model = facts.config.model;

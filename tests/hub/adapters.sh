@@ -4,17 +4,14 @@
 # weights alone and out of its memory, and sft-convert joins model and adapter.
 #
 #   adapters.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT
-# shellcheck disable=SC2317  # check() calls functions by name
+# shellcheck disable=SC2317  # succeeds calls functions by name
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
-for i in $(seq 80); do
-  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-done >pairs.jsonl
+make_pairs 80
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
 
 cat >model.ini <<INI
@@ -62,32 +59,6 @@ save_steps = 2
 backend = cpu
 INI
 
-failures=0
-# check NAME WORD...: the command must end well.
-check() {
-  local name=$1
-  shift
-  if "$@" >out 2>err; then
-    printf 'ok    %s\n' "$name"
-  else
-    failures=$((failures + 1))
-    printf 'WRONG %s: %s\n' "$name" "$*"
-    sed 's/^/      /' out err
-  fi
-}
-# refuse STATUS PATTERN WORD...: one error line that holds the pattern (an extended regular expression).
-refuse() {
-  local expected=$1 pattern=$2 status=0
-  shift 2
-  timeout 60 "$@" >out 2>err || status=$?
-  if [[ $status -eq $expected && $(grep -c 'error: ' err) -eq 1 ]] && grep 'error: ' err | grep -qE -- "$pattern"; then
-    printf 'ok    %s\n' "$(grep 'error: ' err | cut -c -150)"
-  else
-    failures=$((failures + 1))
-    printf 'WRONG %s: status %s, not %s, or not one line like /%s/ in\n' "$*" "$status" "$expected" "$pattern"
-    sed 's/^/      /' out err
-  fi
-}
 run() { "$mpiexec" -np "$1" "$sft" "${@:2}"; }
 losses() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
 # same_tensors A B: two safetensors files hold the same numbers under the same names, in any order.
@@ -109,47 +80,47 @@ differ() { ! same_tensors "$@" 2>/dev/null; }
 # plan KEY OUTPUT: the most bytes of a label of the memory table.
 plan() { python3 -c 'import json, sys; print(json.load(sys.stdin)["memory_per_rank"][sys.argv[1]]["most_bytes"])' "$1" <"$2"; }
 
-check 'a model to begin from' run 1 model.ini
-check 'a run trains adapters' run 4 lora.ini --train.output_dir whole --parallel.tp_size 2 --parallel.dp_shard_size 2
+succeeds 'a model to begin from' run 1 model.ini
+succeeds 'a run trains adapters' run 4 lora.ini --train.output_dir whole --parallel.tp_size 2 --parallel.dp_shard_size 2
 cp out table
-check 'it says how many parameters are trained' grep -Eq '^ +lora +.* of .* parameters are trained' table
-check 'and leaves a PEFT folder' grep -q '"peft_type": "LORA"' whole/adapter/adapter_config.json
-check 'and no model' test ! -e whole/model
+succeeds 'it says how many parameters are trained' grep -Eq '^ +lora +.* of .* parameters are trained' table
+succeeds 'and leaves a PEFT folder' grep -q '"peft_type": "LORA"' whole/adapter/adapter_config.json
+succeeds 'and no model' test ! -e whole/model
 
 # Interrupted and resumed = uninterrupted
-check 'two steps' run 4 lora.ini --train.output_dir parts --parallel.tp_size 2 --parallel.dp_shard_size 2 --train.max_steps 2
-check 'and two more' run 4 lora.ini --train.output_dir parts --parallel.tp_size 2 --parallel.dp_shard_size 2 \
+succeeds 'two steps' run 4 lora.ini --train.output_dir parts --parallel.tp_size 2 --parallel.dp_shard_size 2 --train.max_steps 2
+succeeds 'and two more' run 4 lora.ini --train.output_dir parts --parallel.tp_size 2 --parallel.dp_shard_size 2 \
   --checkpoint.resume_from_checkpoint auto
-check 'have the same losses' cmp <(losses whole) <(losses parts)
-check 'and the same adapters' cmp whole/adapter/adapter_model.safetensors parts/adapter/adapter_model.safetensors
-check 'on another mesh' run 2 lora.ini --train.output_dir other --parallel.sp_size 2 --train.gradient_accumulation_steps 2 \
+succeeds 'have the same losses' cmp <(losses whole) <(losses parts)
+succeeds 'and the same adapters' cmp whole/adapter/adapter_model.safetensors parts/adapter/adapter_model.safetensors
+succeeds 'on another mesh' run 2 lora.ini --train.output_dir other --parallel.sp_size 2 --train.gradient_accumulation_steps 2 \
   --checkpoint.resume_from_checkpoint whole/checkpoint-000002
-refuse 2 'lora\.lora_r is 8' "$mpiexec" -np 4 "$sft" lora.ini --train.output_dir parts --lora.lora_r 8 --parallel.dp_shard_size 4 \
+refuses 2 'lora\.lora_r is 8' "$mpiexec" -np 4 "$sft" lora.ini --train.output_dir parts --lora.lora_r 8 --parallel.dp_shard_size 4 \
   --checkpoint.resume_from_checkpoint auto
-check 'sft-inspect lists adapters' "$sft_inspect" whole
+succeeds 'sft-inspect lists adapters' "$sft_inspect" whole
 cp out table
-check 'by their names' grep -q 'adapter/base_model\.model\.model\.layers\.0\.self_attn\.q_proj\.lora_A\.weight' table
+succeeds 'by their names' grep -q 'adapter/base_model\.model\.model\.layers\.0\.self_attn\.q_proj\.lora_A\.weight' table
 
 # Frozen weights have no gradients, no moments and are stored in bf16 alone
-check 'the plan of a LoRA run' bash -c '"$@" >lora.json' - "$sft" lora.ini --dry-run --json --num_ranks 1
-check 'the plan of a full run' bash -c '"$@" >full.json' - "$sft" lora.ini --lora.use_peft false --dry-run --json --num_ranks 1
+succeeds 'the plan of a LoRA run' bash -c '"$@" >lora.json' - "$sft" lora.ini --dry-run --json --num_ranks 1
+succeeds 'the plan of a full run' bash -c '"$@" >full.json' - "$sft" lora.ini --lora.use_peft false --dry-run --json --num_ranks 1
 num_all=$(python3 -c 'import json; print(json.load(open("lora.json"))["num_parameters"])')
 num_trained=$(python3 -c 'import json; print(json.load(open("lora.json"))["num_trainable_parameters"])')
 padding=65536
-check 'gradients are those of adapters' test "$(plan gradients lora.json)" -lt $((4 * num_trained + padding))
-check 'moments too' test "$(plan optimizer lora.json)" -lt $((8 * num_trained + padding))
-check 'weights take two bytes' test "$(plan parameters lora.json)" -lt $((2 * (num_all - num_trained) + 6 * num_trained + padding))
-check 'less than a full run' test "$(plan parameters lora.json)" -lt "$(plan parameters full.json)"
+succeeds 'gradients are those of adapters' test "$(plan gradients lora.json)" -lt $((4 * num_trained + padding))
+succeeds 'moments too' test "$(plan optimizer lora.json)" -lt $((8 * num_trained + padding))
+succeeds 'weights take two bytes' test "$(plan parameters lora.json)" -lt $((2 * (num_all - num_trained) + 6 * num_trained + padding))
+succeeds 'less than a full run' test "$(plan parameters lora.json)" -lt "$(plan parameters full.json)"
 
 # Step 0, and what joins them
-check 'max_steps = 0 leaves the adapters of step 0' run 1 lora.ini --train.output_dir zero --train.max_steps 0
-check 'which change nothing' "$sft_convert" --merge base/model zero/adapter merged-zero
-check 'bit for bit' same_tensors base/model/model.safetensors merged-zero/model.safetensors
-check 'trained ones do' "$sft_convert" --merge base/model whole/adapter merged
-check 'change the weights' differ base/model/model.safetensors merged/model.safetensors
-check 'a run evaluates what was joined' run 2 lora.ini --lora.use_peft false --model.model_name_or_path merged \
+succeeds 'max_steps = 0 leaves the adapters of step 0' run 1 lora.ini --train.output_dir zero --train.max_steps 0
+succeeds 'which change nothing' "$sft_convert" --merge base/model zero/adapter merged-zero
+succeeds 'bit for bit' same_tensors base/model/model.safetensors merged-zero/model.safetensors
+succeeds 'trained ones do' "$sft_convert" --merge base/model whole/adapter merged
+succeeds 'change the weights' differ base/model/model.safetensors merged/model.safetensors
+succeeds 'a run evaluates what was joined' run 2 lora.ini --lora.use_peft false --model.model_name_or_path merged \
   --train.output_dir joined --train.precision fp32 --data.eval_files 'data/train-*.h5' --train.max_steps 0
-check 'and the adapters beside their model' run 2 lora.ini --train.output_dir beside --train.precision fp32 \
+succeeds 'and the adapters beside their model' run 2 lora.ini --train.output_dir beside --train.precision fp32 \
   --data.eval_files 'data/train-*.h5' --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --parallel.dp_shard_size 2 \
   --train.gradient_accumulation_steps 1
 same_evaluation() {
@@ -160,20 +131,20 @@ losses = [[line["eval_loss"] for line in map(json.loads, open(f"{run}/metrics.js
 assert abs(losses[0] - losses[1]) < 1e-5, losses
 PYTHON
 }
-check 'have the same loss' same_evaluation
-check 'a checkpoint becomes a PEFT folder' "$sft_convert" whole/checkpoint-000004 from-checkpoint
-check 'the same' same_tensors whole/adapter/adapter_model.safetensors from-checkpoint/adapter_model.safetensors
+succeeds 'have the same loss' same_evaluation
+succeeds 'a checkpoint becomes a PEFT folder' "$sft_convert" whole/checkpoint-000004 from-checkpoint
+succeeds 'the same' same_tensors whole/adapter/adapter_model.safetensors from-checkpoint/adapter_model.safetensors
 
 # Refusals
-refuse 2 'save_hub_model = true. does not go with lora\.use_peft' "$sft" lora.ini --checkpoint.save_hub_model true
-refuse 2 'names x_proj' "$sft" lora.ini --lora.lora_target_modules q_proj,x_proj
-refuse 2 'lora\.lora_r = 0' "$sft" lora.ini --lora.lora_r 0
-refuse 2 'three folders are needed' "$sft_convert" --merge base/model whole/adapter
-refuse 3 'adapter_config\.json' "$sft_convert" --merge base/model base/model x
+refuses 2 'save_hub_model = true. does not go with lora\.use_peft' "$sft" lora.ini --checkpoint.save_hub_model true
+refuses 2 'names x_proj' "$sft" lora.ini --lora.lora_target_modules q_proj,x_proj
+refuses 2 'lora\.lora_r = 0' "$sft" lora.ini --lora.lora_r 0
+refuses 2 'three folders are needed' "$sft_convert" --merge base/model whole/adapter
+refuses 3 'adapter_config\.json' "$sft_convert" --merge base/model base/model x
 sed -i 's/"use_rslora": false/"use_dora": true/' whole/adapter/adapter_config.json
-refuse 3 'use_dora = true' "$sft_convert" --merge base/model whole/adapter x
+refuses 3 'use_dora = true' "$sft_convert" --merge base/model whole/adapter x
 sed -i 's/"use_dora": true/"r": 5/; s/"r": 4/"old": 4/' whole/adapter/adapter_config.json
-refuse 3 'does not fit the model' "$sft_convert" --merge base/model whole/adapter x
-[[ ! -e x && ! -e x.tmp ]] || { failures=$((failures + 1)); echo 'WRONG a refused conversion left something'; }
+refuses 3 'does not fit the model' "$sft_convert" --merge base/model whole/adapter x
+[[ ! -e x && ! -e x.tmp ]] || wrong 'a refused conversion left something'
 
-exit "$((failures > 0))"
+finish_checks

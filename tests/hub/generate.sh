@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What sft-generate says of one model in all its forms: checkpoint, output folder, model folder, adapters; conversations
-# from standard input; and what it refuses.
+# from standard input and on a terminal; and what it refuses.
 #
 #   generate.sh MPIEXEC SFT SFT-PREPARE SFT-CONVERT SFT-GENERATE
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_generate=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -94,16 +95,33 @@ same 'the same seed' "$drawn" "$(tokens first --temperature 2 --seed 1)"
 differ 'another seed' "$drawn" "$(tokens first --temperature 2 --seed 2)"
 same 'the likeliest alone' "$whole" "$(tokens first --temperature 2 --top_k 1)"
 
-# Conversations: /reset makes the first message the first again
-printf 'Hello\nAgain\n\n/reset\nHello\n/exit\nnever\n' |
+# Conversations: /clear makes the first message the first again
+printf 'Hello\nAgain\n\n/clear\nHello\n/exit\nnever\n' |
   "$sft_generate" first --chat --max_new_tokens 8 --json >talk.jsonl 2>/dev/null || wrong 'a conversation ends well'
 [[ $(wc -l <talk.jsonl) -eq 3 ]] || wrong "a conversation of three messages: $(cat talk.jsonl)"
 of_line() { sed -n "$1p" talk.jsonl | sed 's/.*"num_prompt_tokens":\([0-9]*\).*"new_tokens":/\1 /'; }
-same 'a reset' "$(of_line 1)" "$(of_line 3)"
+same 'a new conversation' "$(of_line 1)" "$(of_line 3)"
 differ 'a second message' "$(of_line 1)" "$(of_line 2)"
+# chat WORD...: the new tokens of two equal messages of two conversations, drawn at random.
+chat() {
+  printf 'Hello\n/clear\nHello\n' | "$sft_generate" first --chat --max_new_tokens 12 --temperature 3 --json "$@" 2>/dev/null |
+    sed 's/.*"new_tokens"://'
+}
+drawn=$(chat --seed 5)
+same 'a conversation with the same seed' "$drawn" "$(chat --seed 5)"
+differ 'a conversation with another seed' "$drawn" "$(chat --seed 6)"
+differ 'answers of a conversation' "$(sed -n 1p <<<"$drawn")" "$(sed -n 2p <<<"$drawn")"
 printf 'Hello\n%0500d\nBye\n' 1 | "$sft_generate" first --chat --max_new_tokens 8 --max_length 150 >out 2>err ||
   wrong 'a conversation that is full'
 grep -q 'no room for this message' err || wrong 'a message that is too long'
+
+# On a terminal, with a model whose answers do not end by themselves: its data are cut before their end
+for i in $(seq 40); do printf '{"text": "%s"}\n' "$(printf 'to and fro, %.0s' {1..20})"; done >fro.jsonl
+"$sft_prepare" --input fro.jsonl --output fro --max_length 48 >/dev/null 2>&1
+"$mpiexec" -np 1 "$sft" first.ini --data.train_files 'fro/train-*.h5' --train.output_dir endless >/dev/null
+"$sft_generate" endless --chat --prompt Hello --max_new_tokens 2000 --json >endless.json 2>/dev/null
+grep -q '"finish_reason":"length"' endless.json || wrong "a model whose answers do not end: $(cut -c -300 endless.json)"
+python3 "$here/terminal.py" "$sft_generate" endless || wrong 'a conversation on a terminal'
 
 # Refusals
 refuse 2 'cannot find the tokenizer of first/model .*--tokenizer' "$sft_generate" first/model --prompt a

@@ -8,31 +8,16 @@ set -euo pipefail
 
 cmake=$1 build=$2 mpiexec=$3 version=$4 compiler=$5
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
 DESTDIR="$work/stage" "$cmake" --install "$build" --prefix /opt/sft >"$work/install.log"
 [[ ! -e /opt/sft || -z $(find /opt/sft -newer "$work/install.log") ]]
 prefix="$work/moved here"
 mv "$work/stage/opt/sft" "$prefix"
-cd "$work"
 
-failures=0
-# check WHAT COMMAND...: the command succeeds.
-check() {
-  local what=$1 status=0
-  shift
-  "$@" >out 2>&1 || status=$?
-  if [[ $status -eq 0 ]]; then
-    printf 'ok    %s\n' "$what"
-  else
-    failures=$((failures + 1))
-    printf 'WRONG %s (status %s): %s\n' "$what" "$status" "$*"
-    sed 's/^/      /' out
-  fi
-}
 # has PATTERN COMMAND...: the command succeeds and prints such a line.
-# shellcheck disable=SC2317  # called through check
+# shellcheck disable=SC2317  # called through succeeds
 has() {
   local pattern=$1
   shift
@@ -58,22 +43,22 @@ output_dir = output
 [device]
 backend = cpu
 INI
-check 'sft --version' has "^sft $version\$" "$prefix/bin/sft" --version
-check 'sft-prepare' "$prefix/bin/sft-prepare" --input pairs.jsonl --output data --max_length 64
-check 'two ranks train' "$mpiexec" -np 2 "$prefix/bin/sft" run.ini
-check 'sft-run finds the installed sft' "$prefix/bin/sft-run" -n 2 run.ini --train.output_dir output2
-check 'sft-inspect' has 'step +2' "$prefix/bin/sft-inspect" output/checkpoint-000002
+succeeds 'sft --version' has "^sft $version\$" "$prefix/bin/sft" --version
+succeeds 'sft-prepare' "$prefix/bin/sft-prepare" --input pairs.jsonl --output data --max_length 64
+succeeds 'two ranks train' "$mpiexec" -np 2 "$prefix/bin/sft" run.ini
+succeeds 'sft-run finds the installed sft' "$prefix/bin/sft-run" -n 2 run.ini --train.output_dir output2
+succeeds 'sft-inspect' has 'step +2' "$prefix/bin/sft-inspect" output/checkpoint-000002
 for program in sft sft-prepare sft-generate sft-inspect sft-convert; do
-  check "man $program" has '^\.SH NAME' cat "$prefix/share/man/man1/$program.1"
+  succeeds "man $program" has '^\.SH NAME' cat "$prefix/share/man/man1/$program.1"
   completion="$prefix/share/bash-completion/completions/$program"
   # shellcheck disable=SC2016  # for the inner shell
-  check "completion of $program" has "-F .* $program\$" bash -c 'source "$1" && complete -p "$2"' - "$completion" "$program"
+  succeeds "completion of $program" has "-F .* $program\$" bash -c 'source "$1" && complete -p "$2"' - "$completion" "$program"
 done
-check 'no rpath leads into the build' bash -c "! readelf -d '$prefix'/bin/sft* | grep -F '$build'"
+succeeds 'no rpath leads into the build' bash -c "! readelf -d '$prefix'/bin/sft* | grep -F '$build'"
 
 # Modulefiles: Lmod reads both languages; alone, the Tcl file is what Environment Modules would read.
 lmod=/usr/share/lmod/lmod/libexec/lmod
-# shellcheck disable=SC2317  # called through check
+# shellcheck disable=SC2317  # called through succeeds
 runs_as_module() { # TREE
   local commands
   commands=$(MODULEPATH="$1/share/modulefiles" "$lmod" bash load sft) &&
@@ -83,16 +68,16 @@ if [[ -e $lmod ]]; then
   mkdir -p tcl_only/share/modulefiles/sft
   cp "$prefix/share/modulefiles/sft/$version" tcl_only/share/modulefiles/sft
   ln -s "$prefix/bin" tcl_only/bin
-  check 'module load sft, from Lua' runs_as_module "$prefix"
-  check 'module load sft, from Tcl' runs_as_module "$work/tcl_only"
+  succeeds 'module load sft, from Lua' runs_as_module "$prefix"
+  succeeds 'module load sft, from Tcl' runs_as_module "$work/tcl_only"
 else
   echo 'Lmod is not installed: the modulefiles are not tried'
 fi
 
 # A project of someone else's
-check 'find_package(sft) configures' "$cmake" -S "$here/consumer" -B consumer -DCMAKE_PREFIX_PATH="$prefix" \
+succeeds 'find_package(sft) configures' "$cmake" -S "$here/consumer" -B consumer -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release
-check 'and builds' "$cmake" --build consumer
-check 'and runs' has "^sft $version: 1 rank, 1 rows, CPU backend built: 1\$" consumer/count_rows data/train-00000.h5
+succeeds 'and builds' "$cmake" --build consumer
+succeeds 'and runs' has "^sft $version: 1 rank, 1 rows, CPU backend built: 1\$" consumer/count_rows data/train-00000.h5
 
-exit $((failures > 0))
+finish_checks

@@ -28,6 +28,10 @@ from safetensors.torch import load_file
 LOSS_TOLERANCE = 1e-5
 NORM_TOLERANCE = 1e-4
 MAX_LENGTH = 96
+# More ranks than cores, and ranks of root.
+MPI_ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+                   "OMPI_MCA_hwloc_base_binding_policy": "none", "OMP_NUM_THREADS": "1"}
 DOCUMENT_LENGTHS = [[96], [41, 1, 30, 24], [5, 77], [13, 2, 60]]
 
 LLAMA = dict(hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -150,9 +154,7 @@ def run_sft(binaries, folder, shard, output, mesh, options=()):
     settings.update(zip(options[::2], options[1::2]))
     words = [str(word) for setting in settings.items() for word in setting]
     command = ["mpirun", "-np", str(num_ranks), str(binaries / "sft"), *sizes, *words]
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-                   "OMPI_MCA_hwloc_base_binding_policy": "none", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **MPI_ENVIRONMENT}
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     if result.returncode != 0:
         raise RuntimeError(f"sft failed with {result.returncode}: {result.stderr}")

@@ -6,16 +6,8 @@
 set -euo pipefail
 
 sft_prepare=$(realpath "$1")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-failures=0
-wrong() {
-  failures=$((failures + 1))
-  printf 'WRONG %s\n' "$*"
-  sed 's/^/      /' out err
-}
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
 # prepare WORD...: runs it; exit status in $status, output in the files `out` and `err`, shards in the folder `o`.
 prepare() {
@@ -29,20 +21,20 @@ says() {
   local pattern
   [[ $status -eq 0 ]] || { wrong "status $status"; return; }
   for pattern; do
-    if grep -qE -- "$pattern" out err; then printf 'ok    %s\n' "$pattern"; else wrong "no line like /$pattern/"; fi
+    if grep -qE -- "$pattern" out err; then right "$pattern"; else wrong "no line like /$pattern/"; fi
   done
 }
 
 # keeps_quiet: the run before ended well and warned of nothing.
 keeps_quiet() {
-  if [[ $status -eq 0 && ! -s err ]]; then echo 'ok    no warning'; else wrong "status $status, or a warning"; fi
+  if [[ $status -eq 0 && ! -s err ]]; then right 'no warning'; else wrong "status $status, or a warning"; fi
 }
 
-# refuses STATUS PATTERN: the run before ended with that status, one error line, and nothing left in `o`.
-refuses() {
+# refused STATUS PATTERN: the run before ended with that status, one error line, and nothing left in `o`.
+refused() {
   if [[ $status -eq $1 && $(wc -l <err) -eq 1 ]] && grep -qE -- "^sft-prepare: error: .*$2" err &&
     [[ -z $(ls -A o 2>/dev/null) ]]; then
-    printf 'ok    %s\n' "$(cut -c -160 err)"
+    right "$(cut -c -160 err)"
   else
     wrong "status $status, not $1, or not one line like /$2/, or files left"
   fi
@@ -57,6 +49,14 @@ done >chats.jsonl
 prepare --input chats.jsonl --max_length 128
 says '^  records +40$' '^  roles +assistant 40, user 40$' '^  ignored fields +id 40, messages\[\]\.name 40$'
 keeps_quiet
+
+# Words as sft takes them
+export PLACE=$work
+# shellcheck disable=SC2016  # sft-prepare expands it
+prepare --input '$PLACE/chats.jsonl' --max-length 1.28e2 --no_shuffle_dataset --packing True --padding_free
+says '^  records +40$' '^  rows +[0-9]+ of 128 tokens$'
+prepare --input chats.jsonl --max_seq_length 64
+says '^  rows +[0-9]+ of 64 tokens$'
 
 # Warnings, with the share
 prepare --input chats.jsonl --max_length 40 --packing false
@@ -79,42 +79,46 @@ says '^  records +40$'
 prepare --input <(cat chats.jsonl) --input chats.jsonl --max_length 128
 says '^  records +80$'
 prepare --input - --input - <chats.jsonl
-refuses 3 "'-' is named twice"
+refused 3 "'-' is named twice"
 printf '{"text": "a"}\n{"text"' >cut.jsonl
 prepare --input - <cut.jsonl
-refuses 3 'standard input:2: bad record'
+refused 3 'standard input:2: bad record'
 
 # Refusals
 prepare --input chats.jsonl --input chats.jsonl
-refuses 3 'named twice'
+refused 3 'named twice'
 mkdir empty
 prepare --input empty
-refuses 3 "no input in the folder 'empty'"
+refused 3 "no input in the folder 'empty'"
 prepare --input chats.jsonl --max_lenght 128
-refuses 2 'no option --max_lenght .*did you mean --max_length'
+refused 2 'no option --max_lenght .*did you mean --max_length'
 prepare --input chats.jsonl --learning_rate 1
-refuses 2 'no option --learning_rate \(it belongs to training\): give it to sft'
+refused 2 'no option --learning_rate \(it belongs to training\): give it to sft'
 prepare --input chats.jsonl --eos_token '</s>'
-refuses 2 'eos_token = </s> is impossible'
+refused 2 'eos_token = </s> is impossible'
 prepare --input chats.jsonl --zzz 1
-refuses 2 'no option --zzz .*sft-prepare --help'
+refused 2 'no option --zzz .*sft-prepare --help'
 prepare --input chats.jsonl -z
-refuses 2 'no option'
+refused 2 'no option'
 printf 'model: x\n' >config.yaml
 prepare --input config.yaml
-refuses 3 'config\.yaml.*YAML'
+refused 3 'config\.yaml.*YAML'
 prepare --input chats.jsonl --max_length many
-refuses 2 'max_length'
+refused 2 'max_length'
 prepare
-refuses 2 'input is missing'
+refused 2 'input is missing'
 prepare --input chats.jsonl --packing_strategy best
-refuses 2 "unknown packing_strategy 'best'"
+refused 2 "unknown packing_strategy 'best'"
 prepare --input chats.jsonl --max_length none
-refuses 2 'max_length = none is impossible with packing'
+refused 2 'max_length = none is impossible with packing'
 prepare --input chats.jsonl --truncation_mode keep_end
-refuses 2 'keep_end is impossible with packing'
-prepare --input chats.jsonl --model_name_or_path nowhere
-refuses 2 "unknown tokenizer 'nowhere'"
+refused 2 'keep_end is impossible with packing'
+prepare --input chats.jsonl --tokenizer nowhere
+refused 2 "unknown tokenizer 'nowhere'"
+HF_HUB_CACHE=cache prepare --input chats.jsonl --model_name_or_path org/nowhere
+refused 3 'cannot find the model org/nowhere .*postprocess/fetch\.py model org/nowhere'
+prepare --input chats.jsonl --model_name_or_path chats.jsonl
+refused 3 'cannot use chats\.jsonl as a model \(it is a JSON-lines file\)'
 
 # Compressed files, arrays and folders
 mkdir folder
@@ -128,7 +132,7 @@ says '^  records +40$'
 # Bad records
 { cat chats.jsonl; echo '{"text": 7}'; echo '{"text"'; } >bad.jsonl
 prepare --input bad.jsonl --max_length 128
-refuses 3 "bad\.jsonl:41: bad record \('text' of the record is number"
+refused 3 "bad\.jsonl:41: bad record \('text' of the record is number"
 prepare --input bad.jsonl --max_length 128 --on_error skip
 says '^  records +40$' '^  skipped +2 ' "^warning: skipped bad\.jsonl:41: 'text' of the record" '^warning: skipped bad\.jsonl:42: not JSON'
 
@@ -154,7 +158,7 @@ for signal in INT TERM HUP; do
     wait "$run" || status=$?
     left=$(find o -mindepth 1 | wc -l)
     if [[ $status -eq 0 && $left -eq 8 ]] || [[ $status -gt 128 && $left -eq 0 ]]; then
-      printf 'ok    SIG%s after %s s: status %s, %s files\n' "$signal" "$delay" "$status" "$left"
+      right "SIG$signal after $delay s: status $status, $left files"
     else
       wrong "SIG$signal after $delay s: status $status, $left files"
     fi
@@ -173,11 +177,10 @@ cat chats.jsonl >&3
 exec 3>&-
 status=0
 wait "$run" || status=$?
-if [[ $status -eq 130 && -z $(ls -A o) ]]; then echo 'ok    SIGINT while it reads'; else wrong "status $status"; fi
+if [[ $status -eq 130 && -z $(ls -A o) ]]; then right 'SIGINT while it reads'; else wrong "status $status"; fi
 
 # Help fits a terminal.
 "$sft_prepare" --help >out 2>err
-if [[ $(wc -L <out) -le 100 ]]; then echo 'ok    help'; else wrong "a line of --help is longer than 100 columns"; fi
+if [[ $(wc -L <out) -le 100 ]]; then right help; else wrong "a line of --help is longer than 100 columns"; fi
 
-echo "$failures wrong"
-exit $((failures > 0))
+finish_checks

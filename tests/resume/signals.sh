@@ -7,22 +7,13 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3
-work=$(mktemp -d)
-trap 'jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true; rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
-for i in $(seq 60); do
-  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-done >pairs.jsonl
+make_pairs 60
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-cat >long.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 1
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 32
-vocab_size = 272
+tiny_model >long.ini
+cat >>long.ini <<INI
 [data]
 train_files = data/train-*.h5
 [train]
@@ -36,35 +27,10 @@ save_steps = 0
 backend = cpu
 INI
 
-failures=0
-# check NAME CONDITION...: CONDITION is a command.
-check() {
-  local name=$1
-  shift
-  if "$@"; then
-    echo "ok    $name"
-  else
-    echo "WRONG $name: not $*"
-    tail -n 5 out err 2>/dev/null || true
-    failures=$((failures + 1))
-  fi
-}
-
 # start WORD...: runs it in the background with the signals of a terminal; its process in $pid.
 start() {
   env --default-signal=INT,HUP,PIPE "$@" >out 2>err &
   pid=$!
-}
-
-# await_steps FOLDER: returns when the run there has logged some steps.
-await_steps() {
-  for _ in $(seq 600); do
-    if [[ -e $1/metrics.jsonl && $(wc -l <"$1/metrics.jsonl") -ge 3 ]]; then return; fi
-    sleep 0.05
-  done
-  echo "no steps in $1"
-  cat out err
-  exit 1
 }
 
 # ending PID SECONDS: the status of the process in $status; "running" when it has not ended by then.
@@ -103,7 +69,7 @@ done
 # While it trains, without mpirun.
 for signal in TERM INT HUP USR1; do
   start "$sft" long.ini --train.output_dir "$signal"
-  await_steps "$signal"
+  await_steps "$signal" 3
   kill -s "$signal" "$pid"
   ending "$pid" 20
   check "$signal saves and stops" test "$status" = 75
@@ -119,7 +85,7 @@ check "SIGTERM twice at once leaves a checkpoint" saved twice
 # What was ignored at the start, as under nohup, stays ignored.
 (trap '' HUP && exec "$sft" long.ini --train.output_dir ignored >out 2>err) &
 pid=$!
-await_steps ignored
+await_steps ignored 3
 kill -s HUP "$pid"
 ending "$pid" 1
 check "SIGHUP under nohup is ignored" test "$status" = running
@@ -143,7 +109,7 @@ set -e
 
 # Stuck in a step: a rank that does not answer.
 start "$mpiexec" -np 2 "$sft" long.ini --train.output_dir stuck
-await_steps stuck
+await_steps stuck 3
 ranks=()
 for candidate in /proc/[0-9]*; do
   words=$(tr '\0' ' ' <"$candidate/cmdline" 2>/dev/null || true)
@@ -160,5 +126,4 @@ ending "$pid" 15
 check "a second signal ends a run that is stuck" test "$status" = $((128 + $(kill -l USR1)))
 kill -s KILL "$pid" "${ranks[@]}" 2>/dev/null || true
 
-echo "$failures wrong"
-exit $((failures > 0))
+finish_checks

@@ -7,9 +7,8 @@
 set -euo pipefail
 
 sft_run=$1 sft_prepare=$2
-work=$(mktemp -d)
-trap 'jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true; rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 mkdir bin elsewhere
 cp "$sft_run" bin/sft-run
 cat >bin/sft <<'SFT'
@@ -29,20 +28,6 @@ echo "scontrol $*"
 SCONTROL
 chmod +x bin/*
 
-failures=0
-# check NAME CONDITION...: CONDITION is a command.
-check() {
-  local name=$1
-  shift
-  if "$@"; then
-    echo "ok    $name"
-  else
-    echo "WRONG $name: not $*"
-    cat out err
-    failures=$((failures + 1))
-  fi
-}
-
 # stop SIGNAL COUNT WORD...: starts sft-run WORD..., waits for the file `ready`, sends the signal COUNT times, more than a
 # second apart; the exit status in $status.
 stop() {
@@ -58,12 +43,6 @@ stop() {
   done
   status=0
   wait "$pid" || status=$?
-}
-
-# status_of WORD...: the exit status in $status.
-status_of() {
-  status=0
-  "$@" >out 2>err || status=$?
 }
 
 for signal in HUP INT TERM USR1; do
@@ -91,18 +70,10 @@ for words in "" "-n" "-n 0 x.ini" "-n 2" "x.ini" "-n 2 --launcher env x.ini" "--
 done
 
 # The program itself, through mpirun.
-for i in $(seq 60); do
-  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-done >pairs.jsonl
+make_pairs 60
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-cat >run.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 1
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 32
-vocab_size = 272
+tiny_model >run.ini
+cat >>run.ini <<INI
 [data]
 train_files = data/train-*.h5
 [train]
@@ -132,5 +103,4 @@ mkfifo never.ini
 stop TERM 1 "$sft_run" -n 2 never.ini
 check "SIGTERM ends ranks that wait for their configuration" test "$status" = 75
 
-echo "$failures wrong"
-exit $((failures > 0))
+finish_checks

@@ -3,10 +3,12 @@
 // The chat template of a model folder or of a file of its own.
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
 #include "sft/jinja/template.hpp"
+#include "sft/text/tokenizer.hpp"
 
 namespace sft::data {
 
@@ -33,5 +35,10 @@ struct ChatTemplates {
 /// From the file `path`, or if that is "" from the folder of a model: chat_template.jinja, else `chat_template` of
 /// tokenizer_config.json, one text or a list of named ones. A data Error names the file that cannot be used.
 [[nodiscard]] ChatTemplates load_chat_templates(const std::string& path, const std::string& folder);
+
+/// What templates are told of tokens, by their names: bos_token, eos_token, pad_token and unk_token, those that there
+/// are.
+[[nodiscard]] nlohmann::ordered_json token_variables(const text::Tokenizer& tokenizer,
+                                                     const text::SpecialTokens& tokens);
 
 }  // namespace sft::data

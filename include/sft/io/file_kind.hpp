@@ -8,7 +8,7 @@
 namespace sft::io {
 
 /// What belongs at a path.
-enum class Expected { configuration, json_lines, packed_shard, checkpoint };
+enum class Expected { configuration, json_lines, packed_shard, checkpoint, model };
 
 /// Looks at names and first bytes. When `path` is known to be of another kind, throws a data Error that says what it is
 /// and what to do. Does nothing where the path is missing or its kind is unknown: the reader's own error tells more.

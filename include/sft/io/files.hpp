@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Files and folders that appear whole or not at all.
+// Files and folders: found, read whole, and written so that they appear whole or not at all.
 
 #include <string>
 #include <vector>
@@ -17,8 +17,5 @@ void write_file_atomically(const std::string& path, const std::string& text);
 void sync_path(const std::string& path);
 /// Makes the folder and its parents; a data Error says why it cannot.
 void make_folders(const std::string& path);
-/// Lets this process open as many files as the system allows it: a checkpoint may have more shard files than the
-/// usual limit.
-void raise_open_file_limit();
 
 }  // namespace sft::io

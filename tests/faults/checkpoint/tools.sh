@@ -7,13 +7,10 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 sft_generate=$5 postprocess=$6
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-for i in $(seq 40); do
-  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-done >pairs.jsonl
+make_pairs 40
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
 cat >run.ini <<INI
 [model]
@@ -43,79 +40,64 @@ INI
 "$mpiexec" -np 4 "$sft" run.ini >/dev/null
 checkpoint=output/checkpoint-000002
 
-failures=0
-# expect STATUS PATTERN WORD...: a command's exit status, and a line of what it prints on either stream.
-expect() {
-  local expected=$1 pattern=$2 status=0
-  shift 2
-  "$@" >out 2>&1 || status=$?
-  if [[ $status -eq $expected ]] && grep -qE -- "$pattern" out; then
-    printf 'ok    %s\n' "$(grep -m1 -E -- "$pattern" out)"
-  else
-    failures=$((failures + 1))
-    printf 'WRONG %s: status %s, not %s, or no line like /%s/ in\n' "$*" "$status" "$expected" "$pattern"
-    sed 's/^/      /' out
-  fi
-}
-
 # Whole
-expect 0 '^mesh +1 x 2 x 1 x 2' "$sft_inspect" "$checkpoint"
-expect 0 'model/model\.norm\.weight +32 +32 ' "$sft_inspect" "$checkpoint"
-expect 0 'exp_avg_sq/lm_head\.weight +272 x 32 +8704 ' "$sft_inspect" "$checkpoint" --optimizer
-expect 0 '4 shard files, .*as they were written' "$sft_inspect" "$checkpoint" --verify
-expect 0 '"step": 2' "$sft_inspect" "$checkpoint" --json
-expect 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare "$checkpoint"
-expect 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" --compare output/checkpoint-000001
+prints 0 '^mesh +1 x 2 x 1 x 2' "$sft_inspect" "$checkpoint"
+prints 0 'model/model\.norm\.weight +32 +32 ' "$sft_inspect" "$checkpoint"
+prints 0 'exp_avg_sq/lm_head\.weight +272 x 32 +8704 ' "$sft_inspect" "$checkpoint" --optimizer
+prints 0 '4 shard files, .*as they were written' "$sft_inspect" "$checkpoint" --verify
+prints 0 '"step": 2' "$sft_inspect" "$checkpoint" --json
+prints 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare "$checkpoint"
+prints 0 'model/model\.norm\.weight +[0-9.]*[1-9]' "$sft_inspect" "$checkpoint" --compare output/checkpoint-000001
 "$sft_inspect" "$checkpoint" | grep -o 'layers\.[0-9]*\.mlp\.up_proj' >order
-expect 0 same bash -c 'cmp order <(sort -V order) && echo same'
+prints 0 same bash -c 'cmp order <(sort -V order) && echo same'
 
 # Packed data
-expect 0 '^documents +40$' "$sft_inspect" data
-expect 0 '"num_documents": 40' "$sft_inspect" data/train-00000.h5 --json
-expect 0 '^shard files +1, all as they were written$' "$sft_inspect" 'data/train-*.h5' --verify
-expect 2 '[-]-compare with data' "$sft_inspect" data --compare "$checkpoint"
-expect 3 'nowhere\.h5' "$sft_inspect" nowhere.h5
+prints 0 '^documents +40$' "$sft_inspect" data
+prints 0 '"num_documents": 40' "$sft_inspect" data/train-00000.h5 --json
+prints 0 '^shard files +1, all as they were written$' "$sft_inspect" 'data/train-*.h5' --verify
+prints 2 '[-]-compare with data' "$sft_inspect" data --compare "$checkpoint"
+prints 3 'nowhere\.h5' "$sft_inspect" nowhere.h5
 mkdir damaged
 cp data/train-00000.h5 damaged
 size=$(stat -c %s damaged/train-00000.h5)
 for at in $((size / 3)) $((size / 2)) $((size - 100)); do
   printf xyz | dd of=damaged/train-00000.h5 bs=1 seek="$at" conv=notrunc status=none
 done
-expect 3 'damaged/train-00000\.h5' "$sft_inspect" damaged --verify
+prints 3 'damaged/train-00000\.h5' "$sft_inspect" damaged --verify
 
 # The output folder of a run means the checkpoint saved last
-expect 0 '^checkpoint +output/checkpoint-000002$' "$sft_inspect" output
-expect 0 '^using output/checkpoint-000002, saved last$' "$sft_inspect" output
-expect 0 '"step": 2' bash -c '"$@" 2>/dev/null' - "$sft_inspect" output --json
-expect 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare output
-expect 0 '^using output/checkpoint-000002, saved last$' "$sft_generate" output --prompt ab --max_new_tokens 2
+prints 0 '^checkpoint +output/checkpoint-000002$' "$sft_inspect" output
+prints 0 '^using output/checkpoint-000002, saved last$' "$sft_inspect" output
+prints 0 '"step": 2' bash -c '"$@" 2>/dev/null' - "$sft_inspect" output --json
+prints 0 'model/model\.norm\.weight +0 +0$' "$sft_inspect" "$checkpoint" --compare output
+prints 0 '^using output/checkpoint-000002, saved last$' "$sft_generate" output --prompt ab --max_new_tokens 2
 
 # Too few files may be open for all shards: the soft limit is raised, the hard one is an error and no NaN.
-expect 0 'model/model\.norm\.weight +32 +32 .* 0$' bash -c 'ulimit -Sn 6; "$@"' _ "$sft_inspect" "$checkpoint"
-expect 3 'shard-0000.\.h5: Too many open files.*ulimit -n' bash -c 'ulimit -n 6; "$@"' _ "$sft_inspect" "$checkpoint"
+prints 0 'model/model\.norm\.weight +32 +32 .* 0$' bash -c 'ulimit -Sn 6; "$@"' _ "$sft_inspect" "$checkpoint"
+prints 3 'shard-0000.\.h5: Too many open files.*ulimit -n' bash -c 'ulimit -n 6; "$@"' _ "$sft_inspect" "$checkpoint"
 
 # Checkpoints of different models, either way round
 "$mpiexec" -np 1 "$sft" run.ini --model.num_hidden_layers 10 --parallel.dp_shard_size 1 --parallel.tp_size 1 \
   --train.max_steps 0 --train.output_dir shallow >/dev/null
 shallow=shallow/checkpoint-000000
-expect 0 ': 1 shard file, .*as they were written' "$sft_inspect" "$shallow" --verify
-expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
+prints 0 ': 1 shard file, .*as they were written' "$sft_inspect" "$shallow" --verify
+prints 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
   "$sft_inspect" "$checkpoint" --compare "$shallow"
-expect 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
+prints 3 "layers\.10\.[a-z_.]+ \($checkpoint has it, $shallow has not\)" \
   "$sft_inspect" "$shallow" --compare "$checkpoint"
 
 # Text
-expect 0 '^warning: .* 50 tokens \(rows had 48' "$sft_generate" "$checkpoint" --prompt ab --max_new_tokens 48
-expect 2 'sft-generate has no option --prom ' "$sft_generate" "$checkpoint" --prom ab
+prints 0 '^warning: .* 50 tokens \(rows had 48' "$sft_generate" "$checkpoint" --prompt ab --max_new_tokens 48
+prints 2 'sft-generate has no option --prom ' "$sft_generate" "$checkpoint" --prom ab
 # shellcheck disable=SC2016  # for the inner shell
-expect 2 '^1$' bash -c '"$@" 2>&1 | grep -c error: ; exit "${PIPESTATUS[0]}"' - \
+prints 2 '^1$' bash -c '"$@" 2>&1 | grep -c error: ; exit "${PIPESTATUS[0]}"' - \
   "$mpiexec" -np 3 "$sft_generate" "$checkpoint" --prompt ab
-expect 2 'seed = -1' "$sft_prepare" --input pairs.jsonl --output other --seed -1
+prints 2 'seed = -1' "$sft_prepare" --input pairs.jsonl --output other --seed -1
 
 # What cannot be printed is an error, not a success
-expect 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_inspect" "$checkpoint"
-expect 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_generate" "$checkpoint" --prompt ab
-expect 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_prepare" --input pairs.jsonl --output again
+prints 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_inspect" "$checkpoint"
+prints 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_generate" "$checkpoint" --prompt ab
+prints 1 'standard output was cut' bash -c '"$@" >/dev/full' - "$sft_prepare" --input pairs.jsonl --output again
 
 # In Python: the first one that has what the readers need
 python=
@@ -139,43 +121,42 @@ with run.checkpoint() as checkpoint:
         assert any(checkpoint.tensor(name, group).any() for name in names)
     print("read", checkpoint.dataset("model.embed_tokens.weight").shape)
 PYTHON
-expect 0 'read \(272, 32\)' "$python" read.py "$postprocess"
-expect 0 'wrote loss.png' "$python" "$postprocess/plot_loss.py" output -o loss.png
+prints 0 'read \(272, 32\)' "$python" read.py "$postprocess"
+prints 0 'wrote loss.png' "$python" "$postprocess/plot_loss.py" output -o loss.png
 mkdir -p twin/output broken
 cp output/metrics.jsonl twin/output
-expect 0 '^twin/output ' "$python" "$postprocess/plot_loss.py" output twin/output -o twin.png
+prints 0 '^twin/output ' "$python" "$postprocess/plot_loss.py" output twin/output -o twin.png
 { head -n 1 output/metrics.jsonl; echo '[1]'; } >broken/metrics.jsonl
-expect 1 '^plot_loss.py: error: broken/metrics\.jsonl:2 is no JSON object' "$python" "$postprocess/plot_loss.py" broken
+prints 1 '^plot_loss.py: error: broken/metrics\.jsonl:2 is no JSON object' "$python" "$postprocess/plot_loss.py" broken
 echo '{"step": 1}' >broken/metrics.jsonl
-expect 1 '^plot_loss.py: error: broken/metrics\.jsonl has no line with loss' "$python" "$postprocess/plot_loss.py" broken
-expect 1 'python3-matplotlib' "$python" -c 'import runpy, sys
+prints 1 '^plot_loss.py: error: broken/metrics\.jsonl has no line with loss' "$python" "$postprocess/plot_loss.py" broken
+prints 1 'python3-matplotlib' "$python" -c 'import runpy, sys
 sys.modules["matplotlib"] = None
 runpy.run_path(sys.argv[1])' "$postprocess/plot_loss.py"
-expect 1 'Debian: python3-h5py' "$python" -c 'import runpy, sys
+prints 1 'Debian: python3-h5py' "$python" -c 'import runpy, sys
 sys.modules["h5py"] = None
 runpy.run_path(sys.argv[1])' "$postprocess/sft_run.py"
 
 # Damaged
 rm output/checkpoint-000002/shard-00001.h5
-expect 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint"
-expect 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint" --verify
-expect 1 'shard-00001\.h5 is missing' "$python" read.py "$postprocess"
+prints 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint"
+prints 3 'cannot find .*shard-00001\.h5' "$sft_inspect" "$checkpoint" --verify
+prints 1 'shard-00001\.h5 is missing' "$python" read.py "$postprocess"
 printf x | dd of=output/checkpoint-000001/shard-00002.h5 bs=1 seek=3000 conv=notrunc status=none
-expect 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
+prints 3 'shard-00002\.h5 is damaged .*checksum' "$sft_inspect" output/checkpoint-000001 --verify
 mkdir empty
-expect 3 'no complete checkpoint' "$sft_inspect" empty
-expect 3 'cannot use data as a checkpoint \(it is a folder of packed shards\)' "$sft_generate" data --prompt x
-expect 3 'cannot use run.ini as a checkpoint \(it is an .ini file\)' "$sft_inspect" run.ini
-expect 2 'no checkpoint' "$sft_inspect"
-expect 2 'sft-inspect has no option --unknown' "$sft_inspect" "$checkpoint" --unknown
-expect 2 'sft-inspect has no option --verfy .*did you mean --verify' "$sft_inspect" "$checkpoint" --verfy
-expect 2 'sft-prepare has no option --max_seq_length .*write --max_length' \
-  "$sft_prepare" --input pairs.jsonl --output other --max_seq_length 8
-expect 2 'sft-prepare has no option --learning_rate .*give it to sft' \
+prints 3 'no complete checkpoint' "$sft_inspect" empty
+prints 3 'cannot use data as a model \(it is a folder of packed shards\)' "$sft_generate" data --prompt x
+prints 3 'cannot use run.ini as a checkpoint \(it is an .ini file\)' "$sft_inspect" run.ini
+prints 2 'no checkpoint' "$sft_inspect"
+prints 2 'sft-inspect has no option --unknown' "$sft_inspect" "$checkpoint" --unknown
+prints 2 'sft-inspect has no option --verfy .*did you mean --verify' "$sft_inspect" "$checkpoint" --verfy
+prints 0 '^  rows .* of 64 tokens$' "$sft_prepare" --input pairs.jsonl --output renamed --max_seq_length 64
+prints 2 'sft-prepare has no option --learning_rate .*give it to sft' \
   "$sft_prepare" --input pairs.jsonl --output other --learning_rate 8
-expect 3 'cannot use data/train-00000.h5 as JSON lines \(it is an HDF5 file\)' \
+prints 3 'cannot use data/train-00000.h5 as JSON lines \(it is an HDF5 file\)' \
   "$sft_prepare" --input data/train-00000.h5 --output other
-expect 2 '^sft-inspect: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
-expect 2 '^sft-inspect: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
+prints 2 '^sft-inspect: error: --verify with --compare' "$sft_inspect" "$checkpoint" --verify --compare "$checkpoint"
+prints 2 '^sft-inspect: error: --verify with --optimizer' "$sft_inspect" "$checkpoint" --verify --optimizer
 
-exit $((failures > 0))
+finish_checks

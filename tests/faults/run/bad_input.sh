@@ -7,26 +7,17 @@
 set -euo pipefail
 
 mpiexec=$1 ranks=$2 sft=$3 sft_prepare=$4
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-for i in $(seq 60); do
-  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-done >pairs.jsonl
+make_pairs 60
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output odd --max_length 50 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output long --max_length 4096 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output eval --max_length 32 >/dev/null
 
-cat >good.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 1
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 32
-vocab_size = 272
+tiny_model >good.ini
+cat >>good.ini <<INI
 [data]
 train_files = data/train-*.h5
 [train]
@@ -42,34 +33,16 @@ lr_scheduler_type = constant
 backend = cpu
 INI
 
-# run WORD...: sft on all ranks; its exit status in $status, its error lines in the file `errors`.
-run() {
-  status=0
-  timeout 60 "$mpiexec" -np "$ranks" "$sft" "$@" >out 2>err || status=$?
-  grep 'error: ' err >errors || true
-}
+# run WORD...: sft on all ranks.
+# shellcheck disable=SC2317  # called through succeeds
+run() { "$mpiexec" -np "$ranks" "$sft" "$@"; }
 
-failures=0
-# refuse STATUS PATTERN WORD...: what all ranks agree on names no rank, whatever their number.
-refuse() {
-  local expected=$1 pattern=$2
-  shift 2
-  run "$@"
-  if [[ $status -eq $expected && $(wc -l <errors) -eq 1 ]] && grep -qE -- "$pattern" errors; then
-    printf 'ok    %s\n' "$(cut -c -160 errors)"
-  else
-    failures=$((failures + 1))
-    printf 'WRONG sft %s: status %s, not %s, or not one line like /%s/ in\n' "$*" "$status" "$expected" "$pattern"
-    sed 's/^/      /' err
-  fi
-}
+# refuse STATUS PATTERN WORD...: what all ranks agree on is one line and names no rank, whatever their number.
+refuse() { refuses "$1" "$2" "$mpiexec" -np "$ranks" "$sft" "${@:3}"; }
 
 # A good run, whose checkpoint the resumed ones below start from.
-run good.ini
-if [[ $status -ne 0 ]]; then
-  cat out err
-  exit 1
-fi
+succeeds 'a good run' run good.ini
+[[ $failures -eq 0 ]] || exit 1
 
 # Configuration
 refuse 2 'nowhere\.ini' nowhere.ini
@@ -90,14 +63,8 @@ refuse 2 'x max_length / sp_size = 1000000 x' good.ini --train.per_device_train_
   --data.train_files long/train-00000.h5
 refuse 2 'no CUDA kernels' good.ini --device.backend cuda
 if [[ $ranks -eq 4 ]]; then
-  refuse 2 'max_length 56 or --sp_size 4' good.ini --parallel.sp_size 4 --data.train_files odd/train-00000.h5
-  "$sft_prepare" --input pairs.jsonl --output even --max_length 50 --sp_size 4 >/dev/null
-  run good.ini --parallel.sp_size 4 --data.train_files even/train-00000.h5 --train.output_dir even_output
-  if [[ $status -ne 0 ]]; then
-    failures=$((failures + 1))
-    printf 'WRONG rows prepared as the refusal says are not trained on: status %s\n' "$status"
-    cat err
-  fi
+  succeeds 'rows that the mesh does not divide are padded as they are read' run good.ini --parallel.sp_size 4 \
+    --data.train_files odd/train-00000.h5 --train.output_dir odd_output
 fi
 
 # Data
@@ -158,5 +125,4 @@ refuse 3 'checkpoint-000002' good.ini --checkpoint.resume_from_checkpoint damage
 # Numbers
 refuse 4 'step [0-9]+.*rank' good.ini --optimizer.learning_rate 1e38 --train.max_steps 5 --train.output_dir diverged
 
-echo "$failures wrong"
-exit $((failures > 0))
+finish_checks

@@ -7,13 +7,10 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-for i in $(seq 60); do
-  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-done >pairs.jsonl
+make_pairs 60
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output eval --max_length 44 --num_shards 2 >/dev/null
 cat >run.ini <<INI
@@ -36,19 +33,7 @@ save_steps = 0
 backend = cpu
 INI
 
-failures=0
-# check NAME CONDITION...: CONDITION is a command.
-check() {
-  local name=$1
-  shift
-  if "$@"; then
-    echo "ok    $name"
-  else
-    echo "WRONG $name: not $*"
-    tail -n 40 planned text real out 2>/dev/null || true
-    failures=$((failures + 1))
-  fi
-}
+shown=(planned text real out)
 
 # table_of FILE: the memory table in what sft printed, without the process, whose size is measured, and the total.
 table_of() {
@@ -106,5 +91,4 @@ for ranks in 1 2; do
   check "$ranks ranks, too large: nothing is written" test ! -e huge
 done
 
-echo "$failures wrong"
-exit $((failures > 0))
+finish_checks

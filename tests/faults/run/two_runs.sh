@@ -7,22 +7,13 @@
 set -euo pipefail
 
 mpiexec=$1 sft=$2 sft_prepare=$3
-work=$(mktemp -d)
-trap 'jobs -p | xargs --no-run-if-empty kill -KILL 2>/dev/null || true; rm -rf "$work"' EXIT
-cd "$work"
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-for i in $(seq 60); do
-  printf '{"prompt": "What is number %d?\\n", "completion": "the one after %d"}\n' "$i" $((i - 1))
-done >pairs.jsonl
+make_pairs 60
 "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-cat >run.ini <<INI
-[model]
-hidden_size = 32
-num_hidden_layers = 1
-num_attention_heads = 4
-num_key_value_heads = 2
-intermediate_size = 32
-vocab_size = 272
+tiny_model >run.ini
+cat >>run.ini <<INI
 [data]
 train_files = data/train-*.h5
 [train]
@@ -37,33 +28,10 @@ save_total_limit = 2
 backend = cpu
 INI
 
-failures=0
-# check NAME CONDITION...: CONDITION is a command.
-check() {
-  local name=$1
-  shift
-  if "$@"; then
-    echo "ok    $name"
-  else
-    echo "WRONG $name: not $*"
-    tail -n 5 out err second 2>/dev/null || true
-    failures=$((failures + 1))
-  fi
-}
+shown+=(second)
 
-# await_steps FOLDER COUNT: returns when the run there has logged that many steps.
-await_steps() {
-  for _ in $(seq 600); do
-    if [[ -e $1/metrics.jsonl && $(wc -l <"$1/metrics.jsonl") -ge $2 ]]; then return; fi
-    sleep 0.05
-  done
-  echo "no steps in $1"
-  cat out err
-  exit 1
-}
-
-# status_of WORD...: runs it, with what it prints in the file `second`; its exit status in $status.
-status_of() {
+# second_run WORD...: runs it, with what it prints in the file `second`; its exit status in $status.
+second_run() {
   status=0
   timeout 60 "$@" >second 2>&1 || status=$?
 }
@@ -75,7 +43,7 @@ await_steps shared 20
 holder=$(sed -n 's/^process \([0-9]*\) on host .* since 20.*/\1/p' shared/run.lock)
 check "the lock names the process of rank 0" grep -qa "$sft" "/proc/$holder/cmdline"
 for ranks in 1 2; do
-  status_of "$mpiexec" -np "$ranks" "$sft" run.ini --train.output_dir shared --checkpoint.resume_from_checkpoint auto
+  second_run "$mpiexec" -np "$ranks" "$sft" run.ini --train.output_dir shared --checkpoint.resume_from_checkpoint auto
   check "a second run on $ranks ranks is refused" test "$status" = 3
   check "one line names the holder" test "$(grep -c "error: another run is writing to shared (process $holder on host " second)" = 1
 done
@@ -95,7 +63,7 @@ for _ in 1 2 3; do
   await_steps killed $((lines + 70))
   kill -KILL "$first"
   wait "$first" 2>/dev/null || true
-  status_of "$mpiexec" -np 2 "$sft" run.ini --train.output_dir killed --checkpoint.resume_from_checkpoint auto \
+  second_run "$mpiexec" -np 2 "$sft" run.ini --train.output_dir killed --checkpoint.resume_from_checkpoint auto \
     --train.max_steps 1
   check "a restart after kill -9 waits for the rest of the first run" test "$status" = 0
 done
@@ -113,5 +81,4 @@ logged=$(grep -c '}$' full/metrics.jsonl || true)
 saved=$(find full -name checkpoint.h5 | sed 's/.*checkpoint-0*\([0-9]*\)\/.*/\1/')
 check "it saved first" test "${saved:-0}" -ge "$logged"
 
-echo "$failures wrong"
-exit $((failures > 0))
+finish_checks

@@ -8,7 +8,7 @@
 #include <regex>
 
 #include "sft/config/parse.hpp"
-#include "unit/config/config_error.hpp"
+#include "support/config_error.hpp"
 
 using namespace sft;
 

@@ -9,9 +9,10 @@
 
 #include "config/foreign_names.hpp"
 #include "config/keys.hpp"
+#include "config/names.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/unknown_option.hpp"
-#include "unit/config/config_error.hpp"
+#include "support/config_error.hpp"
 
 using namespace sft;
 using namespace sft::config;
@@ -24,30 +25,63 @@ Config parse_text(const std::string& text, const std::vector<std::string>& overr
   return parse(text, overrides, "run.ini");
 }
 
-bool is_known(const std::string& name) {
-  if (!keys_named(name).empty() || find_foreign_name(name) != nullptr) return true;
-  const std::string word = refusal([&] { (void)parse_text("", {"--" + name + "=?"}); });
-  return word.find("unknown key") == std::string::npos;  // fsdp_ and parallelism_config_ before a key
+/// Those of tests/unit/config/foreign_names.txt.
+std::vector<std::string> listed_names() {
+  std::ifstream stream(std::filesystem::path(SFT_SOURCE_DIR) / "tests/unit/config/foreign_names.txt");
+  std::vector<std::string> names;
+  for (std::string name; std::getline(stream, name);) {
+    if (!name.empty() && name.front() != '#') names.push_back(name);
+  }
+  return names;
 }
+
+/// Older names, names of Accelerate's YAML files, and words of every day.
+const char* const other_names[] = {"max_seq_length",
+                                   "torch_dtype",
+                                   "evaluation_strategy",
+                                   "warmup_ratio",
+                                   "no_cuda",
+                                   "overwrite_output_dir",
+                                   "save_safetensors",
+                                   "group_by_length",
+                                   "logging_dir",
+                                   "fsdp_transformer_layer_cls_to_wrap",
+                                   "use_flash_attention_2",
+                                   "per_gpu_train_batch_size",
+                                   "half_precision_backend",
+                                   "fp16_opt_level",
+                                   "use_mps_device",
+                                   "jit_mode_eval",
+                                   "use_ipex",
+                                   "tpu_num_cores",
+                                   "adafactor",
+                                   "push_to_hub_token",
+                                   "past_index",
+                                   "ray_scope",
+                                   "torchdynamo",
+                                   "include_inputs_for_metrics",
+                                   "split_batches",
+                                   "lr",
+                                   "batch_size",
+                                   "num_epochs",
+                                   "tensor_parallel_size",
+                                   "rope_parameters",
+                                   "quantization_config"};
+
+bool is_known(const std::string& name) { return !keys_meant_by(name).empty() || find_foreign_name(name) != nullptr; }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(every_name_that_users_bring_means_something) {
-  std::ifstream stream(std::filesystem::path(SFT_SOURCE_DIR) / "tests/unit/config/foreign_names.txt");
-  int num_names = 0;
-  for (std::string name; std::getline(stream, name);) {
-    if (name.empty() || name.front() == '#') continue;
-    ++num_names;
-    BOOST_CHECK_MESSAGE(is_known(name), "sft knows nothing of " << name);
-  }
-  BOOST_TEST(num_names > 200);
+  const std::vector<std::string> names = listed_names();
+  BOOST_TEST(names.size() > 300);
+  for (const std::string& name : names) BOOST_CHECK_MESSAGE(is_known(name), "sft knows nothing of " << name);
+  for (const char* name : other_names) BOOST_CHECK_MESSAGE(is_known(name), "sft knows nothing of " << name);
 }
 
 BOOST_AUTO_TEST_CASE(assignments_name_keys_and_values_that_exist) {
-  std::ifstream stream(std::filesystem::path(SFT_SOURCE_DIR) / "tests/unit/config/foreign_names.txt");
-  for (std::string name; std::getline(stream, name);) {
+  for (const std::string& name : foreign_names()) {
     const ForeignName* foreign = find_foreign_name(name);
-    if (foreign == nullptr) continue;
     BOOST_TEST((keys_named(name).empty()), name << " is a key of ours: the table is not asked");
     bool takes_any = false;
     for (const Accepted& accepted : foreign->accepted) {
@@ -120,6 +154,13 @@ const Refused refused_texts[] = {
     {"deepspeed = ds.json\n", "write the sizes under [parallel]"},
     {"dtype = bfloat16\n", "master weights are always float32"},
     {"dataset_name = trl-lib/Capybara\n", "sft-prepare --input FILE"},
+    {"fsdp = shard_grad_op\n", "set parallel.dp_shard_size"},
+    {"offload_optimizer_device = cpu\n", "optimizer state stay on their device"},
+    {"megatron_lm_tp_degree = 2\n", "write parallel.tp_size"},
+    {"megatron_lm_pp_degree = 2\n", "sft does not take `megatron_lm_pp_degree = 2`"},
+    {"fp8_backend = TE\n", "computing is in bf16 or float32"},
+    {"num_cpu_threads_per_process = 4\n", "OMP_NUM_THREADS"},
+    {"use_deepspeed = true\n", "write the sizes under [parallel]"},
     {"cp_size = two\n", "`cp_size = two` in run.ini:1 is not valid (expected a whole number)"},
 };
 
@@ -133,6 +174,12 @@ BOOST_AUTO_TEST_CASE(a_flag_of_sft_prepare_is_refused_on_the_command_line) {
   check_says(refusal([] { (void)parse_text("", {"--packing", "true"}); }), "sft does not take `packing = true` on the");
 }
 
+BOOST_AUTO_TEST_CASE(a_word_behind_a_name_that_takes_words_is_its_value) {
+  const CommandLine command =
+      parse_command_line({"--fsdp", "full_shard auto_wrap", "--offload_param_device", "none", "run.ini"});
+  BOOST_TEST(command.input_file == "run.ini");
+}
+
 BOOST_AUTO_TEST_CASE(no_wild_guesses) {
   for (const char* name : {"velocity", "report_too_much", "tpx.y", "foo"}) {
     const std::string text = refusal([&] { (void)parse_text("", {std::string("--") + name, "1"}); });
@@ -140,16 +187,34 @@ BOOST_AUTO_TEST_CASE(no_wild_guesses) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_misspelt_foreign_name_is_guessed) {
+  const auto says = [](const std::string& name, const std::string& part) {
+    check_says(refusal([&] { (void)parse_text("", {"--" + name + "=1"}); }), part);
+  };
+  says("packng", "did you mean `packing`? Then give the option to sft-prepare");
+  says("num_epoch", "did you mean `num_epochs`? Then write train.num_train_epochs");
+  says("report_too", "did you mean `report_to`?");
+}
+
 BOOST_AUTO_TEST_CASE(options_of_tools_say_what_was_meant) {
   const std::vector<std::string> options{"input", "output", "max_length", "packing", "packing_strategy"};
   const auto says = [&](const std::string& program, const std::string& option, const std::string& part) {
-    check_says(refusal([&] { refuse_unknown_option(program, option, options); }), part);
+    check_says(refusal([&] { (void)meaning_of_unknown_option(program, {option, "?"}, options); }), part);
   };
   says("sft-prepare", "max_lenght", "did you mean --max_length?");
-  says("sft-prepare", "max_seq_length", "write --max_length");
   says("sft-prepare", "dataset_name", "give --input FILE");
   says("sft-prepare", "learning_rate", "it belongs to training");
-  says("sft-prepare", "bf16", "it belongs to training");
   says("sft-prepare", "velocity", "see sft-prepare --help");
   says("sft-inspect", "bf16", "see sft-inspect --help");
+}
+
+BOOST_AUTO_TEST_CASE(every_name_means_something_to_sft_prepare) {
+  for (const std::string& name : listed_names()) {
+    try {
+      (void)meaning_of_unknown_option("sft-prepare", {name, "?"}, {});
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      BOOST_CHECK_MESSAGE(text.find("nothing like it") == std::string::npos, text);
+    }
+  }
 }

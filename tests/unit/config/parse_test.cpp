@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "sft/config/rope_scaling.hpp"
-#include "unit/config/config_error.hpp"
+#include "support/config_error.hpp"
 
 using namespace sft;
 using namespace sft::config;

@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "sft/config/parse.hpp"
-#include "unit/config/config_error.hpp"
+#include "support/config_error.hpp"
 
 using namespace sft;
 using namespace sft::config;

@@ -7,10 +7,12 @@
 #include <string>
 
 #include "sft/core/error.hpp"
+#include "support/config_error.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace sft;
 using io::Expected;
+using test::check_says;
 
 namespace {
 
@@ -38,10 +40,6 @@ std::string misfit(const std::string& path, Expected expected) {
     return error.what();
   }
   return {};
-}
-
-void check_says(const std::string& text, const std::string& part) {
-  BOOST_CHECK_MESSAGE(text.find(part) != std::string::npos, "\"" << text << "\" does not say \"" << part << "\"");
 }
 
 const std::string hdf5 = std::string("\x89HDF\r\n\x1a\n") + std::string(100, '\0');
@@ -104,7 +102,7 @@ BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
   says(folder.file("x.parquet", "PAR1...."), "postprocess/parquet_to_jsonl.py ");
   says(folder.file("x.jsonl.gz", "\x1f\x8b...."), "xzcat ");
   says(folder.file("x.h5", hdf5), "packed shards need no more preparation");
-  says(folder.file("config.json", "{}"), "it is the config.json of a model");
+  says(folder.file("config.json", "{}"), "--model_name_or_path takes the folder of a model");
   says(folder.file("x.csv", "a,b\n1,2\n"), "it is a table of text");
   says(folder.file("x.yaml", "a: b\n"), "give JSON-lines files");
 }
@@ -114,4 +112,19 @@ BOOST_AUTO_TEST_CASE(another_kind_for_a_checkpoint) {
   folder.file("hub/config.json", "{}");
   check_says(misfit(folder.path("hub"), Expected::checkpoint), "sft-convert makes one of a model folder");
   check_says(misfit(folder.file("x.ini", "[model]\n"), Expected::checkpoint), "give a checkpoint such as");
+}
+
+BOOST_AUTO_TEST_CASE(another_kind_for_a_model) {
+  const Folder folder;
+  const auto says = [&](const std::string& path, const std::string& part) {
+    check_says(misfit(path, Expected::model), part);
+  };
+  const std::string config = folder.file("hub/config.json", "{}");
+  BOOST_TEST(misfit(folder.path("hub"), Expected::model) == "");
+  says(config, "it is the config.json of a model): give the folder that it lies in, " + folder.path("hub"));
+  says(folder.file("m.gguf", "GGUF...."), "save_pretrained writes one");
+  says(folder.file("x.jsonl", "{\"text\": \"x\"}\n"), "it is a JSON-lines file): give a model folder, a checkpoint");
+  says(folder.file("run.ini", "[model]\n"), "give the output folder of the run");
+  folder.file("adapter/adapter_config.json", "{}");
+  says(folder.path("adapter"), "sft-convert --merge MODEL " + folder.path("adapter"));
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/foreign_rows.hpp"
+
+namespace sft::config {
+
+std::vector<ForeignRow> foreign_rows_of_prepare() {
+  const char* const leave_out = "leave it out";
+  const char* const files = "sft-prepare reads files of records";
+  const char* const fetch =
+      "download it with `postprocess/fetch.py dataset NAME --output FILE.jsonl` and give --input FILE.jsonl";
+  return {
+      {"max_seq_length model_max_length", {{"*", "max_length=*"}}, "", ""},
+      {"tokenizer_name tokenizer_name_or_path", {{"none", ""}, {"*", "tokenizer=*"}}, "", ""},
+      {"data_files train_file", {{"*", "input=*"}}, "", ""},
+      {"train_files", never, "its name is input", "give --input FILE, once for each"},
+      {"strategy", {{"*", "packing_strategy=*"}}, "", ""},
+      {"test_split_size", {{"none", ""}, {"*", "eval_split=*"}}, "", ""},
+      {"padding_free", either, "padding is never computed", leave_out},
+      {"eval_packing", only_false, "each call packs its files in one way",
+       "prepare the files for evaluation in a call of their own, with --packing true or false"},
+      {"dataset_kwargs", only_none, "records of token ids are taken as they are without it", leave_out},
+      {"dataset_batch_size",
+       {{"1000", ""}, {"none", ""}},
+       "documents are packed in blocks of 1000, as TRL 1.16 does it",
+       "leave it out, or give --packing_scope all"},
+      {"dataset_streaming streaming", only_false, "records pass through memory one by one anyway", leave_out},
+      {"dataset_name dataset_path path name", never, files, fetch},
+      {"dataset_config dataset_train_split dataset_test_split split revision", never, files,
+       "leave it out; `postprocess/fetch.py dataset NAME --config NAME --split NAME --output FILE.jsonl` downloads a "
+       "part"},
+      {"datasets dataset train_dataset data_dir eval_dataset", never, files,
+       "give --input FILE, once for each; --input_weight mixes them"},
+      {"fraction", never, "several inputs are mixed by weights", "give --input_weight, once for each --input"},
+      {"columns", never, "the fields of a record are known by their names", "give --dataset_text_field for plain text"},
+      {"num_of_sequences chars_per_token", anything, "rows are always full", leave_out},
+      {"formatting_func processing_class data_collator", never, "records have one of the shapes in --help",
+       "write such records, or the text itself with a field text"},
+      {"trust_remote_code", either, "no foreign code is run", leave_out},
+      {"output_dir", never, "the folder of a run is another than that of its data", "write --output FOLDER"},
+      {"tools", never, "tools are a field of a record", "write them into the records"},
+  };
+}
+
+}  // namespace sft::config

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How the table of foreign names is written down.
+
+#include <vector>
+
+#include "config/foreign_names.hpp"
+
+namespace sft::config {
+
+/// Names that mean the same, separated by spaces, and what they mean. NAME* stands for all names that begin so and have
+/// no entry of their own.
+struct ForeignRow {
+  const char* names;
+  std::vector<Accepted> accepted;
+  const char* why;
+  const char* what_to_do;
+};
+
+inline const std::vector<Accepted> anything{{"*", ""}};
+inline const std::vector<Accepted> either{{"true", ""}, {"*", ""}};  // a flag: needs no value on the command line
+inline const std::vector<Accepted> only_none{{"none", ""}, {"{}", ""}, {"[]", ""}};
+inline const std::vector<Accepted> only_false{{"none", ""}, {"false", ""}};
+inline const std::vector<Accepted> never{};
+
+/// What sft makes of names that are none of its keys. An assignment in it is "section.key=VALUE".
+[[nodiscard]] std::vector<ForeignRow> foreign_rows_of_sft();
+/// What sft-prepare makes of names that are none of its options. An assignment in it is "option=VALUE".
+[[nodiscard]] std::vector<ForeignRow> foreign_rows_of_prepare();
+
+}  // namespace sft::config
