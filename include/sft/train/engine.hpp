@@ -50,8 +50,8 @@ class Engine {
 
   /// Random initial weights from init_seed, the same on any mesh; zero moments.
   void initialize();
-  /// Begins the 1-based `step` and forgets the gradients of the last one, which may have been left unfinished: weights
-  /// and moments change in finish_step alone. `counts`: of this data rank's rows in all micro-batches of the step.
+  /// Begins the 1-based `step` and forgets the gradients of the last one. Weights and moments change in finish_step
+  /// alone: a step may be left unfinished when no other follows, and the state is that of the last one. `counts`: of this data rank's rows in all micro-batches of the step.
   void begin_step(std::int64_t step, const data::BatchCounts& counts);
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps.
   void add_micro_batch(const data::MicroBatch& batch);
