@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <set>
 #include <vector>
 
@@ -14,14 +13,20 @@ namespace sft::data {
 
 namespace {
 
-/// Of the longest rows together.
-MicroBatchLimits limits_of_longest(std::vector<std::int32_t> lengths, std::int64_t num_rows, std::int64_t max_length) {
-  MicroBatchLimits limits = limits_of_full_rows(num_rows, max_length);
-  const auto end = lengths.begin() + std::min(num_rows, std::ssize(lengths));
-  std::ranges::partial_sort(lengths, end, std::greater{});
-  // A row may come twice: at the end of an epoch and at the beginning of the next.
-  limits.tokens = std::min(limits.tokens, 2 * std::accumulate(lengths.begin(), end, std::int64_t{0}));
-  limits.document_tokens = lengths.front();
+/// Of the longest rows that can meet in one micro-batch.
+MicroBatchLimits limits_of_longest(std::vector<std::int32_t> lengths, const LoaderPlan& plan, std::int64_t max_length) {
+  MicroBatchLimits limits = limits_of_full_rows(plan.rows_per_micro_batch, max_length);
+  // A step is a run of the row order, whose epochs have every row once: so often can it have one row.
+  const std::int64_t times = plan.rows_per_step() / std::ssize(lengths) + 2;
+  std::int64_t rows_left = plan.rows_per_micro_batch, num_tokens = 0;
+  std::ranges::sort(lengths, std::greater{});
+  for (auto length = lengths.begin(); length != lengths.end() && rows_left > 0; ++length) {
+    const std::int64_t count = std::min(times, rows_left);
+    num_tokens += count * *length;
+    rows_left -= count;
+  }
+  limits.tokens = std::min(limits.tokens, sequence::joined_row_length(num_tokens, limits.tokens, plan.sp_size));
+  limits.document_tokens = std::max(lengths.front(), 1);
   return limits;
 }
 
@@ -45,7 +50,7 @@ MicroBatchLimits measure_limits(const PackedDataset& dataset, const LoaderPlan& 
   if (dataset.num_rows() > max_rows_dealt) return limits_of_full_rows(plan.rows_per_micro_batch, max_length);
   const std::vector<std::int32_t> lengths = dataset.row_lengths();
   if (num_steps > max_visits / plan.rows_per_step()) {
-    return limits_of_longest(lengths, plan.rows_per_micro_batch, max_length);
+    return limits_of_longest(lengths, plan, max_length);
   }
   StepRows rows(dataset.num_rows(), plan, plan.data_size > 1 ? lengths : std::vector<std::int32_t>{});
   std::set<std::int64_t> joined_lengths;

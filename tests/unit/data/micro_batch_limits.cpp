@@ -56,8 +56,13 @@ BOOST_AUTO_TEST_CASE(limits_are_those_of_the_micro_batches_that_come) {
 
 BOOST_AUTO_TEST_CASE(long_runs_have_the_longest_rows_as_their_limit) {
   const PackedDataset dataset = open();
-  const LoaderPlan plan{.rows_per_micro_batch = 1, .last_step = std::int64_t{1} << 40};
-  BOOST_TEST(measure_limits(dataset, plan).tokens == max_length);
+  LoaderPlan plan{.rows_per_micro_batch = 1, .last_step = std::int64_t{1} << 40};
+  BOOST_TEST(measure_limits(dataset, plan).tokens == 160);  // 159, rounded up
+  plan.rows_per_micro_batch = 3;
+  BOOST_TEST(measure_limits(dataset, plan).tokens == 480);  // 159 at the end of an epoch and again, and 155
+  plan.rows_per_micro_batch = 4000;                         // all rows, a hundred times
+  BOOST_TEST(measure_limits(dataset, plan).tokens >= 100 * 40 * 81);
+  BOOST_TEST(measure_limits(dataset, plan).tokens <= 4000 * max_length);
   BOOST_TEST(measure_limits(dataset, plan).document_tokens == 159);
   BOOST_TEST(measure_limits(dataset, {.last_step = 0}).tokens == 1);
 }
