@@ -49,8 +49,9 @@ data::PackedDataset open_eval_data(const config::Config& config, const data::Pac
 }  // namespace
 
 train::Datasets open_datasets(const config::Config& config) {
-  train::Datasets datasets{open_data(config), {}};
+  train::Datasets datasets{.train = open_data(config), .eval = {}};
   if (!config.data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
+  datasets.measured_limits = train::measure_limits(config, datasets);
   return datasets;
 }
 

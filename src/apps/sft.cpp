@@ -232,8 +232,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   std::optional<train::Engine> engine;
-  world.agree(
-      [&] { engine.emplace(config, datasets->train.max_length(), place, groups, *device, *collectives, ledger); });
+  world.agree([&] { engine.emplace(config, datasets->limits(config), place, groups, *device, *collectives, ledger); });
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config.model, world, *engine, *device);

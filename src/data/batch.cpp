@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/batch.hpp"
 
+#include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "sft/core/error.hpp"
@@ -10,66 +12,68 @@ namespace sft::data {
 
 namespace {
 
-/// The documents of rows, one after the other as one row, with their labels: shifted on the whole row, so that any cut
-/// of it stays right.
-struct JoinedRow {
-  explicit JoinedRow(const std::vector<Row>& rows) {
-    for (const Row& row : rows) {
-      std::size_t begin = 0;
-      for (const std::int32_t length : row.document_lengths) {
-        append(row, begin, static_cast<std::size_t>(length));
-        begin += static_cast<std::size_t>(length);
-      }
-      max_tokens += std::ssize(row.tokens);
-    }
+/// Appends what `chunk` holds of one document, which begins at `begin` of the joined row and at `from` of its own one.
+void append_document(MicroBatch& batch, const sequence::Chunk& chunk, const Row& row, std::int64_t from,
+                     std::int64_t begin, std::int64_t length) {
+  const std::int64_t first = std::max(chunk.global - begin, std::int64_t{0});
+  const std::int64_t end = std::min(chunk.global + chunk.length - begin, length);
+  for (std::int64_t i = first; i < end; ++i) {
+    const auto at = static_cast<std::size_t>(from + i);
+    const bool is_last = i + 1 == length;
+    batch.tokens.push_back(row.tokens[at]);
+    batch.positions.push_back(static_cast<std::int32_t>(i));
+    batch.targets.push_back(is_last ? 0 : row.tokens[at + 1]);
+    batch.weights.push_back(is_last ? 0.0f : row.loss_weight[at + 1]);
   }
+}
 
-  /// Padding behind the last document: any id that exists, no label.
-  void pad(std::int64_t length) {
-    const auto size = static_cast<std::size_t>(length);
-    tokens.resize(size);
-    positions.resize(size);
-    targets.resize(size);
-    weights.resize(size);
-  }
-
-  std::vector<std::int32_t> tokens, positions, targets;
-  std::vector<float> weights;
-  std::vector<std::int32_t> document_lengths;
-  std::int64_t max_tokens = 0;  ///< that rows of these lengths can hold
-
- private:
-  void append(const Row& row, std::size_t begin, std::size_t length) {
-    document_lengths.push_back(static_cast<std::int32_t>(length));
-    for (std::size_t i = 0; i < length; ++i) {
-      const bool is_last = i + 1 == length;
-      tokens.push_back(row.tokens[begin + i]);
-      positions.push_back(static_cast<std::int32_t>(i));
-      targets.push_back(is_last ? 0 : row.tokens[begin + i + 1]);
-      weights.push_back(is_last ? 0.0f : row.loss_weight[begin + i + 1]);
-    }
-  }
-};
+/// Makes every array hold `num_tokens`, with padding at the end: any id that exists, no label.
+void pad(MicroBatch& batch, std::int64_t num_tokens) {
+  const auto size = static_cast<std::size_t>(num_tokens);
+  batch.tokens.resize(size);
+  batch.positions.resize(size);
+  batch.targets.resize(size);
+  batch.weights.resize(size);
+}
 
 }  // namespace
 
+BatchCounts& BatchCounts::operator+=(const BatchCounts& other) {
+  num_tokens += other.num_tokens;
+  num_target_tokens += other.num_target_tokens;
+  weight_sum += other.weight_sum;
+  length_squares += other.length_squares;
+  return *this;
+}
+
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method) {
   ensure(!rows.empty(), "a micro-batch has rows");
-  JoinedRow row(rows);
-  const sequence::RowCut cut(sequence::joined_row_length(std::ssize(row.tokens), row.max_tokens, sp_size), sp_size);
-  row.pad(cut.length());
-  MicroBatch batch;
-  for (const sequence::Chunk& chunk : cut.chunks(sp_rank)) {
-    const auto append = [&](auto& to, const auto& from) {
-      to.reserve(static_cast<std::size_t>(cut.local_length()));
-      to.insert(to.end(), from.begin() + chunk.global, from.begin() + chunk.global + chunk.length);
-    };
-    append(batch.tokens, row.tokens);
-    append(batch.positions, row.positions);
-    append(batch.targets, row.targets);
-    append(batch.weights, row.weights);
+  std::vector<std::int32_t> documents;
+  std::int64_t num_tokens = 0, max_tokens = 0;
+  for (const Row& row : rows) {
+    documents.insert(documents.end(), row.document_lengths.begin(), row.document_lengths.end());
+    num_tokens += std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::int64_t{0});
+    max_tokens += std::ssize(row.tokens);
   }
-  batch.attention = sequence::make_schedule(method, {std::move(row.document_lengths)}, cut, sp_rank);
+  const sequence::RowCut cut(sequence::joined_row_length(num_tokens, max_tokens, sp_size), sp_size);
+  MicroBatch batch;
+  for (auto* of_tokens : {&batch.tokens, &batch.positions, &batch.targets}) {
+    of_tokens->reserve(static_cast<std::size_t>(cut.local_length()));
+  }
+  batch.weights.reserve(static_cast<std::size_t>(cut.local_length()));
+  for (const sequence::Chunk& chunk : cut.chunks(sp_rank)) {
+    std::int64_t begin = 0;
+    for (const Row& row : rows) {
+      std::int64_t from = 0;
+      for (const std::int32_t length : row.document_lengths) {
+        append_document(batch, chunk, row, from, begin, length);
+        from += length;
+        begin += length;
+      }
+    }
+    pad(batch, chunk.local + chunk.length);
+  }
+  batch.attention = sequence::make_schedule(method, {std::move(documents)}, cut, sp_rank);
   return batch;
 }
 

@@ -3,35 +3,30 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
+#include "data/step_rows.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/hdf5.hpp"
 
 namespace sft::data {
 
-namespace {
-constexpr std::size_t max_steps_ahead = 2;
-}  // namespace
-
 std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
-  // Beside those that are ready, one step is being read and one is trained on.
-  const auto num_steps = std::min(static_cast<std::int64_t>(max_steps_ahead) + 2, plan.last_step - plan.first_step);
-  if (num_steps <= 0) return 0;
+  const std::int64_t num_micro_batches =
+      std::min<std::int64_t>(2, (plan.last_step - plan.first_step) * plan.micro_batches);
+  if (num_micro_batches <= 0) return 0;
   const std::int64_t length = dataset.max_length();
-  const std::int64_t num_cut_rows = num_steps * plan.micro_batches * plan.rows_per_micro_batch;
   constexpr std::int64_t cut_bytes_per_token = 3 * sizeof(std::int32_t) + sizeof(float);  // as in MicroBatch
   constexpr std::int64_t whole_bytes_per_token = sizeof(std::int32_t) + sizeof(float);    // as in Row
-  const std::int64_t schedules =
-      num_steps * plan.micro_batches *
-      sequence::max_schedule_bytes(
-          /*num_rows=*/1, plan.rows_per_micro_batch * dataset.num_documents() / dataset.num_rows(), plan.sp_size);
-  const std::int64_t cut = num_cut_rows * (length / plan.sp_size) * cut_bytes_per_token + schedules;
+  const std::int64_t schedule = sequence::max_schedule_bytes(
+      /*num_rows=*/1, plan.rows_per_micro_batch * dataset.num_documents() / dataset.num_rows(), plan.sp_size);
+  const std::int64_t max_tokens = plan.max_tokens > 0 ? plan.max_tokens : plan.rows_per_micro_batch * length;
+  const std::int64_t cut = num_micro_batches * (max_tokens / plan.sp_size * cut_bytes_per_token + schedule);
   const std::int64_t whole = plan.rows_per_micro_batch * length * whole_bytes_per_token;
   // Of tokens, weights and the document table; in random order over several shards hardly any chunk stays.
   const bool keeps_chunks = !plan.shuffle || dataset.files().size() == 1;
@@ -43,39 +38,35 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
                                    kept((dataset.num_rows() + 1) * std::int64_t{sizeof(std::int64_t)});
   const std::int64_t chunks = keeps_chunks ? 2 * kept(column_bytes) + table_bytes : 0;
   const auto order = static_cast<std::int64_t>(RowOrder::memory_bytes(dataset.num_rows(), plan.shuffle));
-  return static_cast<std::size_t>(cut + whole + chunks + order);
+  const std::int64_t lengths =
+      StepRows::are_dealt(dataset, plan) ? dataset.num_rows() * std::int64_t{sizeof(std::int32_t)} : 0;
+  const std::int64_t dealt = plan.rows_per_step() * 4 * std::int64_t{sizeof(std::int64_t)};
+  return static_cast<std::size_t>(cut + whole + chunks + order + lengths + dealt);
 }
 
 struct Loader::Impl {
-  Impl(const PackedDataset& dataset, const LoaderPlan& plan)
-      : dataset_(dataset), plan_(plan), order_(dataset.num_rows(), plan.shuffle, plan.seed) {
+  Impl(const PackedDataset& dataset, const LoaderPlan& plan) : dataset_(dataset), plan_(plan) {
     thread_ = std::jthread([this](const std::stop_token& stop) { read_ahead(stop); });
   }
 
-  StepBatch next() {
+  MicroBatch next() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !ready_.empty() || finished_; });
-    if (ready_.empty()) {
+    changed_.wait(lock, [this] { return ready_ || finished_; });
+    if (!ready_) {
       if (error_) std::rethrow_exception(error_);
       ensure(false, "the loader is not asked for a step past its last");
     }
-    StepBatch batch = std::move(ready_.front());
-    ready_.pop_front();
+    MicroBatch batch = std::move(*ready_);
+    ready_.reset();
     changed_.notify_all();
     return batch;
   }
 
  private:
-  /// The thread: reads steps in order while there is room, until done, stopped or failed.
+  /// The thread: has the next micro-batch ready while its user works on one, until done, stopped or failed.
   void read_ahead(const std::stop_token& stop) {
     try {
-      for (std::int64_t step = plan_.first_step; step < plan_.last_step && !stop.stop_requested(); ++step) {
-        StepBatch batch = read_step(step);
-        std::unique_lock lock(mutex_);
-        if (!changed_.wait(lock, stop, [this] { return ready_.size() < max_steps_ahead; })) break;
-        ready_.push_back(std::move(batch));
-        changed_.notify_all();
-      }
+      if (plan_.first_step < plan_.last_step) read_steps(stop);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       error_ = std::current_exception();
@@ -85,42 +76,63 @@ struct Loader::Impl {
     changed_.notify_all();
   }
 
-  StepBatch read_step(std::int64_t step) {
-    const std::int64_t rows_per_micro_step = plan_.rows_per_micro_batch * plan_.data_size;
-    const std::int64_t effective_batch = rows_per_micro_step * plan_.micro_batches;
-    StepBatch batch;
-    for (std::int64_t micro = 0; micro < plan_.micro_batches; ++micro) {
-      const std::int64_t first =
-          step * effective_batch + micro * rows_per_micro_step + plan_.data_rank * plan_.rows_per_micro_batch;
-      std::vector<Row> rows;
-      for (std::int64_t i = 0; i < plan_.rows_per_micro_batch; ++i) {
-        rows.push_back(read_row(first + i, batch.rows));
+  void read_steps(const std::stop_token& stop) {
+    const bool are_dealt = StepRows::are_dealt(dataset_, plan_);
+    StepRows rows(dataset_.num_rows(), plan_, are_dealt ? dataset_.row_lengths() : std::vector<std::int32_t>{});
+    for (std::int64_t step = plan_.first_step; step < plan_.last_step; ++step) {
+      const auto slots = rows.slots(step);
+      std::vector<std::vector<std::int64_t>> mine;
+      for (std::int64_t micro = 0; micro < plan_.micro_batches; ++micro) {
+        mine.push_back(slots[static_cast<std::size_t>(micro * plan_.data_size + plan_.data_rank)]);
       }
-      const BatchCounts counts = count_rows(rows);
-      batch.counts.num_tokens += counts.num_tokens;
-      batch.counts.num_target_tokens += counts.num_target_tokens;
-      batch.counts.weight_sum += counts.weight_sum;
-      batch.counts.length_squares += counts.length_squares;
-      batch.micro_batches.push_back(cut_rows(rows, plan_.sp_size, plan_.sp_rank, plan_.attention_method));
+      if (!read_step(mine, stop)) return;
     }
-    return batch;
   }
 
-  /// The row at a position of the order; its number in file order goes to `numbers`. Past the end of one pass: an empty
-  /// row, without a number.
-  Row read_row(std::int64_t position, std::vector<std::int64_t>& numbers) {
-    if (plan_.one_pass && position >= dataset_.num_rows()) return {};
-    numbers.push_back(order_.row_at(position));
-    return dataset_.read_row(numbers.back());
+  /// The rows of this data rank for each micro-batch. False when stopped.
+  bool read_step(const std::vector<std::vector<std::int64_t>>& rows, const std::stop_token& stop) {
+    const bool is_whole = rows.size() == 1;  // then its counts are those of the rows that are read anyway
+    const BatchCounts counts = is_whole ? BatchCounts{} : count_labels(rows);
+    for (const std::vector<std::int64_t>& part : rows) {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [this] { return !ready_; })) return false;
+      lock.unlock();
+      MicroBatch batch = read(part);
+      batch.step_counts = is_whole ? batch.counts : counts;
+      lock.lock();
+      ready_ = std::move(batch);
+      changed_.notify_all();
+    }
+    return true;
+  }
+
+  /// Counts of rows that are read later: reads their labels alone.
+  BatchCounts count_labels(const std::vector<std::vector<std::int64_t>>& rows) const {
+    BatchCounts counts;
+    for (const std::vector<std::int64_t>& part : rows) {
+      for (const std::int64_t row : part) counts += count_rows({dataset_.read_labels(row)});
+    }
+    return counts;
+  }
+
+  MicroBatch read(const std::vector<std::int64_t>& numbers) const {
+    std::vector<Row> rows;
+    rows.reserve(numbers.size());
+    for (const std::int64_t row : numbers) rows.push_back(dataset_.read_row(row));
+    const BatchCounts counts = count_rows(rows);
+    if (rows.empty()) rows.emplace_back();
+    MicroBatch batch = cut_rows(rows, plan_.sp_size, plan_.sp_rank, plan_.attention_method);
+    batch.counts = counts;
+    batch.rows = numbers;
+    return batch;
   }
 
   const PackedDataset& dataset_;
   const LoaderPlan plan_;
-  RowOrder order_;  // the thread's own
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;
-  std::deque<StepBatch> ready_;
+  std::optional<MicroBatch> ready_;
   bool finished_ = false;
   std::exception_ptr error_;
 
@@ -130,6 +142,6 @@ struct Loader::Impl {
 Loader::Loader(const PackedDataset& dataset, const LoaderPlan& plan) : impl_(std::make_unique<Impl>(dataset, plan)) {}
 Loader::~Loader() = default;
 
-StepBatch Loader::next() { return impl_->next(); }
+MicroBatch Loader::next() { return impl_->next(); }
 
 }  // namespace sft::data

@@ -71,6 +71,14 @@ struct PackedDataset::Impl {
     return shards[shard];
   }
 
+  /// The shard of a row, and the row's place in it.
+  [[nodiscard]] std::pair<std::size_t, std::int64_t> find(std::int64_t row) const {
+    ensure(row >= 0 && row < row_offsets.back(), "a row lies in its data set");
+    const auto after = std::upper_bound(row_offsets.begin(), row_offsets.end(), row);
+    const auto shard = static_cast<std::size_t>(after - row_offsets.begin() - 1);
+    return {shard, row - row_offsets[shard]};
+  }
+
   [[nodiscard]] const ShardTraits& traits() const { return shards.front().traits(); }
 
   template <class Count>
@@ -144,11 +152,20 @@ void PackedDataset::verify() const {
 }
 
 Row PackedDataset::read_row(std::int64_t index) const {
-  ensure(index >= 0 && index < num_rows(), "a row lies in its data set");
-  const auto& offsets = impl_->row_offsets;
-  const auto shard =
-      static_cast<std::size_t>(std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1);
-  return impl_->use(shard).read_row(index - offsets[shard]);
+  const auto [shard, row] = impl_->find(index);
+  return impl_->use(shard).read_row(row);
+}
+
+Row PackedDataset::read_labels(std::int64_t index) const {
+  const auto [shard, row] = impl_->find(index);
+  return impl_->use(shard).read_labels(row);
+}
+
+std::vector<std::int32_t> PackedDataset::row_lengths() const {
+  std::vector<std::int32_t> lengths;
+  lengths.reserve(static_cast<std::size_t>(num_rows()));
+  for (std::size_t i = 0; i < impl_->shards.size(); ++i) impl_->use(i).append_row_lengths(lengths);
+  return lengths;
 }
 
 }  // namespace sft::data

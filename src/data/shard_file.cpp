@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 #include <system_error>
 
 #include "data/row_hash.hpp"
@@ -28,6 +29,10 @@ FileStamp read_stamp(const std::string& path) {
   return {std::filesystem::file_size(path, ignored), std::filesystem::last_write_time(path, ignored)};
 }
 
+std::string place_of(std::int64_t row, std::size_t position) {
+  return " at row " + std::to_string(row) + ", position " + std::to_string(position);
+}
+
 }  // namespace
 
 ShardFile::ShardFile(const std::string& path) : path_(path), stamp_(read_stamp(path)) {
@@ -44,6 +49,10 @@ const io::Hdf5File& ShardFile::file() const {
     file_ = io::Hdf5File::open(path_);
   }
   return *file_;
+}
+
+io::Rectangle ShardFile::whole_row(std::int64_t index) const {
+  return {.row_begin = index, .num_rows = 1, .column_begin = 0, .num_columns = traits_.max_length};
 }
 
 void ShardFile::refuse(const std::string& why) const {
@@ -158,23 +167,32 @@ void ShardFile::check_table_ends() const {
   }
 }
 
-void ShardFile::check_whole_table() const {
+template <class Visit>
+void ShardFile::for_each_row_length(const Visit& visit) const {
   constexpr std::int64_t rows_at_once = 4096;
-  std::int64_t sum_of_lengths = 0;
   for (std::int64_t first = 0; first < num_rows_; first += rows_at_once) {
     const std::vector<std::int64_t> offsets = read_offsets(first, std::min(rows_at_once, num_rows_ - first));
     const std::vector<std::int32_t> lengths = read_lengths(offsets.front(), offsets.back());
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
       const auto begin = static_cast<std::size_t>(offsets[i] - offsets.front());
       const auto count = static_cast<std::size_t>(offsets[i + 1] - offsets[i]);
-      sum_of_lengths +=
-          count_tokens(first + static_cast<std::int64_t>(i), offsets[i], std::span(lengths).subspan(begin, count));
+      visit(count_tokens(first + static_cast<std::int64_t>(i), offsets[i], std::span(lengths).subspan(begin, count)));
     }
   }
+}
+
+void ShardFile::check_whole_table() const {
+  std::int64_t sum_of_lengths = 0;
+  for_each_row_length([&](std::int64_t length) { sum_of_lengths += length; });
   if (sum_of_lengths != num_tokens_) {
     refuse("its documents have " + std::to_string(sum_of_lengths) + " tokens, its attribute num_tokens says " +
            std::to_string(num_tokens_));
   }
+}
+
+void ShardFile::append_row_lengths(std::vector<std::int32_t>& lengths) const {
+  for_each_row_length([&](std::int64_t length) { lengths.push_back(static_cast<std::int32_t>(length)); });
+  release();
 }
 
 std::string ShardFile::fingerprint() const {
@@ -220,37 +238,35 @@ void ShardFile::verify() const {
   }
 }
 
-Row ShardFile::read_row(std::int64_t index) const {
+Row ShardFile::read_labels(std::int64_t index) const {
   ensure(index >= 0 && index < num_rows_, "a row lies in its shard");
   const std::vector<std::int64_t> offsets = read_offsets(index, 1);
   if (offsets[1] - offsets[0] > traits_.max_length) {
     refuse("row " + std::to_string(index) + " has " + std::to_string(offsets[1] - offsets[0]) +
            " documents, more than max_length = " + std::to_string(traits_.max_length) + " tokens can be");
   }
-  const auto max_length = static_cast<std::size_t>(traits_.max_length);
   Row row;
-  row.tokens.resize(max_length);
-  row.loss_weight.resize(max_length);
+  row.loss_weight.resize(static_cast<std::size_t>(traits_.max_length));
   row.document_lengths = read_lengths(offsets[0], offsets[1]);
-  const io::Rectangle where = {.row_begin = index, .num_rows = 1, .column_begin = 0, .num_columns = traits_.max_length};
-  file().read("/tokens", io::Number::int32, where, row.tokens.data());
-  file().read("/loss_weight", io::Number::float32, where, row.loss_weight.data());
-  const auto in_vocabulary = [this](std::int32_t token) { return token >= 0 && token < traits_.vocab_size; };
   const auto num_tokens = static_cast<std::size_t>(count_tokens(index, offsets[0], row.document_lengths));
+  file().read("/loss_weight", io::Number::float32, whole_row(index), row.loss_weight.data());
   for (std::size_t i = 0; i < num_tokens; ++i) {
-    const auto here = [&] { return " at row " + std::to_string(index) + ", position " + std::to_string(i); };
-    if (!in_vocabulary(row.tokens[i])) {
-      refuse("token " + std::to_string(row.tokens[i]) + here() + " lies outside the vocabulary of " +
-             std::to_string(traits_.vocab_size));
-    }
-    if (!std::isfinite(row.loss_weight[i]) || row.loss_weight[i] < 0.0f) {
-      refuse("loss_weight " + std::to_string(row.loss_weight[i]) + here() + " is not a finite number >= 0");
-    }
+    if (std::isfinite(row.loss_weight[i]) && row.loss_weight[i] >= 0.0f) continue;
+    refuse("loss_weight " + std::to_string(row.loss_weight[i]) + place_of(index, i) + " is not a finite number >= 0");
   }
-  // Padding is computed on like any token and then ignored: it needs an id that exists.
-  std::replace_if(
-      row.tokens.begin() + static_cast<std::ptrdiff_t>(num_tokens), row.tokens.end(),
-      [&](std::int32_t token) { return !in_vocabulary(token); }, 0);
+  return row;
+}
+
+Row ShardFile::read_row(std::int64_t index) const {
+  Row row = read_labels(index);
+  row.tokens.resize(row.loss_weight.size());
+  file().read("/tokens", io::Number::int32, whole_row(index), row.tokens.data());
+  const auto num_tokens = std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::size_t{0});
+  for (std::size_t i = 0; i < num_tokens; ++i) {
+    if (row.tokens[i] >= 0 && row.tokens[i] < traits_.vocab_size) continue;
+    refuse("token " + std::to_string(row.tokens[i]) + place_of(index, i) + " lies outside the vocabulary of " +
+           std::to_string(traits_.vocab_size));
+  }
   return row;
 }
 

@@ -55,6 +55,10 @@ class ShardFile {
 
   /// Row `index` of this file, by hyperslab; refuses impossible document tables, ids and weights by file and row.
   [[nodiscard]] Row read_row(std::int64_t index) const;
+  /// The same row without its tokens, which are not read: what counts follow from.
+  [[nodiscard]] Row read_labels(std::int64_t index) const;
+  /// Appends the number of tokens of every row, in order: reads the document table.
+  void append_row_lengths(std::vector<std::int32_t>& lengths) const;
   /// Reads every row; refuses a file whose rows do not have the counts and the content hash that it says.
   void verify() const;
   /// Gives back the memory that reading rows keeps for the next one.
@@ -70,6 +74,10 @@ class ShardFile {
   void check_shapes() const;
   void check_table_ends() const;
   void check_whole_table() const;
+  /// Calls visit(tokens of the row) for every row in order, checked.
+  template <class Visit>
+  void for_each_row_length(const Visit& visit) const;
+  [[nodiscard]] io::Rectangle whole_row(std::int64_t index) const;
   /// Document offsets [offsets[row], offsets[row + 1]] of rows [first, first + count), checked.
   [[nodiscard]] std::vector<std::int64_t> read_offsets(std::int64_t first, std::int64_t count) const;
   /// Lengths of the documents [begin, end).

@@ -45,6 +45,10 @@ std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& sh
   return kind == device::Kind::cpu ? cpu::workspace_bytes(num_threads, shapes, attention) : 0;
 }
 
+std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths) {
+  return kind == device::Kind::cpu ? cpu::lengths_bytes(shapes, num_lengths) : 0;
+}
+
 std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes) {
   return kind == device::Kind::cpu ? cpu::loss_chunk_tokens(shapes) : gpu_loss_chunk_tokens(shapes);
 }

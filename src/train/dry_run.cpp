@@ -22,12 +22,12 @@ nlohmann::ordered_json to_json(const MemoryRange& range) {
 std::string dry_run(const config::Config& config, const Datasets& datasets, const Machine& machine,
                     std::size_t process_bytes, const std::string& sp_choice, bool json) {
   const mesh::Layout layout = mesh::layout_of(config.parallel);
-  const RankPlan first(config, datasets.train.max_length(), mesh::Place(config, 0), machine);
+  const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
   const std::int64_t steps = num_steps(config, datasets.train.num_rows());
   const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
   const std::vector<comm::SentBytes> traffic =
-      plan_traffic(config, datasets.train.max_length(), mesh::Place(config, 0), machine);
+      plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
   if (!json) {
     return start_table({.config = config,
                         .datasets = datasets,

@@ -13,7 +13,6 @@
 #include "initialize.hpp"
 #include "not_finite.hpp"
 #include "rank_plan.hpp"
-#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -44,6 +43,18 @@ double model_flops(const config::Config& config, parallel::ParameterCounts param
          6.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * length_squares;
 }
 
+/// What begin_step and add_micro_batch leave for finish_step.
+struct StepUnderWay {
+  std::int64_t step = 0;  ///< 1-based
+  double learning_rate = 0.0;
+  data::BatchCounts counts;            ///< of all ranks
+  std::int64_t num_micro_batches = 0;  ///< done
+  std::vector<std::int64_t> rows;      ///< of this rank
+
+  /// Of every token's weighted loss: the denominator of the mean, known before the first pass.
+  [[nodiscard]] double gradient_scale() const { return counts.weight_sum > 0 ? 1.0 / counts.weight_sum : 0.0; }
+};
+
 }  // namespace
 
 EvalSums& EvalSums::operator+=(const EvalSums& other) {
@@ -57,12 +68,12 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 }
 
 struct Engine::Impl {
-  Impl(const config::Config& config_in, std::int64_t max_length, const mesh::Place& place,
+  Impl(const config::Config& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
        const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
       : config(config_in),
         groups(groups_in),
         device(device_in),
-        plan(config, max_length, place, {device.kind(), device::num_threads()}),
+        plan(config, limits, place, {device.kind(), device::num_threads()}),
         arenas(allocate(ledger)),
         compute_stream(device.make_stream()),
         comm_stream(device.make_stream(device::Priority::communication)),
@@ -91,9 +102,7 @@ struct Engine::Impl {
 
   /// Takes all memory of the rank, as planned, and gives it to the parts of the plan.
   RankPlan::Arenas allocate(device::Ledger& ledger) {
-    ledger.add(Label::process, Space::host,
-               device::resident_bytes() + device::later_process_bytes +
-                   checkpoint::index_memory_bytes(plan.place, plan.shard_map));
+    ledger.add(Label::process, Space::host, device::resident_bytes() + plan.later_process_bytes());
     RankPlan::Arenas result = plan.measure();
     for_each_arena(result, [&](Label label, Space space, device::Arena& arena) {
       arena = device::Arena(device, ledger, label, arena.used_bytes(), space);
@@ -136,14 +145,17 @@ struct Engine::Impl {
   }
 
   /// Sums of the batch's counts over all rows, each counted once. Collective.
-  std::array<double, 4> sum_counts(const data::BatchCounts& counts) const {
+  data::BatchCounts sum_counts(const data::BatchCounts& counts) const {
     std::array<double, 4> sums{};
     if (plan.place.owns_rows()) {
       sums = {static_cast<double>(counts.num_tokens), static_cast<double>(counts.num_target_tokens), counts.weight_sum,
               counts.length_squares};
     }
     groups.world.sum(std::span<double>(sums));
-    return sums;
+    return {.num_tokens = static_cast<std::int64_t>(sums[0]),
+            .num_target_tokens = static_cast<std::int64_t>(sums[1]),
+            .weight_sum = sums[2],
+            .length_squares = sums[3]};
   }
 
   void initialize_parameters_of(const parallel::ShardMap& shard_map, Tensor parameters) const {
@@ -219,12 +231,13 @@ struct Engine::Impl {
   optim::GradientNorm norm;
   Upload upload;
   std::optional<EarlyUpdate> early_update;
+  StepUnderWay current;
 };
 
-Engine::Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place,
+Engine::Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
                device::Ledger& ledger)
-    : impl_(std::make_unique<Impl>(config, max_length, place, groups, device, collectives, ledger)) {}
+    : impl_(std::make_unique<Impl>(config, limits, place, groups, device, collectives, ledger)) {}
 
 Engine::~Engine() {
   for (const auto* stream : {&impl_->tp_stream, &impl_->comm_stream, &impl_->ring_stream, &impl_->compute_stream}) {
@@ -247,23 +260,31 @@ void Engine::initialize_beside_weights() {
   e.zero_moments();
 }
 
-StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double learning_rate) {
+void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts) {
+  Impl& e = *impl_;
+  e.current = {
+      .step = step, .learning_rate = learning_rate, .counts = e.sum_counts(counts), .num_micro_batches = 0, .rows = {}};
+  e.units.begin_step(e.config.train.gradient_accumulation_steps);
+  e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
+}
+
+void Engine::add_micro_batch(const data::MicroBatch& batch) {
+  Impl& e = *impl_;
+  StepUnderWay& step = e.current;
+  const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
+  ensure(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
+  if (step.num_micro_batches + 1 == num_micro_batches) e.prepare_update(step.step, step.learning_rate);
+  const model::Inputs inputs = e.upload.put(batch);
+  e.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(), e.plan.results.rows(0, num_metrics),
+                             e.dropout_seed(step.step, step.num_micro_batches++));
+  step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
+}
+
+StepResult Engine::finish_step() {
   Impl& e = *impl_;
   RankPlan& plan = e.plan;
-  const std::array<double, 4> counts = e.sum_counts(batch.counts);
-  const double weight_sum = counts[2];
-  const double scale = weight_sum > 0 ? 1.0 / weight_sum : 0.0;
-
-  e.units.begin_step(std::ssize(batch.micro_batches));
-  e.device.fill_zero(plan.results.data, plan.results.size_bytes(), *e.compute_stream);
-  const Tensor metrics = plan.results.rows(0, num_metrics);
-  std::int64_t micro_batch_number = 0;
-  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
-    if (micro_batch_number + 1 == std::ssize(batch.micro_batches)) e.prepare_update(step, learning_rate);
-    const model::Inputs inputs = e.upload.put(micro_batch);
-    e.decoder.forward_backward(inputs, micro_batch.attention, scale, metrics,
-                               e.dropout_seed(step, micro_batch_number++));
-  }
+  const StepUnderWay& step = e.current;
+  ensure(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.units.finish_step();
   e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1));
 
@@ -271,31 +292,31 @@ StepResult Engine::step(const data::StepBatch& batch, std::int64_t step, double 
   auto sums = local;
   if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), num_metrics, 0.0);
   e.groups.world.sum(std::span<double>(sums));
-  const double norm = std::sqrt(sums[num_metrics]);
+  const double norm = std::sqrt(sums[num_metrics]), loss = sums[0] * step.gradient_scale();
   if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
-    throw_not_finite({step, sums[0] * scale, norm, local[0], local[num_metrics], batch.rows}, e.groups.world);
+    throw_not_finite({step.step, loss, norm, local[0], local[num_metrics], step.rows}, e.groups.world);
   }
 
-  e.update(step, learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
+  e.update(step.step, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   e.units.parameters_written();
 
-  const double num_targets = std::max(counts[1], 1.0);
-  return {.loss = sums[0] * scale,
+  const data::BatchCounts& counts = step.counts;
+  const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
+  return {.loss = loss,
           .grad_norm = norm,
           .mean_token_accuracy = sums[2] / num_targets,
           .entropy = sums[3] / num_targets,
-          .num_tokens = static_cast<std::int64_t>(counts[0]),
-          .num_target_tokens = static_cast<std::int64_t>(counts[1]),
-          .model_flops = model_flops(e.config, plan.num_parameters(), counts[0], counts[3])};
+          .num_tokens = counts.num_tokens,
+          .num_target_tokens = counts.num_target_tokens,
+          .model_flops = model_flops(e.config, plan.num_parameters(), static_cast<double>(counts.num_tokens),
+                                     counts.length_squares)};
 }
 
-EvalSums Engine::evaluate(const data::StepBatch& batch) {
+EvalSums Engine::evaluate(const data::MicroBatch& batch) {
   Impl& e = *impl_;
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
-  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
-    const model::Inputs inputs = e.upload.put(micro_batch);
-    e.decoder.forward_loss(inputs, micro_batch.attention, e.plan.results.rows(0, num_metrics));
-  }
+  const model::Inputs inputs = e.upload.put(batch);
+  e.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, num_metrics));
   const auto metrics = e.download_results();
   EvalSums sums;
   if (e.plan.place.owns_tokens()) {

@@ -31,7 +31,7 @@ Evaluation evaluate(Engine& engine, const data::PackedDataset& dataset, const da
   EvalSums sums;
   std::vector<std::int64_t> bad_rows;  // of this rank's first batch whose loss is not finite
   for (std::int64_t i = plan.first_step; i < plan.last_step; ++i) {
-    data::StepBatch batch;
+    data::MicroBatch batch;
     const std::exception_ptr failure = fetch(loader, batch);
     const int signal = before_batch(i - plan.first_step, plan.last_step - plan.first_step);
     const Notice notice = exchange({signal, failure != nullptr}, world);

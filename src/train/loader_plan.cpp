@@ -5,8 +5,11 @@
 
 namespace sft::train {
 
-data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& place, std::int64_t first_step,
-                             std::int64_t last_step) {
+namespace {
+
+/// Which rows a rank reads: all of its plan but how attention is computed over them.
+data::LoaderPlan plan_of_rows(const config::Config& config, const mesh::Place& place, std::int64_t first_step,
+                              std::int64_t last_step) {
   data::LoaderPlan plan;
   plan.rows_per_micro_batch = config.train.per_device_train_batch_size;
   plan.micro_batches = config.train.gradient_accumulation_steps;
@@ -14,7 +17,6 @@ data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& pl
   plan.data_rank = place.data_rank();
   plan.sp_size = place.layout().sp;
   plan.sp_rank = place.coordinates().sp;
-  plan.attention_method = config.parallel.attention_method();
   plan.first_step = first_step;
   plan.last_step = last_step;
   plan.shuffle = config.data.shuffle;
@@ -22,8 +24,8 @@ data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& pl
   return plan;
 }
 
-data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
-  data::LoaderPlan plan = loader_plan(config, place, 0, 0);
+data::LoaderPlan plan_of_eval_rows(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
+  data::LoaderPlan plan = plan_of_rows(config, place, 0, 0);
   const std::int64_t rows_at_once = plan.rows_per_micro_batch * plan.data_size;
   plan.micro_batches = 1;
   plan.last_step = (datasets.eval->num_rows() + rows_at_once - 1) / rows_at_once;
@@ -32,11 +34,38 @@ data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Plac
   return plan;
 }
 
+}  // namespace
+
+data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& place, std::int64_t first_step,
+                             std::int64_t last_step) {
+  data::LoaderPlan plan = plan_of_rows(config, place, first_step, last_step);
+  plan.attention_method = config.parallel.attention_method();
+  return plan;
+}
+
+data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
+  data::LoaderPlan plan = plan_of_eval_rows(config, place, datasets);
+  plan.attention_method = config.parallel.attention_method();
+  return plan;
+}
+
+data::MicroBatchLimits measure_limits(const config::Config& config, const Datasets& datasets) {
+  const mesh::Place place(config, 0);
+  const std::int64_t last_step = num_steps(config, datasets.train.num_rows());
+  data::MicroBatchLimits limits = data::measure_limits(datasets.train, plan_of_rows(config, place, 0, last_step));
+  if (datasets.eval) limits |= data::measure_limits(*datasets.eval, plan_of_eval_rows(config, place, datasets));
+  return limits;
+}
+
 std::size_t batches_bytes(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
   const std::int64_t last_step = num_steps(config, datasets.train.num_rows());
-  const std::size_t training = data::loader_bytes(datasets.train, loader_plan(config, place, 0, last_step));
+  data::LoaderPlan plan = loader_plan(config, place, 0, last_step);
+  plan.max_tokens = datasets.limits(config).tokens;
+  const std::size_t training = data::loader_bytes(datasets.train, plan);
   if (!datasets.eval) return training;
-  return training + data::loader_bytes(*datasets.eval, eval_loader_plan(config, place, datasets));
+  data::LoaderPlan eval_plan = eval_loader_plan(config, place, datasets);
+  eval_plan.max_tokens = plan.max_tokens;
+  return training + data::loader_bytes(*datasets.eval, eval_plan);
 }
 
 }  // namespace sft::train

@@ -7,12 +7,10 @@
 #include <span>
 
 #include "rank_plan.hpp"
-#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
 #include "sft/device/format_bytes.hpp"
-#include "sft/device/process_memory.hpp"
 #include "sft/train/loader_plan.hpp"
 
 namespace sft::train {
@@ -40,14 +38,13 @@ device::Ledger plan_ledger(const config::Config& config, const Datasets& dataset
   using device::Label;
   using device::Space;
   device::Ledger ledger;
-  RankPlan plan(config, datasets.train.max_length(), place, machine);
+  RankPlan plan(config, datasets.limits(config), place, machine);
   RankPlan::Arenas sizes = plan.measure();
   for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
     ledger.add(label, space, arena.used_bytes());
   });
   ledger.add(Label::batches, Space::host, batches_bytes(config, place, datasets));
-  ledger.add(Label::process, Space::host,
-             process_bytes + device::later_process_bytes + checkpoint::index_memory_bytes(place, plan.shard_map));
+  ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
   return ledger;
 }
 

@@ -13,7 +13,7 @@ Notice exchange(const Notice& mine, const comm::Group& world) {
   return {static_cast<int>(values[0]), values[1] != 0};
 }
 
-std::exception_ptr fetch(data::Loader& loader, data::StepBatch& batch) {
+std::exception_ptr fetch(data::Loader& loader, data::MicroBatch& batch) {
   try {
     batch = loader.next();
     return nullptr;

@@ -11,13 +11,15 @@ namespace sft::train {
 
 struct Notice {
   int signal = 0;       ///< received, 0: none
-  bool failed = false;  ///< the next batch could not be read
+  bool failed = false;  ///< the next micro-batch could not be read
+
+  [[nodiscard]] bool must_stop() const { return signal != 0 || failed; }
 };
 
 /// The notices of all ranks in one: one small reduction. Collective over `world`.
 [[nodiscard]] Notice exchange(const Notice& mine, const comm::Group& world);
 
-/// The next batch, and the exception that kept this rank from it. Not collective.
-[[nodiscard]] std::exception_ptr fetch(data::Loader& loader, data::StepBatch& batch);
+/// The next micro-batch, and the exception that kept this rank from it. Not collective.
+[[nodiscard]] std::exception_ptr fetch(data::Loader& loader, data::MicroBatch& batch);
 
 }  // namespace sft::train

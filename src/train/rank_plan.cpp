@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/device/process_memory.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -11,10 +13,9 @@ namespace sft::train {
 
 namespace {
 
-model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, const mesh::Place& place) {
+model::Sizes local_sizes(const config::Config& config, std::int64_t max_tokens, const mesh::Place& place) {
   const config::Model& m = config.model;
   const int tp = place.layout().tp, sp = place.layout().sp;
-  const std::int64_t max_tokens = config.train.per_device_train_batch_size * max_length;
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
   const DType compute = config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::RowCut(sequence::padded_row_length(max_tokens, sp), sp).local_length(),
@@ -30,9 +31,9 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_length, 
           .partial = tp > 1 ? DType::float32 : compute};
 }
 
-parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t max_length) {
+parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t document_tokens) {
   return {.tokens = sizes.tokens,
-          .document_tokens = max_length,
+          .document_tokens = document_tokens,
           .q_heads = sizes.q_heads,
           .kv_heads = sizes.kv_heads,
           .head_dim = sizes.head_dim,
@@ -47,11 +48,12 @@ parallel::MasterWeights master_weights(const config::Train& train) {
 
 }  // namespace
 
-RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const mesh::Place& place_in,
+RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& limits_in, const mesh::Place& place_in,
                    const Machine& machine_in)
     : place(place_in),
       machine(machine_in),
-      sizes(local_sizes(config, max_length, place)),
+      limits(limits_in),
+      sizes(local_sizes(config, limits.tokens, place)),
       architecture(model::make_architecture(config)),
       policy(parallel::sharding_policy(config.parallel, place)),
       shard_map(architecture.units, place),
@@ -60,7 +62,7 @@ RankPlan::RankPlan(const config::Config& config, std::int64_t max_length, const 
       storage(shard_map, frozen_map, sizes.compute, master_weights(config.train)),
       unit_buffers(storage, policy, slots),
       decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
-      attention(parallel::make_sequence_buffers(sequence_shape(sizes, max_length), place.layout().sp,
+      attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.layout().sp,
                                                 config.parallel.attention_method())),
       adamw(config.optimizer, shard_map, optim::state_form(config)) {}
 
@@ -83,6 +85,11 @@ void RankPlan::lay_out(Arenas& arenas) {
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }
   staging = comm::take_staging(machine.kind, arenas.communication, plan);
+}
+
+std::size_t RankPlan::later_process_bytes() const {
+  return device::later_process_bytes + checkpoint::index_memory_bytes(place, shard_map) +
+         ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths);
 }
 
 RankPlan::Arenas RankPlan::measure() {

@@ -8,6 +8,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/config/config.hpp"
+#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/place.hpp"
@@ -33,8 +34,10 @@ class RankPlan {
     device::Arena optimizer_windows;  ///< of state in a file
   };
 
-  /// For rank place.rank() of a validated configuration, training on rows of `max_length` tokens. `config` outlives it.
-  RankPlan(const config::Config& config, std::int64_t max_length, const mesh::Place& place, const Machine& machine);
+  /// For rank place.rank() of a validated configuration, training on micro-batches within `limits`. `config` outlives
+  /// it.
+  RankPlan(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+           const Machine& machine);
   RankPlan(const RankPlan&) = delete;
   RankPlan& operator=(const RankPlan&) = delete;
 
@@ -43,6 +46,9 @@ class RankPlan {
   /// The sizing pass: what real arenas must hold is used_bytes() of each.
   [[nodiscard]] Arenas measure();
 
+  /// What the process will take beside the arenas after the plan was made, batches left out.
+  [[nodiscard]] std::size_t later_process_bytes() const;
+
   [[nodiscard]] parallel::ParameterCounts num_parameters() const {
     const std::int64_t trainable = shard_map.num_parameters();
     return {.all = trainable + frozen_map.num_parameters(), .trainable = trainable};
@@ -50,6 +56,7 @@ class RankPlan {
 
   const mesh::Place place;
   const Machine machine;
+  const data::MicroBatchLimits limits;
   const model::Sizes sizes;
   const model::Architecture architecture;
   const parallel::ShardingPolicy policy;

@@ -20,7 +20,7 @@ struct Sizes {
       : q_heads(config.model.num_attention_heads / config.parallel.tp_size),
         kv_heads(std::max<std::int64_t>(1, config.model.num_key_value_heads / config.parallel.tp_size)),
         head_dim(static_cast<double>(config.model.head_dim)),
-        compute_bytes(config.train.precision == config::Precision::bf16 ? 2.0 : 4.0) {}
+        compute_bytes(config.train.precision == config::Precision::fp32 ? 4.0 : 2.0) {}
 
   std::int64_t q_heads, kv_heads;
   double head_dim, compute_bytes;

@@ -115,6 +115,13 @@ std::string describe_sharding(const config::Parallel& parallel) {
          " together";
 }
 
+/// Of documents: padding is not computed.
+double tokens_per_step(const StartFacts& facts) {
+  const data::PackedDataset& data = facts.datasets.train;
+  return static_cast<double>(facts.config.effective_batch_rows()) * static_cast<double>(data.num_tokens()) /
+         static_cast<double>(data.num_rows());
+}
+
 std::string describe_batch(const StartFacts& facts) {
   const config::Train& train = facts.config.train;
   const config::Parallel& sizes = facts.config.parallel;
@@ -122,7 +129,7 @@ std::string describe_batch(const StartFacts& facts) {
   std::ostringstream text;
   text << facts.config.effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " per rank x "
        << plural(data_size, "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
-       << facts.config.effective_batch_rows() * facts.datasets.train.max_length() << " tokens a step";
+       << format_count(tokens_per_step(facts)) << " tokens a step in the mean";
   return text.str();
 }
 

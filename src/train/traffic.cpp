@@ -17,20 +17,23 @@ namespace sft::train {
 
 namespace {
 
-/// The micro-batch with most tokens: full rows of one document each.
-sequence::AttentionSchedule schedule_of(const config::Config& config, std::int64_t max_length, const RankPlan& plan) {
+/// The largest micro-batch.
+sequence::AttentionSchedule schedule_of(const config::Config& config, const data::MicroBatchLimits& limits,
+                                        const RankPlan& plan) {
   const int sp_size = plan.place.layout().sp;
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
-  const std::vector<std::int32_t> documents(static_cast<std::size_t>(config.train.per_device_train_batch_size),
-                                            checked_cast<std::int32_t>(max_length));
+  std::vector<std::int32_t> documents;
+  for (std::int64_t left = limits.tokens; left > 0; left -= limits.document_tokens) {
+    documents.push_back(checked_cast<std::int32_t>(std::min(left, limits.document_tokens)));
+  }
   return sequence::make_schedule(config.parallel.attention_method(), {documents}, cut, plan.place.coordinates().sp);
 }
 
 }  // namespace
 
-std::vector<comm::SentBytes> plan_traffic(const config::Config& config, std::int64_t max_length,
+std::vector<comm::SentBytes> plan_traffic(const config::Config& config, const data::MicroBatchLimits& limits,
                                           const mesh::Place& place, const Machine& machine) {
-  RankPlan plan(config, max_length, place, machine);
+  RankPlan plan(config, limits, place, machine);
   RankPlan::Arenas arenas = plan.measure();
   const mesh::Groups groups = mesh::Groups::planned(place);
   const std::unique_ptr<device::Device> device = device::make_null_device();
@@ -48,7 +51,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::Config& config, std::int
   // several times.
   const std::int64_t num_micro_batches = config.train.gradient_accumulation_steps;
   const std::int64_t num_played = std::min<std::int64_t>(num_micro_batches, 3);
-  const sequence::AttentionSchedule schedule = schedule_of(config, max_length, plan);
+  const sequence::AttentionSchedule schedule = schedule_of(config, limits, plan);
   const Tensor metrics = plan.results.rows(0, num_metrics);
   units.parameters_written();
   units.begin_step(num_played);

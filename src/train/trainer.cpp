@@ -185,7 +185,7 @@ void Trainer::announce() const {
                         .sp_choice = run_.sp_choice,
                         .num_steps = last_step_,
                         .memory = gather_memory(run_.ledger, run_.groups.world),
-                        .traffic = plan_traffic(run_.config, run_.datasets.train.max_length(), run_.place,
+                        .traffic = plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                 {run_.device.kind(), device::num_threads()}),
                         .offloaded_bytes = run_.engine.offloaded_bytes()}));
   constexpr std::size_t tp_axis = 3;
@@ -285,7 +285,7 @@ ExitStatus Trainer::train() {
   if (!has_steps && !is_evaluation_due()) return ExitStatus::done;
 
   data::Loader loader(run_.datasets.train, loader_plan(config, run_.place, position_.step, last_step_));
-  data::StepBatch batch;
+  data::MicroBatch batch;
   if (has_steps) world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
@@ -296,12 +296,20 @@ ExitStatus Trainer::train() {
   while (position_.step < last_step_ && status == ExitStatus::done) {
     const auto start = Clock::now();
     const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
-    const StepResult result = run_.engine.step(batch, position_.step + 1, learning_rate);
+    Notice notice = accumulate(loader, batch, learning_rate);
+    if (notice.must_stop()) {
+      progress.finish();
+      if (notice.failed) save_and_rethrow();
+      announce_stop(notice.signal);
+      status = ExitStatus::stopped;
+      break;
+    }
+    const StepResult result = run_.engine.finish_step();
     count(result);
 
     const bool is_last = position_.step == last_step_;
     if (!failure_ && !is_last) failure_ = fetch(loader, batch);
-    const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
+    notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
     const double step_time_s = seconds_since(start);
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
@@ -323,14 +331,30 @@ ExitStatus Trainer::train() {
     }
     if (signal != 0 && !(is_last && !is_evaluation_due())) {
       progress.finish();
-      log_info(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
-               std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
+      announce_stop(signal);
       status = ExitStatus::stopped;
     }
   }
   progress.finish();
   if (exchange({0, failure_ != nullptr}, world).failed) save_and_rethrow();
   return status;
+}
+
+Notice Trainer::accumulate(data::Loader& loader, data::MicroBatch& batch, double learning_rate) {
+  run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts);
+  run_.engine.add_micro_batch(batch);
+  for (std::int64_t i = 1; i < run_.config.train.gradient_accumulation_steps; ++i) {
+    if (!failure_) failure_ = fetch(loader, batch);
+    const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, run_.groups.world);
+    if (notice.must_stop()) return notice;
+    run_.engine.add_micro_batch(batch);
+  }
+  return {};
+}
+
+void Trainer::announce_stop(int signal) const {
+  log_info(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
+           std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
 }
 
 template <class Metrics>

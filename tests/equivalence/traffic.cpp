@@ -59,6 +59,10 @@ std::vector<data::Row> full_rows(std::int64_t num_rows) {
                                 {tokens, weights, {static_cast<std::int32_t>(max_length)}});
 }
 
+data::MicroBatchLimits limits_of(const config::Config& config) {
+  return data::limits_of_full_rows(config.train.per_device_train_batch_size, max_length);
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
@@ -85,8 +89,8 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
       fixture.traffic().reset();
       (void)fixture.step(rows, 1, 1e-3);
       const Bytes sent = by_group(fixture.traffic().sent());
-      const Bytes planned =
-          by_group(train::plan_traffic(config, max_length, mesh.place, {device::Kind::cpu, device::num_threads()}));
+      const Bytes planned = by_group(
+          train::plan_traffic(config, limits_of(config), mesh.place, {device::Kind::cpu, device::num_threads()}));
       BOOST_TEST(!sent.empty());
       BOOST_TEST_CONTEXT(c.layout.describe() << ", stage " << c.parallel.zero_stage) {
         BOOST_TEST((planned == sent));
@@ -111,7 +115,7 @@ BOOST_AUTO_TEST_CASE(more_sharding_sends_more_and_resharding_to_neighbours_less)
     config.parallel.zero_stage = zero_stage;
     config.parallel.reshard_size = reshard_size;
     const mesh::Place place(config, 0);
-    Bytes bytes = by_group(train::plan_traffic(config, max_length, place, {device::Kind::cpu, 1}));
+    Bytes bytes = by_group(train::plan_traffic(config, limits_of(config), place, {device::Kind::cpu, 1}));
     return bytes["fsdp"];
   };
   BOOST_TEST(fsdp_bytes(0, 0) == 0);

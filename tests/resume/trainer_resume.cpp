@@ -110,6 +110,43 @@ BOOST_AUTO_TEST_CASE(a_signal_saves_and_stops_and_the_next_run_goes_on) {
   check_equal(workshop, "whole", "stopped", max_steps);
 }
 
+BOOST_AUTO_TEST_CASE(a_signal_is_answered_within_a_micro_batch_and_the_step_is_forgotten) {
+  const Workshop workshop;
+  const RunCase& run = run_cases[1];
+  const auto accumulate = [](std::int64_t micro_batches) {
+    return [=](config::Config& config) {
+      config.train.gradient_accumulation_steps = micro_batches;
+      config.checkpoint.save_steps = 0;
+    };
+  };
+  // A first step that would take minutes.
+  test::TrainerProgram endless = workshop.start(run, "endless", 2, "none", accumulate(20000));
+  while (endless.is_running() && workshop.log_of("endless").find("first forward pass") == std::string::npos) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // signals count from the first step on
+  endless.send(SIGUSR1);
+  BOOST_TEST(endless.wait() == static_cast<int>(ExitStatus::stopped), workshop.log_of("endless"));
+  BOOST_TEST(test::read_metrics(workshop.path("endless")).empty());
+  BOOST_TEST(fs::exists(checkpoint::path_of(workshop.path("endless"), 0)));
+
+  constexpr std::int64_t max_steps = 3, micro_batches = 100;
+  test::TrainerProgram uninterrupted = workshop.start(run, "whole", max_steps, "none", accumulate(micro_batches));
+  check_done(uninterrupted, workshop, "whole");
+  test::TrainerProgram stopped = workshop.start(run, "stopped", max_steps, "auto", accumulate(micro_batches));
+  while (stopped.is_running() && test::read_metrics(workshop.path("stopped")).empty()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  stopped.send(SIGUSR1);
+  BOOST_TEST(stopped.wait() == static_cast<int>(ExitStatus::stopped), workshop.log_of("stopped"));
+  const auto steps_done = std::ssize(test::read_metrics(workshop.path("stopped")));
+  BOOST_TEST(steps_done < max_steps);
+  BOOST_TEST(fs::exists(checkpoint::path_of(workshop.path("stopped"), steps_done)));
+  test::TrainerProgram resumed = workshop.start(run, "stopped", max_steps, "auto", accumulate(micro_batches));
+  check_done(resumed, workshop, "stopped");
+  check_equal(workshop, "whole", "stopped", max_steps);
+}
+
 BOOST_AUTO_TEST_CASE(a_run_that_begins_again_earlier_leaves_a_branch_that_auto_does_not_take) {
   const Workshop workshop;
   const std::string output_dir = workshop.path("run");

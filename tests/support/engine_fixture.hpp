@@ -40,8 +40,8 @@ class EngineFixture {
   EngineFixture(config::Config config, std::int64_t max_length, test::Mesh mesh, const comm::Session& session,
                 std::unique_ptr<device::Device> device = nullptr);
 
-  /// This rank's part of the rows of the global batch, dealt to micro-batches and data ranks as the loader does.
-  [[nodiscard]] data::StepBatch deal(const std::vector<data::Row>& rows) const;
+  /// This rank's part of the rows of the global batch, dealt in order to micro-batches and data ranks.
+  [[nodiscard]] std::vector<data::MicroBatch> deal(const std::vector<data::Row>& rows) const;
   /// One step on the rows of the global batch. `step` is 0-based. Collective over the mesh.
   [[nodiscard]] train::StepResult step(const std::vector<data::Row>& rows, std::int64_t step, double learning_rate);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What one rank computes on: its part of the rows of one micro-batch, and of one optimizer step.
+// What one rank computes on: its part of the rows of one micro-batch.
 
 #include <cstdint>
 #include <vector>
@@ -9,6 +9,16 @@
 #include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::data {
+
+/// Sums over whole rows, those that a data rank holds in a micro-batch or in a step.
+struct BatchCounts {
+  std::int64_t num_tokens = 0;         ///< tokens of documents, padding excluded
+  std::int64_t num_target_tokens = 0;  ///< tokens with weight > 0 that can be predicted
+  double weight_sum = 0.0;             ///< sum of their weights
+  double length_squares = 0.0;         ///< sum of squared document lengths, for model FLOPs
+
+  BatchCounts& operator+=(const BatchCounts& other);
+};
 
 /// This rank's part of the rows of a micro-batch. The documents of all rows are joined to one row, without the padding
 /// between them, whose length is sequence::joined_row_length; it is cut as sequence::RowCut says. T, its tokens on this
@@ -19,25 +29,13 @@ struct MicroBatch {
   std::vector<std::int32_t> targets;    ///< (T), the next token of the same document; 0 where there is none
   std::vector<float> weights;           ///< (T), the target's loss weight; 0 where there is none
   sequence::AttentionSchedule attention;
-};
-
-/// Sums over the whole rows that a data rank holds in one step (before the sum over the data group).
-struct BatchCounts {
-  std::int64_t num_tokens = 0;         ///< tokens of documents, padding excluded
-  std::int64_t num_target_tokens = 0;  ///< tokens with weight > 0 that can be predicted
-  double weight_sum = 0.0;             ///< sum of their weights
-  double length_squares = 0.0;         ///< sum of squared document lengths, for model FLOPs
-};
-
-/// All micro-batches of one optimizer step.
-struct StepBatch {
-  std::vector<MicroBatch> micro_batches;
-  BatchCounts counts;
-  std::vector<std::int64_t> rows;  ///< file-order rows of this data rank, for error messages
+  BatchCounts counts;              ///< of its rows, before the sum over the data ranks
+  BatchCounts step_counts;         ///< of this data rank's rows in all micro-batches of the step
+  std::vector<std::int64_t> rows;  ///< its rows in file order, for error messages
 };
 
 /// Joins and cuts whole rows, at least one. Labels are shifted on the whole row before the cut; the first token of a
-/// document is never a target. A row may be empty.
+/// document is never a target. A row may be empty. Counts and numbers of rows are left to the caller.
 [[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank,
                                   const sequence::AttentionMethod& method = {});
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);

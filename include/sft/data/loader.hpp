@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Batches of this rank in order, read ahead by a thread.
+// Micro-batches of this rank in order, read ahead by a thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,22 +20,31 @@ struct LoaderPlan {
   std::int64_t first_step = 0, last_step = 0;  ///< steps [first, last) are delivered
   bool shuffle = true;
   std::uint64_t seed = 42;
-  bool one_pass = false;  ///< rows past the end of the data are empty; false: the next epoch begins
+  bool one_pass = false;  ///< the data ends after its last row; false: the next epoch begins
+  /// Most tokens of a micro-batch, before the cut for sp; 0: as many as its rows have room for.
+  std::int64_t max_tokens = 0;
+
+  [[nodiscard]] std::int64_t rows_per_step() const { return rows_per_micro_batch * data_size * micro_batches; }
 };
 
-/// Host memory of a Loader: the batches that it and its user hold at a time, the rows that it cuts, what
-/// HDF5 keeps of their files, and their order.
+/// Of data sets with more rows the lengths would take too much memory: such rows keep their order.
+inline constexpr std::int64_t max_rows_dealt = std::int64_t{1} << 24;
+
+/// Host memory of a Loader, however many micro-batches a step has: the one that its user holds and the one that is
+/// being read, the rows that it cuts, what HDF5 keeps of their files, their order and their lengths.
 [[nodiscard]] std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan);
 
-/// Position p = step * B + (micro * data_size + data_rank) * rows_per_micro_batch + i of the row order, B the effective
-/// batch. Not collective. The data set must outlive it.
+/// Step s trains on positions [s B, (s + 1) B) of the row order, B the rows of a step. Which data rank has which of
+/// them in which micro-batch follows from their lengths, so that all have nearly equal work (src/data/deal_rows.hpp).
+/// Ranks that have no row get micro-batches without a document. Not collective. The data set must outlive it.
 class Loader {
  public:
   Loader(const PackedDataset& dataset, const LoaderPlan& plan);
   ~Loader();
-  /// The next step's batch; blocks while the thread reads it. An error of the thread, such as a data Error, is rethrown
-  /// where its step would come, and on every call after that. Throws std::logic_error past the last step.
-  [[nodiscard]] StepBatch next();
+  /// The next micro-batch, step after step; blocks while the thread reads it. Counts of its whole step come with it. An
+  /// error of the thread, such as a data Error, is rethrown where its micro-batch would come, that of counting a step
+  /// where its first would come, and on every call after that. Throws std::logic_error past the last step.
+  [[nodiscard]] MicroBatch next();
 
  private:
   struct Impl;

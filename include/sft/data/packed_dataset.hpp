@@ -45,8 +45,13 @@ class PackedDataset {
   [[nodiscard]] std::string fingerprint() const;
 
   /// Row `index` in file order. Checks document lengths, token ids and weights (finite, >= 0) and refuses by file and
-  /// row. A padding id outside the vocabulary (-1, say) becomes 0. One thread at a time.
+  /// row. Padding is as in the file. One thread at a time.
   [[nodiscard]] Row read_row(std::int64_t index) const;
+  /// The same row without its tokens, which are not read: what counts follow from. One thread at a time.
+  [[nodiscard]] Row read_labels(std::int64_t index) const;
+  /// The tokens of every row, padding left out, in file order: 4 bytes a row. Reads the document tables alone. One
+  /// thread at a time.
+  [[nodiscard]] std::vector<std::int32_t> row_lengths() const;
 
   /// Reads everything and refuses what opening cannot see: rows that read_row refuses, and rows that do not have the
   /// counts and the content hash that their file says. One thread at a time.

@@ -29,6 +29,10 @@ void require_built(device::Kind kind);
 [[nodiscard]] std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes,
                                           const AttentionNeeds& attention = {});
 
+/// Host memory that the ops keep beside their workspace when a model of these shapes is called with `num_lengths`
+/// different numbers of tokens, more than with one: on the CPU, the machine code of its matrix products. Pure.
+[[nodiscard]] std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths);
+
 /// Tokens whose logits the loss holds at a time: enough for the head's products to run at full speed, few enough for
 /// the (tokens, V) float32 logits to be small beside the parameters; at most shapes.tokens. Pure.
 [[nodiscard]] std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes);

@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "sft/config/config.hpp"
+#include "sft/data/micro_batch_limits.hpp"
 #include "sft/data/packed_dataset.hpp"
 
 namespace sft::train {
@@ -11,6 +13,17 @@ namespace sft::train {
 struct Datasets {
   data::PackedDataset train;
   std::optional<data::PackedDataset> eval;  ///< rows to evaluate on, not longer than those of `train`; empty: none
+  std::optional<data::MicroBatchLimits> measured_limits = {};  ///< as measure_limits says; empty: rows may be full
+
+  /// What memory is laid out for.
+  [[nodiscard]] data::MicroBatchLimits limits(const config::Config& config) const {
+    return measured_limits.value_or(
+        data::limits_of_full_rows(config.train.per_device_train_batch_size, train.max_length()));
+  }
 };
+
+/// Of the micro-batches of training, from its first step on, and of evaluation: reads the document tables. `config` is
+/// validated.
+[[nodiscard]] data::MicroBatchLimits measure_limits(const config::Config& config, const Datasets& datasets);
 
 }  // namespace sft::train

@@ -10,6 +10,7 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/config/config.hpp"
 #include "sft/data/batch.hpp"
+#include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
@@ -37,23 +38,31 @@ struct EvalSums {
   EvalSums& operator+=(const EvalSums& other);
 };
 
-/// step() is collective over the world, and all ranks take the same steps; so is evaluate(). All other calls are local.
+/// A step is begin_step, a call of add_micro_batch for each micro-batch, and finish_step. These, and evaluate, are
+/// collective over the world, and all ranks take the same steps. All other calls are local.
 class Engine {
  public:
-  /// Plans and allocates everything (see the ledger); parameters are uninitialized until initialize() or a load.
-  Engine(const config::Config& config, std::int64_t max_length, const mesh::Place& place, const mesh::Groups& groups,
-         device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
+  /// Plans and allocates everything (see the ledger), for micro-batches within `limits`; parameters are uninitialized
+  /// until initialize() or a load.
+  Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+         const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
   ~Engine();
 
   /// Random initial weights from init_seed, the same on any mesh; zero moments.
   void initialize();
-  /// Forward, backward, reduction, clipping and AdamW with `learning_rate`; `step` is 1-based (bias correction).
-  /// Throws a numerical Error, held by every rank, naming step and rank when loss or norm is NaN or Inf; the weights
-  /// are then untouched, unless they were stepped under the backward pass (state in files and max_grad_norm = 0).
-  [[nodiscard]] StepResult step(const data::StepBatch& batch, std::int64_t step, double learning_rate);
-  /// The forward pass over a batch with the weights as they are. Every row and token counts on one rank alone, so that
-  /// the ranks' sums can be added up. Nothing that a later step reads changes.
-  [[nodiscard]] EvalSums evaluate(const data::StepBatch& batch);
+  /// Begins the 1-based `step` (bias correction), of `learning_rate`, and forgets the gradients of the last one. A step
+  /// may be left unfinished when no other follows: weights and moments are then those of the last one. `counts`: of
+  /// this data rank's rows in all micro-batches of the step.
+  void begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts);
+  /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
+  /// as they are, unless state lies in files and max_grad_norm = 0: then the last micro-batch steps them.
+  void add_micro_batch(const data::MicroBatch& batch);
+  /// Reduction, clipping and AdamW. Throws a numerical Error, held by every rank, naming step and rank when loss or
+  /// norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them.
+  [[nodiscard]] StepResult finish_step();
+  /// The forward pass over a micro-batch with the weights as they are. Every row and token counts on one rank alone, so
+  /// that the ranks' sums can be added up. Nothing that a later step reads changes.
+  [[nodiscard]] EvalSums evaluate(const data::MicroBatch& batch);
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 

@@ -8,15 +8,17 @@
 
 #include "sft/comm/traffic.hpp"
 #include "sft/config/config.hpp"
+#include "sft/data/micro_batch_limits.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/train/machine.hpp"
 
 namespace sft::train {
 
-/// By group (mesh::Groups), for rank place.rank() of a validated configuration whose rows are all full: one document of
-/// `max_length` tokens each. A step on shorter ones sends less over sp and tp. Pure.
-[[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::Config& config, std::int64_t max_length,
-                                                        const mesh::Place& place, const Machine& machine);
+/// By group (mesh::Groups), for rank place.rank() of a validated configuration whose micro-batches are all as large as
+/// `limits` allow, in documents of limits.document_tokens. A step on less sends less over sp and tp. Pure.
+[[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::Config& config,
+                                                        const data::MicroBatchLimits& limits, const mesh::Place& place,
+                                                        const Machine& machine);
 
 /// "fsdp 9.4 MiB, sp 3.0 MiB"; "nothing".
 [[nodiscard]] std::string describe_traffic(const std::vector<comm::SentBytes>& sent);

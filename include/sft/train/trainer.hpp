@@ -19,6 +19,8 @@
 
 namespace sft::train {
 
+struct Notice;
+
 class Trainer {
  public:
   explicit Trainer(const Run& run);
@@ -30,15 +32,22 @@ class Trainer {
   void restore();
   /// Prints what is about to run.
   void announce() const;
-  /// Steps until the last one or a signal; logs, evaluates and saves as configured. Returns done, or stopped when a
-  /// signal ended it; an evaluation that it cut short is made up for when the run goes on. A numerical Error ends it
-  /// without saving; rows that cannot be read, and lines of metrics.jsonl that cannot be written, after saving. Signals
-  /// count from the first step to the end of the Trainer (see StopSignals); before, they end the process.
+  /// Steps until the last one or a signal, which is answered within a micro-batch: the step under way is forgotten.
+  /// Logs, evaluates and saves as configured. Returns done, or stopped when a signal ended it; an evaluation that it
+  /// cut short is made up for when the run goes on. A numerical Error ends it without saving; rows that cannot be read,
+  /// and lines of metrics.jsonl that cannot be written, after saving. Signals count from the first step to the end of
+  /// the Trainer (see StopSignals); before, they end the process.
   [[nodiscard]] ExitStatus train();
   /// Writes a checkpoint of where the run stands, unless that one was written already.
   void save();
 
  private:
+  /// Begins the next step and computes its micro-batches; `batch` is the first of them. Before each of the others the
+  /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
+  /// nothing of where the run stands, and the notice says so.
+  [[nodiscard]] Notice accumulate(data::Loader& loader, data::MicroBatch& batch, double learning_rate);
+  /// Says that a signal ends the run.
+  void announce_stop(int signal) const;
   /// Adds a step to where the run stands.
   void count(const StepResult& result);
   /// What a step leaves in metrics.jsonl; collective, for the memory peaks of all ranks.

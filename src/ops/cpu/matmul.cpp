@@ -126,7 +126,9 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   return std::make_unique<Plan>(chosen);
 }
 
-MatmulEngine::MatmulEngine(const Kernels& kernels) : kernels_(kernels) {}
+MatmulEngine::MatmulEngine(const Kernels& kernels) : kernels_(kernels) {
+  dnnl::set_primitive_cache_capacity(0);  // plans_ is the cache; oneDNN's own would keep what it forgets
+}
 MatmulEngine::~MatmulEngine() = default;
 
 std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
@@ -163,6 +165,7 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
   const Key key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {
+    if (std::ssize(plans_) >= max_kept_products) plans_.clear();
     found = plans_.emplace(key, make_plan(product, workspace.size_bytes())).first;
   }
   switch (found->second->way()) {

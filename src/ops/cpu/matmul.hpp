@@ -15,6 +15,10 @@ namespace sft::ops::cpu {
 /// Scratch bytes that products on `num_threads` threads use at most.
 [[nodiscard]] std::size_t matmul_workspace_bytes(int num_threads);
 
+/// Shapes of products whose machine code is kept. When there are more, all of it is forgotten and made anew as needed,
+/// which takes about a millisecond for each.
+inline constexpr std::int64_t max_kept_products = 512;
+
 /// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
  public:

@@ -12,6 +12,9 @@ namespace sft::ops::cpu {
 /// See ops::workspace_bytes.
 [[nodiscard]] std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const AttentionNeeds& attention = {});
 
+/// See ops::lengths_bytes.
+[[nodiscard]] std::size_t lengths_bytes(const Shapes& shapes, std::int64_t num_lengths);
+
 /// See ops::loss_chunk_tokens.
 [[nodiscard]] std::int64_t loss_chunk_tokens(const Shapes& shapes);
 

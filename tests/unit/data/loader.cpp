@@ -56,24 +56,28 @@ BOOST_AUTO_TEST_CASE(steps_come_in_order_with_the_rows_of_this_rank) {
   Loader loader(dataset, plan);
   RowOrder order(num_rows, true, 9);
   for (std::int64_t step = 1; step < 6; ++step) {
-    const StepBatch batch = loader.next();
-    BOOST_REQUIRE(batch.micro_batches.size() == 3u);
     std::vector<Row> rows;
+    BatchCounts step_counts;
     for (std::int64_t micro = 0; micro < 3; ++micro) {
+      const MicroBatch batch = loader.next();
+      std::vector<Row> rows_of_batch;
       for (std::int64_t i = 0; i < 2; ++i) {
         const std::int64_t row = order.row_at(step * 12 + (micro * 2 + 1) * 2 + i);
-        BOOST_TEST(batch.rows[static_cast<std::size_t>(micro * 2 + i)] == row);
-        rows.push_back(same_rows.read_row(row));
+        BOOST_TEST(batch.rows[static_cast<std::size_t>(i)] == row);
+        rows_of_batch.push_back(same_rows.read_row(row));
         // Two rows of 7 tokens and 2 of padding in 4 chunks, of which this rank has the inner ones, half of each row.
-        BOOST_TEST(batch.micro_batches[static_cast<std::size_t>(micro)].tokens[static_cast<std::size_t>(i * 4)] == row);
+        BOOST_TEST(batch.tokens[static_cast<std::size_t>(i * 4)] == row);
       }
-      BOOST_TEST(std::ssize(batch.micro_batches[static_cast<std::size_t>(micro)].tokens) == 2 * max_length / 2);
+      BOOST_TEST(std::ssize(batch.tokens) == 2 * max_length / 2);
+      BOOST_TEST(batch.counts.num_tokens == count_rows(rows_of_batch).num_tokens);
+      step_counts = batch.step_counts;
+      rows.insert(rows.end(), rows_of_batch.begin(), rows_of_batch.end());
     }
     const BatchCounts counts = count_rows(rows);
-    BOOST_TEST(batch.counts.num_tokens == counts.num_tokens);
-    BOOST_TEST(batch.counts.num_target_tokens == counts.num_target_tokens);
-    BOOST_TEST(batch.counts.weight_sum == counts.weight_sum);
-    BOOST_TEST(batch.counts.length_squares == counts.length_squares);
+    BOOST_TEST(step_counts.num_tokens == counts.num_tokens);
+    BOOST_TEST(step_counts.num_target_tokens == counts.num_target_tokens);
+    BOOST_TEST(step_counts.weight_sum == counts.weight_sum);
+    BOOST_TEST(step_counts.length_squares == counts.length_squares);
   }
 }
 
@@ -90,8 +94,10 @@ BOOST_AUTO_TEST_CASE(all_meshes_train_on_the_same_rows_in_every_step) {
                               .data_rank = rank,
                               .last_step = 7});
       for (std::vector<std::int64_t>& rows : rows_of_step) {
-        const StepBatch batch = loader.next();
-        rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
+        for (int micro = 0; micro < micro_batches; ++micro) {
+          const MicroBatch batch = loader.next();
+          rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
+        }
       }
     }
     for (std::vector<std::int64_t>& rows : rows_of_step) std::sort(rows.begin(), rows.end());
@@ -123,10 +129,10 @@ BOOST_AUTO_TEST_CASE(one_pass_has_every_row_once_on_any_number_of_ranks) {
                               .shuffle = false,
                               .one_pass = true});
       for (std::int64_t step = 0; step < num_steps; ++step) {
-        const StepBatch batch = loader.next();
+        const MicroBatch batch = loader.next();
         const auto num_rows_read = std::ssize(batch.rows);
         BOOST_TEST(num_rows_read <= per_rank);
-        BOOST_TEST(std::ssize(batch.micro_batches.front().tokens) ==
+        BOOST_TEST(std::ssize(batch.tokens) ==
                    sft::sequence::joined_row_length(7 * num_rows_read, max_length * num_rows_read, 1));
         rows.insert(rows.end(), batch.rows.begin(), batch.rows.end());
         counts.num_tokens += batch.counts.num_tokens;
@@ -181,6 +187,55 @@ BOOST_AUTO_TEST_CASE(errors_of_the_thread_come_after_the_steps_before_them) {
       return error.status() == sft::ExitStatus::data && std::string(error.what()).find("bad.h5") != std::string::npos;
     });
   }
+}
+
+BOOST_AUTO_TEST_CASE(rows_of_mixed_lengths_are_dealt_evenly_and_counted_before_they_come) {
+  constexpr std::int64_t wide = 64, per_rank = 4, micro_batches = 2, data_size = 3;
+  std::vector<Row> rows;
+  for (std::int32_t r = 0; r < 48; ++r) {
+    rows.push_back({.tokens = std::vector<std::int32_t>(wide, 1),
+                    .loss_weight = std::vector<float>(wide, 0.5f),
+                    .document_lengths = {r % 8 == 0 ? 60 : 2 + r % 9}});
+  }
+  sft::test::write_packed_file(folder.file("mixed.h5"), rows, vocab_size);
+  const PackedDataset dataset({folder.file("mixed.h5")});
+  std::vector<std::vector<std::int64_t>> tokens(micro_batches, std::vector<std::int64_t>(data_size));
+  std::vector<std::int64_t> seen;
+  for (int rank = 0; rank < data_size; ++rank) {
+    Loader loader(dataset, {.rows_per_micro_batch = per_rank,
+                            .micro_batches = micro_batches,
+                            .data_size = data_size,
+                            .data_rank = rank,
+                            .last_step = 2});
+    for (int step = 0; step < 2; ++step) {
+      BatchCounts sum;
+      BatchCounts announced;
+      for (std::size_t micro = 0; micro < micro_batches; ++micro) {
+        const MicroBatch batch = loader.next();
+        if (micro == 0) announced = batch.step_counts;
+        sum += batch.counts;
+        if (step == 0) tokens[micro][static_cast<std::size_t>(rank)] = batch.counts.num_tokens;
+        seen.insert(seen.end(), batch.rows.begin(), batch.rows.end());
+      }
+      BOOST_TEST(announced.num_tokens == sum.num_tokens);
+      BOOST_TEST(announced.num_target_tokens == sum.num_target_tokens);
+      BOOST_TEST(announced.weight_sum == sum.weight_sum);
+    }
+  }
+  for (const std::vector<std::int64_t>& of_ranks : tokens) {
+    BOOST_TEST(*std::ranges::max_element(of_ranks) - *std::ranges::min_element(of_ranks) <= 10);
+  }
+  std::ranges::sort(seen);
+  for (std::int64_t row = 0; row < 48; ++row) BOOST_TEST(seen[static_cast<std::size_t>(row)] == row);
+}
+
+BOOST_AUTO_TEST_CASE(memory_does_not_grow_with_the_micro_batches_of_a_step) {
+  const PackedDataset dataset = open();
+  const LoaderPlan few{.rows_per_micro_batch = 4, .micro_batches = 2, .last_step = 10};
+  LoaderPlan many = few;
+  many.micro_batches = 1000;
+  const std::size_t numbers_of_rows = 8 * 4 * 4 * (1000 - 2);
+  BOOST_TEST(loader_bytes(dataset, many) - loader_bytes(dataset, few) == numbers_of_rows);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/step_rows.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "data/deal_rows.hpp"
+
+namespace sft::data {
+
+bool StepRows::are_dealt(const PackedDataset& dataset, const LoaderPlan& plan) {
+  return plan.data_size > 1 && dataset.num_rows() <= max_rows_dealt;
+}
+
+StepRows::StepRows(std::int64_t num_rows, const LoaderPlan& plan, std::vector<std::int32_t> lengths)
+    : num_rows_(num_rows), plan_(plan), order_(num_rows, plan.shuffle, plan.seed), lengths_(std::move(lengths)) {}
+
+std::vector<std::vector<std::int64_t>> StepRows::slots(std::int64_t step) {
+  const std::int64_t first = step * plan_.rows_per_step(), past = first + plan_.rows_per_step();
+  const std::int64_t end = plan_.one_pass ? std::min(past, num_rows_) : past;
+  std::vector<std::int64_t> rows;
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t position = first; position < end; ++position) {
+    rows.push_back(order_.row_at(position));
+    lengths.push_back(lengths_.empty() ? 1 : lengths_[static_cast<std::size_t>(rows.back())]);
+  }
+  auto slots = deal_rows(lengths, {plan_.micro_batches, plan_.data_size, plan_.rows_per_micro_batch});
+  for (std::vector<std::int64_t>& slot : slots) {
+    for (std::int64_t& row : slot) row = rows[static_cast<std::size_t>(row)];
+  }
+  return slots;
+}
+
+}  // namespace sft::data

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unpacked rows of mixed lengths, as data::Loader deals them to data ranks and micro-batches: every mesh trains on the
+// same rows in every step and has the losses of one rank that reads them in order.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE mixed_rows
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "sft/data/loader.hpp"
+#include "sft/train/loader_plan.hpp"
+#include "support/awkward_data.hpp"
+#include "support/engine_fixture.hpp"
+#include "support/mpi_test_main.hpp"
+#include "support/packed_file.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace {
+
+using namespace sft;
+using test::session;
+
+constexpr std::int64_t max_length = 90, num_steps = 4, rows_per_step = 24;  // 90 is no multiple of 2 x sp_size = 4
+
+/// One document a row; most are short.
+std::vector<data::Row> make_rows() {
+  std::vector<data::Row> rows;
+  for (std::int32_t r = 0; r < 61; ++r) {
+    const std::int32_t length = r % 7 == 3 ? max_length - r % 20 : 2 + r * r % 23;
+    data::Row row{std::vector<std::int32_t>(max_length), std::vector<float>(max_length), {length}};
+    for (std::int32_t t = 0; t < length; ++t) {
+      row.tokens[static_cast<std::size_t>(t)] = (t * t * 13 + 7 * r + 3) % static_cast<int>(test::small_vocab_size);
+      row.loss_weight[static_cast<std::size_t>(t)] = (t + r) % 4 == 0 ? 0.0f : 1.0f;
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+struct Case {
+  mesh::Layout layout;
+  std::int64_t accumulation;
+};
+
+/// Losses and gradient norms of all steps. Collective over the mesh.
+std::vector<train::StepResult> train_on(const std::string& file, const test::Mesh& mesh, std::int64_t accumulation) {
+  config::Config config;
+  config.model = test::small_qwen2();
+  config.train.precision = config::Precision::fp32;
+  config.train.gradient_accumulation_steps = accumulation;
+  config.train.per_device_train_batch_size = rows_per_step / accumulation / mesh.place.data_size();
+  test::EngineFixture fixture(config, max_length, mesh, session());
+  train::Engine& engine = fixture.engine();
+  engine.initialize();
+  const data::PackedDataset dataset({file});
+  data::Loader loader(dataset, train::loader_plan(config, mesh.place, 0, num_steps));
+  std::vector<train::StepResult> results;
+  for (std::int64_t step = 0; step < num_steps; ++step) {
+    for (std::int64_t micro = 0; micro < accumulation; ++micro) {
+      const data::MicroBatch batch = loader.next();
+      if (micro == 0) engine.begin_step(step + 1, 1e-3, batch.step_counts);
+      engine.add_micro_batch(batch);
+    }
+    results.push_back(engine.finish_step());
+  }
+  return results;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(meshes_train_like_one_rank_in_order) {
+  const std::vector<Case> cases{{{1, 1, 1, 1}, 3}, {{1, 2, 1, 1}, 3}, {{2, 1, 1, 1}, 1}, {{1, 1, 2, 1}, 2},
+                                {{1, 4, 1, 1}, 2}, {{2, 1, 2, 1}, 4}, {{1, 2, 1, 2}, 1}, {{1, 3, 2, 1}, 2}};
+  test::TemporaryFolder folder;
+  const std::string file = folder.file("rows" + std::to_string(session().world().rank()) + ".h5");
+  test::write_packed_file(file, make_rows(), test::small_vocab_size);
+  const test::Mesh lone = test::make_lone_mesh(test::small_qwen2());
+  const std::vector<train::StepResult> expected = train_on(file, lone, 1);
+  for (const Case& of : cases) {
+    if (of.layout.size() != session().world().size()) continue;
+    const test::Mesh mesh(session().world(), of.layout, test::small_qwen2());
+    const std::vector<train::StepResult> results = train_on(file, mesh, of.accumulation);
+    BOOST_TEST_CONTEXT(of.layout.describe() << ", accumulation " << of.accumulation) {
+      for (std::size_t step = 0; step < results.size(); ++step) {
+        BOOST_TEST(std::abs(results[step].loss - expected[step].loss) <= 1e-5 * expected[step].loss);
+        BOOST_TEST(std::abs(results[step].grad_norm - expected[step].grad_norm) <= 1e-4 * expected[step].grad_norm);
+        BOOST_TEST(results[step].num_tokens == expected[step].num_tokens);
+        BOOST_TEST(results[step].num_target_tokens == expected[step].num_target_tokens);
+        BOOST_TEST(results[step].model_flops == expected[step].model_flops);
+      }
+    }
+  }
+}
