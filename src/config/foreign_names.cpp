@@ -52,8 +52,6 @@ std::vector<ForeignRow> precision_rows() {
 }
 
 std::vector<ForeignRow> memory_rows() {
-  const char* const smaller =
-      "leave it out; for less memory use a smaller per_device_train_batch_size, sp_size, tp_size or more ranks";
   return {
       {"gradient_checkpointing",
        {{"true", "train.activation_checkpointing=full"},

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "benchmarks/square_matmul.hpp"
-#include "config/values.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/config/values.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/device/process_memory.hpp"
 #include "support/engine_fixture.hpp"

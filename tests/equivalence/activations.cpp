@@ -47,7 +47,8 @@ Outcome run(const config::Config& config, const test::Mesh& mesh) {
     const std::vector<data::Row> rows =
         test::make_awkward_rows(rows_per_rank * mesh.place.data_size(), max_length, static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, 1e-2);
-    const train::EvalSums sums = engine.evaluate(fixture.deal(rows));
+    train::EvalSums sums;
+    for (const data::MicroBatch& batch : fixture.deal(rows)) sums += engine.evaluate(batch);
     outcome.numbers.insert(outcome.numbers.end(), {result.loss, result.grad_norm, sums.weighted_nll});
   }
   for (std::size_t i = 0; i < device::num_labels; ++i) {
