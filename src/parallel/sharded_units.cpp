@@ -248,6 +248,7 @@ void ShardedUnits::zero_untouched(int unit) {
 }
 
 void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
+  wait_for_sums();  // of a step that was left unfinished
   const Tensor gradients = storage_.gradients();
   if (policy_.optimizer_state) device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
   for (UnitState& unit_state : units_) {
@@ -256,11 +257,15 @@ void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
   }
 }
 
-void ShardedUnits::finish_step() {
+void ShardedUnits::wait_for_sums() {
   comm_done_->record(comm_stream_);
-  device::Stream& stream = backend_.stream();
-  stream.wait(*comm_done_);
+  backend_.stream().wait(*comm_done_);
+}
+
+void ShardedUnits::finish_step() {
+  wait_for_sums();
   if (groups_.tp.size() == 1) return;
+  device::Stream& stream = backend_.stream();
   for (int unit = 0; unit < shard_map_.num_units(); ++unit) {
     for (const Tensor& part : gradient_parts(unit, TpSplit::partial)) {
       collectives_.all_reduce(groups_.tp, part, comm::ReduceOp::sum, stream);

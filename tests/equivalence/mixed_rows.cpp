@@ -43,9 +43,14 @@ struct Case {
   std::int64_t accumulation;
 };
 
+/// Whether every step is begun twice, the first time with its first micro-batch alone.
+enum class Begun { once, twice };
+
 /// Losses and gradient norms of all steps. Collective over the mesh.
-std::vector<train::StepResult> train_on(const std::string& file, const test::Mesh& mesh, std::int64_t accumulation) {
+std::vector<train::StepResult> train_on(const std::string& file, const test::Mesh& mesh, std::int64_t accumulation,
+                                        const config::Parallel& parallel = {}, Begun begun = Begun::once) {
   config::Config config;
+  config.parallel = parallel;
   config.model = test::small_qwen2();
   config.train.precision = config::Precision::fp32;
   config.train.gradient_accumulation_steps = accumulation;
@@ -59,6 +64,10 @@ std::vector<train::StepResult> train_on(const std::string& file, const test::Mes
   for (std::int64_t step = 0; step < num_steps; ++step) {
     for (std::int64_t micro = 0; micro < accumulation; ++micro) {
       const data::MicroBatch batch = loader.next();
+      if (micro == 0 && begun == Begun::twice) {
+        engine.begin_step(step + 1, 1e-3, batch.step_counts);
+        engine.add_micro_batch(batch);
+      }
       if (micro == 0) engine.begin_step(step + 1, 1e-3, batch.step_counts);
       engine.add_micro_batch(batch);
     }
@@ -67,14 +76,26 @@ std::vector<train::StepResult> train_on(const std::string& file, const test::Mes
   return results;
 }
 
+const std::vector<Case> cases{{{1, 1, 1, 1}, 3}, {{1, 2, 1, 1}, 3}, {{2, 1, 1, 1}, 1}, {{1, 1, 2, 1}, 2},
+                              {{1, 4, 1, 1}, 2}, {{2, 1, 2, 1}, 4}, {{1, 2, 1, 2}, 1}, {{1, 3, 2, 1}, 2}};
+
+/// The rows in a file of this rank.
+class RowFile {
+ public:
+  RowFile() { test::write_packed_file(path(), make_rows(), test::small_vocab_size); }
+  [[nodiscard]] std::string path() const {
+    return folder_.file("rows" + std::to_string(session().world().rank()) + ".h5");
+  }
+
+ private:
+  test::TemporaryFolder folder_;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(meshes_train_like_one_rank_in_order) {
-  const std::vector<Case> cases{{{1, 1, 1, 1}, 3}, {{1, 2, 1, 1}, 3}, {{2, 1, 1, 1}, 1}, {{1, 1, 2, 1}, 2},
-                                {{1, 4, 1, 1}, 2}, {{2, 1, 2, 1}, 4}, {{1, 2, 1, 2}, 1}, {{1, 3, 2, 1}, 2}};
-  test::TemporaryFolder folder;
-  const std::string file = folder.file("rows" + std::to_string(session().world().rank()) + ".h5");
-  test::write_packed_file(file, make_rows(), test::small_vocab_size);
+  const RowFile rows;
+  const std::string file = rows.path();
   const test::Mesh lone = test::make_lone_mesh(test::small_qwen2());
   const std::vector<train::StepResult> expected = train_on(file, lone, 1);
   for (const Case& of : cases) {
@@ -88,6 +109,26 @@ BOOST_AUTO_TEST_CASE(meshes_train_like_one_rank_in_order) {
         BOOST_TEST(results[step].num_tokens == expected[step].num_tokens);
         BOOST_TEST(results[step].num_target_tokens == expected[step].num_target_tokens);
         BOOST_TEST(results[step].model_flops == expected[step].model_flops);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_step_left_unfinished_is_forgotten_by_the_next) {
+  const RowFile rows;
+  for (const Case& of : cases) {
+    if (of.layout.size() != session().world().size()) continue;
+    for (const int zero_stage : {0, 1, 2, 3}) {
+      config::Parallel parallel;
+      parallel.zero_stage = zero_stage;
+      const test::Mesh mesh(session().world(), of.layout, test::small_qwen2(), mesh::sharing_of(parallel));
+      const auto run = [&](Begun begun) { return train_on(rows.path(), mesh, of.accumulation, parallel, begun); };
+      const std::vector<train::StepResult> expected = run(Begun::once), found = run(Begun::twice);
+      BOOST_TEST_CONTEXT(of.layout.describe() << ", stage " << zero_stage) {
+        for (std::size_t step = 0; step < expected.size(); ++step) {
+          BOOST_TEST(found[step].loss == expected[step].loss, "step " << step);
+          BOOST_TEST(found[step].grad_norm == expected[step].grad_norm, "step " << step);
+        }
       }
     }
   }

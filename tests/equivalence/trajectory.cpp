@@ -64,20 +64,26 @@ Deviation deviation(const Trajectory& trajectory, const Trajectory& baseline) {
 config::Model Task::model() const {
   config::Model result = model_of(family);
   if (num_hidden_layers > 0) result.num_hidden_layers = num_hidden_layers;
+  if (num_attention_heads > 0) result.num_attention_heads = num_attention_heads;
   return result;
 }
 
 Trajectory train(const Task& task, const config::Parallel& parallel, int accumulation, config::Precision precision,
                  const test::Mesh& mesh, const comm::Session& session) {
   config::Config config;
-  config.model = task.model();
   config.parallel = parallel;
-  config.lora.use_peft = task.use_peft;
-  config.lora.lora_dropout = 0.0;
   config.train.precision = precision;
   config.train.gradient_accumulation_steps = accumulation;
-  config.train.per_device_train_batch_size = task.global_rows / (mesh.place.data_size() * accumulation);
   set_activations(task.family, accumulation, config.train);
+  return train(task, config, mesh, session);
+}
+
+Trajectory train(const Task& task, config::Config config, const test::Mesh& mesh, const comm::Session& session) {
+  config.model = task.model();
+  config.lora.use_peft = task.use_peft;
+  config.lora.lora_dropout = 0.0;
+  config.train.per_device_train_batch_size =
+      task.global_rows / (mesh.place.data_size() * config.train.gradient_accumulation_steps);
   config.optimizer.weight_decay = 0.1;
   config.optimizer.max_grad_norm = 1.0;
   EngineFixture fixture(config, max_length, mesh, session);

@@ -28,8 +28,9 @@ struct Deviation {
 struct Task {
   Family family;
   std::int64_t global_rows;
-  std::int64_t num_hidden_layers = 0;  ///< 0: those of the family
-  bool use_peft = false;               ///< adapters alone, without dropout
+  std::int64_t num_hidden_layers = 0;    ///< 0: those of the family
+  bool use_peft = false;                 ///< adapters alone, without dropout
+  std::int64_t num_attention_heads = 0;  ///< 0: those of the family
 
   [[nodiscard]] config::Model model() const;
   [[nodiscard]] bool operator==(const Task&) const = default;
@@ -41,6 +42,10 @@ struct Task {
 /// Trains on `mesh`; of `parallel` all but the sizes counts. Collective over the mesh.
 [[nodiscard]] Trajectory train(const Task& task, const config::Parallel& parallel, int accumulation,
                                config::Precision precision, const test::Mesh& mesh, const comm::Session& session);
+
+/// The same with all keys of `config` but those that the task and the mesh give.
+[[nodiscard]] Trajectory train(const Task& task, config::Config config, const test::Mesh& mesh,
+                               const comm::Session& session);
 
 /// What one rank alone does: float32, no accumulation. Each is computed by one rank and given to all. Collective over
 /// the world.

@@ -73,7 +73,7 @@ class ShardedUnits {
   /// none.
   [[nodiscard]] Tensor accumulated_gradient(const ParameterGroup& group);
 
-  /// Forgets the last step's gradients; that many micro-batches follow.
+  /// Forgets the gradients of the step before, finished or not; that many micro-batches follow.
   void begin_step(std::int64_t num_micro_batches);
   /// From now on calls `then(unit)` in each unit's last reduce() of a step, when all sums of its gradient but those
   /// over tp (finish_step) are queued on the stream of communication, and nothing later in the step reads its
@@ -104,6 +104,8 @@ class ShardedUnits {
   /// The same, but keeps this rank's part of them for the neighbours, where the policy says so.
   void reshard(int unit);
   void reduce(int unit);
+  /// Makes later ops of the backend wait for all that is queued on the stream of communication.
+  void wait_for_sums();
   void leave(std::size_t stop);
 
   [[nodiscard]] UnitState& state(int unit) { return units_[static_cast<std::size_t>(unit)]; }

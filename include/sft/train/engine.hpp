@@ -50,9 +50,9 @@ class Engine {
 
   /// Random initial weights from init_seed, the same on any mesh; zero moments.
   void initialize();
-  /// Begins the 1-based `step` (bias correction), of `learning_rate`, and forgets the gradients of the last one. A step
-  /// may be left unfinished when no other follows: weights and moments are then those of the last one. `counts`: of
-  /// this data rank's rows in all micro-batches of the step.
+  /// Begins the 1-based `step` (bias correction), of `learning_rate`, and forgets the gradients of the last one. That
+  /// one may be unfinished: weights and moments are then as if it had never begun, as long as add_micro_batch did not
+  /// step them. `counts`: of this data rank's rows in all micro-batches of the step.
   void begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts);
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
   /// as they are, unless state lies in files and max_grad_norm = 0: then the last micro-batch steps them.
