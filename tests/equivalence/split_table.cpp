@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -116,6 +117,27 @@ std::vector<mesh::Layout> layouts_of_table() {
   return layouts;
 }
 
+/// The legal case with the most combinations that are still missing, of some hundred at random; none when no head count
+/// fits tp, or fewer than `least_new` are missing.
+std::optional<SplitCase> draw_case(const mesh::Layout& layout, const std::set<Combination>& missing,
+                                   std::ptrdiff_t least_new, std::mt19937_64& random) {
+  constexpr int num_draws = 400;
+  const auto below = [&](auto bound) { return random() % static_cast<std::uint64_t>(bound); };
+  std::optional<SplitCase> best;
+  for (int draw = 0; draw < num_draws; ++draw) {
+    const Heads& heads = heads_of_models[below(heads_of_models.size())];
+    SplitCase drawn{layout, heads.family, heads.count, {}};
+    for (std::size_t f = 0; f < num_factors; ++f) drawn.levels[f] = static_cast<int>(below(num_levels[f]));
+    if (!drawn.is_legal()) continue;
+    const std::ptrdiff_t num_new = std::ranges::count_if(
+        combinations_of(drawn), [&](const Combination& combination) { return missing.contains(combination); });
+    if (num_new < least_new) continue;
+    best = drawn;
+    least_new = num_new + 1;
+  }
+  return best;
+}
+
 }  // namespace
 
 bool SplitCase::is_effective(Factor factor) const {
@@ -192,29 +214,18 @@ std::string SplitCase::name() const {
 }
 
 std::vector<SplitCase> split_table() {
-  constexpr int num_draws = 400;
   std::mt19937_64 random(1);  // its numbers are the same with every standard library
-  const auto below = [&](auto bound) { return random() % static_cast<std::uint64_t>(bound); };
   std::set<Combination> missing = all_combinations();
   std::vector<SplitCase> table;
-  for (const mesh::Layout& layout : layouts_of_table()) {
-    SplitCase best{};
-    std::ptrdiff_t most_new = -1;
-    for (int draw = 0; draw < num_draws; ++draw) {
-      const Heads& heads = heads_of_models[below(heads_of_models.size())];
-      SplitCase drawn{layout, heads.family, heads.count, {}};
-      for (std::size_t f = 0; f < num_factors; ++f) drawn.levels[f] = static_cast<int>(below(num_levels[f]));
-      if (!drawn.is_legal()) continue;
-      const std::ptrdiff_t num_new = std::ranges::count_if(
-          combinations_of(drawn), [&](const Combination& combination) { return missing.contains(combination); });
-      if (num_new <= most_new) continue;
-      best = drawn;
-      most_new = num_new;
-    }
-    if (most_new < 0) continue;  // no heads for this tp
-    for (const Combination& combination : combinations_of(best)) missing.erase(combination);
-    table.push_back(best);
-  }
+  const std::vector<mesh::Layout> layouts = layouts_of_table();
+  const auto add = [&](const mesh::Layout& layout, std::ptrdiff_t least_new) {
+    const std::optional<SplitCase> best = draw_case(layout, missing, least_new, random);
+    if (!best) return;
+    for (const Combination& combination : combinations_of(*best)) missing.erase(combination);
+    table.push_back(*best);
+  };
+  for (const mesh::Layout& layout : layouts) add(layout, 0);
+  for (const mesh::Layout& layout : layouts) add(layout, 1);
   return table;
 }
 

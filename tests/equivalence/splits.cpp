@@ -36,13 +36,12 @@ test::Trajectory run(const SplitCase& c) {
 
 BOOST_AUTO_TEST_CASE(the_table_has_every_pair) {
   const std::vector<SplitCase> cases = test::split_table();
-  BOOST_TEST(test::missing_combinations(cases) == std::vector<std::string>{}, boost::test_tools::per_element());
+  for (const std::string& missing : test::missing_combinations(cases)) BOOST_ERROR("no case has " << missing);
   std::set<std::array<int, 4>> meshes;
   for (const SplitCase& c : cases) {
     BOOST_TEST(c.is_legal(), c.name());
     meshes.insert(c.layout.sizes());
   }
-  BOOST_TEST(meshes.size() == cases.size());
   BOOST_TEST(meshes.size() >= 80U);
   // Few of them miss some: the check above can fail.
   const std::vector<SplitCase> few(cases.begin(), cases.begin() + 8);
