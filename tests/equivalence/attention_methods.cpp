@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ten training steps by every way of attending over the sequence are those of one rank, and the same bits every time.
+// Ten training steps by every way of attending over the sequence, with fewer key/value heads than ranks too, are those
+// of one rank, in bf16 with the same bits every time. More meshes are in splits.cpp.
 
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_MODULE attention_methods
@@ -36,11 +37,10 @@ const std::vector<Case> cases{
     {{1, 1, 2, 1}, 6, 1, SpMethod::ulysses},    {{1, 1, 3, 1}, 6, 3, SpMethod::all_gather},
     {{1, 1, 3, 1}, 6, 2, SpMethod::ulysses},    {{1, 1, 4, 1}, 4, 4, SpMethod::all_gather},
     {{1, 1, 4, 1}, 4, 1, SpMethod::ulysses},    {{1, 1, 4, 1}, 6, 2, SpMethod::hybrid, 2},
-    {{1, 1, 2, 2}, 8, 2, SpMethod::ulysses},    {{1, 2, 2, 1}, 4, 2, SpMethod::all_gather},
-    {{1, 1, 6, 1}, 6, 2, SpMethod::hybrid, 3},  {{1, 1, 6, 1}, 12, 4, SpMethod::ulysses},
-    {{1, 1, 4, 2}, 4, 1, SpMethod::hybrid, 2},  {{1, 2, 4, 1}, 4, 2, SpMethod::all_gather},
+    {{1, 1, 2, 2}, 8, 2, SpMethod::ulysses},    {{1, 1, 6, 1}, 6, 2, SpMethod::hybrid, 3},
+    {{1, 1, 6, 1}, 12, 4, SpMethod::ulysses},   {{1, 1, 4, 2}, 4, 1, SpMethod::hybrid, 2},
     {{2, 1, 4, 1}, 4, 2, SpMethod::ulysses},    {{1, 1, 8, 2}, 8, 2, SpMethod::hybrid, 4},
-    {{1, 2, 4, 2}, 8, 4, SpMethod::all_gather}, {{2, 2, 2, 2}, 4, 2, SpMethod::ulysses},
+    {{1, 2, 4, 2}, 8, 4, SpMethod::all_gather},
 };
 
 struct Step {

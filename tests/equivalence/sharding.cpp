@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is sharded, and which parameters are gathered together, changes memory and traffic, and no number: ZeRO stages,
-// resharding to neighbours and units of every size train like one rank, adapters too.
+// What is sharded, and which parameters are gathered together, changes memory and traffic, and no number: with ZeRO
+// stages, resharding to neighbours and units of every size adapters train like one rank in float32, and all weights in
+// bf16, with the same bits every time. All weights in float32 are in splits.cpp.
 
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_MODULE sharding
@@ -53,7 +54,6 @@ const std::vector<Case> cases{
     // 2 ranks
     {{1, 2, 1, 1}, Family::qwen2, stage0},
     {{1, 1, 2, 1}, Family::qwen3, stage1},
-    {{1, 2, 1, 1}, Family::llama, stage2},
     {{1, 1, 2, 1}, Family::qwen2, parts},
     {{1, 2, 1, 1}, Family::llama, two_blocks, 5},
     {{1, 2, 1, 1}, Family::qwen2, stage1, 0, adapters},
@@ -74,7 +74,6 @@ const std::vector<Case> cases{
     {{1, 2, 1, 2}, Family::llama, stage2, 0, adapters},
     {{2, 2, 1, 1}, Family::qwen3, {.blocks_per_unit = 0, .reshard_after_forward = false}},
     // 6 ranks
-    {{1, 3, 2, 1}, Family::qwen3, stage1},
     {{1, 1, 3, 2}, Family::llama, stage0},
     {{1, 3, 1, 2}, Family::qwen2, stage2},
     {{1, 6, 1, 1}, Family::llama, {.reshard_size = 3, .blocks_per_unit = 2}, 7},
@@ -82,18 +81,13 @@ const std::vector<Case> cases{
     // 8 ranks
     {{2, 2, 2, 1}, Family::llama, stage1},
     {{1, 2, 2, 2}, Family::qwen2, stage2},
-    {{2, 1, 2, 2}, Family::qwen3, stage0},
     {{2, 4, 1, 1}, Family::qwen3, {.reshard_size = 2}, 6},
     {{1, 2, 1, 4}, Family::qwen3, stage1, 0, adapters},
     // 12 ranks
-    {{1, 3, 2, 2}, Family::qwen2, stage1},
     {{3, 2, 2, 1}, Family::llama, stage2},
-    {{1, 2, 1, 6}, Family::qwen2, stage0},
     {{1, 12, 1, 1}, Family::qwen3, {.reshard_size = 6, .blocks_per_unit = 0}, 4},
     // 16 ranks
-    {{2, 2, 2, 2}, Family::llama, stage0},
     {{2, 2, 2, 2}, Family::qwen2, stage1},
-    {{2, 2, 2, 2}, Family::qwen3, stage2},
     {{1, 4, 4, 1}, Family::llama, {.reshard_size = 8}, 5},
     {{1, 4, 2, 2}, Family::qwen3, {.reshard_size = 4, .blocks_per_unit = 2}, 5, adapters},
 };
@@ -123,8 +117,9 @@ test::Trajectory run(const Case& c, int accumulation, config::Precision precisio
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(every_sharding_trains_like_one_rank) {
+BOOST_AUTO_TEST_CASE(adapters_train_like_one_rank) {
   for (const Case& c : own_cases()) {
+    if (!c.use_peft) continue;
     const test::Trajectory& baseline = baselines().of(c.task());
     for (const int accumulation : test::accumulations) {
       const test::Deviation worst = test::deviation(run(c, accumulation, config::Precision::fp32), baseline);

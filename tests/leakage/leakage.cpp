@@ -76,14 +76,23 @@ std::vector<Method> methods_for(const mesh::Layout& layout, const config::Model&
   return methods;
 }
 
+struct Computing {
+  config::Precision precision;
+  config::ActivationCheckpointing checkpointing;
+};
+/// Activations that are kept, and such that are computed again.
+constexpr std::array computings{Computing{config::Precision::fp32, config::ActivationCheckpointing::none},
+                                Computing{config::Precision::bf16, config::ActivationCheckpointing::full}};
+
 void check_mesh(const mesh::Layout& layout, const config::Model& model, const Method& method,
-                config::Precision precision) {
+                const Computing& computing) {
   const test::Mesh mesh(session().world(), layout, model);
   config::Config config;
   config.model = model;
   config.parallel.sp_method = method.sp_method;
   config.parallel.ulysses_size = method.ulysses_size;
-  config.train.precision = precision;
+  config.train.precision = computing.precision;
+  config.train.activation_checkpointing = computing.checkpointing;
   config.train.per_device_train_batch_size = 1;
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
@@ -115,11 +124,11 @@ BOOST_AUTO_TEST_CASE(no_document_feels_another) {
   const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 4, 1}, {1, 1, 2, 2}};
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
-    for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
+    for (const Computing& computing : computings) {
       for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3()}) {
         for (const Method& method : methods_for(layout, model)) {
           BOOST_TEST_CONTEXT(layout.describe() << ", method " << static_cast<int>(method.sp_method)) {
-            check_mesh(layout, model, method, precision);
+            check_mesh(layout, model, method, computing);
           }
         }
       }

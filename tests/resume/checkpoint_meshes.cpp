@@ -15,6 +15,7 @@
 #include "support/awkward_data.hpp"
 #include "support/checkpoint_fixture.hpp"
 #include "support/error_text.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace fs = std::filesystem;
 using namespace sft;
@@ -187,7 +188,7 @@ BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(every_stage_goes_on_from_every_other) {
+BOOST_AUTO_TEST_CASE(every_split_goes_on_from_every_other) {
   constexpr std::int64_t max_length = 48;
   const mesh::Layout layout = {1, 2, 2, 1};
   config::Config config;
@@ -195,13 +196,19 @@ BOOST_AUTO_TEST_CASE(every_stage_goes_on_from_every_other) {
   config.model.num_hidden_layers = 3;
   config.train.per_device_train_batch_size = 1;
   config.train.precision = config::Precision::fp32;
-  const auto config_of = [&](int zero_stage) {
-    config::Config result = config;
-    result.parallel.zero_stage = zero_stage;
-    result.parallel.blocks_per_unit = zero_stage == 3 ? 0 : 1;
-    return result;
-  };
-  for (int writer = 0; writer <= 3; ++writer) {
+  const test::TemporaryFolder folder;
+  config.train.offload_folder = folder.path();
+  // Every stage, with a method, recomputation and a place for the moments of its own.
+  std::vector<config::Config> splits(4, config);
+  for (int stage = 0; stage <= 3; ++stage) splits[static_cast<std::size_t>(stage)].parallel.zero_stage = stage;
+  splits[1].parallel.sp_method = config::SpMethod::all_gather;
+  splits[1].train.offload_optimizer = config::Offload::nvme;
+  splits[2].parallel.sp_method = config::SpMethod::ulysses;
+  splits[2].train.activation_checkpointing = config::ActivationCheckpointing::full;
+  splits[3].parallel.blocks_per_unit = 0;
+  splits[3].train.activation_checkpointing = config::ActivationCheckpointing::selective;
+  splits[3].train.offload_optimizer = config::Offload::nvme;
+  for (std::size_t writer = 0; writer < splits.size(); ++writer) {
     const SharedFolder output(test::session().world());
     on_mesh(layout, [&](const test::Mesh& small) {
       const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
@@ -209,7 +216,7 @@ BOOST_AUTO_TEST_CASE(every_stage_goes_on_from_every_other) {
       const auto mesh_of = [&](const config::Config& of) {
         return test::Mesh(small.groups.world, layout, of.model, mesh::sharing_of(of.parallel));
       };
-      const config::Config first_config = config_of(writer);
+      const config::Config& first_config = splits[writer];
       const test::Mesh mesh = mesh_of(first_config);
       test::EngineFixture first(first_config, max_length, mesh, test::session());
       first.engine().initialize();
@@ -219,8 +226,8 @@ BOOST_AUTO_TEST_CASE(every_stage_goes_on_from_every_other) {
                        first.engine().stream());
       const train::StepResult expected = first.step(rows, 1, 1e-2);
       const test::LogicalTensors after = test::gather(first.engine().shard_map(), written.tensor("model"), mesh);
-      for (int reader = 0; reader <= 3; ++reader) {
-        const config::Config next_config = config_of(reader);
+      for (std::size_t reader = 0; reader < splits.size(); ++reader) {
+        const config::Config& next_config = splits[reader];
         const test::Mesh next_mesh = mesh_of(next_config);
         test::EngineFixture next(next_config, max_length, next_mesh, test::session());
         next.engine().initialize();

@@ -27,6 +27,7 @@ struct RunCase {
   const char* name;
   config::Parallel parallel;
   config::Precision precision;
+  config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
 
   [[nodiscard]] int num_ranks() const {
     return parallel.dp_replicate_size * parallel.dp_shard_size * parallel.sp_size * parallel.tp_size;
@@ -40,8 +41,18 @@ inline const std::vector<RunCase> run_cases{
     {"dp_replicate 2 x tp 2, float32",
      {.dp_replicate_size = 2, .dp_shard_size = 1, .tp_size = 2},
      config::Precision::fp32},
-    {"dp_shard 2, stage 0, bf16", {.dp_shard_size = 2, .zero_stage = 0}, config::Precision::bf16},
-    {"dp_shard 2, stage 1, float32", {.dp_shard_size = 2, .zero_stage = 1}, config::Precision::fp32},
+    {"sp 2 by all_gather, stage 0, selective, bf16",
+     {.dp_shard_size = 1, .sp_size = 2, .zero_stage = 0, .sp_method = config::SpMethod::all_gather},
+     config::Precision::bf16,
+     config::ActivationCheckpointing::selective},
+    {"sp 2 by ulysses, stage 1, full, float32",
+     {.dp_shard_size = 1, .sp_size = 2, .zero_stage = 1, .sp_method = config::SpMethod::ulysses},
+     config::Precision::fp32,
+     config::ActivationCheckpointing::full},
+    {"sp 4 by hybrid, full, bf16",
+     {.dp_shard_size = 1, .sp_size = 4, .sp_method = config::SpMethod::hybrid, .ulysses_size = 2},
+     config::Precision::bf16,
+     config::ActivationCheckpointing::full},
     {"dp_replicate 2 x dp_shard 2, stage 2, bf16",
      {.dp_replicate_size = 2, .dp_shard_size = 2, .zero_stage = 2},
      config::Precision::bf16},
@@ -66,6 +77,7 @@ class Workshop {
     config.train.gradient_accumulation_steps = 2;
     config.train.max_steps = max_steps;
     config.train.precision = run.precision;
+    config.train.activation_checkpointing = run.checkpointing;
     config.train.output_dir = path(output);
     config.train.logging_steps = 1;
     config.optimizer.learning_rate = 3e-3;
