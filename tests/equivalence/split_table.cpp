@@ -39,20 +39,22 @@ int least_divisor(std::int64_t size, std::int64_t other) {
 
 int sharding_ranks(const mesh::Layout& layout) { return layout.dp_shard * layout.sp; }
 
-/// A set of choices as one number: two or three of factor x level.
+/// Two choices, or three, in the order of their factors. A choice is factor * choices_per_factor + level.
 using Combination = std::array<int, 3>;
+constexpr int choices_per_factor = 10, no_choice = -1;
 
 std::string name_of(const Combination& combination) {
   std::string name;
   for (const int choice : combination) {
-    if (choice < 0) continue;
-    name += std::string(name.empty() ? "" : ", ") + factor_names[static_cast<std::size_t>(choice / 10)] + " " +
-            std::to_string(choice % 10);
+    if (choice == no_choice) continue;
+    name += std::string(name.empty() ? "" : ", ") +
+            factor_names[static_cast<std::size_t>(choice / choices_per_factor)] + " " +
+            std::to_string(choice % choices_per_factor);
   }
   return name;
 }
 
-int choice(std::size_t factor, int level) { return static_cast<int>(factor) * 10 + level; }
+int choice(std::size_t factor, int level) { return static_cast<int>(factor) * choices_per_factor + level; }
 int choice(Factor factor, int level) { return choice(static_cast<std::size_t>(factor), level); }
 
 std::vector<Combination> combinations_of(const SplitCase& of) {
@@ -61,7 +63,7 @@ std::vector<Combination> combinations_of(const SplitCase& of) {
   for (std::size_t a = 0; a < num_factors; ++a) {
     for (std::size_t b = a + 1; b < num_factors; ++b) {
       if (is_effective(a) && is_effective(b)) {
-        result.push_back({choice(a, of.levels[a]), choice(b, of.levels[b]), -1});
+        result.push_back({choice(a, of.levels[a]), choice(b, of.levels[b]), no_choice});
       }
     }
   }
@@ -79,14 +81,14 @@ std::set<Combination> all_combinations() {
   for (std::size_t a = 0; a < num_factors; ++a) {
     for (std::size_t b = a + 1; b < num_factors; ++b) {
       for (int i = 0; i < num_levels[a]; ++i) {
-        for (int j = 0; j < num_levels[b]; ++j) all.insert({choice(a, i), choice(b, j), -1});
+        for (int j = 0; j < num_levels[b]; ++j) all.insert({choice(a, i), choice(b, j), no_choice});
       }
     }
   }
   // What stays whole is not given up after the forward pass.
   for (int stage = 0; stage < 3; ++stage) {
     for (const Reshard reshard : {never, to_neighbours}) {
-      all.erase({choice(Factor::zero_stage, stage), choice(Factor::reshard_after_forward, reshard), -1});
+      all.erase({choice(Factor::zero_stage, stage), choice(Factor::reshard_after_forward, reshard), no_choice});
     }
   }
   for (int stage = 0; stage < 4; ++stage) {
@@ -209,7 +211,7 @@ config::Config SplitCase::config(const std::string& folder) const {
 std::string SplitCase::name() const {
   std::string result = layout.describe() + ", family " + std::to_string(static_cast<int>(family)) + " with " +
                        std::to_string(num_attention_heads) + " heads";
-  for (std::size_t f = 0; f < num_factors; ++f) result += ", " + name_of({choice(f, levels[f]), -1, -1});
+  for (std::size_t f = 0; f < num_factors; ++f) result += ", " + name_of({choice(f, levels[f]), no_choice, no_choice});
   return result;
 }
 

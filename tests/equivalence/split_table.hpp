@@ -40,7 +40,8 @@ struct SplitCase {
   Levels levels;
 
   [[nodiscard]] int level(Factor factor) const { return levels[static_cast<std::size_t>(factor)]; }
-  /// Whether the choice does anything on this mesh: alone, no rank shards, and none attends with others.
+  /// Whether the choice does anything on this mesh: without dp_shard and sp nothing is sharded, and without sp no
+  /// attention is shared.
   [[nodiscard]] bool is_effective(Factor factor) const;
   [[nodiscard]] bool is_legal() const;
   [[nodiscard]] Task task() const;
