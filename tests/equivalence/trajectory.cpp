@@ -85,6 +85,9 @@ Trajectory train(const Task& task, config::Config config, const test::Mesh& mesh
   config.train.per_device_train_batch_size =
       task.global_rows / (mesh.place.data_size() * config.train.gradient_accumulation_steps);
   config.optimizer.weight_decay = 0.1;
+  // AdamW divides by |gradient| + epsilon: at the default 1e-8 an element whose gradient is near zero moves by rounding
+  // alone, as much as any other, and one rank in another order of summation is 1e-4 away after ten steps.
+  config.optimizer.adam_epsilon = 1e-6;
   config.optimizer.max_grad_norm = 1.0;
   EngineFixture fixture(config, max_length, mesh, session);
   fixture.engine().initialize();
