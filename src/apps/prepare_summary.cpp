@@ -52,14 +52,15 @@ std::string list_of(const data::NameCounts& counts) {
 }
 
 void warn_of_lost_records(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
+  const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
   const std::string of_all = " of " + std::to_string(summary.num_records) + " records, ";
   if (data::truncates(options.packing_strategy) && 4 * summary.num_too_long > summary.num_records) {
     log_warning("many records are cut (max_length = " + std::to_string(options.max_length) + " is too short for " +
                 std::to_string(summary.num_too_long) + of_all + percent(summary.num_too_long, summary.num_records) +
-                "): give a larger --max_length, or keep all tokens with --packing_strategy bfd_split");
+                "): give a larger --max_length, or keep all tokens with " +
+                (is_packed ? "--packing_strategy bfd_split" : "--packing true --packing_strategy bfd_split"));
   }
   if (4 * summary.num_without_target > summary.num_records) {
-    const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
     log_warning("many records have nothing to train on within max_length (" +
                 std::to_string(summary.num_without_target) + of_all +
                 percent(summary.num_without_target, summary.num_records) +

@@ -15,12 +15,14 @@ usage() {
 usage: sft-run (-n N | --launcher COMMAND) [--requeue] INPUT.ini [--section.key VALUE ...]
 
   -n N                start N ranks on this machine with mpirun, also more than it has cores
-  --launcher COMMAND  the command that starts the ranks, in place of mpirun -np N; it is cut at blanks
-  --requeue           put this SLURM job back into the queue after status 75 (stopped: run again to go on)
+  --launcher COMMAND  the command that starts the ranks, in place of mpirun -np N; cut at blanks
+  --requeue           put this SLURM job back into the queue after status 75 (stopped: run again to
+                      go on)
   --help              print this text
 
-From INPUT.ini on, all words are for sft; paths are relative to where sft-run is called. Ctrl-C, SIGTERM, SIGHUP and
-SIGUSR1 save and stop, with status 75; so does one that comes before the first step, when there is nothing to save.
+From INPUT.ini on, all words are for sft; paths are relative to where sft-run is called. Ctrl-C,
+SIGTERM, SIGHUP and SIGUSR1 save and stop, with status 75; so does one that comes before the first
+step, when there is nothing to save.
 END
 }
 

@@ -91,6 +91,7 @@ config::Config parse_with_model(const std::string& ini_text, const std::vector<s
   require_agreement(base, config, start.folder);
   if (config.model.head_dim == 0) config.model.head_dim = base.model.head_dim;
   if (config.model.num_key_value_heads == 0) config.model.num_key_value_heads = base.model.num_key_value_heads;
+  if (start.kind == StartModel::Kind::checkpoint) config.model.model_name_or_path = start.folder;
   std::error_code ignored;
   if (fs::is_directory(config.model.model_name_or_path, ignored)) {
     config.model.model_name_or_path = fs::absolute(config.model.model_name_or_path).lexically_normal().string();

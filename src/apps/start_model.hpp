@@ -25,7 +25,8 @@ struct StartModel {
 
 /// The configuration of .ini text and overrides (config::parse), its [model] section completed by the model that
 /// model_name_or_path means. Keys given beside it must say the same: a configuration Error names one that does not. A
-/// folder's path becomes absolute. `warnings`: what the model's config.json gives reason to say. Not collective.
+/// folder's path becomes absolute, and an output folder the checkpoint in it. `warnings`: what the model's config.json
+/// gives reason to say. Not collective.
 [[nodiscard]] config::Config parse_with_model(const std::string& ini_text, const std::vector<std::string>& overrides,
                                               const std::string& source, std::vector<std::string>& warnings);
 

@@ -2,6 +2,7 @@
 #include "sft/train/start_table.hpp"
 
 #include <array>
+#include <iomanip>
 #include <set>
 #include <span>
 #include <sstream>
@@ -134,11 +135,12 @@ std::string describe_batch(const StartFacts& facts) {
 }
 
 std::string describe_steps(const StartFacts& facts) {
+  const double num_epochs =
+      epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.datasets.train.num_rows());
   std::ostringstream text;
   text.precision(3);
-  text << facts.num_steps << " = "
-       << epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.datasets.train.num_rows())
-       << " epochs";
+  if (num_epochs >= 100) text << std::fixed << std::setprecision(0);
+  text << facts.num_steps << " = " << num_epochs << " epochs";
   return text.str();
 }
 

@@ -8,6 +8,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/model/activation_store.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
@@ -16,6 +17,14 @@
 namespace sft::train {
 
 namespace {
+
+/// Where a plan's blocks would leave their activations: nothing is copied.
+class NullActivationStore final : public model::ActivationStore {
+ public:
+  void save(std::size_t /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
+  void load(std::size_t /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
+  void wait(std::size_t /*block*/) override {}
+};
 
 /// The largest micro-batch.
 sequence::AttentionSchedule schedule_of(const config::Config& config, const data::MicroBatchLimits& limits,
@@ -44,8 +53,9 @@ std::vector<comm::SentBytes> plan_traffic(const config::Config& config, const da
   parallel::ShardedUnits units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, *device, *ops, counter,
                                *stream);
   const auto attention = plan.attention->make_attention(groups.sp, *device, *ops, counter, *stream);
+  NullActivationStore activation_store;
   model::Decoder decoder({config.model, plan.sizes, *device, *ops, units, tp, *attention, plan.decoder.adapters},
-                         plan.architecture.parameters, plan.decoder);
+                         plan.architecture.parameters, plan.decoder, &activation_store);
 
   // The first micro-batch of a step, one in the middle and the last differ: of more than three, the middle one counts
   // several times.

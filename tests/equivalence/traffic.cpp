@@ -11,6 +11,7 @@
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_test_main.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace {
 
@@ -32,6 +33,8 @@ struct Case {
   config::Parallel parallel;
   std::int64_t num_micro_batches;
   bool use_peft = false;
+  config::ActivationCheckpointing activation_checkpointing = config::ActivationCheckpointing::none;
+  bool activation_offload = false;
 };
 
 const std::vector<Case> cases{
@@ -49,6 +52,8 @@ const std::vector<Case> cases{
     {{1, 1, 2, 1}, {.sp_method = config::SpMethod::all_gather}, 2},
     {{1, 1, 2, 1}, {.sp_method = config::SpMethod::ulysses}, 1},
     {{1, 1, 4, 1}, {.sp_method = config::SpMethod::hybrid, .ulysses_size = 2}, 1},
+    {{1, 1, 2, 1}, {}, 2, false, config::ActivationCheckpointing::selective},
+    {{1, 1, 2, 2}, {}, 1, false, config::ActivationCheckpointing::full, true},
 };
 
 /// Rows of one document each.
@@ -66,6 +71,7 @@ data::MicroBatchLimits limits_of(const config::Config& config) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
+  const test::TemporaryFolder folder;
   for (const Case& c : cases) {
     if (c.layout.size() != session().world().size()) continue;
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
@@ -79,6 +85,9 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
       config.parallel.sp_size = c.layout.sp;
       config.parallel.tp_size = c.layout.tp;
       config.train.precision = precision;
+      config.train.activation_checkpointing = c.activation_checkpointing;
+      config.train.activation_offload = c.activation_offload;
+      config.train.offload_folder = folder.path();
       config.train.per_device_train_batch_size = 2;
       config.train.gradient_accumulation_steps = c.num_micro_batches;
       const test::Mesh mesh(session().world(), c.layout, config.model, mesh::sharing_of(config.parallel));

@@ -63,7 +63,10 @@ succeeds 'with its weights' equal first/checkpoint-000002 second/checkpoint-0000
 succeeds 'and leaves a model folder' test -e second/model/model.safetensors
 succeeds 'byte for byte the same' cmp first/model/model.safetensors second/model/model.safetensors
 succeeds 'a run begins from a checkpoint' run 2 run.ini --model.model_name_or_path first --train.output_dir third --train.max_steps 0
+check 'it says which one, once' test "$(grep -c '^using .*, saved last$' err)" -eq 1
 succeeds 'with its weights' equal first/checkpoint-000002 third/checkpoint-000000
+succeeds 'and records which one, whatever is saved there later' \
+  grep -qx "model_name_or_path = $PWD/first/checkpoint-000002" third/resolved.ini
 succeeds 'keys that agree are taken' run 1 first.ini --model.model_name_or_path first/model --train.output_dir fourth
 succeeds 'it goes on from its own checkpoint' run 1 first.ini --model.model_name_or_path first/model \
   --train.output_dir fourth --checkpoint.resume_from_checkpoint auto --train.max_steps 3

@@ -60,7 +60,8 @@ says '^  rows +[0-9]+ of 64 tokens$'
 
 # Warnings, with the share
 prepare --input chats.jsonl --max_length 40 --packing false
-says '^warning: many records are cut \(max_length = 40 is too short for 40 of 40 records, 100\.0 %\)'
+says '^warning: many records are cut \(max_length = 40 is too short for 40 of 40 records, 100\.0 %\)' \
+  'all tokens with --packing true --packing_strategy bfd_split$'
 prepare --input chats.jsonl --max_length 40 --packing_strategy bfd_split
 keeps_quiet
 { head -n 3 chats.jsonl; sed 's/0\.5/0/g; s/"Al"/"Al", "train": false/' chats.jsonl; } >silent.jsonl
