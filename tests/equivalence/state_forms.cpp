@@ -209,12 +209,14 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_in_memory_trains_from_files) {
   const test::TemporaryFolder folder;
   config::Config config = base_config();
   config.model.hidden_size = 256;
-  config.model.num_hidden_layers = 8;
+  config.model.num_hidden_layers = 20;
   config.model.intermediate_size = 1024;
   config.model.num_attention_heads = config.model.num_key_value_heads = 4;
   config.model.head_dim = 64;
+  // The limit also holds for the machine code that oneDNN makes for every number of tokens: few of them.
+  config.train.gradient_accumulation_steps = 1;
   const Outcome in_memory = run(config, {}, 2);
-  const std::size_t allowed_bytes = in_memory.ledger_bytes * 7 / 10;
+  const std::size_t allowed_bytes = in_memory.ledger_bytes * 8 / 10;
   const MemoryLimit limit(allowed_bytes);
   BOOST_CHECK_THROW((void)run(config, {}, 2), Error);
   config.train.offload_optimizer = config.train.offload_parameters = Offload::nvme;
