@@ -83,7 +83,7 @@ fi
 "$python" inputs/demo/hold_out.py "$records" "$data" "${plain[@]}"
 num_records=$(wc -l <"$data/train.jsonl")
 show ./sft-prepare --input "$data/train.jsonl" --output "$data" --model_name_or_path "$model" --max_length "$max_length" \
-  --eval_split "$((num_records > 2000 ? 100 : num_records / 20 + 1))" --sp_size 2 --preview 1 | tee "$output/prepare.txt"
+  --eval_split "$((num_records > 2000 ? 100 : num_records / 20 + 1))" --preview 1 | tee "$output/prepare.txt"
 num_rows=$(sed -n 's/^  rows  *\([0-9]*\) of .*/\1/p' "$output/prepare.txt")
 most=$(((num_rows * max_epochs + rows_per_step - 1) / rows_per_step))
 steps=${DEMO_STEPS:-$((most < 200 ? most : 200))}

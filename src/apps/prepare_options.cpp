@@ -92,9 +92,7 @@ void describe_rows(po::options_description& options) {
     ("assistant_only_loss", truth_by_default(false),
      "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
     ("pad_to_multiple_of", number_by_default(1),
-     "pad rows to the next multiple of N at or above max_length; sequence parallelism needs 2 * sp_size")
-    ("sp_size", number<int>()->default_value(1),
-     "pad rows so that N ranks can share them: for runs with parallel.sp_size = N")
+     "pad rows to the next multiple of N at or above max_length")
     ("num_shards", number_by_default(0), "number of files; 0: as few as hold at most 1 GiB each before compression")
     ("shuffle_dataset", truth_by_default(false), "put documents in random order before packing, and rows after it")
     ("seed", number_by_default(42), "of that order, and of --eval_split")
@@ -208,7 +206,6 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   options.example.assistant_only_loss = values["assistant_only_loss"].as<bool>();
   options.example.dataset_text_field = values["dataset_text_field"].as<std::string>();
   options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();
-  options.sp_size = values["sp_size"].as<int>();
   options.num_shards = values["num_shards"].as<std::int64_t>();
   options.shuffle_dataset = values["shuffle_dataset"].as<bool>();
   options.eval_split = values["eval_split"].as<double>();

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 
 #include "sft/core/error.hpp"
-#include "sft/sequence/row_cut.hpp"
 
 namespace sft::data {
 
@@ -30,11 +28,6 @@ void check_lengths(const PrepareOptions& options) {
   if (options.pad_to_multiple_of < 1) {
     throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
                        "rows are padded to a multiple of it", "give 1 or more");
-  }
-  constexpr int max_sp_size = 1 << 15;
-  if (options.sp_size < 1 || options.sp_size > max_sp_size) {
-    throw_config_error("sp_size = " + std::to_string(options.sp_size) + " is impossible", "it counts ranks",
-                       "give 1 to " + std::to_string(max_sp_size) + ", the parallel.sp_size of the runs to come");
   }
   if (options.pad_to_multiple_of > max_row_length || padded_length(options, options.max_length) > max_row_length) {
     throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
@@ -78,7 +71,7 @@ void check_shares(const PrepareOptions& options) {
 }  // namespace
 
 std::int64_t padded_length(const PrepareOptions& options, std::int64_t length) {
-  const std::int64_t step = std::lcm(options.pad_to_multiple_of, sequence::row_multiple(options.sp_size));
+  const std::int64_t step = options.pad_to_multiple_of;
   return (length + step - 1) / step * step;
 }
 

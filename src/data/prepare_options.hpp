@@ -9,7 +9,7 @@ namespace sft::data {
 /// A configuration Error for options that cannot be, alone or together.
 void check_options(const PrepareOptions& options);
 
-/// `length` padded to what pad_to_multiple_of and sp_size ask for.
+/// `length` rounded up to a multiple of pad_to_multiple_of.
 [[nodiscard]] std::int64_t padded_length(const PrepareOptions& options, std::int64_t length);
 
 }  // namespace sft::data

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints how fast unpacked rows of mixed lengths are trained on beside packed rows of the same documents, at nearly equal
-# tokens per step: their padding is not computed, so both should be as fast.
+# Prints how fast unpacked rows of mixed lengths are trained on beside packed rows of the same documents, at equal tokens
+# per step but for less than half a row: their padding is not computed, so both should be as fast.
 #
 # usage: tests/benchmarks/unpacked.sh [BUILD_FOLDER [ROUNDS [PRECISION]]]
 set -euo pipefail
@@ -29,6 +29,11 @@ awk 'BEGIN {
 }' >texts.jsonl
 "$build/bin/sft-prepare" --input texts.jsonl --output packed --max_length 512 --packing true --json >packed.json
 "$build/bin/sft-prepare" --input texts.jsonl --output unpacked --max_length 512 --packing false --json >unpacked.json
+
+num_rows() { awk '/"num_rows"/ { gsub(/[^0-9]/, ""); print; exit }' "$1"; }
+packed_rows=4
+# As many unpacked rows as have the tokens of the packed ones: both files hold the same documents.
+unpacked_rows=$(((packed_rows * $(num_rows unpacked.json) + $(num_rows packed.json) / 2) / $(num_rows packed.json)))
 
 cat >run.ini <<INI
 [model]
@@ -61,10 +66,10 @@ speed() {
 
 median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 
-# compare NAME PACKED_ROWS UNPACKED_ROWS RANKS OPTION...
+# compare NAME RANKS OPTION...
 compare() {
-  local name=$1 packed_rows=$2 unpacked_rows=$3 ranks=$4
-  shift 4
+  local name=$1 ranks=$2
+  shift 2
   : >ratios
   for _ in $(seq "$rounds"); do
     read -r packed packed_tokens <<<"$(speed packed "$packed_rows" "$ranks" "$@")"
@@ -76,6 +81,6 @@ compare() {
   printf -- '-> %s: unpacked / packed = %.2f (median of %d)\n' "$name" "$(median <ratios)" "$rounds"
 }
 
-compare "1 rank" 4 20 1
-compare "dp_shard 4" 4 20 4 --parallel.dp_shard_size 4
-compare "sp 2" 4 20 2 --parallel.sp_size 2
+compare "1 rank" 1
+compare "dp_shard 4" 4 --parallel.dp_shard_size 4
+compare "sp 2" 2 --parallel.sp_size 2

@@ -54,15 +54,15 @@ def sft(binaries, mesh, output, **options):
 class Binaries:
     """The programs, and the rows that they train on and are evaluated on."""
 
-    def __init__(self, folder, model, records, work, sp_size):
+    def __init__(self, folder, model, records, work):
         self.folder, self.rows, self.held = folder, work / "rows", work / "held"
         parts = {"rows": records[NUM_EVAL_RECORDS:NUM_EVAL_RECORDS + NUM_TRAIN_RECORDS], "held": records[:NUM_EVAL_RECORDS]}
         for name, part in parts.items():
             file = work / (name + ".jsonl")
             file.write_text("".join(json.dumps(chat_pair(record)) + "\n" for record in part))
             subprocess.run([folder / "sft-prepare", "--input", file, "--output", work / name, "--model_name_or_path", model,
-                            "--packing", "true" if name == "rows" else "false", "--max_length", str(MAX_LENGTH), "--sp_size",
-                            str(sp_size)], check=True, stdout=subprocess.DEVNULL)
+                            "--packing", "true" if name == "rows" else "false", "--max_length", str(MAX_LENGTH)],
+                           check=True, stdout=subprocess.DEVNULL)
 
 
 @torch.no_grad()
@@ -165,7 +165,7 @@ def main():
     report = Report()
     with tempfile.TemporaryDirectory(prefix="export-") as top:
         work = pathlib.Path(top)
-        binaries = Binaries(options.binaries, options.model, records, work, mesh[2])
+        binaries = Binaries(options.binaries, options.model, records, work)
         for precision, dtype in (("fp32", "float32"), ("bf16", "bfloat16")):
             output = work / precision
             before, after = sft(binaries, mesh, output, model_name_or_path=options.model, precision=precision,

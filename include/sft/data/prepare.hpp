@@ -28,7 +28,6 @@ struct PrepareOptions {
   PackingStrategy packing_strategy = PackingStrategy::bfd;
   PackingBlocks packing_blocks = {};
   std::int64_t pad_to_multiple_of = 1;  ///< rows are padded to its next multiple at or above max_length
-  int sp_size = 1;                      ///< ranks that will share a row: it is padded to what they can (RowCut)
   std::int64_t num_shards = 0;          ///< 0: as few as hold at most 1 GiB each before compression
   bool shuffle_dataset = false;         ///< documents, and with packing then rows, in random order
   std::uint64_t seed = 42;

@@ -17,7 +17,6 @@
 #include "sft/data/packed_dataset.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hdf5.hpp"
-#include "sft/sequence/row_cut.hpp"
 #include "sft/text/byte_tokenizer.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -316,22 +315,19 @@ BOOST_AUTO_TEST_CASE(the_rows_of_a_random_corpus_are_fixed) {
   BOOST_TEST(digest_with(PackingStrategy::wrapped, true) == 13832056245009484493u);
 }
 
-BOOST_AUTO_TEST_CASE(rows_are_padded_to_what_the_ranks_of_a_row_can_share) {
+BOOST_AUTO_TEST_CASE(rows_are_padded_to_a_multiple) {
   write("a.jsonl", "{\"text\": \"abc\"}\n");
   options.max_length = 50;
-  const auto length_with = [this](int sp_size, std::int64_t pad_to_multiple_of) {
-    options.sp_size = sp_size;
+  const auto length_with = [this](std::int64_t pad_to_multiple_of) {
     options.pad_to_multiple_of = pad_to_multiple_of;
-    options.output = folder.file(std::to_string(sp_size) + "x" + std::to_string(pad_to_multiple_of));
+    options.output = folder.file("x" + std::to_string(pad_to_multiple_of));
     (void)run();
     return open().max_length();
   };
-  BOOST_TEST(length_with(3, 8) == 72);  // of 6 and of 8
-  for (const int sp_size : {1, 2, 3, 5, 16}) {
-    const std::int64_t length = length_with(sp_size, 1);
-    BOOST_TEST(length == sft::sequence::padded_row_length(50, sp_size));
-    BOOST_CHECK_NO_THROW(sft::sequence::RowCut(length, sp_size));
-  }
+  BOOST_TEST(length_with(1) == 50);
+  BOOST_TEST(length_with(8) == 56);
+  BOOST_TEST(length_with(25) == 50);
+  BOOST_TEST(length_with(64) == 64);
 }
 
 BOOST_AUTO_TEST_CASE(an_exception_of_the_caller_leaves_nothing_behind) {
@@ -358,8 +354,6 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {
   refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = 0; });
   refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = -8; });
   refused([](PrepareOptions& changed) { changed.pad_to_multiple_of = std::int64_t{1} << 62; });
-  refused([](PrepareOptions& changed) { changed.sp_size = 0; });
-  refused([](PrepareOptions& changed) { changed.sp_size = 1 << 20; });
   refused([](PrepareOptions& changed) { changed.num_shards = -1; });
   refused([](PrepareOptions& changed) { changed.num_shards = 2; });  // of one row
   refused([](PrepareOptions& changed) { changed.text.tokenizer = "bpe"; });
