@@ -296,14 +296,13 @@ std::vector<Key> make_keys() {
           "the same for the float32 master weights of precision bf16"),
       key("train", &C::train, "activation_checkpointing", &Train::activation_checkpointing,
           "activations that are computed again in the backward pass rather than kept: none, selective (what is cheap) "
-          "or "
-          "full (all but the input of each block; also written true)"),
+          "or full (all but the input of each block; also written true)"),
       key("train", &C::train, "activation_offload", &Train::activation_offload,
           "move kept activations out until the backward pass: to host memory from a GPU, to files in offload_folder "
-          "from a "
-          "CPU"),
-      path_key("train", &C::train, "offload_folder", &Train::offload_folder,
-               "folder on a fast disk of each node, for what is offloaded to files: without names, gone when the run ends"),
+          "from a CPU"),
+      path_key(
+          "train", &C::train, "offload_folder", &Train::offload_folder,
+          "folder on a fast disk of each node, for what is offloaded to files: without names, gone when the run ends"),
       key("train", &C::train, "mlp_tile_tokens", &Train::mlp_tile_tokens,
           "tokens that an MLP works on at a time, for long rows; 0: all"),
       key("train", &C::train, "seed", &Train::seed,

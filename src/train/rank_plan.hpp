@@ -29,8 +29,8 @@ class RankPlan {
  public:
   struct Arenas {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
-    device::Arena offloaded;  ///< activations in host memory
-    device::Arena pinned;     ///< host memory that the device copies from and to
+    device::Arena offloaded;          ///< activations in host memory
+    device::Arena pinned;             ///< host memory that the device copies from and to
     device::Arena optimizer_windows;  ///< of state in a file
   };
 

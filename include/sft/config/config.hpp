@@ -118,7 +118,7 @@ struct Train {
   Precision precision = Precision::bf16;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   bool activation_offload = false;
-  std::int64_t mlp_tile_tokens = 0;  ///< 0: the MLP works on all tokens of a micro-batch at a time
+  std::int64_t mlp_tile_tokens = 0;            ///< 0: the MLP works on all tokens of a micro-batch at a time
   Offload offload_optimizer = Offload::none;   ///< the moments
   Offload offload_parameters = Offload::none;  ///< the float32 master weights
   std::string offload_folder;                  ///< of what is offloaded to files

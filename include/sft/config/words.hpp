@@ -17,9 +17,9 @@ struct Word {
   std::optional<std::string> value;  ///< what follows it; the word itself when it stands alone
 };
 
-/// Splits `--name VALUE`, `--name=VALUE`, `--name`, `-x` and words that stand alone, which all are behind a `--`. `takes`
-/// says what may follow an option that has no `=`: a truth is taken only when the next word reads as one (true, no, 1
-/// ...), a value unless the next word begins with `--`.
+/// Splits `--name VALUE`, `--name=VALUE`, `--name`, `-x` and words that stand alone, which all are behind a `--`.
+/// `takes` says what may follow an option that has no `=`: a truth is taken only when the next word reads as one (true,
+/// no, 1 ...), a value unless the next word begins with `--`.
 [[nodiscard]] std::vector<Word> split_words(const std::vector<std::string>& arguments,
                                             const std::function<Takes(const std::string& name)>& takes);
 

@@ -97,9 +97,9 @@ struct BlockScratch {
 void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
                    BlockActivations& saved, BlockScratch& scratch);
 
-/// Computes again, from what the policy keeps, all that block_backward reads but gate_up: with the same bits. Enters the
-/// block's units; scratch.cosine and sine and the attention's schedule are those of the forward pass. Nothing where all is
-/// kept. Collective over the tp group, with shared products over the sp group too.
+/// Computes again, from what the policy keeps, all that block_backward reads but gate_up: with the same bits. Enters
+/// the block's units; scratch.cosine and sine and the attention's schedule are those of the forward pass. Nothing where
+/// all is kept. Collective over the tp group, with shared products over the sp group too.
 void block_recompute(const Context& context, const BlockParameters& parameters, const ActivationPolicy& policy,
                      BlockActivations& saved, BlockScratch& scratch);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tokenizers of four families make of awkward texts, as the reference library does (fixtures/make_tokenizer_ids.py),
-// and what it says nothing about: bytes that are no text, threads, long words, fingerprints.
+// What tokenizers of four families make of awkward texts, as the reference library does
+// (fixtures/make_tokenizer_ids.py), and what it says nothing about: bytes that are no text, threads, long words,
+// fingerprints.
 #include "sft/text/hub_tokenizer.hpp"
 
 #include <boost/test/data/test_case.hpp>
