@@ -9,16 +9,15 @@
 // same of processor time (all threads of all ranks), and the MiB of activations and workspace in rank 0's ledger.
 
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "benchmarks/step_options.hpp"
 #include "sft/comm/session.hpp"
 #include "support/barrier.hpp"
 #include "support/engine_fixture.hpp"
@@ -35,32 +34,19 @@ struct Options {
   std::int64_t layers = 8, qk_norm = 0, rows = 2, length = 512, tile = 256, rounds = 9;
 };
 
-/// Parses the command line; nothing: help was asked for.
+/// Nothing: help was asked for.
 std::optional<Options> parse(int argc, char** argv) {
-  namespace po = boost::program_options;
   Options options;
-  po::options_description description("bench_activations");
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    description.add_options()(name, po::value(&value)->default_value(value), help);
-  };
-  description.add_options()("help", "this text");
-  add("precision", options.precision, "fp32 or bf16");
-  add("dp_replicate_size", options.layout.dp_replicate, "the mesh: the product of the four is the number of ranks");
-  add("dp_shard_size", options.layout.dp_shard, "");
-  add("sp_size", options.layout.sp, "");
-  add("tp_size", options.layout.tp, "");
-  add("layers", options.layers, "of the model: hidden 512, 8/4 heads of 64, MLP 1408, vocabulary 8192");
-  add("qk_norm", options.qk_norm, "1: with norms of queries and keys");
-  add("rows", options.rows, "rows of a micro-batch on each data rank, each one document");
-  add("length", options.length, "tokens of a row");
-  add("tile", options.tile, "tokens of a tile of the MLP, where there are tiles");
-  add("rounds", options.rounds, "timed steps of each way");
-  po::variables_map values;
-  po::store(po::parse_command_line(argc, argv, description), values);
-  po::notify(values);
-  if (!values.contains("help")) return options;
-  std::cout << description;
-  return std::nullopt;
+  bench::CommandLine line("bench_activations");
+  line.add("precision", options.precision, "fp32 or bf16");
+  line.add_mesh(options.layout);
+  line.add("layers", options.layers, "of the model: hidden 512, 8/4 heads of 64, MLP 1408, vocabulary 8192");
+  line.add("qk_norm", options.qk_norm, "1: with norms of queries and keys");
+  line.add("rows", options.rows, "rows of a micro-batch on each data rank, each one document");
+  line.add("length", options.length, "tokens of a row");
+  line.add("tile", options.tile, "tokens of a tile of the MLP, where there are tiles");
+  line.add("rounds", options.rounds, "timed steps of each way");
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 struct Way {
@@ -75,17 +61,8 @@ const std::vector<Way> ways{
     {"full, in a file", Checkpointing::full, false, true}};
 
 config::Config make_config(const Options& options, const Way& way, const std::string& folder) {
-  config::Config config;
-  config.model.hidden_size = 512;
-  config.model.num_hidden_layers = options.layers;
-  config.model.num_attention_heads = 8;
-  config.model.num_key_value_heads = 4;
-  config.model.head_dim = 64;
-  config.model.intermediate_size = 1408;
-  config.model.vocab_size = 8192;
-  config.model.tie_word_embeddings = true;
+  config::Config config = bench::small_llama(options.layers, /*vocab_size=*/8192, options.precision);
   config.model.qk_norm = options.qk_norm != 0;
-  config.train.precision = options.precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
   config.train.per_device_train_batch_size = options.rows;
   config.train.activation_checkpointing = way.checkpointing;
   config.train.mlp_tile_tokens = way.is_tiled ? options.tile : 0;
@@ -119,11 +96,7 @@ struct Cost {
   double wall_s, processor_s;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
+using bench::median;
 
 int run(comm::Session& session, const Options& options) {
   const comm::Group& world = session.world();

@@ -13,16 +13,15 @@
 //   peak_over_ledger               the yardstick, and the ratio
 
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "benchmarks/square_matmul.hpp"
+#include "benchmarks/step_options.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/values.hpp"
 #include "sft/device/ledger.hpp"
@@ -42,45 +41,23 @@ struct Options {
   std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
 };
 
-/// Parses the command line; false: help was asked for.
+/// False: help was asked for.
 bool parse(int argc, char** argv, Options& options) {
-  namespace po = boost::program_options;
-  po::options_description description("bench_step");
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    description.add_options()(name, po::value(&value)->default_value(value), help);
-  };
-  description.add_options()("help", "this text");
-  add("precision", options.precision, "fp32 or bf16");
-  add("dp_replicate_size", options.layout.dp_replicate, "the mesh: the product of the four is the number of ranks");
-  add("dp_shard_size", options.layout.dp_shard, "");
-  add("sp_size", options.layout.sp, "");
-  add("tp_size", options.layout.tp, "");
-  add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
-  add("ulysses_size", options.ulysses_size, "of hybrid");
-  add("rows", options.rows, "rows of a micro-batch on each data rank");
-  add("document_length", options.document_length, "tokens of each document of a row; 0: one document a row");
-  add("length", options.length, "tokens of a row");
-  add("accumulation", options.accumulation, "micro-batches of a step");
-  add("steps", options.steps, "timed steps");
-  po::variables_map values;
-  po::store(po::parse_command_line(argc, argv, description), values);
-  po::notify(values);
-  if (!values.contains("help")) return true;
-  std::cout << description;
-  return false;
+  bench::CommandLine line("bench_step");
+  line.add("precision", options.precision, "fp32 or bf16");
+  line.add_mesh(options.layout);
+  line.add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
+  line.add("ulysses_size", options.ulysses_size, "of hybrid");
+  line.add("rows", options.rows, "rows of a micro-batch on each data rank");
+  line.add("document_length", options.document_length, "tokens of each document of a row; 0: one document a row");
+  line.add("length", options.length, "tokens of a row");
+  line.add("accumulation", options.accumulation, "micro-batches of a step");
+  line.add("steps", options.steps, "timed steps");
+  return line.parse(argc, argv);
 }
 
 config::Config make_config(const Options& options) {
-  config::Config config;
-  config.model.hidden_size = 512;
-  config.model.num_hidden_layers = 8;
-  config.model.num_attention_heads = 8;
-  config.model.num_key_value_heads = 4;
-  config.model.head_dim = 64;
-  config.model.intermediate_size = 1408;
-  config.model.vocab_size = 32000;
-  config.model.tie_word_embeddings = true;
-  config.train.precision = options.precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
+  config::Config config = bench::small_llama(/*num_layers=*/8, /*vocab_size=*/32000, options.precision);
   config.train.per_device_train_batch_size = options.rows;
   config.train.gradient_accumulation_steps = options.accumulation;
   config::read(options.sp_method, config.parallel.sp_method);
@@ -104,12 +81,6 @@ std::vector<data::Row> make_rows(std::int64_t num_rows, std::int64_t length, std
     }
   }
   return rows;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 struct Memory {
@@ -168,7 +139,7 @@ int run(comm::Session& session, const Options& options) {
 
   if (world.rank() != 0) return 0;
   const double matmul_flops = matmul.flops() * world.size() / matmul_s;
-  const double step_s = median(step_times_s), model_flops = result.model_flops / step_s;
+  const double step_s = bench::median(step_times_s), model_flops = result.model_flops / step_s;
   std::printf("step_s             %.4f\n", step_s);
   std::printf("tokens_per_second  %.0f\n", static_cast<double>(result.num_tokens) / step_s);
   std::printf("model_gflops       %.1f\n", model_flops / 1e9);
