@@ -279,7 +279,7 @@ std::vector<Key> make_keys() {
           "with sp_method = hybrid: neighbouring SP ranks that exchange heads; auto: as many as the heads "
           "and a node allow"),
       key("parallel", &C::parallel, "tp_sequence_parallel", &Parallel::tp_sequence_parallel,
-          "TP ranks share the tokens between their products: norms and kept activations shrink by tp_size"),
+          "cut tokens over TP between its products: what norms and residual additions keep is divided by tp_size"),
 
       key("train", &C::train, "per_device_train_batch_size", &Train::per_device_train_batch_size,
           "rows of one micro-batch on each data-parallel rank"),

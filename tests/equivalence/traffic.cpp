@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_send_less_in_bf16_and_more_in_f
   config.model = test::small_qwen2();
   config.data.train_files = {"rows in memory"};
   config.parallel.dp_shard_size = 1;
-  config.parallel.tp_size = 4;
+  config.parallel.tp_size = 2;
   const auto tp_bytes = [&](config::Precision precision, bool cuts_tokens) {
     config.train.precision = precision;
     config.parallel.tp_sequence_parallel = cuts_tokens;
