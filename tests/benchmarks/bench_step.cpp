@@ -38,7 +38,6 @@ struct Options {
   mesh::Layout layout;
   std::string sp_method = "ring";
   int ulysses_size = 0;
-  bool tp_sequence_parallel = false;
   std::int64_t document_length = 0;
   std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
 };
@@ -58,7 +57,6 @@ bool parse(int argc, char** argv, Options& options) {
   add("tp_size", options.layout.tp, "");
   add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
   add("ulysses_size", options.ulysses_size, "of hybrid");
-  add("tp_sequence_parallel", options.tp_sequence_parallel, "1: tokens are cut over tp between products");
   add("rows", options.rows, "rows of a micro-batch on each data rank");
   add("document_length", options.document_length, "tokens of each document of a row; 0: one document a row");
   add("length", options.length, "tokens of a row");
@@ -87,7 +85,6 @@ config::Config make_config(const Options& options) {
   config.train.gradient_accumulation_steps = options.accumulation;
   config::read(options.sp_method, config.parallel.sp_method);
   config.parallel.ulysses_size = options.ulysses_size;
-  config.parallel.tp_sequence_parallel = options.tp_sequence_parallel;
   return config;
 }
 

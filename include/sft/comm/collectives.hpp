@@ -58,8 +58,8 @@ class Collectives {
   virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
   /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
   virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
-  /// Piece `rank` of inout (size * n) = sum of that piece over the group, in the order of ranks; the other pieces are
-  /// left undefined. float32 or float64; contiguous. all_gather of the pieces makes an all_reduce of it.
+  /// Piece `rank` of inout (size * n) = sum of that piece over the group; the other pieces are left undefined. float32
+  /// or float64; contiguous. With an all_gather of the pieces behind it, an all_reduce.
   virtual void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) = 0;
   /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
   /// Any dtype, contiguous; what is received is as long as what its sender sends.
