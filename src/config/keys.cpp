@@ -269,6 +269,8 @@ std::vector<Key> make_keys() {
           "ulysses_size", &Parallel::ulysses_size,
           "with sp_method = hybrid: neighbouring SP ranks that exchange heads; auto: as many as the heads "
           "and a node allow"),
+      key("parallel", &C::parallel, "tp_sequence_parallel", &Parallel::tp_sequence_parallel,
+          "cut tokens over TP between its products: what norms and residual additions keep is divided by tp_size"),
 
       key("train", &C::train, "per_device_train_batch_size", &Train::per_device_train_batch_size,
           "rows of one micro-batch on each data-parallel rank"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs in time, and saves in memory, not to keep activations: steps of one model, in turn with each way of
-// keeping them, so that a machine that others use too treats all alike.
+// What it costs in time, and saves in memory, not to keep activations, or with tp a part of them: steps of one model,
+// in turn with each way of keeping them, so that a machine that others use too treats all alike.
 //
 //   ./bench_activations --precision bf16
 //   mpirun -np 4 ./bench_activations --tp_size 2 --sp_size 2
@@ -52,13 +52,21 @@ std::optional<Options> parse(int argc, char** argv) {
 struct Way {
   const char* name;
   Checkpointing checkpointing;
-  bool is_tiled, is_offloaded;
+  bool is_tiled, is_offloaded, cuts_tokens = false;
 };
-const std::vector<Way> ways{
-    {"none", Checkpointing::none, false, false},          {"selective", Checkpointing::selective, false, false},
-    {"full", Checkpointing::full, false, false},          {"none, tiles", Checkpointing::none, true, false},
-    {"full, tiles", Checkpointing::full, true, false},    {"none, in a file", Checkpointing::none, false, true},
-    {"full, in a file", Checkpointing::full, false, true}};
+
+/// Those that do anything on the mesh.
+std::vector<Way> ways_on(const mesh::Layout& layout) {
+  std::vector<Way> ways{
+      {"none", Checkpointing::none, false, false},          {"selective", Checkpointing::selective, false, false},
+      {"full", Checkpointing::full, false, false},          {"none, tiles", Checkpointing::none, true, false},
+      {"full, tiles", Checkpointing::full, true, false},    {"none, in a file", Checkpointing::none, false, true},
+      {"full, in a file", Checkpointing::full, false, true}};
+  if (layout.tp == 1) return ways;
+  ways.push_back({"none, cut", Checkpointing::none, false, false, true});
+  ways.push_back({"full, cut", Checkpointing::full, false, false, true});
+  return ways;
+}
 
 config::Config make_config(const Options& options, const Way& way, const std::string& folder) {
   config::Config config = bench::small_llama(options.layers, /*vocab_size=*/8192, options.precision);
@@ -68,6 +76,7 @@ config::Config make_config(const Options& options, const Way& way, const std::st
   config.train.mlp_tile_tokens = way.is_tiled ? options.tile : 0;
   config.train.activation_offload = way.is_offloaded;
   config.train.offload_folder = folder;
+  config.parallel.tp_sequence_parallel = way.cuts_tokens;
   return config;
 }
 
@@ -101,6 +110,7 @@ using bench::median;
 int run(comm::Session& session, const Options& options) {
   const comm::Group& world = session.world();
   const test::TemporaryFolder folder;
+  const std::vector<Way> ways = ways_on(options.layout);
   const config::Config plain = make_config(options, ways.front(), folder.path());
   const test::Mesh mesh(world, options.layout, plain.model);
   const std::vector<data::Row> rows =
