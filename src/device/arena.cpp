@@ -11,7 +11,10 @@
 namespace sft::device {
 
 Arena::Arena(Device& device, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space)
-    : block_(device.allocate(capacity_bytes, space)),
+    : Arena(device.allocate(capacity_bytes, space), ledger, label, capacity_bytes, space) {}
+
+Arena::Arena(Device::Block block, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space)
+    : block_(std::move(block)),
       ledger_(&ledger),
       label_(label),
       space_(space),
