@@ -66,8 +66,7 @@ void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
       elements.push_back(trainable[u].num_elements + frozen[u].num_elements);
     }
     const bool is_alike = policy_.reshard_size < 2;  // else neighbours gather on their own
-    slots =
-        take_slots(is_alike ? arenas.gathered : arenas.own, elements, slots_.parameters, storage_.compute());
+    slots = take_slots(is_alike ? arenas.gathered : arenas.own, elements, slots_.parameters, storage_.compute());
   }
   for (std::size_t u = 0; u < trainable.size(); ++u) {
     const auto unit = static_cast<int>(u);

@@ -30,10 +30,10 @@ class RankPlan {
   struct Arenas {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
     device::Arena gathered_units, reduced_units;  ///< unit buffers for collectives over fsdp alone
-    device::Arena tp_sums;            ///< workspace that is summed over tp
-    device::Arena offloaded;          ///< activations in host memory
-    device::Arena pinned;             ///< host memory that the device copies from and to
-    device::Arena optimizer_windows;  ///< of state in a file
+    device::Arena tp_sums;                        ///< workspace that is summed over tp
+    device::Arena offloaded;                      ///< activations in host memory
+    device::Arena pinned;                         ///< host memory that the device copies from and to
+    device::Arena optimizer_windows;              ///< of state in a file
   };
 
   /// For rank place.rank() of a validated configuration, training on micro-batches within `limits`. `config` outlives

@@ -92,8 +92,8 @@ class Collectives {
 
 /// Collectives for tensors of `device`, which outlives them: MPI for host memory, NCCL for GPUs. `groups` are all those
 /// that they will be called with, in the same order on every rank: NCCL's communicators are made here and never later,
-/// so that their memory is in what is measured next. Making and destroying them is collective over each group. Throws a configuration Error when the
-/// build lacks what the device needs.
+/// so that their memory is in what is measured next. Making and destroying them is collective over each group. Throws a
+/// configuration Error when the build lacks what the device needs.
 [[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device, const std::vector<Group>& groups);
 
 }  // namespace sft::comm

@@ -248,8 +248,8 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
       copy_bytes(slice.piece(peer), site.tensor(peer) + begin, slice.bytes_of_piece(peer));
     }
   };
-  stream.push(std::make_unique<WindowCall>(window, bytes_of(inout),
-                                           std::vector<WindowCall::Round>{reduce_piece, copy_pieces}));
+  stream.push(
+      std::make_unique<WindowCall>(window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_piece, copy_pieces}));
 }
 
 void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {

@@ -74,7 +74,8 @@ std::unique_ptr<SharedWindow> SharedWindow::make(const Group& group, MemoryUse u
   outcome = Outcome::no_space;
   // Other groups of this node ask for as much at the same time.
   const auto num_ranks = static_cast<std::size_t>(std::max(num_local_ranks(), group.size()));
-  const std::size_t num_copies = use == MemoryUse::reduced ? num_ranks : num_ranks / static_cast<std::size_t>(group.size());
+  const std::size_t num_copies =
+      use == MemoryUse::reduced ? num_ranks : num_ranks / static_cast<std::size_t>(group.size());
   if (!all_agree(group, has_space(num_copies * bytes + num_ranks * 4 * page_bytes))) return nullptr;
   std::unique_ptr<SharedWindow> window(new SharedWindow(group, use, bytes));
   if (!all_agree(group, window->allocate())) {
