@@ -101,6 +101,10 @@ void NcclCollectives::exchange_all(const Group& group, const std::vector<Message
   if (group.size() > 1) send_and_receive(group, sends, receives, stream);
 }
 
+device::Device::Block NcclCollectives::allocate(const Group& /*group*/, MemoryUse /*use*/, std::size_t bytes) {
+  return device_.allocate(bytes);
+}
+
 void NcclCollectives::send_and_receive(const Group& group, const std::vector<Message>& sends,
                                        const std::vector<Message>& receives, device::Stream& stream) {
   communicators_.of(group).run("ncclSend and ncclRecv", [&](ncclComm_t comm) {
