@@ -7,7 +7,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/isa.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::ops::cpu {
@@ -22,12 +22,14 @@ inline constexpr std::int64_t max_kept_products = 512;
 /// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
  public:
-  explicit MatmulEngine(const Kernels& kernels);
+  /// With the kernels of `isa`.
+  explicit MatmulEngine(Isa isa);
   ~MatmulEngine();
 
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
   void run(const Matmul& product, Tensor workspace);
-  /// The same in float32 on converted tiles, for bf16 on processors whose oneDNN has no such product.
+  /// The same in float32 on converted tiles, for bf16 on processors that have no such product or a slow one. Sums that
+  /// bf16 products round to float32 are the same here.
   void run_in_float32(const Matmul& product, Tensor workspace);
 
  private:
@@ -46,11 +48,14 @@ class MatmulEngine {
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, std::size_t workspace_bytes) const;
   /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits.
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
+  /// As oneDNN runs it best here.
+  void run_planned(const Matmul& product, Tensor workspace);
   void run_small(const Matmul& product, Tensor workspace) const;
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
 
   const Kernels& kernels_;
+  bool has_fast_bf16_;
   std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
 };
 
