@@ -131,7 +131,7 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   }
   const auto chosen = describe_matmul(engine(), a, b, bias ? &*bias : nullptr, c, attributes);
   const bool is_slow_bf16 = chosen && product.a.dtype == DType::bf16 &&
-                            (!has_fast_bf16_ || std::string(chosen.impl_info_str()).starts_with("ref"));
+                            (is_faster_in_float32(product) || std::string(chosen.impl_info_str()).starts_with("ref"));
   if (!chosen || is_slow_bf16) return std::make_unique<Plan>(Plan::Way::float32_tiles);
   if (chosen.scratchpad_desc().get_size() > workspace_bytes) {
     const Dims dims(product);
@@ -141,7 +141,7 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   return std::make_unique<Plan>(chosen);
 }
 
-MatmulEngine::MatmulEngine(Isa isa) : kernels_(kernels_of(isa)), has_fast_bf16_(has_fast_bf16_products(isa)) {
+MatmulEngine::MatmulEngine(Isa isa) : isa_(isa), kernels_(kernels_of(isa)) {
   dnnl::set_primitive_cache_capacity(0);  // plans_ is the cache; oneDNN's own would keep what it forgets
 }
 MatmulEngine::~MatmulEngine() = default;
@@ -198,6 +198,13 @@ void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {
       run_in_float32(product, workspace);
       break;
   }
+}
+
+bool MatmulEngine::is_faster_in_float32(const Matmul& product) const {
+  // So few that reading and converting the other operand takes longer than the multiplications do.
+  const std::int64_t few_rows = isa_ == Isa::avx512_bf16 ? 32 : 4;
+  const Dims dims(product);
+  return !has_fast_bf16_products(isa_) && std::min(dims.m, dims.n) > few_rows;
 }
 
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
