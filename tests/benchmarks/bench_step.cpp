@@ -8,7 +8,8 @@
 //   step_s, tokens_per_second      of a whole optimizer step, all ranks
 //   step_processor_s               processor time of a step, all ranks: says more than step_s on a busy machine
 //   model_gflops                   model FLOPs a second (no recomputation), all ranks
-//   matmul_gflops                  oneDNN at 2048^3 on every rank at the same time, the fastest sample, all ranks
+//   matmul_gflops                  oneDNN at 2048^3 on every rank at the same time, the fastest sample, all ranks; in
+//                                  float32 where it has no bf16 product
 //   share_of_matmul                the one over the other
 //   ledger_mib, peak_resident_mib  the rank whose peak resident size is farthest from its ledger, before any matmul of
 //   peak_over_ledger               the yardstick, and the ratio

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself; small ones in float32 with float64 sums.
+// Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself, those of bf16 in float32 where that is
+// faster; small float32 ones with float64 sums.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +29,8 @@ class MatmulEngine {
 
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
   void run(const Matmul& product, Tensor workspace);
-  /// The same in float32 on converted tiles, for bf16 on processors that have no such product or a slow one. Sums that
-  /// bf16 products round to float32 are the same here.
+  /// The same in float32 on converted tiles, for bf16 on processors that have no such product or a slower one. float32
+  /// holds every product of two bf16 numbers; only the order of sums differs.
   void run_in_float32(const Matmul& product, Tensor workspace);
 
  private:
