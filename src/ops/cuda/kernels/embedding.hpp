@@ -8,11 +8,12 @@ namespace sft::ops::cuda {
 
 void embedding_forward(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin, cudaStream_t stream);
 
-/// Device memory that embedding_backward works in, for T tokens and C columns: 16 bytes a token for two copies of
-/// sorted (id, position), a counter for each block and digit of the sort, and a row of float32 sums for both ends of
-/// each piece of the sorted tokens, of which there are at most 512.
-[[nodiscard]] std::size_t embedding_backward_bytes(std::int64_t num_tokens, std::int64_t num_columns);
+/// Tokens of the same id are summed up in their order, at most 524288 tokens at a time. `workspace` has at least
+/// embedding_backward_bytes.
 void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std::int64_t vocab_begin,
                         Workspace workspace, cudaStream_t stream);
+/// For rows of `columns`: two copies of sorted ids and positions and the counters of the sort, 9 MiB in all, and two
+/// rows of sums at least.
+[[nodiscard]] std::size_t embedding_backward_bytes(std::int64_t columns);
 
 }  // namespace sft::ops::cuda
