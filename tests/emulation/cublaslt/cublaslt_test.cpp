@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "emulation/cublaslt/handle.hpp"
+#include "handle.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "emulation/runtime/stream_queue.hpp"
+#include "runtime/stream_queue.hpp"
 #include "handle.hpp"
 
 namespace sft::emulation {

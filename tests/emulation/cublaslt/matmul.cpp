@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "algo.hpp"
-#include "emulation/runtime/stream_queue.hpp"
+#include "runtime/stream_queue.hpp"
 #include "handle.hpp"
 #include "product.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "emulation/runtime/stream_queue.hpp"
+#include "runtime/stream_queue.hpp"
 
 namespace sft::emulation {
 

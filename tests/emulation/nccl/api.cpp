@@ -10,7 +10,7 @@
 
 #include "checks.hpp"
 #include "communicator.hpp"
-#include "emulation/runtime/stream_queue.hpp"
+#include "runtime/stream_queue.hpp"
 #include "group.hpp"
 #include "launch_order.hpp"
 

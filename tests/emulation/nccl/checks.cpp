@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "emulation/runtime/stream_queue.hpp"
+#include "runtime/stream_queue.hpp"
 #include "names.hpp"
 
 namespace sft::emulation {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "emulation/nccl/ranks.hpp"
-#include "emulation/runtime/stream_queue.hpp"
+#include "ranks.hpp"
+#include "runtime/stream_queue.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "checks.hpp"
-#include "emulation/runtime/stream_queue.hpp"
+#include "runtime/stream_queue.hpp"
 
 namespace sft::emulation {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "emulation/runtime/stream_queue.hpp"
+#include "runtime/stream_queue.hpp"
 #include "names.hpp"
 #include "wait_page.hpp"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "emulation/nccl/ranks.hpp"
-#include "emulation/runtime/stream_queue.hpp"
+#include "ranks.hpp"
+#include "runtime/stream_queue.hpp"
 
 namespace {
 

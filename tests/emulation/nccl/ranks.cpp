@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "emulation/nccl/ranks.hpp"
+#include "ranks.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
