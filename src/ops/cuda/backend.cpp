@@ -162,9 +162,7 @@ class CudaBackend final : public Backend {
     cuda::attention_delta(delta, out, dout, native_);
   }
 
-  void attention_backward(const AttentionBackward& attention) override {
-    cuda::attention_backward(attention, native_);
-  }
+  void attention_backward(const AttentionBackward& attention) override { cuda::attention_backward(attention, native_); }
 
   void swiglu_forward(Tensor act, Tensor gate_up) override {
     cuda::swiglu_forward(view_of(act), view_of(gate_up), native_);
@@ -234,8 +232,8 @@ class CudaBackend final : public Backend {
         : stream_(backend.native_), num_rows_(num_rows), num_columns_(num_columns) {
       if (sums.data == nullptr) return;
       sums_ = floats_of(sums);
-      data_ = static_cast<float*>(
-          backend.scratch(static_cast<std::size_t>(num_rows * num_columns) * sizeof(float)).data);
+      data_ =
+          static_cast<float*>(backend.scratch(static_cast<std::size_t>(num_rows * num_columns) * sizeof(float)).data);
     }
     [[nodiscard]] float* data() const { return data_; }
     void add_up() const {

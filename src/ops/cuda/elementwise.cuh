@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Kernels in which every element is computed on its own: one kernel that walks over matrices, and the choice of how many
-// neighbours a thread takes. An Op says what happens to N neighbours:
+// Kernels in which every element is computed on its own: one kernel that walks over matrices, and the choice of how
+// many neighbours a thread takes. An Op says what happens to N neighbours:
 //
 //   static constexpr int unroll;                         vectors a thread has under way at a time
 //   struct Registers;                                    what it keeps of one
@@ -74,8 +74,8 @@ void run_elementwise(const char* name, const Op& op, std::int64_t num_vectors, s
   const std::int64_t num_rows = (num_vectors + per_row - 1) / per_row, rows_per_block = threads_y * Op::unroll;
   const std::int64_t num_column_blocks = (per_row + threads_x - 1) / threads_x;
   const std::int64_t num_blocks = (num_rows + rows_per_block - 1) / rows_per_block * num_column_blocks;
-  sft::cuda::launch(name, elementwise_kernel<Op, N>, dim3(static_cast<unsigned>(num_blocks)), dim3(threads_x, threads_y), 0, stream,
-         op, Cover{num_vectors, per_row, num_column_blocks});
+  sft::cuda::launch(name, elementwise_kernel<Op, N>, dim3(static_cast<unsigned>(num_blocks)),
+                    dim3(threads_x, threads_y), 0, stream, op, Cover{num_vectors, per_row, num_column_blocks});
 }
 
 /// Whether N neighbours of every row of `view` are accesses of 16 bytes, or all N elements one access.

@@ -117,9 +117,8 @@ class MatmulEngine::Plan {
     operation_.set_bias(bias);
     cublasLtMatmulHeuristicResult_t result{};
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(library, operation_.get(), b_.get(), a_.get(),
-                                                                 c_.get(), c_.get(), preference.get(), 1, &result,
-                                                                 &count);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        library, operation_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(), 1, &result, &count);
     if (status != CUBLAS_STATUS_SUCCESS || count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return false;
     algorithm_ = result.algo;
     workspace_bytes_ = result.workspaceSize;

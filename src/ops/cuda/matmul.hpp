@@ -14,8 +14,8 @@
 
 namespace sft::ops::cuda {
 
-/// Runs products on one stream, keeping the algorithm that the library's heuristic puts first for each shape. Nothing is
-/// timed, and sums that are split are added up in float32 in one order: the same product gives the same bits. Not
+/// Runs products on one stream, keeping the algorithm that the library's heuristic puts first for each shape. Nothing
+/// is timed, and sums that are split are added up in float32 in one order: the same product gives the same bits. Not
 /// thread-safe.
 class MatmulEngine {
  public:

@@ -67,8 +67,8 @@ struct Update {
       const float parameter = r.parameter[i] * step.decay - step.step_size * (first / denominator);
       std::uint64_t bits = 0;
       if constexpr (is_rounded) {
-        bits = squares(step.key, static_cast<std::uint64_t>(step.first_index + logical_row * step.row_stride +
-                                                            logical_column));
+        bits = squares(step.key,
+                       static_cast<std::uint64_t>(step.first_index + logical_row * step.row_stride + logical_column));
         if (++logical_column == step.num_columns) {
           logical_column = 0;
           ++logical_row;

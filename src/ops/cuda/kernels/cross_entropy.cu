@@ -161,8 +161,7 @@ void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, do
   with_type(dlogits.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int vectors = vector_size<T>;
-    const bool has_vectors =
-        chunk.columns % vectors == 0 && is_aligned(exps, vectors) && is_aligned(dlogits, vectors);
+    const bool has_vectors = chunk.columns % vectors == 0 && is_aligned(exps, vectors) && is_aligned(dlogits, vectors);
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
       run_elementwise<N>("cross_entropy_gradient",

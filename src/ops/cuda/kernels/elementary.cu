@@ -125,8 +125,7 @@ void copy(View destination, View source, cudaStream_t stream) {
       by_vectors<8, 2>({destination, source}, true,
                        [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
                          constexpr int N = decltype(n)::value;
-                         run_elementwise<N>("copy",
-                                            Copy<To, From, N>{rows_of<To>(views[0]), rows_of<From>(views[1])},
+                         run_elementwise<N>("copy", Copy<To, From, N>{rows_of<To>(views[0]), rows_of<From>(views[1])},
                                             num_vectors, per_row, stream);
                        });
     });
@@ -134,12 +133,12 @@ void copy(View destination, View source, cudaStream_t stream) {
 }
 
 void add(View destination, View source, cudaStream_t stream) {
-  by_vectors<4, 2>({destination, source}, true,
-                   [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-                     constexpr int N = decltype(n)::value;
-                     run_elementwise<N>("add", Add<N>{rows_of<float>(views[0]), rows_of<float>(views[1])}, num_vectors,
-                                        per_row, stream);
-                   });
+  by_vectors<
+      4,
+      2>({destination, source}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+    constexpr int N = decltype(n)::value;
+    run_elementwise<N>("add", Add<N>{rows_of<float>(views[0]), rows_of<float>(views[1])}, num_vectors, per_row, stream);
+  });
 }
 
 void scale(View x, float factor, cudaStream_t stream) {

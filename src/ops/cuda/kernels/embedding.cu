@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vocabulary-parallel embedding. The backward pass sorts the tokens by id, cuts the sorted list into pieces, and sums up
-// runs of the same id in each piece: a run that lies within a piece goes into its row of the table at once, the parts
-// of others are kept and summed up afterwards, in order.
+// Vocabulary-parallel embedding. The backward pass sorts the tokens by id, cuts the sorted list into pieces, and sums
+// up runs of the same id in each piece: a run that lies within a piece goes into its row of the table at once, the
+// parts of others are kept and summed up afterwards, in order.
 #include "ops/cuda/kernels/embedding.hpp"
 
 #include "ops/cuda/elementwise.cuh"
@@ -57,8 +57,8 @@ struct Pieces {
   }
 };
 
-/// Rows 2 p and 2 p + 1 of `parts` (float32): the sum of the run that came over piece p's beginning, and of the one that
-/// begins in it and goes over its end.
+/// Rows 2 p and 2 p + 1 of `parts` (float32): the sum of the run that came over piece p's beginning, and of the one
+/// that begins in it and goes over its end.
 template <int N>
 __device__ __forceinline__ void end_run(const float (&sums)[N], Rows<float> dtable, float* parts,
                                         std::int64_t num_columns, std::int64_t piece, std::int64_t column,
@@ -188,10 +188,10 @@ void embedding_forward(View out, const std::int32_t* tokens, View table, std::in
       using From = typename decltype(from)::type;
       const auto run = [&](auto n) {
         constexpr int N = decltype(n)::value;
-        run_elementwise<N>("embedding_forward",
-                           Gather<To, From, N>{rows_of<To>(out), rows_of<const From>(table), tokens, vocab_begin,
-                                               table.rows},
-                           out.rows * (out.columns / N), out.columns / N, stream);
+        run_elementwise<N>(
+            "embedding_forward",
+            Gather<To, From, N>{rows_of<To>(out), rows_of<const From>(table), tokens, vocab_begin, table.rows},
+            out.rows * (out.columns / N), out.columns / N, stream);
       };
       if (out.columns % 8 == 0 && is_aligned(out, 8) && is_aligned(table, 8)) {
         run(std::integral_constant<int, 8>{});

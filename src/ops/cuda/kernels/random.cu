@@ -51,7 +51,7 @@ __device__ __forceinline__ void draw(float (&numbers)[N], std::uint64_t seed, st
   if constexpr (N == 1) {
     const Four four = Distribution::of(philox(seed, index / 4));
     const auto place = static_cast<unsigned>(index % 4);
-    numbers[0] = place == 0 ? four.numbers[0]
+    numbers[0] = place == 0   ? four.numbers[0]
                  : place == 1 ? four.numbers[1]
                  : place == 2 ? four.numbers[2]
                               : four.numbers[3];
@@ -124,14 +124,13 @@ void fill_random(const char* name, View x, std::uint64_t seed, std::int64_t firs
                  cudaStream_t stream) {
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<8, 1>({x}, first_index % 4 == 0,
-                     [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-                       constexpr int N = decltype(n)::value;
-                       run_elementwise<N>(name,
-                                          Fill<Distribution, T, N>{rows_of<T>(views[0]), seed,
-                                                                   index_of(views[0], x, first_index), factor},
-                                          num_vectors, per_row, stream);
-                     });
+    by_vectors<8, 1>(
+        {x}, first_index % 4 == 0, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+          constexpr int N = decltype(n)::value;
+          run_elementwise<N>(
+              name, Fill<Distribution, T, N>{rows_of<T>(views[0]), seed, index_of(views[0], x, first_index), factor},
+              num_vectors, per_row, stream);
+        });
   });
 }
 

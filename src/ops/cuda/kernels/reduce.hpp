@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Sums over many elements, in two stages and always in the same order: partial sums of pieces that follow from the shape
-// alone, then their sum.
+// Sums over many elements, in two stages and always in the same order: partial sums of pieces that follow from the
+// shape alone, then their sum.
 
 #include "ops/cuda/kernels/view.hpp"
 

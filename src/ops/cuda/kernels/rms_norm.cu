@@ -154,8 +154,7 @@ __device__ __forceinline__ void add_products(float (&dweight)[N], float& dot, co
 /// dx = rstd (dy weight - n mean) + dresidual.
 template <class T, int N>
 __device__ __forceinline__ void store_gradient(T* dx, const float (&dy)[N], const float (&x)[N], float rstd, float mean,
-                                               const Weight& weight, std::int64_t column,
-                                               const float (&dresidual)[N]) {
+                                               const Weight& weight, std::int64_t column, const float (&dresidual)[N]) {
   float w[N], out[N];
   load_weight<T>(w, weight, column);
 #pragma unroll
@@ -174,10 +173,9 @@ __global__ void __launch_bounds__(max_threads)
                      end = first + rows_per_block < num_rows ? first + rows_per_block : num_rows;
   const std::int64_t num_held = held * blockDim.x, all_vectors = num_columns / N;
   const bool has_residual = g.dresidual.data != nullptr;
-  float* partial =
-      g.partials == nullptr
-          ? nullptr
-          : g.partials + (static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y) * num_columns;
+  float* partial = g.partials == nullptr
+                       ? nullptr
+                       : g.partials + (static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y) * num_columns;
   float dweight[held][N] = {};
   if (partial != nullptr) {
     for (std::int64_t vector = num_held + threadIdx.x; vector < all_vectors; vector += blockDim.x) {

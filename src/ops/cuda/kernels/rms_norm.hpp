@@ -14,8 +14,8 @@ void rms_norm_apply(View y, View x, const float* rstd, Weight weight, cudaStream
 
 /// Rows of partial sums, of `columns` float32 each, that rms_norm_backward leaves: at most 8 MiB, or a few rows.
 [[nodiscard]] std::int64_t rms_norm_backward_partials(std::int64_t rows, std::int64_t columns);
-/// The column sums of `partials` are the gradient of the weight; null: not asked for. dresidual may be dx; without data:
-/// zero.
+/// The column sums of `partials` are the gradient of the weight; null: not asked for. dresidual may be dx; without
+/// data: zero.
 void rms_norm_backward(View dx, float* partials, View dy, View x, const float* rstd, Weight weight, View dresidual,
                        cudaStream_t stream);
 

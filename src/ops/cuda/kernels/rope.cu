@@ -298,10 +298,9 @@ void rope(View out, View in, const float* cosine, const float* sine, std::int64_
     constexpr int vectors = vector_size<T>;
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
-      run_elementwise<N>("rope",
-                         Rotate<T, N>{rows_of<T>(out), rows_of<const T>(in), cosine, sine, static_cast<int>(half),
-                                      direction},
-                         in.rows * (num_pairs / N), num_pairs / N, stream);
+      run_elementwise<N>(
+          "rope", Rotate<T, N>{rows_of<T>(out), rows_of<const T>(in), cosine, sine, static_cast<int>(half), direction},
+          in.rows * (num_pairs / N), num_pairs / N, stream);
     };
     if (heads_are_aligned(in, half, vectors) && heads_are_aligned(out, half, vectors) && is_table_aligned(cosine) &&
         is_table_aligned(sine)) {

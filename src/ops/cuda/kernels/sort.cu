@@ -25,7 +25,8 @@ struct MakePairs {
 
   __device__ __forceinline__ void load(Registers&, std::int64_t, std::int64_t) const {}
   __device__ __forceinline__ void store(const Registers&, std::int64_t row, std::int64_t column) const {
-    const std::int64_t position = row * static_cast<std::int64_t>(sort_tile) + column, id = tokens[position] - vocab_begin;
+    const std::int64_t position = row * static_cast<std::int64_t>(sort_tile) + column,
+                       id = tokens[position] - vocab_begin;
     pairs.keys[position] = static_cast<std::uint32_t>(id >= 0 && id < num_ids ? id : num_ids);
     pairs.values[position] = static_cast<std::uint32_t>(position);
   }
@@ -42,7 +43,8 @@ __global__ void __launch_bounds__(sort_threads)
   count[threadIdx.x] = 0;
   __syncthreads();
   const std::int64_t begin = blockIdx.x * sort_tile, end = begin + sort_tile < size ? begin + sort_tile : size;
-  for (std::int64_t i = begin + threadIdx.x; i < end; i += sort_threads) atomicAdd(&count[digit_of(keys[i], shift)], 1u);
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += sort_threads)
+    atomicAdd(&count[digit_of(keys[i], shift)], 1u);
   __syncthreads();
   counts[blockIdx.x * sort_digits + threadIdx.x] = count[threadIdx.x];
 }
