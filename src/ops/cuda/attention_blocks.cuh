@@ -3,6 +3,7 @@
 // What the attention kernels share: which blocks of the score matrix a tile meets, and masks.
 
 #include "ops/cuda/attention_calls.hpp"
+#include "ops/cuda/launch.cuh"
 
 namespace sft::ops::cuda {
 
@@ -98,6 +99,28 @@ class BlockWalk {
   int range_ = 0;
   int next_ = 0, left_ = 0;  ///< other rows of the range that are to come
   int diagonal_ = 0;
+};
+
+/// The same for other heads [head, head_end), one after the other.
+template <bool kOwnIsQueries, int kOther>
+class GroupWalk {
+ public:
+  __device__ __forceinline__ GroupWalk(const AttentionRange* ranges, const WorkItem& item, int head, int head_end)
+      : walk_(ranges, item), head_(head), head_end_(head_end) {}
+  [[nodiscard]] __device__ __forceinline__ bool is_done() const { return walk_.is_done(); }
+  __device__ __forceinline__ void advance() {
+    walk_.advance();
+    if (walk_.is_done() && head_ + 1 < head_end_) {
+      ++head_;
+      walk_.restart();
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ OtherBlock block() const { return walk_.block(); }
+  [[nodiscard]] __device__ __forceinline__ int head() const { return head_; }
+
+ private:
+  BlockWalk<kOwnIsQueries, kOther> walk_;
+  int head_, head_end_;
 };
 
 /// Whether row `own` of an item meets row `other` of the block.

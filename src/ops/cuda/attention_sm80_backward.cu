@@ -36,28 +36,6 @@ struct BackwardSizes {
   static constexpr std::size_t kSharedBytes = (2 * kTile + 4 * kOtherTile) * sizeof(Bf16) + kRowBytes;
 };
 
-/// The blocks of other rows of one head after the other.
-template <bool kOwnIsQueries, int kOther>
-class GroupWalk {
- public:
-  __device__ __forceinline__ GroupWalk(const AttentionRange* ranges, const WorkItem& item, int head, int head_end)
-      : walk_(ranges, item), head_(head), head_end_(head_end) {}
-  [[nodiscard]] __device__ __forceinline__ bool is_done() const { return walk_.is_done(); }
-  __device__ __forceinline__ void advance() {
-    walk_.advance();
-    if (walk_.is_done() && head_ + 1 < head_end_) {
-      ++head_;
-      walk_.restart();
-    }
-  }
-  [[nodiscard]] __device__ __forceinline__ OtherBlock block() const { return walk_.block(); }
-  [[nodiscard]] __device__ __forceinline__ int head() const { return head_; }
-
- private:
-  BlockWalk<kOwnIsQueries, kOther> walk_;
-  int head_, head_end_;
-};
-
 /// In units of ln 2; such that queries without any key get probabilities of 0.
 __device__ __forceinline__ float scaled_lse(float lse) {
   return lse == minus_infinity ? -minus_infinity : lse * log2_of_e;

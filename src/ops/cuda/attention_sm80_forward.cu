@@ -138,19 +138,21 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
       const int row = first_row + 16 * m + 8 * half;
       const float own = sum == 0.0f ? minus_infinity : largest[m][half] + log2f(sum);
       factor[m][half] = sum == 0.0f ? 0.0f : 1.0f / sum;
-      if (row >= item.count) continue;
+      const bool is_there = row < item.count;
       float* lse = call.lse + static_cast<std::int64_t>(item.begin + row) * call.num_heads + item.head;
-      const float earlier = call.merges ? *lse * log2_of_e : minus_infinity;
-      if (earlier == minus_infinity) {
-        if (t == 0) before[row] = 0.0f;
-        if (t == 0) *lse = own * log_of_2;
-        continue;
+      const float earlier = call.merges && is_there ? *lse * log2_of_e : minus_infinity;
+      float merged = own, earlier_factor = 0.0f;
+      if (earlier != minus_infinity) {
+        const float top = fmaxf(own, earlier);
+        merged = top + log2f(exp2f(own - top) + exp2f(earlier - top));
+        factor[m][half] *= exp2f(own - merged);
+        earlier_factor = exp2f(earlier - merged);
       }
-      const float top = fmaxf(own, earlier), merged = top + log2f(exp2f(own - top) + exp2f(earlier - top));
-      factor[m][half] *= exp2f(own - merged);
-      __syncwarp();
-      if (t == 0) before[row] = exp2f(earlier - merged);
-      if (t == 0) *lse = merged * log_of_2;
+      __syncwarp();  // all of a row have read its lse
+      if (is_there && t == 0) {
+        before[row] = earlier_factor;
+        *lse = merged * log_of_2;
+      }
     }
   }
   __syncthreads();  // keys and values are used
