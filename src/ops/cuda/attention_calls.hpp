@@ -11,14 +11,14 @@ inline constexpr int attention_tile_rows = 128;
 
 /// Rows [begin, begin + count) of the queries, with ranges of keys that they see; or of the keys, with ranges of
 /// queries that see them. A tile without ranges holds rows outside every span.
-struct AttentionTile {
+struct alignas(16) AttentionTile {
   std::int32_t begin, count, range_begin, range_end;
 };
 
 /// Rows [other_begin, other_begin + other_count) of the other side, for tiles of the span that begins at row own_begin
 /// of the own side. Where it is causal, query own_begin + i sees key other_begin + j iff j <= i, or the same with the
 /// sides exchanged; else every row meets every row.
-struct AttentionRange {
+struct alignas(16) AttentionRange {
   std::int32_t own_begin, other_begin, other_count, is_causal;
 };
 

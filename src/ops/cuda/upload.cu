@@ -29,9 +29,9 @@ void upload(void* destination, const void* source, std::size_t bytes, cudaStream
     const std::size_t size = std::min(sizeof(Chunk), bytes - begin);
     Chunk chunk{};
     std::memcpy(chunk.words, static_cast<const char*>(source) + begin, size);
-    launch("upload", upload_kernel, dim3(1), dim3(chunk_words), 0, stream,
-           reinterpret_cast<uint4*>(static_cast<char*>(destination) + begin), chunk,
-           static_cast<int>(size / sizeof(uint4)));
+    sft::cuda::launch("upload", upload_kernel, dim3(1), dim3(chunk_words), 0, stream,
+                      reinterpret_cast<uint4*>(static_cast<char*>(destination) + begin), chunk,
+                      static_cast<int>(size / sizeof(uint4)));
   }
 }
 

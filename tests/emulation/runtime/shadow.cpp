@@ -109,12 +109,20 @@ const char* verb_of(Access access) {
   return access == Access::read ? "reads" : access == Access::write ? "writes" : "atomically changes";
 }
 
+std::string describe_operand(const void* begin) {
+  constexpr std::ptrdiff_t near_bytes = 1024;
+  const auto* const first = static_cast<const char*>(begin);
+  const bool has_shared = running.shared_begin != nullptr;
+  if (!has_shared || first < running.shared_begin - near_bytes || first >= running.shared_end + near_bytes) {
+    return describe_address(begin);
+  }
+  return "byte " + std::to_string(first - running.shared_begin) + " of the " +
+         std::to_string(running.shared_end - running.shared_begin) + " bytes of shared memory";
+}
+
 [[noreturn]] void refuse(const char* what, Access access, const void* begin, std::size_t bytes,
                          const std::string& reason) {
-  fault(where_running() + " " + verb_of(access) + " " + std::to_string(bytes) + " bytes at " +
-        (begin >= running.shared_begin && begin < running.shared_end
-             ? "byte " + std::to_string(static_cast<const char*>(begin) - running.shared_begin) + " of shared memory"
-             : describe_address(begin)) +
+  fault(where_running() + " " + verb_of(access) + " " + std::to_string(bytes) + " bytes at " + describe_operand(begin) +
         (what == nullptr ? "" : std::string(" by ") + what) + ": " + reason + source_line_of_access());
 }
 
@@ -307,9 +315,7 @@ void check_access(const void* begin, std::size_t bytes, std::size_t alignment, A
     if (first >= running.arguments_begin && last <= running.arguments_end) return;
     if (first >= &__executable_start && last <= &_end) return;  // constants, threadIdx
   }
-  refuse(what, access, begin, bytes,
-         "not within the memory that it may use (" + std::to_string(running.shared_end - running.shared_begin) +
-             " bytes of shared memory, live allocations)");
+  refuse(what, access, begin, bytes, "not within the memory that it may use");
 }
 
 void exchange_order(const void* address, bool has_fence) {
