@@ -53,7 +53,8 @@ std::string CallLog::describe(Time now) const {
       const auto num_behind = static_cast<std::int64_t>(group.under_way.size()) - 1;
       if (num_behind > 0) waiting += ", with " + plural(num_behind, "call") + " behind it";
     } else {
-      idle += "; group " + group.name + " finished all its " + plural(static_cast<std::int64_t>(group.last.number), "call");
+      idle +=
+          "; group " + group.name + " finished all its " + plural(static_cast<std::int64_t>(group.last.number), "call");
       if (group.last.number > 0) idle += std::string(", the last was ") + group.last.name;
     }
   }

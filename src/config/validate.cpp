@@ -131,10 +131,10 @@ void check_device(const Config& config) {
   const Device& device = config.device;
   require(config, device.comm_timeout_s >= 0, "device.comm_timeout_s", "0 (never) or more seconds");
   constexpr int most_ctas = 64;  // channels of NCCL
-  for (const auto& [key, max_ctas] : {std::pair("device.dp_replicate_max_ctas", device.dp_replicate_max_ctas),
-                                      std::pair("device.dp_shard_max_ctas", device.dp_shard_max_ctas),
-                                      std::pair("device.sp_max_ctas", device.sp_max_ctas),
-                                      std::pair("device.tp_max_ctas", device.tp_max_ctas)}) {
+  for (const auto& [key, max_ctas] :
+       {std::pair("device.dp_replicate_max_ctas", device.dp_replicate_max_ctas),
+        std::pair("device.dp_shard_max_ctas", device.dp_shard_max_ctas),
+        std::pair("device.sp_max_ctas", device.sp_max_ctas), std::pair("device.tp_max_ctas", device.tp_max_ctas)}) {
     require(config, max_ctas >= 0 && max_ctas <= most_ctas, key, "0 (NCCL chooses) to " + text_of(most_ctas));
   }
   if (device.comm == CommChoice::nccl && device.backend == BackendChoice::cpu) {

@@ -39,6 +39,8 @@ std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int gpu, int num
 #endif
 }
 
+std::unique_ptr<Device> make_host_device() { return std::make_unique<CpuDevice>(/*ranks_share_cores=*/true); }
+
 std::unique_ptr<Device> make_null_device() { return std::make_unique<NullDevice>(); }
 
 }  // namespace sft::device

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which GPU a rank takes: what each rank of a node sees of them, and the rule by which they are dealt. The rule is pure;
-// who knows the ranks of a node gathers what they see (as text) and asks it.
+// Which GPU a rank takes: what each rank of a node sees of them, and the rule by which they are dealt. The rule is
+// pure; who knows the ranks of a node gathers what they see (as text) and asks it.
 
 #include <cstddef>
 #include <optional>
@@ -39,8 +39,8 @@ struct VisibleGpus {
 
 /// What a rank of a node gets.
 struct DealtGpu {
-  int index = 0;                ///< in this rank's own order
-  int num_sharing = 1;          ///< ranks of the node that got the same GPU, this one included
+  int index = 0;                 ///< in this rank's own order
+  int num_sharing = 1;           ///< ranks of the node that got the same GPU, this one included
   std::optional<Error> refusal;  ///< of the configuration: there is none for this rank
 };
 
