@@ -34,9 +34,9 @@ inline void check_launch(cudaError_t code, const char* name, const char* call) {
 inline void launch_untyped(const char* name, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
                            cudaStream_t stream, void** arguments) {
   if (shared_bytes > free_shared_bytes) {
-    check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(shared_bytes)),
-                 name, "cudaFuncSetAttribute");
+    check_launch(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), name,
+        "cudaFuncSetAttribute");
   }
   check_launch(cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream), name, "cudaLaunchKernel");
 }

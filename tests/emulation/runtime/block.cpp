@@ -107,8 +107,8 @@ void Block::enter(void* argument) {
   running.in_kernel = false;
   BlockThread& thread = self.current();
   const bool has_copies =
-      !thread.uncommitted_copies.empty() ||
-      std::any_of(thread.copy_groups.begin(), thread.copy_groups.end(), [](const auto& group) { return !group.empty(); });
+      !thread.uncommitted_copies.empty() || std::any_of(thread.copy_groups.begin(), thread.copy_groups.end(),
+                                                        [](const auto& group) { return !group.empty(); });
   if (has_copies) fault(where_running() + " ended before it waited for its cp.async copies");
   thread.state = BlockThread::State::ended;
   ++self.num_ended_;
@@ -192,10 +192,10 @@ void Block::complete(bool orders_memory) {
   if (!orders_memory) return;
   ++running.clock;
   if (meeting.of_block) running.last_block_barrier = running.clock;
+  constexpr std::uint32_t max_clock = (1U << 18) - 1;  // what a record of the shadow holds
+  if (running.clock == max_clock) fault(where_running() + ": more barriers than the emulation can count");
   // Only barriers of all lanes order memory here; a part of a warp that shares memory is not told apart.
-  const std::uint32_t num_lanes = end - begin;
-  const bool is_whole_warp = num_lanes == warp_size ? meeting.mask == ~0U : (meeting.mask >> num_lanes) == 0 &&
-                             static_cast<std::uint32_t>(__builtin_popcount(meeting.mask)) == num_lanes;
+  const bool is_whole_warp = static_cast<std::uint32_t>(__builtin_popcount(meeting.mask)) == end - begin;
   if (!meeting.of_block && is_whole_warp) running.last_warp_barrier[begin / warp_size] = running.clock;
 }
 
@@ -240,9 +240,11 @@ void run_grid(const KernelLaunch& launch) {
                          static_cast<unsigned>(index / (x * y))});
   }
   running.arguments_begin = running.arguments_end = nullptr;
+  running.stack_begin = running.stack_end = nullptr;
 }
 
-std::string describe_running_kernel() {
+std::string where_running() {
+  if (running.shared_begin == nullptr) return "`" + name_of_task() + "`";
   return "kernel " + std::string(block().launch().name) + ", block " + text_of(blockIdx) + ", " +
          name_of_thread(running.thread);
 }

@@ -2,6 +2,7 @@
 #pragma once
 // The block that runs: its threads, and what each of them waits for.
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -38,6 +39,7 @@ struct BlockThread {
   bool predicate = false;
   void* collective = nullptr;
   std::uint64_t result = 0;
+  bool has_fenced = false;  ///< since its last atomic operation
 
   std::vector<DeferredCopy> uncommitted_copies;
   std::deque<std::vector<DeferredCopy>> copy_groups;

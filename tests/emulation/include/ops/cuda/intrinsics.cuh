@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -90,11 +91,93 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, SFT_SIT
   return sft::emulation::shuffle("__shfl_xor_sync", mask, value, source, file, line);
 }
 
-// Integers only: a sum of floats by atomics depends on the order. `order` of fences and atomics: see runtime/atomics.hpp.
-template <class T>
-T atomicAdd(T* address, std::type_identity_t<T> value) = delete;
-inline int atomicAdd(int* address, int value) { return sft::emulation::atomic_add(address, value); }
-inline unsigned atomicAdd(unsigned* address, unsigned value) { return sft::emulation::atomic_add(address, value); }
-inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
-  return sft::emulation::atomic_add(address, value);
+// The C library declares functions of these names for itself.
+#define __cosf(x) (::cosf(x))
+#define __exp10f(x) (::powf(10.0F, x))
+#define __expf(x) (::expf(x))
+#define __log10f(x) (::log10f(x))
+#define __log2f(x) (::log2f(x))
+#define __logf(x) (::logf(x))
+#define __powf(x, y) (::powf(x, y))
+#define __sinf(x) (::sinf(x))
+
+inline unsigned __brev(unsigned bits) {
+  unsigned result = 0;
+  for (int i = 0; i < 32; ++i) result |= (bits >> i & 1U) << (31 - i);
+  return result;
 }
+inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
+inline int __clzll(long long bits) { return bits == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(bits)); }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fdividef(float a, float b) { return a / b; }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
+inline int __float2int_rd(float x) { return static_cast<int>(std::floor(x)); }
+inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
+inline int __float2int_rz(float x) { return static_cast<int>(x); }
+inline int __float_as_int(float x) {
+  int bits = 0;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(__float_as_int(x)); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __frcp_rn(float x) { return 1.0F / x; }
+inline float __frsqrt_rn(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
+inline float __fsqrt_rn(float x) { return std::sqrt(x); }
+inline float __int2float_rn(int x) { return static_cast<float>(x); }
+inline float __int_as_float(int bits) {
+  float x = 0;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+template <class T>
+T __ldg(const T* address) {
+  return *address;
+}
+inline long long __mul64hi(long long a, long long b) {
+  return static_cast<long long>(static_cast<__int128>(a) * b >> 64);
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __popcll(unsigned long long bits) { return __builtin_popcountll(bits); }
+inline float __saturatef(float x) { return std::fmin(std::fmax(x, 0.0F), 1.0F); }  // NaN becomes 0
+inline void __threadfence() { sft::emulation::fence(); }
+inline void __threadfence_block() { sft::emulation::fence(); }
+inline float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
+inline float __uint_as_float(unsigned bits) { return __int_as_float(static_cast<int>(bits)); }
+inline float __ull2float_rn(unsigned long long x) { return static_cast<float>(x); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
+}
+inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+inline float rsqrtf(float x) { return __frsqrt_rn(x); }
+inline void sincospif(float x, float* sine, float* cosine) {
+  *sine = static_cast<float>(std::sin(3.14159265358979323846 * static_cast<double>(x)));
+  *cosine = static_cast<float>(std::cos(3.14159265358979323846 * static_cast<double>(x)));
+}
+
+// CUDA has these in the global namespace for every mixture of its integers.
+using std::max;
+using std::min;
+
+// Atomics of integers only: a sum of floats by atomics depends on the order.
+#define SFT_ATOMICS_OF(T)                                                                              \
+  inline T atomicAdd(T* address, T value) { return sft::emulation::atomic_add(address, value); }       \
+  inline T atomicCAS(T* address, T expected, T value) {                                                \
+    return sft::emulation::atomic_compare_and_swap(address, expected, value);                          \
+  }                                                                                                    \
+  inline T atomicExch(T* address, T value) { return sft::emulation::atomic_exchange(address, value); } \
+  inline T atomicMax(T* address, T value) { return sft::emulation::atomic_max(address, value); }       \
+  inline T atomicMin(T* address, T value) { return sft::emulation::atomic_min(address, value); }
+SFT_ATOMICS_OF(int)
+SFT_ATOMICS_OF(unsigned)
+SFT_ATOMICS_OF(unsigned long long)
+#undef SFT_ATOMICS_OF
+float atomicAdd(float* address, float value) = delete;
+double atomicAdd(double* address, double value) = delete;
+
+#undef SFT_SITE_PARAMETERS
