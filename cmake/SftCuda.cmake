@@ -53,8 +53,8 @@ function(sft_cuda_kernels room)
   if(SFT_WERROR)
     target_compile_options(${name} PRIVATE -Werror=all-warnings -Xcompiler=-Werror)
   endif()
-  set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda
-    CUDA_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh;${CMAKE_CUDA_COMPILER_LAUNCHER}")
+  set(launcher ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda CUDA_COMPILER_LAUNCHER "${launcher}")
   target_link_libraries(${name} PRIVATE sft_cudart)
   install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   target_link_libraries(sft_${room} PRIVATE

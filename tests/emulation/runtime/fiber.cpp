@@ -16,8 +16,8 @@
 #error "fibers are written for x86-64"
 #endif
 
-// Saves what a function must preserve (System V ABI, x86-64) on the current stack, stores the stack pointer at the first
-// argument, and goes on where the stack of the second argument stopped.
+// Saves what a function must preserve (System V ABI, x86-64) on the current stack, stores the stack pointer at the
+// first argument, and goes on where the stack of the second argument stopped.
 asm(R"(
 .text
 .type sft_emulation_switch_stack, @function

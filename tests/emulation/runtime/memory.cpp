@@ -35,10 +35,7 @@ class Memory {
     pinned_top_ = pinned_begin();
     if (mprotect(pinned_begin(), pinned_range_bytes, PROT_READ | PROT_WRITE) != 0) fault("mprotect failed");
     used_bytes_.resize(static_cast<std::size_t>(num_gpus()));
-    struct sigaction action {};
-    action.sa_sigaction = &report_host_access;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(SIGSEGV, &action, &previous_action_);
+    watch_host();
   }
 
   [[nodiscard]] void* allocate(MemoryKind kind, int device, std::size_t bytes) {
@@ -69,6 +66,7 @@ class Memory {
     const auto last_page =
         reinterpret_cast<std::uintptr_t>(allocation.begin + allocation.bytes) / page_bytes * page_bytes;
     if (last_page > first_page) madvise(reinterpret_cast<void*>(first_page), last_page - first_page, MADV_DONTNEED);
+    freed_.insert(*found);
     live_.erase(found);
     return true;
   }
@@ -93,10 +91,20 @@ class Memory {
     const Allocation& allocation = (--next)->second;
     return static_cast<const char*>(address) < allocation.begin + allocation.bytes ? &allocation : nullptr;
   }
-  /// The allocation that begins before the address and is nearest to it.
-  [[nodiscard]] const Allocation* find_before(const void* address) const {
-    auto next = live_.upper_bound(static_cast<char*>(const_cast<void*>(address)));
-    return next == live_.begin() ? nullptr : &(--next)->second;
+  /// The allocation that `address` lies in, or that lies just before it: a live one, or one of the emulation's ranges
+  /// that was freed.
+  [[nodiscard]] const Allocation* find_nearest(const void* address, bool& is_freed) const {
+    const Allocation* nearest = nullptr;
+    for (const auto* allocations : {&live_, &freed_}) {
+      auto next = allocations->upper_bound(static_cast<char*>(const_cast<void*>(address)));
+      if (next == allocations->begin()) continue;
+      const Allocation& before = (--next)->second;
+      const bool is_near = static_cast<const char*>(address) < before.begin + before.bytes + gap_bytes;
+      if (!is_near || (nearest != nullptr && nearest->begin > before.begin)) continue;
+      nearest = &before;
+      is_freed = allocations == &freed_;
+    }
+    return nearest;
   }
 
   [[nodiscard]] bool contains(const void* address) const { return address >= range_ && address < end(); }
@@ -115,11 +123,22 @@ class Memory {
     if (--num_accesses_ > 0) return;
     protect(PROT_NONE);
     is_readable_ = false;
+    watch_host();
   }
 
  private:
   [[nodiscard]] char* pinned_begin() const { return range_ + device_range_bytes; }
   [[nodiscard]] const char* end() const { return range_ + device_range_bytes + pinned_range_bytes; }
+
+  /// Others (Open MPI, Boost.Test) catch SIGSEGV as well, and may have done so since the last time.
+  void watch_host() {
+    struct sigaction action {};
+    action.sa_sigaction = &report_host_access;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    struct sigaction previous {};
+    sigaction(SIGSEGV, &action, &previous);
+    if (previous.sa_sigaction != &report_host_access) previous_action_ = previous;
+  }
 
   void protect(int protection) {
     const auto bytes = (static_cast<std::size_t>(device_top_ - range_) + page_bytes - 1) / page_bytes * page_bytes;
@@ -129,7 +148,7 @@ class Memory {
   char* range_ = nullptr;  ///< device memory of all GPUs, then pinned memory
   char* device_top_ = nullptr;
   char* pinned_top_ = nullptr;
-  std::map<char*, Allocation> live_;
+  std::map<char*, Allocation> live_, freed_;
   std::vector<std::size_t> used_bytes_;
   unsigned long long num_allocations_ = 0;
   int num_accesses_ = 0;
@@ -167,17 +186,14 @@ bool is_gpu_address(const void* address) { return memory().contains(address); }
 std::size_t free_device_bytes(int device) { return memory().free_bytes(device); }
 
 std::string describe_address(const void* address) {
-  const Allocation* allocation = memory().find_before(address);
-  const bool is_in_range = memory().contains(address);
-  if (allocation == nullptr || (is_in_range != memory().contains(allocation->begin))) {
-    return is_in_range ? "freed or unallocated memory of the GPU" : "ordinary host memory";
+  bool is_freed = false;
+  const Allocation* nearest = memory().find_nearest(address, is_freed);
+  if (nearest == nullptr) {
+    return memory().contains(address) ? "memory of the GPU that was never allocated" : "ordinary host memory";
   }
-  const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - allocation->begin);
-  const bool is_beyond = offset >= allocation->bytes;
-  if (is_beyond && !is_in_range) return "ordinary host memory";
-  const std::string kind = allocation->kind == MemoryKind::device ? "device" : "pinned";
-  return "byte " + std::to_string(offset) + (is_beyond ? " behind the " : " of the ") +
-         std::to_string(allocation->bytes) + " bytes of " + kind + " allocation " + std::to_string(allocation->number);
+  return "byte " + std::to_string(static_cast<const char*>(address) - nearest->begin) + " of the " +
+         (is_freed ? "freed " : "") + std::to_string(nearest->bytes) + " bytes of " +
+         (nearest->kind == MemoryKind::device ? "device" : "pinned") + " allocation " + std::to_string(nearest->number);
 }
 
 std::size_t shadow_index(const void* address) {

@@ -33,7 +33,7 @@ struct Allocation {
 /// Whether the address belongs to the emulation's ranges, allocated or not.
 [[nodiscard]] bool is_gpu_address(const void* address);
 [[nodiscard]] std::size_t free_device_bytes(int device);
-/// "byte 1024 of the 1000 bytes of device allocation 3", "freed or unallocated device memory", "host memory".
+/// "byte 1024 of the 1000 bytes of device allocation 3", "byte 0 of the freed 8 bytes of ...", "ordinary host memory".
 [[nodiscard]] std::string describe_address(const void* address);
 
 /// A number for every two bytes of [device, pinned] memory, without gaps: the index of its shadow.
