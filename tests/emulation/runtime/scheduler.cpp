@@ -70,7 +70,7 @@ bool try_head(CUstream_st& stream) {
   return true;
 }
 
-/// Runs one task of the stream that goes first among those that can; false when none can.
+/// Runs one task of the stream that goes first among those that can; false when none can. Device memory is readable.
 bool run_one() {
   Scheduler& self = scheduler();
   constexpr unsigned long long tasks_per_draw = 4;
@@ -82,7 +82,6 @@ bool run_one() {
   std::sort(ready.begin(), ready.end(), [&self](const CUstream_st* a, const CUstream_st* b) {
     return self.ranks[a->number] < self.ranks[b->number];
   });
-  const DeviceMemoryAccess access;
   return std::any_of(ready.begin(), ready.end(), [](CUstream_st* stream) { return try_head(*stream); });
 }
 
@@ -183,6 +182,7 @@ bool is_finished(const StreamPosition& position) {
 }
 
 void finish(const StreamPosition& position) {
+  const DeviceMemoryAccess access;
   while (!is_finished(position)) {
     if (!run_one()) usleep(50);  // tasks wait for other processes
   }
@@ -199,6 +199,7 @@ bool query(const StreamPosition& position) {
   // What a watching thread asks, and when, changes nothing.
   if (std::this_thread::get_id() != scheduler().owner) return is_finished(position);
   constexpr unsigned long long max_tasks = 8;
+  const DeviceMemoryAccess access;
   for (unsigned long long i = random_below(max_tasks); i > 0 && !is_finished(position); --i) {
     if (!run_one()) break;
   }
@@ -240,6 +241,7 @@ void run_in_background() {
       const bool is_host_quiet = calls == calls_before;
       calls_before = calls;
       if (!is_host_quiet || !mutex().try_lock()) continue;
+      const DeviceMemoryAccess access;
       while (run_one() && scheduler().num_calls == calls) {
       }
       mutex().unlock();

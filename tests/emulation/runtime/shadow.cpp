@@ -47,6 +47,11 @@ struct Task {
   std::string name;
 };
 
+/// The runs [begin, end) of a task that comes before the current one; none while end is 0.
+struct OrderedRuns {
+  std::uint32_t begin = 0, end = 0;
+};
+
 struct Shadow {
   Cell* gpu = nullptr;  ///< by shadow_index
   std::vector<Cell> shared = std::vector<Cell>(max_shared_bytes_per_block / 2 + 1);
@@ -54,6 +59,7 @@ struct Shadow {
   std::vector<Task> tasks{{0, 0, 0, {}}};  ///< in the order of their first runs
   Task current{};
   const Clock* clock = nullptr;
+  OrderedRuns last_ordered;
   int device = 0;
   /// Reads by tasks that the cell's reader does not come after.
   std::unordered_map<std::size_t, std::vector<Record>> other_readers;
@@ -76,17 +82,23 @@ Shadow& shadow() {
   return *the_shadow;
 }
 
-const Task& task_of(std::uint32_t run) {
+std::vector<Task>::const_iterator task_of(std::uint32_t run) {
   const auto& tasks = shadow().tasks;
-  const auto next = std::upper_bound(tasks.begin(), tasks.end(), run,
-                                     [](std::uint32_t number, const Task& task) { return number < task.first_run; });
-  return *(next - 1);
+  return std::upper_bound(tasks.begin(), tasks.end(), run,
+                          [](std::uint32_t number, const Task& task) { return number < task.first_run; }) -
+         1;
 }
 
-bool is_ordered_task(const Task& task) {
-  const Task& current = shadow().current;
-  if (task.stream == current.stream) return true;
-  return count_of(*shadow().clock, task.stream) >= task.index;
+/// Whether the task of an earlier run comes before the current one.
+bool is_ordered_run(std::uint32_t run) {
+  OrderedRuns& last = shadow().last_ordered;  // neighbouring cells are mostly of the same task
+  if (run >= last.begin && run < last.end) return true;
+  const auto task = task_of(run);
+  const bool is_same_stream = task->stream == shadow().current.stream;
+  if (!is_same_stream && count_of(*shadow().clock, task->stream) < task->index) return false;
+  const bool is_last = task + 1 == shadow().tasks.end();
+  last = {task->first_run, is_last ? max_run : (task + 1)->first_run};
+  return true;
 }
 
 /// Whether the access `earlier` of this run comes before what the running thread does now.
@@ -139,8 +151,7 @@ Conflict conflict_with(const Record& earlier, bool is_atomic, std::uint64_t byte
     if (is_atomic && earlier.is_atomic != 0) return Conflict::none;
     return is_acquired(static_cast<std::uint32_t>(earlier.run)) ? Conflict::none : Conflict::blocks;
   }
-  const Task& task = task_of(static_cast<std::uint32_t>(earlier.run));
-  return is_ordered_task(task) ? Conflict::none : Conflict::tasks;
+  return is_ordered_run(static_cast<std::uint32_t>(earlier.run)) ? Conflict::none : Conflict::tasks;
 }
 
 [[noreturn]] void report(Conflict conflict, const Record& earlier, Access access, const void* begin, std::size_t bytes,
@@ -156,7 +167,7 @@ Conflict conflict_with(const Record& earlier, bool is_atomic, std::uint64_t byte
   if (conflict == Conflict::blocks) {
     refuse(what, access, begin, bytes, "a race, another block of this kernel " + did + " it");
   }
-  const Task& task = task_of(static_cast<std::uint32_t>(earlier.run));
+  const Task& task = *task_of(static_cast<std::uint32_t>(earlier.run));
   refuse(what, access, begin, bytes,
          "a race between streams, `" + task.name + "` of stream " + std::to_string(task.stream) + " " + did +
              " it and no event orders it before this task of stream " + std::to_string(shadow().current.stream));
@@ -186,7 +197,7 @@ void add_reader(Cell& cell, std::size_t index, const Record& reader, bool is_sha
   } else if (old.run != 0 && !is_shared) {
     if (is_of_task(old)) {
       next.several_blocks = 1;
-    } else if (!is_ordered_task(task_of(static_cast<std::uint32_t>(old.run)))) {
+    } else if (!is_ordered_run(static_cast<std::uint32_t>(old.run))) {
       shadow().other_readers[index].push_back(old);
     }
   }
@@ -267,6 +278,7 @@ void begin_task(std::size_t stream, std::uint64_t index, const Clock& clock, int
   self.clock = &clock;
   self.device = device;
   self.last_allocation = nullptr;
+  self.last_ordered = {};
   self.releases.clear();
   const bool is_first_try = run == 0;
   if (is_first_try) run = next_run();
