@@ -29,6 +29,7 @@ class RankPlan {
  public:
   struct Arenas {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
+    device::Arena host_copies;        ///< what travels between GPUs through host memory
     device::Arena offloaded;          ///< activations in host memory
     device::Arena pinned;             ///< host memory that the device copies from and to
     device::Arena optimizer_windows;  ///< of state in a file
@@ -56,6 +57,7 @@ class RankPlan {
 
   const mesh::Place place;
   const Machine machine;
+  const bool copies_through_host;  ///< what GPUs send (comm::Transport::Way::host_copy)
   const data::MicroBatchLimits limits;
   const model::Sizes sizes;
   const model::Architecture architecture;
@@ -88,6 +90,7 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   visit(Label::activations, Space::device, arenas.activations);
   visit(Label::workspace, Space::device, arenas.workspace);
   visit(Label::communication, Space::device, arenas.communication);
+  visit(Label::communication, Space::pinned, arenas.host_copies);
   visit(Label::activations, Space::pinned, arenas.offloaded);
   visit(Label::workspace, Space::pinned, arenas.pinned);
 }

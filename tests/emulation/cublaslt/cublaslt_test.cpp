@@ -27,6 +27,7 @@ class Block {
   explicit Block(std::size_t bytes) {
     BOOST_REQUIRE(cudaMalloc(&data_, bytes) == cudaSuccess);
     BOOST_REQUIRE(cudaMemset(data_, 0xff, bytes) == cudaSuccess);
+    BOOST_REQUIRE(cudaDeviceSynchronize() == cudaSuccess);  // streams of the test do not wait for the default one
   }
   ~Block() { cudaFree(data_); }
   Block(const Block&) = delete;
@@ -95,7 +96,9 @@ struct Matrix {
     cublasLtMatrixLayoutCreate(&layout, type, rows, columns, leading_dim);
   }
   ~Matrix() { cublasLtMatrixLayoutDestroy(layout); }
-  [[nodiscard]] std::size_t bytes() const { return static_cast<std::uint64_t>(leading_dim) * columns * size_of(type); }
+  [[nodiscard]] std::size_t bytes() const {
+    return std::max(static_cast<std::uint64_t>(leading_dim), rows) * columns * size_of(type);
+  }
   [[nodiscard]] std::size_t index(std::uint64_t i, std::uint64_t j) const {
     return i + j * static_cast<std::uint64_t>(leading_dim);
   }
@@ -269,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_bias_has_the_type_of_the_result) {
 BOOST_AUTO_TEST_CASE(tf32_rounds_its_inputs) {
   // 1 + 2^-12 is 1 in TF32.
   const float x = 1.0f + std::ldexp(1.0f, -12), alpha = 1.0f, beta = 0.0f;
-  for (const auto [type, wanted] : {std::pair{CUBLAS_COMPUTE_32F, x}, {CUBLAS_COMPUTE_32F_FAST_TF32, 1.0f}}) {
+  for (const auto& [type, wanted] : {std::pair{CUBLAS_COMPUTE_32F, x}, {CUBLAS_COMPUTE_32F_FAST_TF32, 1.0f}}) {
     const Block a(256), b(256), d(256);
     const float one = 1.0f;
     cudaMemcpy(a.data(), &x, 4, cudaMemcpyHostToDevice);

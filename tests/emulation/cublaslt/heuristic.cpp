@@ -8,8 +8,8 @@
 #include <cstring>
 #include <new>
 
-#include "runtime/stream_queue.hpp"
 #include "handle.hpp"
+#include "runtime/stream_queue.hpp"
 
 namespace sft::emulation {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "algo.hpp"
-#include "runtime/stream_queue.hpp"
 #include "handle.hpp"
 #include "product.hpp"
+#include "runtime/stream_queue.hpp"
 
 using namespace sft::emulation;
 

@@ -10,9 +10,9 @@
 
 #include "checks.hpp"
 #include "communicator.hpp"
-#include "runtime/stream_queue.hpp"
 #include "group.hpp"
 #include "launch_order.hpp"
+#include "runtime/stream_queue.hpp"
 
 using namespace sft::emulation;
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "runtime/stream_queue.hpp"
 #include "names.hpp"
+#include "runtime/stream_queue.hpp"
 
 namespace sft::emulation {
 

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "runtime/stream_queue.hpp"
 #include "names.hpp"
+#include "runtime/stream_queue.hpp"
 #include "wait_page.hpp"
 
 namespace sft::emulation {

@@ -2,6 +2,7 @@
 // What the emulated NCCL refuses, reports, or lets hang as it is told.
 
 #include <boost/test/unit_test.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -149,7 +150,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_call_different_things_are_told_both) {
            const Rank object(id, 2, rank);
            const DeviceVector<float> x(std::vector<float>(64));
            expect(pair.calls[rank](object, x.data()) == ncclSuccess, "queued");
-           const std::string text = object.wait(10.0);
+           const std::string text = wait_for(10.0, {&object});
            expect(contains(text, pair.words[0]) && contains(text, pair.words[1]), "names both: " + text);
            expect(pair.calls[rank](object, x.data()) == ncclInvalidUsage, "the communicator stays broken");
          })) {
@@ -162,7 +163,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_call_different_things_are_told_both) {
          const Rank object(id, 2, rank);
          const DeviceVector<float> x(std::vector<float>(64));
          expect((rank == 0 ? send(4)(object, x.data()) : receive(5)(object, x.data())) == ncclSuccess, "queued");
-         const std::string text = object.wait(rank == 0 ? 0.5 : 10.0);
+         const std::string text = wait_for(rank == 0 ? 0.5 : 10.0, {&object});
          const bool is_right = rank == 0 ? text == "time is up"
                                          : contains(text, "receives 5 ncclFloat32") && contains(text, "ncclSend of 4");
          expect(is_right, text);
@@ -182,13 +183,13 @@ BOOST_AUTO_TEST_CASE(one_rank_never_arrives_when_told_so) {
       return ncclAllReduce(data, data, 4, ncclFloat32, ncclSum, on.communicator(), on.stream());
     };
     for (int i = 0; i < 3; ++i) expect(reduce(other, y.data()) == ncclSuccess, "queued");
-    expect(other.wait(10.0) == "", "another communicator goes on");
+    expect(wait_for(10.0, {&other}) == "", "another communicator goes on");
     expect(reduce(object, x.data()) == ncclSuccess, "queued");
-    expect(object.wait(10.0) == "", "the first comes");
+    expect(wait_for(10.0, {&object}) == "", "the first comes");
     expect(reduce(object, x.data()) == ncclSuccess, "queued");
-    expect(object.wait(0.5) == "time is up", "the second does not, and nobody says so");
+    expect(wait_for(0.5, {&object}) == "time is up", "the second does not, and nobody says so");
     ncclCommAbort(object.communicator());
-    expect(object.wait(10.0) == "", "an aborted communicator lets the stream go on");
+    object.synchronize();  // an aborted communicator lets the stream go on
   });
   for (const std::string& result : results) BOOST_TEST(result == "");
   ::unsetenv("SFT_EMULATED_NCCL_HANG");
@@ -210,10 +211,10 @@ std::vector<std::string> queue_two(const std::function<bool(int)>& is_tp_first, 
     if (is_tp_first(rank)) reduce(tp, x.data());
     reduce(fsdp, y.data());
     if (!is_tp_first(rank)) reduce(tp, x.data());
-    const std::string tp_end = tp.wait(20.0), fsdp_end = tp_end.empty() ? fsdp.wait(20.0) : "";
+    const std::string end = wait_for(20.0, {&tp, &fsdp});
     ncclCommAbort(tp.communicator());
     ncclCommAbort(fsdp.communicator());
-    expect(tp_end.empty() && fsdp_end.empty(), tp_end + fsdp_end);
+    expect(end.empty(), end);
     expect(x.values() == y.values(), "sums");
   });
 }
@@ -246,7 +247,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_dies_leaves_nothing_and_an_id_of_nobody_is_refu
   ncclUniqueId id = new_id();
   const std::vector<std::string> results = run_ranks(2, [&](int rank) {
     const Rank object(id, 2, rank);
-    if (rank == 1) std::abort();
+    if (rank == 1) ::raise(SIGKILL);
     ncclCommAbort(object.communicator());
   });
   BOOST_TEST(results[0] == "");

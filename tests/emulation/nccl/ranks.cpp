@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -79,8 +80,8 @@ std::vector<std::string> run_ranks(int num_ranks, const std::function<void(int)>
 Rank::Rank(const ncclUniqueId& id, int num_ranks, int rank, const char* name) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.commName = name;
-  expect(ncclCommInitRankConfig(&communicator_, num_ranks, id, rank, &config) == ncclSuccess,
-         ncclGetLastError(nullptr));
+  const ncclResult_t result = ncclCommInitRankConfig(&communicator_, num_ranks, id, rank, &config);
+  expect(result == ncclSuccess, ncclGetLastError(nullptr));
   expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess, "cudaStreamCreateWithFlags");
 }
 
@@ -91,12 +92,15 @@ Rank::~Rank() {
 
 void Rank::synchronize() const { expect(cudaStreamSynchronize(stream_) == cudaSuccess, "cudaStreamSynchronize"); }
 
-std::string Rank::wait(double max_s) const {
+std::string wait_for(double max_s, const std::vector<const Rank*>& ranks) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(max_s);
-  while (cudaStreamQuery(stream_) == cudaErrorNotReady) {
-    ncclResult_t error = ncclSuccess;
-    expect(ncclCommGetAsyncError(communicator_, &error) == ncclSuccess, "ncclCommGetAsyncError");
-    if (error != ncclSuccess) return ncclGetLastError(communicator_);
+  const auto is_busy = [](const Rank* rank) { return cudaStreamQuery(rank->stream()) == cudaErrorNotReady; };
+  while (std::ranges::any_of(ranks, is_busy)) {
+    for (const Rank* rank : ranks) {
+      ncclResult_t error = ncclSuccess;
+      expect(ncclCommGetAsyncError(rank->communicator(), &error) == ncclSuccess, "ncclCommGetAsyncError");
+      if (error != ncclSuccess) return ncclGetLastError(rank->communicator());
+    }
     if (std::chrono::steady_clock::now() > deadline) return "time is up";
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

@@ -31,13 +31,15 @@ class Rank {
   [[nodiscard]] ncclComm_t communicator() const { return communicator_; }
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
   void synchronize() const;
-  /// Polls until all is done, NCCL has an error, or the time is up; says which: "", NCCL's last error, or "time is up".
-  [[nodiscard]] std::string wait(double max_s) const;
 
  private:
   ncclComm_t communicator_ = nullptr;
   cudaStream_t stream_ = nullptr;
 };
+
+/// Polls until the streams are done, NCCL has an error, or the time is up; says which: "", NCCL's last error, or "time
+/// is up".
+[[nodiscard]] std::string wait_for(double max_s, const std::vector<const Rank*>& ranks);
 
 /// Device memory that holds copies of values.
 template <class T>

@@ -80,6 +80,9 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   config.optimizer.adam_epsilon = 5e-324;
   config.optimizer.lr_scheduler_type = Scheduler::constant_with_warmup;
   config.device.backend = BackendChoice::cuda;
+  config.device.comm = CommChoice::host;
+  config.device.comm_timeout_s = 0.25;
+  config.device.tp_max_ctas = 8;
   const Config again = parse_text(to_ini(config));
   BOOST_TEST(to_ini(again) == to_ini(config));
   BOOST_TEST(again.model.rope_theta == config.model.rope_theta);
