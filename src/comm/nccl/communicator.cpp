@@ -20,6 +20,12 @@ void check_cuda(cudaError_t code, const char* call, const Group& group) {
               "look for an earlier message of another rank, and check the GPU with nvidia-smi");
 }
 
+/// The group's name, for messages of NCCL from 2.27 on.
+template <class Config>
+void set_name(Config& config, const Group& group) {
+  if constexpr (requires { config.commName; }) config.commName = group.name().c_str();
+}
+
 ncclUniqueId shared_id(const Group& group) {
   ncclUniqueId id{};
   const ncclResult_t result = group.rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
@@ -39,6 +45,7 @@ NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, Watchd
   const ncclUniqueId id = shared_id(group_.group);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
+  set_name(config, group_.group);
   config.splitShare = 0;  // no resources in common with other communicators
   if (group_.max_ctas > 0) {
     config.minCTAs = 1;

@@ -200,10 +200,10 @@ class Twin {
   Tensor cpu_, gpu_;
 };
 
-/// What a tensor may differ by: `of_largest` of the largest expected magnitude, or `of_itself` of its own. 0 and 0: by
-/// no bit, but for NaN, which may have others.
+/// What a tensor may differ by: the sum of `of_largest` of the largest expected magnitude, `of_itself` of its own, and
+/// `absolute`. All 0: by no bit, but for NaN, which may have others.
 struct Tolerance {
-  double of_largest = 0.0, of_itself = 0.0;
+  double of_largest = 0.0, of_itself = 0.0, absolute = 0.0;
 };
 /// Rounding of results: a unit of bf16 where the float32 results round to different sides, a few of float32.
 inline Tolerance tolerance_of(DType dtype) { return {.of_largest = dtype == DType::bf16 ? 0.005 : 3e-6}; }
@@ -234,7 +234,9 @@ inline void compare(Twin& twin, std::vector<std::byte>& actual, const std::vecto
     const double expected = get(twin.at(twin.bytes(), r, c), x.dtype), value = get(twin.at(actual, r, c), x.dtype);
     const auto place = twin.at(rest, r, c) - rest.data();
     std::memcpy(rest.data() + place, before.data() + place, size);
-    const double allowed = operand.tolerance.of_largest * largest + operand.tolerance.of_itself * std::abs(expected);
+    const Tolerance& tolerance = operand.tolerance;
+    const double allowed =
+        tolerance.of_largest * largest + tolerance.of_itself * std::abs(expected) + tolerance.absolute;
     const bool is_same = value == expected || (std::isnan(value) && std::isnan(expected));
     if (is_same || std::abs(value - expected) <= allowed) return;
     if (num_wrong++ == 0) {
