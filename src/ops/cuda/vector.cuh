@@ -7,18 +7,11 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace sft::ops::cuda {
 
 using Bf16 = __nv_bfloat16;
-
-struct alignas(8) Bf16x4 {
-  __nv_bfloat162 pairs[2];
-};
-
-struct alignas(16) Bf16x8 {
-  __nv_bfloat162 pairs[4];
-};
 
 /// Elements in 16 bytes.
 template <class T>
@@ -70,15 +63,16 @@ __device__ __forceinline__ void store(float* at, const float (&x)[N]) {
   }
 }
 
+/// A vector of bf16 as it is read and written: words of two each. (Structs of bf16 would be copied element by element.)
 template <int N>
-struct Bf16Vector;
+struct Bf16Words;
 template <>
-struct Bf16Vector<4> {
-  using type = Bf16x4;
+struct Bf16Words<4> {
+  using type = uint2;
 };
 template <>
-struct Bf16Vector<8> {
-  using type = Bf16x8;
+struct Bf16Words<8> {
+  using type = uint4;
 };
 
 template <int N>
@@ -86,12 +80,13 @@ __device__ __forceinline__ void load(float (&x)[N], const Bf16* at) {
   if constexpr (N == 1) {
     x[0] = __bfloat162float(*at);
   } else {
-    const auto vector = *reinterpret_cast<const typename Bf16Vector<N>::type*>(at);
+    const auto vector = *reinterpret_cast<const typename Bf16Words<N>::type*>(at);
+    unsigned words[N / 2];
+    std::memcpy(words, &vector, sizeof vector);
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) {
-      const float2 pair = __bfloat1622float2(vector.pairs[i]);
-      x[2 * i] = pair.x;
-      x[2 * i + 1] = pair.y;
+      x[2 * i] = __uint_as_float(words[i] << 16);
+      x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
   }
 }
@@ -101,10 +96,12 @@ __device__ __forceinline__ void store(Bf16* at, const float (&x)[N]) {
   if constexpr (N == 1) {
     *at = __float2bfloat16_rn(x[0]);
   } else {
-    typename Bf16Vector<N>::type vector;
+    __nv_bfloat162 pairs[N / 2];
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) vector.pairs[i] = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
-    *reinterpret_cast<typename Bf16Vector<N>::type*>(at) = vector;
+    for (int i = 0; i < N / 2; ++i) pairs[i] = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+    typename Bf16Words<N>::type vector;
+    std::memcpy(&vector, pairs, sizeof vector);
+    *reinterpret_cast<typename Bf16Words<N>::type*>(at) = vector;
   }
 }
 
