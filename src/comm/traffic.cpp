@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "sft/core/error.hpp"
+
 namespace sft::comm {
 
 namespace {
@@ -46,6 +48,11 @@ void TrafficCounter::exchange_all(const Group& group, const std::vector<Message>
                                   const std::vector<Message>& receives, device::Stream& stream) {
   for (const Message& message : sends) count(group, bytes_of(message.tensor));
   if (inner_ != nullptr) inner_->exchange_all(group, sends, receives, stream);
+}
+
+device::Device::Block TrafficCounter::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
+  ensure(inner_ != nullptr, "what only counts has no memory");
+  return inner_->allocate(group, use, bytes);
 }
 
 void TrafficCounter::set_staging(const StagingMemory& staging) {

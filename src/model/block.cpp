@@ -238,7 +238,8 @@ BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& s) {
   return b;
 }
 
-BlockScratch take_scratch(device::Arena& arena, const Sizes& s, const ActivationPolicy& policy) {
+BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& s,
+                          const ActivationPolicy& policy) {
   BlockScratch b;
   const std::int64_t tile_tokens = std::min(policy.mlp_tile_tokens, s.tokens);
   const Tensor normed = take(arena, s.compute, {s.tokens * std::max(s.hidden, s.q_columns())});
@@ -253,7 +254,7 @@ BlockScratch take_scratch(device::Arena& arena, const Sizes& s, const Activation
   if (gate_up_elements > 0) b.gate_up = wide.rows(act_elements, gate_up_elements).view({tile_tokens, 2 * s.mlp});
   b.qkv = wide.rows(0, qkv_elements).view({s.tokens, s.qkv_columns()});
 
-  b.delta = take(arena, s.partial, {s.tokens, s.hidden});
+  b.delta = take(tp_sums, s.partial, {s.tokens, s.hidden});
   b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
   b.cosine = take(arena, DType::float32, {s.tokens, s.head_dim / 2});

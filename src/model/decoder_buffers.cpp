@@ -26,7 +26,8 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
       slots_(policy.place == ActivationPolicy::Place::device ? num_blocks_
                                                              : std::min(num_blocks_, num_slots_of_offloading)) {}
 
-void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& host) {
+void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums,
+                             device::Arena& host) {
   const BlockActivations shared = take_shared_activations(workspace, sizes_, qk_norm_, policy_);
   for (BlockActivations& slot : slots_) slot = take_kept_activations(activations, sizes_, qk_norm_, policy_, shared);
   place_bytes_ = place_bytes(kept_tensors(slots_.front(), policy_));
@@ -38,9 +39,9 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   }
   all_last_ = take(activations, sizes_.compute, {sizes_.tokens, sizes_.hidden});
   all_last_rstd_ = take(activations, DType::float32, {sizes_.tokens});
-  all_scratch_ = take_scratch(workspace, sizes_, policy_);
+  all_scratch_ = take_scratch(workspace, tp_sums, sizes_, policy_);
   inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
-  loss_head.lay_out(workspace);
+  loss_head.lay_out(workspace, tp_sums);
   adapters.lay_out(workspace);
   set_tokens(sizes_.tokens);
 }

@@ -70,8 +70,9 @@ RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& l
 void RankPlan::lay_out(Arenas& arenas) {
   storage.lay_out(arenas.parameters, arenas.gradients);
   adamw.lay_out(arenas.optimizer, arenas.optimizer_windows);
-  unit_buffers.lay_out({arenas.parameters, arenas.gradients, arenas.unit_buffers});
-  decoder.lay_out(arenas.activations, arenas.workspace, arenas.offloaded);
+  unit_buffers.lay_out(
+      {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
+  decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);
   attention->lay_out(arenas.workspace);
   upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
   results = take(arenas.workspace, DType::float64, {num_metrics + 1});

@@ -144,12 +144,12 @@ class Stand {
     const std::size_t before = arena.used_bytes();
     storage_.lay_out(arena, arena);
     storage_bytes_ = arena.used_bytes() - before;
-    buffers_.lay_out({arena, arena, arena});
+    buffers_.lay_out({arena, arena, arena, arena, arena});
     device::Arena activations, workspace, host;
-    decoder_buffers_.lay_out(activations, workspace, host);
+    decoder_buffers_.lay_out(activations, workspace, workspace, host);
     activation_bytes_ = activations.used_bytes();
     workspace_bytes_ = workspace.used_bytes();
-    decoder_buffers_.lay_out(arena, arena, arena);
+    decoder_buffers_.lay_out(arena, arena, arena, arena);
     attention_buffers_->lay_out(arena);
     const std::size_t bytes =
         ops::workspace_bytes(device::Kind::cpu, 1, sizes_.shapes(), attention_buffers_->attention_needs());

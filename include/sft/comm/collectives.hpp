@@ -46,6 +46,15 @@ struct StagingMemory {
 /// The same for Transport::Way::host_copy, from an arena of pinned memory.
 [[nodiscard]] StagingMemory take_host_staging(device::Arena& pinned, const StagingPlan& plan);
 
+/// What memory of Collectives::allocate is for.
+enum class MemoryUse {
+  /// `full` of all_gather, which alone writes there: the ranks of a group may all have the same memory.
+  gathered,
+  /// `full` of reduce_scatter_add, or `inout` of all_reduce: each rank has memory of its own, which others may read
+  /// while they are in such a call.
+  reduced,
+};
+
 /// A tensor to or from a rank of a group.
 struct Message {
   Tensor tensor;
@@ -73,6 +82,14 @@ class Collectives {
   /// Every rank of the group calls it, also with nothing to send or receive.
   virtual void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                             device::Stream& stream) = 0;
+
+  /// Memory for the tensors that `use` names, in calls over `group` (one that the collectives were made with): there
+  /// the calls may need fewer copies, or none. MPI takes it from a window that the ranks of a group share which are all
+  /// on one node, NCCL registers it with the network and the other GPUs. Such a tensor lies in memory of one call of
+  /// allocate() on all ranks of the group, `gathered` ones at the same offset, or on none. Results are the same bits as
+  /// with any other memory. Call it with the same bytes on all ranks; contents are undefined. The collectives outlive
+  /// the block and may keep its memory until they are destroyed. Collective over the group. Throws as Device::allocate.
+  [[nodiscard]] virtual device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) = 0;
 
   /// Gives the staging memory, before the first reduction. It stays the caller's and outlives the last one.
   virtual void set_staging(const StagingMemory& staging) = 0;
@@ -102,8 +119,8 @@ struct Transport {
 
 /// Collectives for tensors of `device`, which outlives them. `groups` are all those that they will be called with, in
 /// the same order on every rank: NCCL's communicators are made and first used here and never later, so that their
-/// memory is in what is measured next. Collective over each group. Throws a configuration Error when the build lacks
-/// what the device needs.
+/// memory is in what is measured next. Making and destroying them is collective over each group. Throws a configuration
+/// Error when the build lacks what the device needs.
 [[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device,
                                                             const std::vector<TensorGroup>& groups,
                                                             const Transport& transport = {});

@@ -85,7 +85,9 @@ struct BlockScratch {
   Tensor dx;            ///< (T, C) gradient of the residual stream
   Tensor cosine, sine;  ///< (T, D/2) float32, of the micro-batch's positions
 };
-[[nodiscard]] BlockScratch take_scratch(device::Arena& arena, const Sizes& sizes, const ActivationPolicy& policy);
+/// `tp_sums`: for delta and dnormed.
+[[nodiscard]] BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Sizes& sizes,
+                                        const ActivationPolicy& policy);
 /// What block_forward needs of it where a block keeps everything; the rest is empty.
 [[nodiscard]] BlockScratch take_forward_scratch(device::Arena& arena, const Sizes& sizes);
 [[nodiscard]] BlockScratch first_rows(BlockScratch all, std::int64_t num_tokens);

@@ -20,8 +20,8 @@ class DecoderBuffers {
                  const ActivationPolicy& policy);
 
   /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones. `host`: pinned memory of the
-  /// node, for activations that are offloaded there.
-  void lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& host);
+  /// node, for activations that are offloaded there. `tp_sums`: for all that is summed over tp.
+  void lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums, device::Arena& host);
   /// Makes all tensors below views of the first T = `num_tokens` rows of what was laid out, for the passes that follow.
   void set_tokens(std::int64_t num_tokens);
 

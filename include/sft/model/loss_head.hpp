@@ -15,8 +15,9 @@ class LossHead {
   /// For a rank of `sizes` that computes on a device of `kind`, which chooses the length of a chunk.
   LossHead(const Sizes& sizes, device::Kind kind);
 
-  /// Takes a chunk's buffers; call with a sizing arena, then with a real one. Pure.
-  void lay_out(device::Arena& arena);
+  /// Takes a chunk's buffers, those that are summed over tp from `tp_sums`; call with sizing arenas, then with real
+  /// ones. Pure.
+  void lay_out(device::Arena& arena, device::Arena& tp_sums);
   [[nodiscard]] std::int64_t chunk_tokens() const { return chunk_tokens_; }
 
   /// normed (T, C) after the final norm; `head` (V, C), in use, this rank's rows. Writes the head's gradient and

@@ -118,6 +118,13 @@ void NcclCollectives::exchange_all(const Group& group, const std::vector<Message
   if (group.size() > 1) send_and_receive(group, sends, receives, stream);
 }
 
+device::Device::Block NcclCollectives::allocate(const Group& group, MemoryUse /*use*/, std::size_t bytes) {
+  if (group.size() == 1 || bytes == 0) return device_.allocate(bytes);
+  device::Device::Block block = communicators_.of(group).allocate(bytes);
+  (void)device_.peak_bytes();  // the device has not seen this allocation
+  return block;
+}
+
 void NcclCollectives::send_and_receive(const Group& group, const std::vector<Message>& sends,
                                        const std::vector<Message>& receives, device::Stream& stream) {
   if (sends.empty() && receives.empty()) return;
