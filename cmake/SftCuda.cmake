@@ -1,28 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA toolkit with its compiler, and NCCL: both or neither. Sets SFT_HAVE_CUDA and makes sft_nccl.
+# The CUDA toolkit with its compiler, and NCCL: both or neither. Sets SFT_HAVE_CUDA and makes sft_cudart, sft_cublaslt and
+# sft_nccl, and the function sft_cuda_kernels.
 set(SFT_HAVE_CUDA OFF)
 if(NOT SFT_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV NCCL_HOME PATH_SUFFIXES include)
   find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ENV NCCL_HOME PATH_SUFFIXES lib lib64)
-  if(CUDAToolkit_NVCC_EXECUTABLE AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
+  if(CUDAToolkit_NVCC_EXECUTABLE AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12)
     set(SFT_HAVE_CUDA ON)
   elseif(SFT_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "SFT_CUDA=ON needs the CUDA toolkit (nvcc: ${CUDAToolkit_NVCC_EXECUTABLE}) and NCCL "
-                        "(nccl.h: ${NCCL_INCLUDE_DIR}, libnccl: ${NCCL_LIBRARY}): install what is missing, or set "
-                        "CUDAToolkit_ROOT and NCCL_HOME")
+    message(FATAL_ERROR "SFT_CUDA=ON needs the CUDA toolkit 12 or 13 (nvcc: ${CUDAToolkit_NVCC_EXECUTABLE}, version: "
+                        "${CUDAToolkit_VERSION}) and NCCL (nccl.h: ${NCCL_INCLUDE_DIR}, libnccl: ${NCCL_LIBRARY}): "
+                        "install what is missing, or set CUDAToolkit_ROOT and NCCL_HOME")
   endif()
-endif()
-if(SFT_HAVE_CUDA)
-  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
-  set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no flag for C++20 here
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES all-major)
-  endif()
-  enable_language(CUDA)
-  add_library(sft_nccl INTERFACE)
-  target_include_directories(sft_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
-  target_link_libraries(sft_nccl INTERFACE ${NCCL_LIBRARY} CUDA::cudart)
 endif()
 message(STATUS "sft: CUDA and NCCL ${SFT_HAVE_CUDA}")
+if(NOT SFT_HAVE_CUDA)
+  return()
+endif()
+
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no flag for C++20 here
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)  # A100, H100 with all it has, whatever comes later
+endif()
+enable_language(CUDA)
+
+# sft_gpu_library(NAME REAL EMULATED): what NAME links is REAL, but EMULATED in programs with the property SFT_EMULATED.
+# So the host's objects of a room are the same in sft and in a test that has no GPU (tests/emulation).
+function(sft_gpu_library name real emulated)
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE
+    "$<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:SFT_EMULATED>>,${emulated},${real}>>" "$<INSTALL_INTERFACE:${real}>")
+  install(TARGETS ${name} EXPORT sft)
+endfunction()
+sft_gpu_library(sft_cudart CUDA::cudart sft_emulated_cudart)
+sft_gpu_library(sft_cublaslt CUDA::cublasLt sft_emulated_cublaslt)
+sft_gpu_library(sft_nccl ${NCCL_LIBRARY} sft_emulated_nccl)
+target_include_directories(sft_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+target_link_libraries(sft_nccl INTERFACE sft_cudart)
+
+# sft_cuda_kernels(ROOM SOURCES file.cu...): library sft_ROOM_kernels_cuda, linked to the room. ptxas' report of every
+# source is kept beside its object, as OBJECT.ptxas (tests/emulation/resources).
+function(sft_cuda_kernels room)
+  cmake_parse_arguments(KERNELS "" "" "SOURCES" ${ARGN})
+  set(name sft_${room}_kernels_cuda)
+  add_library(${name} STATIC ${KERNELS_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_compile_options(${name} PRIVATE -lineinfo -Xptxas=-v -Xcompiler=-Wall,-Wextra,-Wshadow --expt-relaxed-constexpr)
+  if(SFT_WERROR)
+    target_compile_options(${name} PRIVATE -Werror=all-warnings -Xcompiler=-Werror)
+  endif()
+  set(launcher ${CMAKE_SOURCE_DIR}/cmake/keep_ptxas_report.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${room}_kernels_cuda CUDA_COMPILER_LAUNCHER "${launcher}")
+  target_link_libraries(${name} PRIVATE sft_cudart)
+  install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # Who builds the room for an emulated program need not wait for nvcc.
+  set_target_properties(sft_${room} PROPERTIES OPTIMIZE_DEPENDENCIES ON)
+  target_link_libraries(sft_${room} PRIVATE
+    "$<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:SFT_EMULATED>>,sft_${room}_kernels_emulated,${name}>>"
+    "$<INSTALL_INTERFACE:${name}>")
+endfunction()

@@ -4,6 +4,7 @@
 //   mpirun -np 16 ./sft inputs/demo.ini
 //   mpirun -np 4 ./sft inputs/demo.ini --parallel.dp_replicate_size 1 --parallel.dp_shard_size 1
 //   mpirun -np 16 ./sft inputs/demo.ini --checkpoint.resume_from_checkpoint auto
+//   mpirun -np 16 ./sft inputs/demo.ini --check
 //   ./sft --help
 //
 // Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by a signal after saving, run
@@ -19,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "check_machine.hpp"
+#include "choose_device.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
 #include "sft/comm/collectives.hpp"
@@ -121,33 +124,45 @@ void require_one_rank(const comm::Group& world) {
                           "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
 }
 
-device::Kind choose_device(config::BackendChoice choice) {
-  switch (choice) {
-    case config::BackendChoice::cpu:
-      return device::Kind::cpu;
-    case config::BackendChoice::cuda:
-      return device::Kind::cuda;
-    case config::BackendChoice::automatic:
-      break;
+/// The machine that --dry-run plans for: ranks like this one, with GPUs where they are asked for, or where this process
+/// sees one.
+train::Machine planned_machine(const config::Config& config) {
+  using Choice = config::BackendChoice;
+  const int num_ranks = mesh::layout_of(config.parallel).size();
+  train::Machine machine{.kind = device::Kind::cpu,
+                         .num_threads = device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
+  const bool sees_gpu = ops::is_built(device::Kind::cuda) && !device::visible_gpus().gpus.empty();
+  if (config.device.backend == Choice::cuda || (config.device.backend == Choice::automatic && sees_gpu)) {
+    const std::size_t num_groups = mesh::Groups::planned(mesh::Place(config, 0)).of_tensors().size();
+    machine.kind = device::Kind::cuda;
+    machine.gpu_process_bytes =
+        device::assumed_gpu_context_bytes + num_groups * device::assumed_gpu_group_bytes + device::later_gpu_bytes;
   }
-  return ops::is_built(device::Kind::cuda) ? device::Kind::cuda : device::Kind::cpu;
+  return machine;
+}
+
+/// The machine of this run, once all that CUDA's libraries take at the start is taken, and before the arenas are.
+train::Machine machine_of(const device::Device& device, const std::optional<device::OwnMemory>& own) {
+  return {.kind = device.kind(),
+          .num_threads = device::num_threads(),
+          .gpu_process_bytes = own ? own->used_bytes + device::later_gpu_bytes : 0};
 }
 
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
 void plan_only(config::Config config, bool json) {
   const train::Datasets datasets = apps::open_datasets(config);
   const int num_ranks = mesh::layout_of(config.parallel).size();
-  const train::Machine machine{choose_device(config.device.backend),
-                               device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
+  const train::Machine machine = planned_machine(config);
   const std::string sp_choice =
       train::resolve_sp_method(config, train::SpFacts::of(config, datasets.train, /*ranks_per_node=*/num_ranks));
   log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), sp_choice, json));
 }
 
-/// Answers --help, --version, --print-config and --dry-run; false: there is a run to do.
+/// Answers --help, --version, --print-config and --dry-run; false: there is a run to do, or to check.
 bool answer(const config::CommandLine& command, const comm::Group& world) {
   switch (command.action) {
     case config::CommandLine::Action::run:
+    case config::CommandLine::Action::check:
       return false;
     case config::CommandLine::Action::help:
       log_info(config::help_text());
@@ -200,17 +215,25 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   config::Config config = read_config(command, world);
 
   // 2. Device
+  const auto [kind, gpu] = apps::choose_device(config.device, session);
   std::unique_ptr<device::Device> device;
-  world.agree([&] {
-    const device::Kind kind = choose_device(config.device.backend);
-    ops::require_built(kind);
-    device = device::make_device(kind, session.node().rank(), session.node().size());
+  comm::Transport transport;
+  world.agree([&, kind = kind, gpu = gpu] {
+    transport = apps::transport_of(config.device, kind);
+    device = device::make_device(kind, gpu.index, session.node().size(), gpu.num_sharing);
   });
 
   // 3. Mesh: this rank's place in it, and every communicator of the run
   const mesh::Place place(config, world.rank());
   const mesh::Groups groups(world, place);
-  const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, groups.of_tensors());
+  const std::unique_ptr<comm::Collectives> collectives =
+      comm::make_collectives(*device, groups.of_tensors(config.device), transport);
+
+  if (command.action == config::CommandLine::Action::check) {
+    apps::check_machine(
+        {session, config, *device, place, groups, *collectives, transport.way == comm::Transport::Way::host_copy});
+    return static_cast<int>(ExitStatus::done);
+  }
 
   // 4. Data, and the way of attending over the sequence where it follows from them
   std::optional<train::Datasets> datasets;
@@ -221,16 +244,17 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::string sp_choice =
       train::resolve_sp_method(config, train::SpFacts::of(config, datasets->train, least_ranks_per_node(session)));
 
-  // 5. Memory: planned, and refused where a node does not have it
+  // 5. Memory: planned, and refused where a node or a GPU does not have it
+  const std::optional<device::OwnMemory> own_memory = device->own_memory();
+  const train::Machine machine = machine_of(*device, own_memory);
   device::Ledger planned;
-  world.agree([&] {
-    planned =
-        train::plan_ledger(config, *datasets, place, {device->kind(), device::num_threads()}, device::resident_bytes());
-  });
+  world.agree([&] { planned = train::plan_ledger(config, *datasets, place, machine, device::resident_bytes()); });
   train::require_node_memory(planned, device->kind(), device::node_memory_bytes(), session);
+  train::require_gpu_memory(planned, own_memory, world);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
+  ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
   std::optional<train::Engine> engine;
   world.agree([&] { engine.emplace(config, datasets->limits(config), place, groups, *device, *collectives, ledger); });
 

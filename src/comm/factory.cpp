@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "host/collectives.hpp"
 #include "mpi/collectives.hpp"
 #include "sft/core/error.hpp"
 #if SFT_HAVE_CUDA
@@ -8,10 +9,14 @@
 namespace sft::comm {
 
 std::unique_ptr<Collectives> make_collectives(device::Device& device,
-                                              [[maybe_unused]] const std::vector<Group>& groups) {
+                                              [[maybe_unused]] const std::vector<TensorGroup>& groups,
+                                              [[maybe_unused]] const Transport& transport) {
+  if (transport.way == Transport::Way::host_copy) {
+    return std::make_unique<HostCollectives>(device, groups, transport.timeout_s);
+  }
   if (device.kind() == device::Kind::cpu) return std::make_unique<MpiCollectives>(device);
 #if SFT_HAVE_CUDA
-  return std::make_unique<NcclCollectives>(device, groups);
+  return std::make_unique<NcclCollectives>(device, groups, transport.timeout_s);
 #else
   throw_config_error("no collectives for GPU memory", "this program was built without NCCL",
                      "install NCCL and build again with -DSFT_CUDA=ON, or set backend = cpu");

@@ -20,4 +20,13 @@ StagingMemory take_staging(device::Kind kind, device::Arena& arena, const Stagin
   return staging;
 }
 
+StagingMemory take_host_staging(device::Arena& pinned, const StagingPlan& plan) {
+  // Large enough for copies at the full speed of the bus, small enough for many ranks on one node. The same on all
+  // ranks, whatever the plan: messages are cut by it.
+  constexpr std::int64_t bytes = std::int64_t{16} << 20;
+  StagingMemory staging = take_staging(device::Kind::cpu, pinned, plan);
+  staging.host_copies = take(pinned, DType::int32, {bytes / static_cast<std::int64_t>(size_of(DType::int32))});
+  return staging;
+}
+
 }  // namespace sft::comm

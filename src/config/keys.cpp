@@ -331,7 +331,17 @@ std::vector<Key> make_keys() {
           "leave the finished model in hub format in output_dir/model; auto: when the run began from a model"),
       only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
 
-      key("device", &C::device, "backend", &Device::backend, "auto, cpu or cuda"),
+      key("device", &C::device, "backend", &Device::backend,
+          "auto, cpu or cuda; auto: GPUs where every rank sees one of its own"),
+      key("device", &C::device, "comm", &Device::comm,
+          "between GPUs: auto, nccl, or host: through the nodes' memory and MPI, slower, for ranks that share a GPU"),
+      key("device", &C::device, "comm_timeout_s", &Device::comm_timeout_s,
+          "end a run on GPUs when no collective moved for so long; 0: never"),
+      key("device", &C::device, "dp_replicate_max_ctas", &Device::dp_replicate_max_ctas,
+          "thread blocks that NCCL may use for this axis; 0: its own choice"),
+      key("device", &C::device, "dp_shard_max_ctas", &Device::dp_shard_max_ctas, "the same for dp_shard x sp"),
+      key("device", &C::device, "sp_max_ctas", &Device::sp_max_ctas, "the same for sp"),
+      key("device", &C::device, "tp_max_ctas", &Device::tp_max_ctas, "the same for tp"),
       key("device", &C::device, "peak_tflops", &Device::peak_tflops,
           "peak TFLOP/s of one rank, for mfu; 0: unknown, no mfu"),
   };

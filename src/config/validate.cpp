@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "config/keys.hpp"
 #include "sft/config/parse.hpp"
@@ -124,6 +125,22 @@ void check_train(const Config& config) {
   require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
           "none, auto or a path");
   require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");
+}
+
+void check_device(const Config& config) {
+  const Device& device = config.device;
+  require(config, device.comm_timeout_s >= 0, "device.comm_timeout_s", "0 (never) or more seconds");
+  constexpr int most_ctas = 64;  // channels of NCCL
+  for (const auto& [key, max_ctas] :
+       {std::pair("device.dp_replicate_max_ctas", device.dp_replicate_max_ctas),
+        std::pair("device.dp_shard_max_ctas", device.dp_shard_max_ctas),
+        std::pair("device.sp_max_ctas", device.sp_max_ctas), std::pair("device.tp_max_ctas", device.tp_max_ctas)}) {
+    require(config, max_ctas >= 0 && max_ctas <= most_ctas, key, "0 (NCCL chooses) to " + text_of(most_ctas));
+  }
+  if (device.comm == CommChoice::nccl && device.backend == BackendChoice::cpu) {
+    throw_config_error("`device.comm = nccl` does not go with backend = cpu", "NCCL sends the memory of GPUs",
+                       "set backend = cuda, or leave comm out");
+  }
 }
 
 void check_activations(const Config& config) {
@@ -359,6 +376,7 @@ void validate(Config& config, int world_size) {
   check_data(config);
   check_train(config);
   check_activations(config);
+  check_device(config);
   check_evaluation(config);
   check_optimizer(config);
   check_offload(config.train);

@@ -74,6 +74,8 @@ constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant}
                                                {"cosine", Scheduler::cosine}}};
 constexpr Names<BackendChoice, 3> backend_names{
     {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}}};
+constexpr Names<CommChoice, 3> comm_names{
+    {{"auto", CommChoice::automatic}, {"nccl", CommChoice::nccl}, {"host", CommChoice::host}}};
 constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
                                               {"all_gather", SpMethod::all_gather},
                                               {"ulysses", SpMethod::ulysses},
@@ -168,6 +170,7 @@ void read(const std::string& text, Offload& value) {
 void read(const std::string& text, DType& value) { read_choice(text, value, dtype_names); }
 void read(const std::string& text, Scheduler& value) { read_choice(text, value, scheduler_names); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
+void read(const std::string& text, CommChoice& value) { read_choice(text, value, comm_names); }
 void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 
@@ -178,6 +181,7 @@ std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
 std::vector<std::string> choices(DType) { return texts_of(dtype_names); }
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
+std::vector<std::string> choices(CommChoice) { return texts_of(comm_names); }
 std::vector<std::string> choices(SpMethod) { return texts_of(sp_method_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
@@ -197,6 +201,7 @@ std::string write(Offload value) { return write_choice(value, offload_names); }
 std::string write(DType value) { return write_choice(value, dtype_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
+std::string write(CommChoice value) { return write_choice(value, comm_names); }
 std::string write(SpMethod value) { return write_choice(value, sp_method_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
 

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_device.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
 #include "cuda_check.hpp"
 #include "cuda_stream.hpp"
 #include "host_memory.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/plural.hpp"
 #include "sft/device/format_bytes.hpp"
 
 namespace sft::device {
 
 namespace {
-
-int num_gpus() {
-  int count = 0;
-  const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code != cudaSuccess || count == 0) {
-    throw_config_error("no CUDA device", code == cudaSuccess ? "the node shows none" : cudaGetErrorString(code),
-                       "check the driver with nvidia-smi and CUDA_VISIBLE_DEVICES, or set backend = cpu");
-  }
-  return count;
-}
 
 /// As check_cuda, with a word of its own for memory that is used up: `bytes` of it were wanted, `where`.
 void check_allocation(cudaError_t code, const char* call, std::size_t bytes, const std::string& where) {
@@ -31,19 +27,46 @@ void check_allocation(cudaError_t code, const char* call, std::size_t bytes, con
   check_cuda(code, call);
 }
 
+/// "GPU-" and 32 hexadecimal digits.
+std::string text_of(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (const char byte : uuid.bytes) {
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    text += digits.data();
+  }
+  return text;
+}
+
 }  // namespace
 
-CudaDevice::CudaDevice(int local_rank, int num_local_ranks) {
-  const int count = num_gpus();
-  if (count < num_local_ranks) {
-    throw_config_error(std::to_string(num_local_ranks) + " ranks on a node with " + std::to_string(count) + " GPU(s)",
-                       "each rank needs one of its own",
-                       "start fewer ranks a node, and let every rank see all GPUs of its node");
+VisibleGpus visible_cuda_gpus() {
+  VisibleGpus visible;
+  int count = 0;
+  cudaError_t code = cudaGetDeviceCount(&count);
+  for (int i = 0; code == cudaSuccess && i < count; ++i) {
+    cudaDeviceProp properties{};
+    code = cudaGetDeviceProperties(&properties, i);
+    if (code != cudaSuccess) break;
+    visible.gpus.push_back({text_of(properties.uuid), 10 * properties.major + properties.minor,
+                            properties.totalGlobalMem, properties.name});
   }
-  check_cuda(cudaSetDevice(local_rank), "cudaSetDevice");
+  if (code != cudaSuccess) {
+    visible = {{}, cudaGetErrorString(code)};
+    (void)cudaGetLastError();  // reported here, and not again by a later check
+  } else if (count == 0) {
+    visible.problem = "the node shows none";
+  }
+  return visible;
+}
+
+CudaDevice::CudaDevice(int gpu, int num_sharing) : num_sharing_(checked_cast<std::size_t>(num_sharing)) {
+  check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
   cudaDeviceProp properties{};
-  check_cuda(cudaGetDeviceProperties(&properties, local_rank), "cudaGetDeviceProperties");
+  check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
   description_ = std::string(properties.name) + ", " + format_bytes(properties.totalGlobalMem);
+  if (num_sharing > 1) description_ += ", shared by " + plural(num_sharing, "rank");
+  check_cuda(cudaFree(nullptr), "cudaFree");  // makes the context now, so that its memory is in what is measured next
 }
 
 Device::Block CudaDevice::allocate(std::size_t bytes, Space space) {
@@ -55,7 +78,20 @@ Device::Block CudaDevice::allocate(std::size_t bytes, Space space) {
     return {memory, [](void* block) { cudaFreeHost(block); }};
   }
   check_allocation(cudaMalloc(&memory, bytes), "cudaMalloc", bytes, "on " + description_);
-  return {memory, [](void* block) { cudaFree(block); }};
+  Block block{memory, [](void* allocated) { cudaFree(allocated); }};
+  (void)peak_bytes();
+  return block;
+}
+
+std::optional<OwnMemory> CudaDevice::own_memory() const {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return OwnMemory{total_bytes / num_sharing_, (total_bytes - free_bytes) / num_sharing_};
+}
+
+std::size_t CudaDevice::peak_bytes() {
+  peak_bytes_ = std::max(peak_bytes_, own_memory()->used_bytes);
+  return peak_bytes_;
 }
 
 std::unique_ptr<Stream> CudaDevice::make_stream(Priority priority) {

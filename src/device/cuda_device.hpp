@@ -5,19 +5,22 @@
 #include <string>
 
 #include "sft/device/device.hpp"
+#include "sft/device/gpus.hpp"
 
 namespace sft::device {
 
 class CudaDevice final : public Device {
  public:
-  /// Takes the GPU number `local_rank` for the calling thread. Throws a configuration error when the node has no GPU,
-  /// or fewer than ranks.
-  CudaDevice(int local_rank, int num_local_ranks);
+  /// Takes GPU number `gpu` of those that this process sees, for the calling thread; `num_sharing` ranks share it.
+  CudaDevice(int gpu, int num_sharing);
 
   [[nodiscard]] Kind kind() const override { return Kind::cuda; }
   [[nodiscard]] std::string description() const override { return description_; }
 
   [[nodiscard]] Block allocate(std::size_t bytes, Space space) override;
+
+  [[nodiscard]] std::optional<OwnMemory> own_memory() const override;
+  [[nodiscard]] std::size_t peak_bytes() override;
 
   [[nodiscard]] std::unique_ptr<Stream> make_stream(Priority priority) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
@@ -26,7 +29,12 @@ class CudaDevice final : public Device {
   void fill_zero(void* destination, std::size_t bytes, Stream& stream) override;
 
  private:
+  std::size_t num_sharing_;
+  std::size_t peak_bytes_ = 0;
   std::string description_;  ///< "NVIDIA H100 80GB HBM3, 79.11 GiB"
 };
+
+/// visible_gpus() of a build with CUDA.
+[[nodiscard]] VisibleGpus visible_cuda_gpus();
 
 }  // namespace sft::device

@@ -4,6 +4,7 @@
 #include "cpu_device.hpp"
 #include "cpu_threads.hpp"
 #include "sft/core/error.hpp"
+#include "sft/device/gpus.hpp"
 #if SFT_HAVE_CUDA
 #include "cuda_device.hpp"
 #endif
@@ -18,16 +19,27 @@ bool is_built([[maybe_unused]] Kind kind) {
 #endif
 }
 
-std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int local_rank, int num_local_ranks) {
+VisibleGpus visible_gpus() {
+#if SFT_HAVE_CUDA
+  return visible_cuda_gpus();
+#else
+  return {{}, "this program was built without CUDA and NCCL"};
+#endif
+}
+
+std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int gpu, int num_local_ranks,
+                                    [[maybe_unused]] int num_sharing) {
   set_num_threads(num_local_ranks);
   if (kind == Kind::cpu) return std::make_unique<CpuDevice>(ranks_share_cores(num_local_ranks));
 #if SFT_HAVE_CUDA
-  return std::make_unique<CudaDevice>(local_rank, num_local_ranks);
+  return std::make_unique<CudaDevice>(gpu, num_sharing);
 #else
   throw_config_error("no CUDA device", "this program was built without CUDA and NCCL",
                      "install both and build again with -DSFT_CUDA=ON, or set backend = cpu");
 #endif
 }
+
+std::unique_ptr<Device> make_host_device() { return std::make_unique<CpuDevice>(/*ranks_share_cores=*/true); }
 
 std::unique_ptr<Device> make_null_device() { return std::make_unique<NullDevice>(); }
 

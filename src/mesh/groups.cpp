@@ -58,11 +58,23 @@ Groups Groups::planned(const Place& place) {
   return groups;
 }
 
-std::vector<comm::Group> Groups::of_tensors() const {
-  std::vector<comm::Group> result;
-  for (const comm::Group& group : {replicate, fsdp, reshard, sp, tp, kv_replicas}) {
-    if (group.size() > 1 && std::ranges::find(result, group) == result.end()) result.push_back(group);
-  }
+std::vector<comm::TensorGroup> Groups::of_tensors(const config::Device& limits) const {
+  std::vector<comm::TensorGroup> result;
+  const auto add = [&](const comm::Group& group, bool has_exchanges, int max_ctas) {
+    if (group.size() == 1) return;
+    const auto known = std::ranges::find(result, group, &comm::TensorGroup::group);
+    if (known == result.end()) {
+      result.emplace_back(group, has_exchanges, max_ctas);
+    } else {
+      known->has_exchanges |= has_exchanges;
+    }
+  };
+  add(replicate, false, limits.dp_replicate_max_ctas);
+  add(fsdp, false, limits.dp_shard_max_ctas);
+  add(reshard, false, limits.dp_shard_max_ctas);
+  add(sp, true, limits.sp_max_ctas);
+  add(tp, false, limits.tp_max_ctas);
+  add(kv_replicas, false, limits.tp_max_ctas);
   return result;
 }
 

@@ -7,6 +7,9 @@
 #include "ops/cpu/planning.hpp"
 #include "ops/null/backend.hpp"
 #include "sft/core/error.hpp"
+#if SFT_HAVE_CUDA
+#include "ops/cuda/backend.hpp"
+#endif
 
 namespace sft::ops {
 
@@ -24,16 +27,26 @@ std::int64_t gpu_loss_chunk_tokens(const Shapes& shapes) {
 
 }  // namespace
 
-bool is_built(device::Kind kind) { return kind == device::Kind::cpu; }
+bool is_built([[maybe_unused]] device::Kind kind) {
+#if SFT_HAVE_CUDA
+  return true;
+#else
+  return kind == device::Kind::cpu;
+#endif
+}
 
 void require_built(device::Kind kind) {
   if (is_built(kind)) return;
-  throw_config_error("[device] backend = cuda cannot compute", "this build has no CUDA kernels",
-                     "set [device] backend = cpu");
+  throw_config_error("[device] backend = cuda cannot compute",
+                     "this program was built without the CUDA toolkit and NCCL, so it has no CUDA kernels",
+                     "install both and build again with -DSFT_CUDA=ON, or set [device] backend = cpu");
 }
 
 std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream) {
   require_built(device.kind());
+#if SFT_HAVE_CUDA
+  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream);
+#endif
   return cpu::make_backend(device, stream, cpu::best_isa());
 }
 
@@ -42,7 +55,12 @@ std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {
 }
 
 std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes, const AttentionNeeds& attention) {
-  return kind == device::Kind::cpu ? cpu::workspace_bytes(num_threads, shapes, attention) : 0;
+  if (kind == device::Kind::cpu) return cpu::workspace_bytes(num_threads, shapes, attention);
+#if SFT_HAVE_CUDA
+  return cuda::workspace_bytes(shapes, attention);
+#else
+  return 0;
+#endif
 }
 
 std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths) {

@@ -20,8 +20,10 @@ class AllGatherBuffers final : public SequenceBuffers {
   AllGatherBuffers(const SequenceShape& of, int num_ranks) : shape(of), sp_size(num_ranks) {}
 
   void lay_out(device::Arena& arena) override;
-  /// None: gradients of keys and values are float32 until they are summed.
-  [[nodiscard]] ops::AttentionNeeds attention_needs() const override { return {}; }
+  /// A plan over the keys of all ranks; gradients of keys and values are float32 until they are summed.
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const override {
+    return {.plan_queries = shape.tokens, .plan_keys = sp_size * shape.tokens};
+  }
   [[nodiscard]] std::unique_ptr<SequenceAttention> make_attention(const comm::Group& sp, device::Device& device,
                                                                   ops::Backend& backend, comm::Collectives& collectives,
                                                                   device::Stream& ring_stream) const override;

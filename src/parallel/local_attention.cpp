@@ -10,11 +10,13 @@ namespace sft::parallel {
 void LocalBuffers::lay_out(device::Arena& arena) { delta = take(arena, DType::float32, {shape.tokens, shape.q_heads}); }
 
 ops::AttentionNeeds LocalBuffers::attention_needs() const {
-  if (shape.compute == DType::float32) return {};
-  return {.num_keys = shape.tokens,
-          .longest_lane = std::min(shape.tokens, shape.document_tokens),
-          .num_kv_heads = shape.kv_heads,
-          .head_dim = shape.head_dim};
+  ops::AttentionNeeds needs{.plan_queries = shape.tokens, .plan_keys = shape.tokens};
+  if (shape.compute == DType::float32) return needs;
+  needs.num_keys = shape.tokens;
+  needs.longest_lane = std::min(shape.tokens, shape.document_tokens);
+  needs.num_kv_heads = shape.kv_heads;
+  needs.head_dim = shape.head_dim;
+  return needs;
 }
 
 std::unique_ptr<InnerAttention> LocalBuffers::make_inner(const comm::Group&, device::Device&, ops::Backend& backend,

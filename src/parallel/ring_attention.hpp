@@ -17,8 +17,10 @@ class RingBuffers final : public InnerBuffers {
   RingBuffers(const SequenceShape& of, int num_ranks) : shape(of), ring_size(num_ranks) {}
 
   void lay_out(device::Arena& arena) override;
-  /// None: all sums are float32 tensors of its own.
-  [[nodiscard]] ops::AttentionNeeds attention_needs() const override { return {}; }
+  /// A plan for each step; all sums are float32 tensors of its own.
+  [[nodiscard]] ops::AttentionNeeds attention_needs() const override {
+    return {.num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
+  }
   [[nodiscard]] std::unique_ptr<InnerAttention> make_inner(const comm::Group& sp, device::Device& device,
                                                            ops::Backend& backend, comm::Collectives& collectives,
                                                            device::Stream& ring_stream) const override;

@@ -50,8 +50,9 @@ void UlyssesBuffers::lay_out(device::Arena& arena) {
 }
 
 ops::AttentionNeeds UlyssesBuffers::attention_needs() const {
-  if (dkv_dtype == DType::float32) return {};
-  return inner->attention_needs();
+  ops::AttentionNeeds needs = inner->attention_needs();
+  if (dkv_dtype == DType::float32) needs.num_keys = needs.longest_lane = 0;
+  return needs;
 }
 
 std::unique_ptr<SequenceAttention> UlyssesBuffers::make_attention(const comm::Group& sp, device::Device& device,

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rank_plan.hpp"
+#include "sft/device/format_bytes.hpp"
 #include "sft/train/memory.hpp"
 #include "sft/train/run_length.hpp"
 #include "sft/train/start_table.hpp"
@@ -15,6 +16,13 @@ namespace {
 
 nlohmann::ordered_json to_json(const MemoryRange& range) {
   return {{"least_bytes", range.least_bytes}, {"most_bytes", range.most_bytes}, {"most_rank", range.most_rank}};
+}
+
+/// What the plan assumes of a GPU that need not be there.
+std::string describe_planned(const Machine& machine) {
+  if (machine.kind == device::Kind::cpu) return "";
+  return "a GPU for each rank, of which CUDA, cuBLAS and NCCL are assumed to take " +
+         device::format_bytes(machine.gpu_process_bytes);
 }
 
 }  // namespace
@@ -30,10 +38,11 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
       plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
   if (!json) {
     return start_table({.config = config,
+                        .kind = machine.kind,
                         .datasets = datasets,
                         .num_parameters = num_parameters,
                         .nodes = "",
-                        .device = "",
+                        .device = describe_planned(machine),
                         .origin = "",
                         .sp_choice = sp_choice,
                         .num_steps = steps,
@@ -46,6 +55,10 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
     memory_json[device::name_of(static_cast<device::Label>(i))] = to_json(memory.labels[i]);
   }
   memory_json["total"] = to_json(memory.total);
+  if (machine.kind == device::Kind::cuda) {
+    memory_json["on the GPU"] = to_json(memory.on_gpu);
+    memory_json["on the node"] = to_json(memory.on_node);
+  }
   nlohmann::ordered_json result{
       {"mesh",
        {{"dp_replicate", layout.dp_replicate}, {"dp_shard", layout.dp_shard}, {"sp", layout.sp}, {"tp", layout.tp}}},

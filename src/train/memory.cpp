@@ -17,18 +17,24 @@ namespace sft::train {
 
 namespace {
 
-constexpr std::size_t num_rows = device::num_labels + 1;  ///< the labels and the total
+constexpr std::size_t num_rows = device::num_labels + 3;  ///< the labels, the total, on the GPU, on the node
+using Rows = std::array<std::size_t, num_rows>;
 
-/// A rank's bytes, label by label, then their sum.
-std::array<std::size_t, num_rows> rows_of(const device::Ledger& ledger) {
-  std::array<std::size_t, num_rows> rows{};
+/// A rank's bytes, label by label, then their sum and where it lies.
+Rows rows_of(const device::Ledger& ledger, device::Kind kind) {
+  Rows rows{};
   for (std::size_t i = 0; i < device::num_labels; ++i) rows[i] = ledger.bytes(static_cast<device::Label>(i));
-  rows.back() = ledger.total_bytes();
+  const std::size_t all = ledger.total_bytes(), on_node = ledger.node_bytes(kind);
+  rows[device::num_labels] = all;
+  rows[device::num_labels + 1] = all - on_node;
+  rows[device::num_labels + 2] = on_node;
   return rows;
 }
 
 MemoryRange& range_of(MemoryTable& table, std::size_t row) {
-  return row < device::num_labels ? table.labels[row] : table.total;
+  if (row < device::num_labels) return table.labels[row];
+  const std::array<MemoryRange*, 3> sums{&table.total, &table.on_gpu, &table.on_node};
+  return *sums[row - device::num_labels];
 }
 
 }  // namespace
@@ -45,6 +51,7 @@ device::Ledger plan_ledger(const config::Config& config, const Datasets& dataset
   });
   ledger.add(Label::batches, Space::host, batches_bytes(config, place, datasets));
   ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
+  ledger.add(Label::process, Space::device, machine.gpu_process_bytes);
   return ledger;
 }
 
@@ -53,7 +60,7 @@ MemoryTable plan_memory(const config::Config& config, const Datasets& datasets, 
   MemoryTable table;
   const mesh::Place first(config, 0);
   for (int rank = 0; rank < first.layout().size(); ++rank) {
-    const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), machine, process_bytes));
+    const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), machine, process_bytes), machine.kind);
     for (std::size_t i = 0; i < num_rows; ++i) {
       MemoryRange& range = range_of(table, i);
       range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);
@@ -63,8 +70,8 @@ MemoryTable plan_memory(const config::Config& config, const Datasets& datasets, 
   return table;
 }
 
-MemoryTable gather_memory(const device::Ledger& ledger, const comm::Group& world) {
-  const auto rows = rows_of(ledger);
+MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const comm::Group& world) {
+  const Rows rows = rows_of(ledger, kind);
   std::array<std::int64_t, 2 * num_rows> extremes{};  // -bytes, then bytes: one maximum gives both ends
   for (std::size_t i = 0; i < num_rows; ++i) {
     extremes[i] = -static_cast<std::int64_t>(rows[i]);
@@ -96,6 +103,10 @@ std::string format_memory(const MemoryTable& table) {
     add(device::name_of(static_cast<device::Label>(i)), table.labels[i]);
   }
   add("total", table.total);
+  if (table.on_gpu.most_bytes > 0) {
+    add("on the GPU", table.on_gpu);
+    add("on the node", table.on_node);
+  }
   return text.text();
 }
 
@@ -109,7 +120,7 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
   std::array<std::int64_t, 1> refused{fits ? 0 : 1};
   world.max(std::span<std::int64_t>(refused));
   if (refused[0] == 0) return;
-  log_info(format_memory(gather_memory(planned, world)));
+  log_info(format_memory(gather_memory(planned, kind, world)));
   world.agree([&] {
     if (fits) return;
     const int num_ranks = session.node().size();
@@ -119,6 +130,27 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
         "it has " + device::format_bytes(*node_bytes) + ", its RAM or the limit of its control group",
         "use more nodes with a larger dp_shard_size, sp_size or tp_size, or lower train.per_device_train_batch_size or "
         "the max_length of the data; `sft INPUT.ini --dry-run --num_ranks N` shows what another mesh needs");
+  });
+}
+
+void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
+                        const comm::Group& world) {
+  const std::size_t needed_bytes = planned.total_bytes() - planned.node_bytes(device::Kind::cuda);
+  const bool fits = !own || needed_bytes <= own->total_bytes;
+  std::array<std::int64_t, 1> refused{fits ? 0 : 1};
+  world.max(std::span<std::int64_t>(refused));
+  if (refused[0] == 0) return;
+  log_info(format_memory(gather_memory(planned, device::Kind::cuda, world)));
+  world.agree([&] {
+    if (fits) return;
+    throw_config_error(
+        "the run does not fit in the memory of a GPU: it needs " + device::format_bytes(needed_bytes),
+        "this rank's part of its GPU is " + device::format_bytes(own->total_bytes) +
+            ", of which CUDA, its libraries "
+            "and other programs hold " +
+            device::format_bytes(planned.bytes(device::Label::process, device::Space::device)),
+        "use more GPUs with a larger dp_shard_size, sp_size or tp_size, lower train.per_device_train_batch_size or the "
+        "max_length of the data, or set train.activation_checkpointing = full");
   });
 }
 

@@ -53,6 +53,7 @@ RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& l
                    const Machine& machine_in)
     : place(place_in),
       machine(machine_in),
+      copies_through_host(machine.kind == device::Kind::cuda && config.device.comm == config::CommChoice::host),
       limits(limits_in),
       sizes(local_sizes(config, limits.tokens, place)),
       architecture(model::make_architecture(config)),
@@ -86,7 +87,8 @@ void RankPlan::lay_out(Arenas& arenas) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }
-  staging = comm::take_staging(machine.kind, arenas.communication, plan);
+  staging = copies_through_host ? comm::take_host_staging(arenas.host_copies, plan)
+                                : comm::take_staging(machine.kind, arenas.communication, plan);
 }
 
 std::size_t RankPlan::later_process_bytes() const {

@@ -29,6 +29,7 @@ class RankPlan {
  public:
   struct Arenas {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
+    device::Arena host_copies;                    ///< what travels between GPUs through host memory
     device::Arena gathered_units, reduced_units;  ///< unit buffers for collectives over fsdp alone
     device::Arena tp_sums;                        ///< workspace that is summed over tp
     device::Arena offloaded;                      ///< activations in host memory
@@ -58,6 +59,7 @@ class RankPlan {
 
   const mesh::Place place;
   const Machine machine;
+  const bool copies_through_host;  ///< what GPUs send (comm::Transport::Way::host_copy)
   const data::MicroBatchLimits limits;
   const model::Sizes sizes;
   const model::Architecture architecture;
@@ -93,6 +95,7 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   visit(Label::workspace, Space::device, arenas.workspace);
   visit(Label::workspace, Space::device, arenas.tp_sums);
   visit(Label::communication, Space::device, arenas.communication);
+  visit(Label::communication, Space::pinned, arenas.host_copies);
   visit(Label::activations, Space::pinned, arenas.offloaded);
   visit(Label::workspace, Space::pinned, arenas.pinned);
 }

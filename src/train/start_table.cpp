@@ -226,7 +226,7 @@ std::string start_table(const StartFacts& facts) {
   add("model", describe_model(facts));
   add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts.config));
-  add("activations", describe_activations(facts.config, facts.config.device.backend != config::BackendChoice::cuda));
+  add("activations", describe_activations(facts.config, facts.kind == device::Kind::cpu));
   add("offload", describe_offload(facts));
   add("weights", facts.origin);
   add("data", describe_data(facts.datasets.train));

@@ -20,7 +20,6 @@
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
 #include "sft/device/node.hpp"
-#include "sft/device/process_memory.hpp"
 #include "sft/io/files.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/loader_plan.hpp"
@@ -84,8 +83,8 @@ std::string run_id_of(const std::string& resolved_ini) {
   return first_line.starts_with(run_id_comment) ? first_line.substr(std::strlen(run_id_comment)) : "";
 }
 
-MemoryPeaks gather_memory_peaks(const comm::Group& world) {
-  const auto peak = static_cast<std::int64_t>(device::peak_resident_bytes());
+MemoryPeaks gather_memory_peaks(device::Device& device, const comm::Group& world) {
+  const auto peak = static_cast<std::int64_t>(device.peak_bytes());
   std::array<std::int64_t, 2> extremes{peak, -peak};
   std::array<std::int64_t, 1> total{peak};
   world.max(std::span<std::int64_t>(extremes));
@@ -177,6 +176,7 @@ void Trainer::announce() const {
   const std::vector<int> nodes = nodes_of_ranks(run_.session);
   const mesh::Layout& layout = run_.place.layout();
   log_info(start_table({.config = run_.config,
+                        .kind = run_.device.kind(),
                         .datasets = run_.datasets,
                         .num_parameters = run_.engine.num_parameters(),
                         .nodes = describe_nodes(layout, nodes),
@@ -184,7 +184,7 @@ void Trainer::announce() const {
                         .origin = origin_,
                         .sp_choice = run_.sp_choice,
                         .num_steps = last_step_,
-                        .memory = gather_memory(run_.ledger, run_.groups.world),
+                        .memory = gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
                         .traffic = plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                 {run_.device.kind(), device::num_threads()}),
                         .offloaded_bytes = run_.engine.offloaded_bytes()}));
@@ -230,7 +230,7 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   if (const double peak_tflops = run_.config.device.peak_tflops; peak_tflops > 0) {
     metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.groups.world.size());
   }
-  metrics.peak_memory = gather_memory_peaks(run_.groups.world);
+  metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
   return metrics;
 }
 

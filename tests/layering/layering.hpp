@@ -11,7 +11,9 @@ namespace sft::test {
 
 /// What breaks a rule in include/sft/<room>, src/<room> and their CMakeLists.txt under `root`, which also holds the
 /// table in `rooms_file`:
-///   1. an include of a room that the table does not grant, or of another room's private header;
+///   1. an include of a room that the table does not grant, or of another room's private header, but for the one by
+///   which
+///      all .cu files launch their kernels;
 ///   2. a name of a room that the table does not grant (`device::Stream`), wherever its header came from: a permitted
 ///      header may include it;
 ///   3. MPI, HDF5, CUDA, NCCL or oneDNN in a public header;

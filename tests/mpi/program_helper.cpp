@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that ends in the way its first argument says; see program_test.cpp.
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
+#include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/device/factory.hpp"
 #include "support/barrier.hpp"
 
 namespace {
@@ -17,6 +20,23 @@ struct WaitsForAll {
   const comm::Group& group;
   ~WaitsForAll() { sft::test::barrier(group); }
 };
+
+/// All ranks but the last sum something.
+void wait_for_a_rank_that_does_not_come(const comm::Group& world) {
+  const auto device = device::make_device(device::Kind::cpu, 0, world.size());
+  const auto collectives =
+      comm::make_collectives(*device, {world}, {.way = comm::Transport::Way::host_copy, .timeout_s = 1});
+  const auto stream = device->make_stream();
+  device::Ledger ledger;
+  device::Arena arena(*device, ledger, device::Label::communication, std::size_t{64} << 20, device::Space::pinned);
+  collectives->set_staging(comm::take_host_staging(arena, {}));
+  float value = 1;
+  if (world.rank() + 1 < world.size()) {
+    collectives->all_reduce(world, Tensor(&value, DType::float32, {1}), comm::ReduceOp::sum, *stream);
+  } else {
+    std::this_thread::sleep_for(std::chrono::minutes(1));
+  }
+}
 
 int run(comm::Session& session, const std::string& ending) {
   const comm::Group& world = session.world();
@@ -36,6 +56,7 @@ int run(comm::Session& session, const std::string& ending) {
     if (world.rank() == last) throw std::runtime_error("broken");
     sft::test::barrier(world);
   }
+  if (ending == "standstill") wait_for_a_rank_that_does_not_come(world);
   if (ending == "thread") {
     if (world.rank() == last) {
       std::thread([] { throw Error(ExitStatus::data, "cannot read"); }).join();

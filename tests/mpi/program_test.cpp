@@ -96,3 +96,13 @@ BOOST_AUTO_TEST_CASE(ranks_that_do_not_find_each_other_end_before_they_work) {
     BOOST_TEST(launched(environment).status == 0, environment);
   }
 }
+
+BOOST_AUTO_TEST_CASE(collectives_that_stand_still_end_all_ranks_and_say_where) {
+  const Ending ending = ending_of(std::string(MPIEXEC) + " -np 2", "standstill");
+  BOOST_TEST(ending.status == 1);
+  BOOST_TEST_REQUIRE(ending.errors.size() == 1u);
+  BOOST_TEST(
+      ending.errors[0].starts_with("mpi_program_helper: error: rank 0: the collectives stand still (group world "
+                                   "waits in call 1, all_reduce of 4 B, for "));
+  BOOST_TEST(ending.errors[0].find("comm_timeout_s") != std::string::npos);
+}

@@ -80,12 +80,13 @@ bool holds_exactly(const parallel::ShardMap& shard_map, Tensor shard, const Logi
 }
 
 EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, test::Mesh mesh,
-                             const comm::Session& session, std::unique_ptr<device::Device> device)
+                             const comm::Session& session, std::unique_ptr<device::Device> device,
+                             const comm::Transport& transport)
     : config_(with_mesh(std::move(config), mesh.place.layout())),
       mesh_(std::move(mesh)),
       device_(device ? std::move(device)
                      : device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
-      collectives_(comm::make_collectives(*device_, mesh_.groups.of_tensors())),
+      collectives_(comm::make_collectives(*device_, mesh_.groups.of_tensors(), transport)),
       traffic_(*collectives_),
       engine_(std::make_unique<train::Engine>(
           config_, data::limits_of_full_rows(config_.train.per_device_train_batch_size, max_length), mesh_.place,

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "sft/comm/group.hpp"
@@ -33,13 +34,17 @@ struct StagingPlan {
   std::size_t max_all_reduce_bytes = 0;
 };
 
-/// Memory for what other ranks send into a reduction; empty where the collectives bring their own.
+/// Memory for what other ranks send into a reduction, and for copies on their way to and from other ranks; empty where
+/// the collectives bring their own or make none.
 struct StagingMemory {
   Tensor reduce_scatter, all_reduce;
+  Tensor host_copies;
 };
 /// Takes it from `arena` for collectives of a device of `kind`; call with the same plan for the sizing and the real
 /// arena. Pure.
 [[nodiscard]] StagingMemory take_staging(device::Kind kind, device::Arena& arena, const StagingPlan& plan);
+/// The same for Transport::Way::host_copy, from an arena of pinned memory.
+[[nodiscard]] StagingMemory take_host_staging(device::Arena& pinned, const StagingPlan& plan);
 
 /// What memory of Collectives::allocate is for.
 enum class MemoryUse {
@@ -84,20 +89,44 @@ class Collectives {
 
   /// Memory for the tensors that `use` names, in calls over `group` (one that the collectives were made with): there
   /// the calls may need fewer copies, or none. MPI takes it from a window that the ranks of a group share which are all
-  /// on one node, NCCL from the GPU. Such a tensor lies in memory of one call of allocate() on all ranks of the group,
-  /// `gathered` ones at the same offset, or on none. Results are the same bits as with any other memory. Call it with
-  /// the same bytes on all ranks; contents are undefined. The collectives outlive the block and may keep its memory
-  /// until they are destroyed. Collective over the group. Throws as Device::allocate.
+  /// on one node, NCCL registers it with the network and the other GPUs. Such a tensor lies in memory of one call of
+  /// allocate() on all ranks of the group, `gathered` ones at the same offset, or on none. Results are the same bits as
+  /// with any other memory. Call it with the same bytes on all ranks; contents are undefined. The collectives outlive
+  /// the block and may keep its memory until they are destroyed. Collective over the group. Throws as Device::allocate.
   [[nodiscard]] virtual device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) = 0;
 
   /// Gives the staging memory, before the first reduction. It stays the caller's and outlives the last one.
   virtual void set_staging(const StagingMemory& staging) = 0;
 };
 
-/// Collectives for tensors of `device`, which outlives them: MPI for host memory, NCCL for GPUs. `groups` are all those
-/// that they will be called with, in the same order on every rank: NCCL's communicators are made here and never later,
-/// so that their memory is in what is measured next. Making and destroying them is collective over each group. Throws a
-/// configuration Error when the build lacks what the device needs.
-[[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device, const std::vector<Group>& groups);
+/// A group that collectives will be called with.
+struct TensorGroup {
+  TensorGroup(Group of) : group(std::move(of)) {}  // NOLINT(google-explicit-constructor)
+  TensorGroup(Group of, bool exchanges, int ctas) : group(std::move(of)), has_exchanges(exchanges), max_ctas(ctas) {}
+
+  Group group;
+  bool has_exchanges = true;  ///< exchange and exchange_all too, among any two ranks
+  int max_ctas = 0;           ///< thread blocks that NCCL may use; 0: its own choice
+};
+
+/// How tensors get from rank to rank.
+struct Transport {
+  enum class Way {
+    direct,    ///< from the memory they lie in: MPI for the CPU, NCCL for GPUs
+    host_copy  ///< through pinned memory of the node and MPI: several times slower, also where ranks share a GPU
+  };
+  Way way = Way::direct;
+  /// Of NCCL and of host copies: when no call of this rank has moved for so long, the run ends with a message that says
+  /// where each group stands. 0: never.
+  double timeout_s = 0.0;
+};
+
+/// Collectives for tensors of `device`, which outlives them. `groups` are all those that they will be called with, in
+/// the same order on every rank: NCCL's communicators are made and first used here and never later, so that their
+/// memory is in what is measured next. Making and destroying them is collective over each group. Throws a configuration
+/// Error when the build lacks what the device needs.
+[[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device,
+                                                            const std::vector<TensorGroup>& groups,
+                                                            const Transport& transport = {});
 
 }  // namespace sft::comm

@@ -23,6 +23,8 @@ enum class Offload { none, host, nvme };
 enum class ActivationCheckpointing { none, selective, full };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
+/// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
+enum class CommChoice { automatic, nccl, host };
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
@@ -157,6 +159,10 @@ struct Checkpoint {
 
 struct Device {
   BackendChoice backend = BackendChoice::automatic;
+  CommChoice comm = CommChoice::automatic;
+  double comm_timeout_s = 1800.0;  ///< of collectives between GPUs; 0: they are waited for without end
+  /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.
+  int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;
   double peak_tflops = 0.0;  ///< per rank; 0: unknown, no mfu
 };
 

@@ -31,6 +31,7 @@ void read(const std::string& text, Offload& value);
 void read(const std::string& text, DType& value);  // float32 or bf16
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
+void read(const std::string& text, CommChoice& value);
 void read(const std::string& text, SpMethod& value);
 void read(const std::string& text, RopeScaling& value);
 
@@ -43,6 +44,7 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::vector<std::string> choices(DType);
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
+[[nodiscard]] std::vector<std::string> choices(CommChoice);
 [[nodiscard]] std::vector<std::string> choices(SpMethod);
 
 [[nodiscard]] std::string write(bool value);
@@ -58,6 +60,7 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::string write(DType value);
 [[nodiscard]] std::string write(Scheduler value);
 [[nodiscard]] std::string write(BackendChoice value);
+[[nodiscard]] std::string write(CommChoice value);
 [[nodiscard]] std::string write(SpMethod value);
 [[nodiscard]] std::string write(const RopeScaling& value);
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "sft/device/kind.hpp"
@@ -57,6 +58,12 @@ class Event {
   virtual void synchronize() = 0;
 };
 
+/// The memory of a GPU, this rank's share of it: all of it, divided by the ranks that share the GPU.
+struct OwnMemory {
+  std::size_t total_bytes = 0;
+  std::size_t used_bytes = 0;  ///< now, by this process and by others
+};
+
 /// One processor with its memory. Not copyable; outlives everything made from it.
 class Device {
  public:
@@ -69,6 +76,12 @@ class Device {
   /// was asked for when there is not as much.
   using Block = std::unique_ptr<void, std::function<void(void*)>>;
   [[nodiscard]] virtual Block allocate(std::size_t bytes, Space space = Space::device) = 0;
+
+  /// None on the CPU, whose memory is the node's (device/node.hpp).
+  [[nodiscard]] virtual std::optional<OwnMemory> own_memory() const { return std::nullopt; }
+  /// The most memory that this rank has used so far: of the GPU, as seen at each allocation and each call of this, or
+  /// the resident set of the process on the CPU.
+  [[nodiscard]] virtual std::size_t peak_bytes();
 
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(Priority priority = Priority::compute) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;

@@ -11,9 +11,14 @@ namespace sft::device {
 /// Whether this build contains `kind`.
 [[nodiscard]] bool is_built(Kind kind);
 
-/// Makes the device of this process. `local_rank` picks the GPU; `num_local_ranks` shares the node's cores.
-/// Throws a configuration error that says what to install or set when the build lacks `kind` or no device is there.
-[[nodiscard]] std::unique_ptr<Device> make_device(Kind kind, int local_rank, int num_local_ranks);
+/// Makes the device of this process, on a node whose cores `num_local_ranks` ranks share: for Kind::cuda number `gpu`
+/// of the GPUs that this process sees, which `num_sharing` ranks share (deal_gpus). Throws a configuration error that
+/// says what to install when the build lacks `kind`.
+[[nodiscard]] std::unique_ptr<Device> make_device(Kind kind, int gpu, int num_local_ranks, int num_sharing = 1);
+
+/// The host beside a GPU: the memory of the node, and streams for messages that the host waits for. Leaves the threads
+/// of the process as they are.
+[[nodiscard]] std::unique_ptr<Device> make_host_device();
 
 /// A device that touches no memory, with streams on which nothing happens: for planning over sizing arenas.
 [[nodiscard]] std::unique_ptr<Device> make_null_device();

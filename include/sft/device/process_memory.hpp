@@ -10,6 +10,14 @@ namespace sft::device {
 /// HDF5 and the staging memory of a checkpoint. Measured: 0 to 4 MiB, less on ranks that write no checkpoint.
 inline constexpr std::size_t later_process_bytes = std::size_t{2} << 20;
 
+/// The same for the memory of a GPU: kernels of this program and of its libraries, which CUDA loads at their first use.
+/// An assumption.
+inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
+/// What the CUDA runtime and cuBLAS, and NCCL for each group that sends tensors, hold on a GPU when training starts:
+/// assumptions for plans of machines that are not there. A run measures it (Device::own_memory).
+inline constexpr std::size_t assumed_gpu_context_bytes = std::size_t{512} << 20;
+inline constexpr std::size_t assumed_gpu_group_bytes = std::size_t{256} << 20;
+
 /// Resident set of this process, in bytes: now, and the highest so far. The highest leaves out pages of shared memory
 /// that belong to other processes (SharedBytes) and are resident here too because this one has read them: else they
 /// would count once for each reader. The system tells no peak without them, so it is the highest resident set less what

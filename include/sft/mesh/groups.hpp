@@ -4,7 +4,9 @@
 
 #include <vector>
 
+#include "sft/comm/collectives.hpp"
 #include "sft/comm/group.hpp"
+#include "sft/config/config.hpp"
 #include "sft/mesh/place.hpp"
 
 namespace sft::mesh {
@@ -27,8 +29,9 @@ struct Groups {
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
 
-  /// Those that tensors are sent in: all of more than one rank, but world.
-  [[nodiscard]] std::vector<comm::Group> of_tensors() const;
+  /// Those that tensors are sent in: all of more than one rank, but world. `limits`: how many thread blocks NCCL may
+  /// use on each axis.
+  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const config::Device& limits = {}) const;
 
  private:
   Groups() = default;

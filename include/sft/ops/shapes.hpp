@@ -16,12 +16,17 @@ struct Shapes {
   DType compute = DType::float32;
 };
 
-/// The largest calls of attention_backward that write dk and dv in bf16 rather than float32: their sums need scratch
-/// memory. None by default.
+/// What the attention of a model needs beside the shapes.
 struct AttentionNeeds {
+  // The largest calls of attention_backward that write dk and dv in bf16 rather than float32: their sums may need scratch
+  // memory. None by default.
   std::int64_t num_keys = 0;      ///< Tk; 0: there is no such call
   std::int64_t longest_lane = 0;  ///< most keys of a lane
   std::int64_t num_kv_heads = 0, head_dim = 0;
+
+  // Attention plans of one micro-batch, which may live in scratch memory.
+  std::int64_t num_plans = 1;
+  std::int64_t plan_queries = 0, plan_keys = 0;  ///< T and Tk of each, at most; 0: Shapes::tokens
 };
 
 }  // namespace sft::ops

@@ -9,6 +9,7 @@
 
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
+#include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/train/datasets.hpp"
@@ -24,6 +25,7 @@ struct MemoryRange {
 struct MemoryTable {
   std::array<MemoryRange, device::num_labels> labels;  ///< by device::Label
   MemoryRange total;
+  MemoryRange on_gpu, on_node;  ///< of the total: in a GPU's own memory (zero on CPUs), and in the node's
 };
 
 /// The ledger that rank place.rank() of a validated configuration will have when it trains: by the code that lays the
@@ -36,10 +38,10 @@ struct MemoryTable {
 [[nodiscard]] MemoryTable plan_memory(const config::Config& config, const Datasets& datasets, const Machine& machine,
                                       std::size_t process_bytes);
 
-/// The ledgers of all ranks. Collective over `world`.
-[[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, const comm::Group& world);
+/// The ledgers of all ranks, which compute on devices of `kind`. Collective over `world`.
+[[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const comm::Group& world);
 
-/// A line for each label, and the total.
+/// A line for each label, and the total; with GPUs also how much of it lies where.
 [[nodiscard]] std::string format_memory(const MemoryTable& table);
 
 /// Refuses a run whose ranks need more of their node's memory than there is, its RAM or the limit of its control group:
@@ -47,5 +49,10 @@ struct MemoryTable {
 /// rank's ledger; `node_bytes`: none when the system does not tell. Collective over the world and each node.
 void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
                          const comm::Session& session);
+
+/// The same for the GPUs of the ranks; `own` is this rank's (Device::own_memory), none on CPUs. Collective over the
+/// world.
+void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
+                        const comm::Group& world);
 
 }  // namespace sft::train

@@ -20,6 +20,7 @@ namespace sft::train {
 /// What the table says. Empty texts have no line.
 struct StartFacts {
   const config::Config& config;  ///< validated
+  device::Kind kind;             ///< that the ranks compute on
   const Datasets& datasets;
   parallel::ParameterCounts num_parameters;
   std::string nodes;      ///< where the ranks are

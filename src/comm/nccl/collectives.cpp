@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives.hpp"
 
-#include <string>
+#include <algorithm>
+#include <memory>
 
 #include "add.hpp"
 #include "comm/messages.hpp"
 #include "sft/core/error.hpp"
-#include "sft/core/log.hpp"
 
 namespace sft::comm {
 
@@ -32,10 +32,42 @@ std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(ten
 
 }  // namespace
 
+NcclCollectives::NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s)
+    : device_(device), communicators_(groups, timeout_s, device.wait_checks()) {
+  warm_up(groups);
+}
+
+void NcclCollectives::warm_up(const std::vector<TensorGroup>& groups) {
+  int most_ranks = 0;
+  for (const TensorGroup& group : groups) most_ranks = std::max(most_ranks, group.group.size());
+  if (most_ranks == 0) return;
+  const std::size_t bytes = 2 * static_cast<std::size_t>(most_ranks) * sizeof(float);
+  const device::Device::Block block = device_.allocate(bytes);
+  const std::unique_ptr<device::Stream> stream = device_.make_stream(device::Priority::communication);
+  device_.fill_zero(block.get(), bytes, *stream);
+  for (const TensorGroup& of : groups) {
+    const Group& group = of.group;
+    const Tensor full(block.get(), DType::float32, {group.size()});
+    const Tensor other(full.as<float>() + group.size(), DType::float32, {group.size()});
+    all_reduce(group, full, ReduceOp::sum, *stream);
+    all_gather(group, full, other.rows(0, 1), *stream);
+    reduce_scatter_add(group, other.rows(0, 1), full, *stream);
+    if (!of.has_exchanges) continue;
+    std::vector<Message> sends, receives;
+    for (int peer = 0; peer < group.size(); ++peer) {
+      if (peer == group.rank()) continue;
+      sends.push_back({full.rows(peer, 1), peer});
+      receives.push_back({other.rows(peer, 1), peer});
+    }
+    exchange_all(group, sends, receives, *stream);
+  }
+  stream->synchronize();
+}
+
 void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
   ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
   if (group.size() == 1) return;
-  communicators_.of(group).run("ncclAllReduce", [&](ncclComm_t comm) {
+  communicators_.of(group).run("ncclAllReduce", inout.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
     return ncclAllReduce(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype),
                          op == ReduceOp::sum ? ncclSum : ncclMax, comm, native_stream(stream));
   });
@@ -48,7 +80,7 @@ void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, 
     if (full.data != local.data) device_.copy(full.data, local.data, local.size_bytes(), stream);
     return;
   }
-  communicators_.of(group).run("ncclAllGather", [&](ncclComm_t comm) {
+  communicators_.of(group).run("ncclAllGather", full.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
     return ncclAllGather(local.data, full.data, count_of(local), nccl_type(local.dtype), comm, native_stream(stream));
   });
 }
@@ -59,15 +91,11 @@ void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
   ensure(full.num_elements() == local.num_elements() * group.size(), "reduce_scatter_add from size times the elements");
   float* piece = full.as<float>() + static_cast<std::size_t>(group.rank()) * count_of(local);
   if (group.size() > 1) {
-    communicators_.of(group).run("ncclReduceScatter", [&](ncclComm_t comm) {
+    communicators_.of(group).run("ncclReduceScatter", full.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
       return ncclReduceScatter(full.data, piece, count_of(local), ncclFloat32, ncclSum, comm, native_stream(stream));
     });
   }
   add(local.as<float>(), piece, local.num_elements(), native_stream(stream));
-  if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) {
-    throw Error(ExitStatus::failure, "the sum of reduce_scatter_add failed", cudaGetErrorString(code),
-                "check the GPU of rank " + std::to_string(log_rank()));
-  }
 }
 
 void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
@@ -101,26 +129,32 @@ void NcclCollectives::exchange_all(const Group& group, const std::vector<Message
   if (group.size() > 1) send_and_receive(group, sends, receives, stream);
 }
 
-device::Device::Block NcclCollectives::allocate(const Group& /*group*/, MemoryUse /*use*/, std::size_t bytes) {
-  return device_.allocate(bytes);
+device::Device::Block NcclCollectives::allocate(const Group& group, MemoryUse /*use*/, std::size_t bytes) {
+  if (group.size() == 1 || bytes == 0) return device_.allocate(bytes);
+  device::Device::Block block = communicators_.of(group).allocate(bytes);
+  (void)device_.peak_bytes();  // the device has not seen this allocation
+  return block;
 }
 
 void NcclCollectives::send_and_receive(const Group& group, const std::vector<Message>& sends,
                                        const std::vector<Message>& receives, device::Stream& stream) {
-  communicators_.of(group).run("ncclSend and ncclRecv", [&](ncclComm_t comm) {
-    ncclResult_t first_error = ncclSuccess;
+  if (sends.empty() && receives.empty()) return;
+  std::size_t bytes = 0;
+  for (const Message& m : sends) bytes += m.tensor.size_bytes();
+  for (const Message& m : receives) bytes += m.tensor.size_bytes();
+  communicators_.of(group).run("ncclSend and ncclRecv", bytes, native_stream(stream), [&](ncclComm_t comm) {
+    ncclResult_t first_error = ncclGroupStart();
     const auto note = [&](ncclResult_t result) {
-      if (first_error == ncclSuccess && result != ncclInProgress) first_error = result;
+      if (first_error == ncclSuccess) first_error = result;
     };
-    ncclGroupStart();
     for (const Message& m : sends) {
       note(ncclSend(m.tensor.data, count_of(m.tensor), nccl_type(m.tensor.dtype), m.rank, comm, native_stream(stream)));
     }
     for (const Message& m : receives) {
       note(ncclRecv(m.tensor.data, count_of(m.tensor), nccl_type(m.tensor.dtype), m.rank, comm, native_stream(stream)));
     }
-    const ncclResult_t ended = ncclGroupEnd();
-    return first_error != ncclSuccess ? first_error : ended;
+    note(ncclGroupEnd());
+    return first_error;
   });
 }
 

@@ -11,8 +11,9 @@ namespace sft::comm {
 
 class NcclCollectives final : public Collectives {
  public:
-  NcclCollectives(device::Device& device, const std::vector<Group>& groups)
-      : device_(device), communicators_(groups, device.wait_checks()) {}
+  /// Collective over each of `groups`, which see a first call of every kind here: its connections and its kernels take
+  /// memory.
+  NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s);
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
@@ -27,6 +28,7 @@ class NcclCollectives final : public Collectives {
   void set_staging(const StagingMemory&) override {}  // NCCL brings its own buffers
 
  private:
+  void warm_up(const std::vector<TensorGroup>& groups);
   /// Starts all messages together, as one operation of NCCL.
   void send_and_receive(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                         device::Stream& stream);

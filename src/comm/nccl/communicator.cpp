@@ -5,18 +5,34 @@
 
 #include "comm/mpi/communicator.hpp"
 #include "sft/core/log.hpp"
+#include "sft/device/format_bytes.hpp"
 
 namespace sft::comm {
 
 namespace {
 
+std::string place_of(const Group& group) {
+  return " in group " + group.name() + " on rank " + std::to_string(log_rank());
+}
+
+void check_cuda(cudaError_t code, const char* call, const Group& group) {
+  if (code == cudaSuccess) return;
+  throw Error(ExitStatus::failure, call + std::string(" failed") + place_of(group), cudaGetErrorString(code),
+              "look for an earlier message of another rank, and check the GPU with nvidia-smi");
+}
+
+/// The group's name, for messages of NCCL from 2.27 on.
+template <class Config>
+void set_name(Config& config, const Group& group) {
+  if constexpr (requires { config.commName; }) config.commName = group.name().c_str();
+}
+
 ncclUniqueId shared_id(const Group& group) {
   ncclUniqueId id{};
   const ncclResult_t result = group.rank() == 0 ? ncclGetUniqueId(&id) : ncclSuccess;
   if (result != ncclSuccess) {
-    throw Error(ExitStatus::failure,
-                "NCCL did not start for group " + group.name() + " on rank " + std::to_string(log_rank()),
-                ncclGetErrorString(result), "run again with NCCL_DEBUG=INFO");
+    throw Error(ExitStatus::failure, "NCCL did not start" + place_of(group), ncclGetErrorString(result),
+                "run again with NCCL_DEBUG=INFO");
   }
   const Group::Impl& impl = group.impl();
   impl.check(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, impl.communicator), "MPI_Bcast");
@@ -25,44 +41,113 @@ ncclUniqueId shared_id(const Group& group) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(Group group, const device::WaitChecks& checks)
-    : group_(std::move(group)), checks_(checks) {
-  const ncclUniqueId id = shared_id(group_);
+NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, Watchdog& watchdog)
+    : group_(std::move(group)), number_(number), watchdog_(watchdog) {
+  const ncclUniqueId id = shared_id(group_.group);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  settle(ncclCommInitRankConfig(&communicator_, group_.size(), id, group_.rank(), &config));
+  config.blocking = 1;
+  set_name(config, group_.group);
+  config.splitShare = 0;  // no resources in common with other communicators
+  if (group_.max_ctas > 0) {
+    config.minCTAs = 1;
+    config.maxCTAs = group_.max_ctas;
+  }
+  begin("ncclCommInitRankConfig", 0);
+  check(ncclCommInitRankConfig(&communicator_, group_.group.size(), id, group_.group.rank(), &config));
+  watchdog_.finish(number_);
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  for (cudaEvent_t event : under_way_) cudaEventDestroy(event);
+  for (cudaEvent_t event : spare_) cudaEventDestroy(event);
+}
+
+void NcclCommunicator::begin(const char* call, std::size_t bytes) {
+  notice_finished();
+  last_call_ = call;
+  watchdog_.start(number_, call, bytes);
+}
+
+void NcclCommunicator::check(ncclResult_t result) const {
+  if (result != ncclSuccess) throw error_of(last_call_, result);
+}
+
+void NcclCommunicator::queue_event(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  cudaEvent_t event = nullptr;
+  if (spare_.empty()) {
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags", group());
+  } else {
+    event = spare_.back();
+    spare_.pop_back();
+  }
+  under_way_.push_back(event);
+  check_cuda(cudaEventRecord(event, stream), "cudaEventRecord", group());
+}
+
+void NcclCommunicator::notice_finished() {
+  const std::lock_guard lock(mutex_);
+  while (!under_way_.empty()) {
+    if (cudaEventQuery(under_way_.front()) != cudaSuccess) {
+      (void)cudaGetLastError();  // not ready, which the next check of a kernel launch would find; or an error that the
+      return;                    // host meets where it waits
+    }
+    spare_.push_back(under_way_.front());
+    under_way_.pop_front();
+    watchdog_.finish(number_);
+  }
 }
 
 void NcclCommunicator::throw_if_failed() const {
-  const ncclResult_t result = state();
-  if (result != ncclSuccess && result != ncclInProgress) fail("work queued up to " + last_call_, result);
+  if (const std::optional<Error> error = failure()) throw Error(*error);
 }
 
-void NcclCommunicator::finalize() {
-  last_call_ = "ncclCommFinalize";
-  finalized_ = ncclCommFinalize(communicator_);
-}
-
-ncclResult_t NcclCommunicator::state() const {
+std::optional<Error> NcclCommunicator::failure() const {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t query = ncclCommGetAsyncError(communicator_, &state);
-  return query == ncclSuccess ? state : query;
+  const ncclResult_t result = query == ncclSuccess ? state : query;
+  if (result == ncclSuccess || result == ncclInProgress) return std::nullopt;
+  return error_of("work queued up to " + std::string(last_call_), result);
 }
 
-void NcclCommunicator::settle(ncclResult_t result) const {
-  if (result == ncclInProgress) {
-    checks_.wait_until([&] { return (result = state()) != ncclInProgress; });
-  }
-  if (result != ncclSuccess) fail(last_call_, result);
+device::Device::Block NcclCommunicator::allocate(std::size_t bytes) const {
+  const auto check_memory = [&](ncclResult_t result) {
+    if (result == ncclSuccess) return;
+    throw Error(ExitStatus::failure,
+                "cannot allocate " + device::format_bytes(bytes) + " on the GPU for NCCL" + place_of(group()),
+                text_of(result), "use more ranks, shorter rows or a smaller model");
+  };
+  void* memory = nullptr;
+  check_memory(ncclMemAlloc(&memory, bytes));
+  device::Device::Block unregistered{memory, [](void* block) { ncclMemFree(block); }};
+  void* registration = nullptr;
+  check_memory(ncclCommRegister(communicator_, memory, bytes, &registration));
+  return {unregistered.release(), [communicator = communicator_, registration](void* block) {
+            ncclCommDeregister(communicator, registration);
+            ncclMemFree(block);
+          }};
 }
 
-void NcclCommunicator::fail(const std::string& what, ncclResult_t result) const {
+void NcclCommunicator::end() {
+  begin("ncclCommFinalize", 0);
+  check(ncclCommFinalize(communicator_));
+  notice_finished();
+  watchdog_.finish(number_);
+  begin("ncclCommDestroy", 0);
+  check(ncclCommDestroy(communicator_));
+  watchdog_.finish(number_);
+}
+
+std::string NcclCommunicator::text_of(ncclResult_t result) const {
   std::string text = ncclGetErrorString(result);
   const char* details = ncclGetLastError(communicator_);
   if (details != nullptr && details[0] != '\0') text += "; " + std::string(details);
-  throw Error(ExitStatus::failure,
-              what + " failed in group " + group_.name() + " on rank " + std::to_string(log_rank()), text,
-              "look for an earlier message of another rank, or run again with NCCL_DEBUG=INFO");
+  return text;
+}
+
+Error NcclCommunicator::error_of(const std::string& what, ncclResult_t result) const {
+  return {ExitStatus::failure, what + " failed" + place_of(group()), text_of(result),
+          "look for an earlier message of another rank, or run again with NCCL_DEBUG=INFO"};
 }
 
 }  // namespace sft::comm

@@ -2,60 +2,79 @@
 #pragma once
 // An NCCL communicator over the ranks of a Group.
 
+#include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <deque>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "sft/comm/group.hpp"
-#include "sft/device/wait_checks.hpp"
+#include "comm/watchdog.hpp"
+#include "sft/comm/collectives.hpp"
+#include "sft/device/device.hpp"
 
 namespace sft::comm {
 
-/// Non-blocking: no call waits for other ranks inside NCCL, so an error of queued work can be seen while the host
-/// waits.
+/// Blocking: a call returns when NCCL has queued it on its stream, which may have to wait for the other ranks. The
+/// watchdog knows of every call from its beginning to its end on the stream.
 ///
-/// It ends with finalize(), wait_finalized() and destroy(); without them it is left to the end of the process. Nothing
-/// calls ncclCommAbort, which returns only when all ranks of the node have called it: the error of one rank would stay
-/// unsaid.
+/// It ends with end(); without it, it is left to the end of the process. Nothing calls ncclCommAbort, which returns
+/// only when all ranks of the node have called it: the error of one rank would stay unsaid.
 class NcclCommunicator {
  public:
-  /// Collective over `group`: the first rank makes an id, MPI carries it to the others. Waits ask `checks`.
-  NcclCommunicator(Group group, const device::WaitChecks& checks);
+  /// Collective over the group: the first rank makes an id, MPI carries it to the others. `number`: of the group in the
+  /// watchdog, which outlives it.
+  NcclCommunicator(TensorGroup group, std::size_t number, Watchdog& watchdog);
+  ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
-  [[nodiscard]] const Group& group() const { return group_; }
+  [[nodiscard]] const Group& group() const { return group_.group; }
 
-  /// Makes one NCCL call, `launch(communicator)`, named `call` in errors. Returns when NCCL has queued it on its
-  /// stream. An error of this or an earlier call is thrown as an Error that names the group, the call and the rank.
+  /// Makes one NCCL call on `stream`, `launch(communicator)`, that moves `bytes`; `call` is its name, a literal. An
+  /// error of this or an earlier call is thrown as an Error that names the group, the call and the rank.
   template <class Launch>
-  void run(const char* call, const Launch& launch) {
+  void run(const char* call, std::size_t bytes, cudaStream_t stream, const Launch& launch) {
     throw_if_failed();
-    last_call_ = call;
-    settle(launch(communicator_));
+    begin(call, bytes);
+    check(launch(communicator_));
+    queue_event(stream);
   }
+
   /// Throws that Error if queued work has failed meanwhile; never blocks.
   void throw_if_failed() const;
+  /// The same as its message; none: nothing has failed. From any thread.
+  [[nodiscard]] std::optional<Error> failure() const;
+  /// Tells the watchdog which calls the streams have finished; never blocks. From any thread.
+  void notice_finished();
 
-  /// Starts the common end of all ranks; never blocks.
-  void finalize();
-  /// Blocks until it is reached; throws like run().
-  void wait_finalized() const { settle(finalized_); }
-  /// Frees the communicator after that.
-  void destroy() { ncclCommDestroy(communicator_); }
+  /// Memory of the GPU that NCCL knows: it may read and write there for other ranks, without buffers of its own. The
+  /// communicator outlives the block. Throws an Error that says how much was asked for.
+  [[nodiscard]] device::Device::Block allocate(std::size_t bytes) const;
+
+  /// The common end of all ranks: waits for all calls.
+  void end();
 
  private:
-  /// What NCCL says of its work in the background.
-  [[nodiscard]] ncclResult_t state() const;
-  /// Waits until NCCL is done with the call that returned `result`; throws if it failed.
-  void settle(ncclResult_t result) const;
-  [[noreturn]] void fail(const std::string& what, ncclResult_t result) const;
+  void begin(const char* call, std::size_t bytes);
+  /// Throws unless NCCL took the call that began last.
+  void check(ncclResult_t result) const;
+  /// Records what the end of the call on `stream` is known by.
+  void queue_event(cudaStream_t stream);
+  /// NCCL's own words.
+  [[nodiscard]] std::string text_of(ncclResult_t result) const;
+  [[nodiscard]] Error error_of(const std::string& what, ncclResult_t result) const;
 
-  Group group_;
-  const device::WaitChecks& checks_;
+  const TensorGroup group_;
+  const std::size_t number_;
+  Watchdog& watchdog_;
   ncclComm_t communicator_ = nullptr;
-  ncclResult_t finalized_ = ncclSuccess;
-  std::string last_call_ = "ncclCommInitRankConfig";
+  const char* last_call_ = "";
+  std::mutex mutex_;
+  std::deque<cudaEvent_t> under_way_;  ///< behind each call, oldest first; under mutex_
+  std::vector<cudaEvent_t> spare_;     ///< under mutex_
 };
 
 }  // namespace sft::comm

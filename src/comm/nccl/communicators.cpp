@@ -3,25 +3,57 @@
 
 #include <exception>
 #include <stdexcept>
+#include <utility>
+
+#include "environment.hpp"
 
 namespace sft::comm {
 
-NcclCommunicators::NcclCommunicators(const std::vector<Group>& groups, device::WaitChecks& checks) : checks_(checks) {
-  for (const Group& group : groups) all_.push_back(std::make_unique<NcclCommunicator>(group, checks));
+namespace {
+
+std::vector<std::string> names_of(const std::vector<TensorGroup>& groups) {
+  std::vector<std::string> names;
+  for (const TensorGroup& group : groups) names.push_back(group.group.name());
+  return names;
+}
+
+}  // namespace
+
+NcclCommunicators::NcclCommunicators(const std::vector<TensorGroup>& groups, double timeout_s,
+                                     device::WaitChecks& checks)
+    : checks_(checks), watchdog_(names_of(groups), timeout_s, {[this] { look(); }, end_at_standstill}) {
+  if (groups.empty()) return;
+  set_nccl_environment();
+  require_nccl_version();
+  (void)cudaGetDevice(&gpu_);
+  for (const TensorGroup& group : groups) {
+    auto communicator = std::make_unique<NcclCommunicator>(group, all_.size(), watchdog_);
+    const std::lock_guard lock(mutex_);
+    all_.push_back(std::move(communicator));
+  }
   checks.add(this, [this] {
-    for (const auto& communicator : all_) communicator->throw_if_failed();
+    for (const auto& communicator : all_) {
+      communicator->throw_if_failed();
+      communicator->notice_finished();
+    }
   });
 }
 
 NcclCommunicators::~NcclCommunicators() {
-  if (std::uncaught_exceptions() == 0) end();  // after an error others may not come to a common end
+  if (std::uncaught_exceptions() == 0) {  // after an error others may not come to a common end
+    for (const auto& communicator : all_) communicator->end();
+  }
   checks_.remove(this);
 }
 
-void NcclCommunicators::end() {
-  for (const auto& communicator : all_) communicator->finalize();
-  for (const auto& communicator : all_) communicator->wait_finalized();
-  for (const auto& communicator : all_) communicator->destroy();
+void NcclCommunicators::look() {
+  // The runtime would else make a context on GPU 0 for this thread.
+  if (cudaSetDevice(gpu_) != cudaSuccess) return;
+  const std::lock_guard lock(mutex_);
+  for (const auto& communicator : all_) {
+    communicator->notice_finished();
+    if (const auto error = communicator->failure()) end_at_standstill(error->what());
+  }
 }
 
 NcclCommunicator& NcclCommunicators::of(const Group& group) const {

@@ -3,18 +3,21 @@
 // All NCCL communicators of this process.
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "communicator.hpp"
+#include "sft/device/wait_checks.hpp"
 
 namespace sft::comm {
 
-/// One communicator for each group, made together and ended together. While the host waits for the device (see
-/// `checks`), an error of any of them is thrown.
+/// One communicator for each group, made together and ended together. Errors of any of them are thrown while the host
+/// waits for the device (see `checks`); where the host waits elsewhere, and where nothing moves, the watchdog ends the
+/// run.
 class NcclCommunicators {
  public:
-  /// Collective over every group, which come in the same order on every rank.
-  NcclCommunicators(const std::vector<Group>& groups, device::WaitChecks& checks);
+  /// Collective over every group, which come in the same order on every rank. `timeout_s`: of the watchdog.
+  NcclCommunicators(const std::vector<TensorGroup>& groups, double timeout_s, device::WaitChecks& checks);
   /// Collective over every group, unless an exception is under way. An error here ends the program.
   ~NcclCommunicators();
   NcclCommunicators(const NcclCommunicators&) = delete;
@@ -24,11 +27,15 @@ class NcclCommunicators {
   [[nodiscard]] NcclCommunicator& of(const Group& group) const;
 
  private:
-  void end();
+  /// For the watchdog's thread.
+  void look();
 
   device::WaitChecks& checks_;
-  /// In the order of creation.
+  int gpu_ = 0;
+  std::mutex mutex_;
+  /// In the order of creation. Changed under mutex_.
   std::vector<std::unique_ptr<NcclCommunicator>> all_;
+  Watchdog watchdog_;
 };
 
 }  // namespace sft::comm

@@ -128,6 +128,7 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST(parse_text("", {"--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"}).parallel.blocks_per_unit == 1);
   BOOST_TEST(parse_text("", {"--data_seed", "7"}).data.seed == 7u);
   BOOST_TEST(parse_text("", {"--gradient_clipping", "0.5"}).optimizer.max_grad_norm == 0.5);
+  BOOST_TEST(parse_text("", {"--ddp_timeout", "600"}).device.comm_timeout_s == 600);
   BOOST_TEST(!parse_text("", {"--train_sampling_strategy", "sequential"}).data.shuffle);
   BOOST_TEST(parse_text("", {"--save_strategy", "no"}).checkpoint.save_steps == 0);
   BOOST_TEST(parse_text("", {"--eval_strategy", "no"}).train.eval_steps == 0);

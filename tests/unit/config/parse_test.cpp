@@ -80,6 +80,9 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   config.optimizer.adam_epsilon = 5e-324;
   config.optimizer.lr_scheduler_type = Scheduler::constant_with_warmup;
   config.device.backend = BackendChoice::cuda;
+  config.device.comm = CommChoice::host;
+  config.device.comm_timeout_s = 0.25;
+  config.device.tp_max_ctas = 8;
   const Config again = parse_text(to_ini(config));
   BOOST_TEST(to_ini(again) == to_ini(config));
   BOOST_TEST(again.model.rope_theta == config.model.rope_theta);
@@ -407,6 +410,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   BOOST_TEST(full.input_file == "a.ini");
   BOOST_TEST(parse_command_line({"a.ini", "--dry-run", "--num_ranks=4"}).num_ranks == 4);
   BOOST_TEST((parse_command_line({"--dry-run", "--help"}).action == CommandLine::Action::help));
+  BOOST_TEST((parse_command_line({"--check", "a.ini"}).action == CommandLine::Action::check));
   BOOST_TEST((parse_command_line({"--json", "--version"}).action == CommandLine::Action::version));
 
   const auto says = [](const std::vector<std::string>& words, const std::string& part) {
@@ -414,8 +418,10 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   };
   says({"a.ini", "--json"}, "--json without --dry-run");
   says({"a.ini", "--num_ranks", "4"}, "--num_ranks without --dry-run");
+  says({"a.ini", "--check", "--json"}, "--json without --dry-run");
+  says({"a.ini", "--check", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
   says({"a.ini", "--print-config", "--num_ranks", "4"}, "--num_ranks without --dry-run");
-  says({"a.ini", "--print-config", "--dry-run"}, "--print-config and --dry-run are both given");
+  says({"a.ini", "--print-config", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
   for (const char* wrong : {"0", "-4", "many", "4x", "99999999999"}) {
     says({"a.ini", "--dry-run", "--num_ranks", wrong}, "is no number of ranks");
   }

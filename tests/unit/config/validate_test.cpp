@@ -174,6 +174,14 @@ const Refused refused_configs[] = {
     {"`checkpoint.save_total_limit = -1`", [](Config& c) { c.checkpoint.save_total_limit = -1; }},
     {"`checkpoint.resume_from_checkpoint = `", [](Config& c) { c.checkpoint.resume_from_checkpoint = ""; }},
     {"`device.peak_tflops = -1`", [](Config& c) { c.device.peak_tflops = -1; }},
+    {"`device.comm_timeout_s = -1`", [](Config& c) { c.device.comm_timeout_s = -1; }},
+    {"`device.dp_replicate_max_ctas = -1`", [](Config& c) { c.device.dp_replicate_max_ctas = -1; }},
+    {"`device.dp_shard_max_ctas = 65`", [](Config& c) { c.device.dp_shard_max_ctas = 65; }},
+    {"`device.sp_max_ctas = -2`", [](Config& c) { c.device.sp_max_ctas = -2; }},
+    {"`device.tp_max_ctas = 65` is out of range (it must be 0 (NCCL chooses) to 64)",
+     [](Config& c) { c.device.tp_max_ctas = 65; }},
+    {"`device.comm = nccl` does not go with backend = cpu",
+     [](Config& c) { c.device.comm = CommChoice::nccl, c.device.backend = BackendChoice::cpu; }},
 };
 
 }  // namespace

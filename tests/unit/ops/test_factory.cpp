@@ -118,11 +118,22 @@ BOOST_AUTO_TEST_CASE(the_loss_takes_as_many_tokens_as_its_products_need) {
   BOOST_TEST(tokens(device::Kind::cuda, 8192, 151936) == 2048);
 }
 
+BOOST_AUTO_TEST_CASE(the_workspace_of_a_gpu_holds_attention_plans_beside_the_scratch_of_an_op) {
+  if (!ops::is_built(device::Kind::cuda)) {
+    BOOST_TEST(workspace_bytes(device::Kind::cuda, 1, {}) == 0u);
+    return;
+  }
+  const std::size_t scratch_bytes = workspace_bytes(device::Kind::cuda, 1, {});
+  BOOST_TEST(scratch_bytes >= std::size_t{32} << 20U);
+  BOOST_TEST(workspace_bytes(device::Kind::cuda, 1, {.tokens = 1 << 16}) > scratch_bytes);
+  BOOST_TEST(lengths_bytes(device::Kind::cuda, {.tokens = 1 << 16}, 100) == 0u);
+}
+
 BOOST_AUTO_TEST_CASE(an_absent_backend_is_a_configuration_error_that_says_what_to_set) {
+  if (ops::is_built(device::Kind::cuda)) return;
   const auto cpu = device::make_device(device::Kind::cpu, 0, 1);
   const auto stream = cpu->make_stream();
   CudaDevice device;
-  BOOST_TEST(!ops::is_built(device::Kind::cuda));
   BOOST_CHECK_EXCEPTION((void)make_backend(device, *stream), Error, [](const Error& error) {
     return error.status() == ExitStatus::configuration &&
            std::string(error.what()).find("no CUDA kernels") != std::string::npos &&

@@ -210,6 +210,41 @@ BOOST_AUTO_TEST_CASE(a_table_has_a_line_for_each_label_and_names_the_rank_with_t
       "  process               8 B       8 B\n"
       "  total            5.00 GiB  6.00 GiB  rank 7\n";
   BOOST_TEST(format_memory(table) == expected);
+
+  table.on_gpu = {std::size_t{4} << 30U, std::size_t{4} << 30U, 0};
+  table.on_node = {std::size_t{1} << 30U, std::size_t{2} << 30U, 7};
+  BOOST_TEST(format_memory(table) == expected +
+                                         "  on the GPU       4.00 GiB  4.00 GiB\n"
+                                         "  on the node      1.00 GiB  2.00 GiB  rank 7\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_plan_for_gpus_says_what_lies_where) {
+  Fixture fixture;
+  fixture.set_mesh({.dp_shard = 2});
+  constexpr std::size_t gpu_process_bytes = std::size_t{700} << 20U;
+  const auto plan = [&](const Machine& machine) {
+    return plan_memory(fixture.config, fixture.datasets(), machine, process_bytes);
+  };
+  const MemoryTable on_cpu = plan({});
+  BOOST_TEST(on_cpu.on_gpu.most_bytes == 0u);
+  BOOST_TEST(on_cpu.on_node.most_bytes == on_cpu.total.most_bytes);
+
+  const Machine machine{.kind = device::Kind::cuda, .num_threads = 1, .gpu_process_bytes = gpu_process_bytes};
+  const MemoryTable on_gpu = plan(machine);
+  BOOST_TEST(on_gpu.on_gpu.most_bytes + on_gpu.on_node.most_bytes == on_gpu.total.most_bytes);
+  BOOST_TEST(range_of(on_gpu, Label::parameters).most_bytes == range_of(on_cpu, Label::parameters).most_bytes);
+  BOOST_TEST(on_gpu.on_gpu.most_bytes > gpu_process_bytes + range_of(on_gpu, Label::parameters).most_bytes);
+  BOOST_TEST(range_of(on_gpu, Label::process).most_bytes ==
+             range_of(on_cpu, Label::process).most_bytes + gpu_process_bytes);
+  BOOST_TEST(range_of(on_gpu, Label::communication).most_bytes == 0u);  // NCCL brings its own
+
+  // Copies through the node are in its memory alone.
+  fixture.config.device.comm = config::CommChoice::host;
+  const MemoryTable copied = plan(machine);
+  BOOST_TEST(copied.on_gpu.most_bytes == on_gpu.on_gpu.most_bytes);
+  BOOST_TEST(range_of(copied, Label::communication).most_bytes ==
+             copied.on_node.most_bytes - on_gpu.on_node.most_bytes);
+  BOOST_TEST(range_of(copied, Label::communication).most_bytes >= std::size_t{16} << 20U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

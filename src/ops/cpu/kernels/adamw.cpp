@@ -3,23 +3,10 @@
 
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/cpu/kernels/types.hpp"
+#include "ops/random_bits.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
-
-inline std::uint64_t halves_swapped(std::uint64_t x) { return x >> 32 | x << 32; }
-
-/// 64 random bits of (key, index): the generator "squares" (Widynski 2020) with five rounds. key is odd.
-inline std::uint64_t random_bits(std::uint64_t key, std::uint64_t index) {
-  const std::uint64_t y = index * key, z = y + key;
-  std::uint64_t x = y;
-  x = halves_swapped(x * x + y);
-  x = halves_swapped(x * x + z);
-  x = halves_swapped(x * x + y);
-  const std::uint64_t low = x * x + z;
-  x = halves_swapped(low);
-  return low ^ ((x * x + y) >> 32);
-}
 
 /// Stores x exactly, or rounded at random by the lowest 16 of `bits`.
 inline void store_at_random(float& destination, float x, std::uint64_t) { destination = x; }
@@ -46,7 +33,7 @@ void update(const AdamWArguments& step, std::int64_t begin, std::int64_t end, st
     const float denominator = __builtin_sqrtf(second) * step.inverse_sqrt_bias_correction2 + step.epsilon;
     parameter -= step.step_size * (first / denominator);
     std::uint64_t bits = 0;
-    if constexpr (is_rounded) bits = random_bits(step.key, static_cast<std::uint64_t>(index + (i - begin)));
+    if constexpr (is_rounded) bits = squares(step.key, static_cast<std::uint64_t>(index + (i - begin)));
     store_at_random(exp_avg[i], first, bits);
     store_at_random(exp_avg_sq[i], second, bits >> 16);
     store_at_random(parameters[i], parameter, bits >> 32);

@@ -4,6 +4,7 @@
 // about 2 units in the last place. NaN in, NaN out.
 
 #include "ops/cpu/kernels/types.hpp"
+#include "ops/sine_cosine.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 
@@ -47,24 +48,6 @@ inline float log_of(float x) {
   const float square = m * m;
   const float tail = p * m * square - e * 2.12194440e-4f - 0.5f * square;
   return m + tail + e * 0.693359375f;
-}
-
-/// Sine and cosine of quarter * pi/2 + r, |r| <= pi/4.
-inline void sine_cosine_of(std::int32_t quarter, float r, float& sine, float& cosine) {
-  const float square = r * r;
-  float s = -1.9515295891e-4f;
-  s = s * square + 8.3321608736e-3f;
-  s = s * square - 1.6666654611e-1f;
-  s = s * square * r + r;
-  float c = 2.443315711809948e-5f;
-  c = c * square - 1.388731625493765e-3f;
-  c = c * square + 4.166664568298827e-2f;
-  c = c * square * square - 0.5f * square + 1.0f;
-  const bool swapped = (quarter & 1) != 0;
-  const float sine_magnitude = swapped ? c : s;
-  const float cosine_magnitude = swapped ? s : c;
-  sine = (quarter & 2) != 0 ? -sine_magnitude : sine_magnitude;
-  cosine = ((quarter + 1) & 2) != 0 ? -cosine_magnitude : cosine_magnitude;
 }
 
 /// 1 / (1 + e^-x)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers: Philox4x32-10 (Salmon et al. 2011) counters; normal ones through the transform of Box and Muller
-// (1958).
+// Random numbers by counters (ops/random_bits.hpp); normal ones through the transform of Box and Muller (1958).
 
 #include "ops/cpu/kernels/math.hpp"
 #include "ops/cpu/kernels/table.hpp"
+#include "ops/random_bits.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -28,28 +28,13 @@ inline void box_muller(std::uint32_t a, std::uint32_t b, float& first, float& se
 
 /// The four words of counter first + i go to words[k][i].
 void draw(std::uint64_t seed, std::uint64_t first, std::uint32_t (&words)[4][batch_counters]) {
-  constexpr std::uint32_t multiplier0 = 0xd2511f53u, multiplier1 = 0xcd9e8d57u;
 #pragma omp simd
   for (std::int64_t i = 0; i < batch_counters; ++i) {
-    const std::uint64_t counter = first + static_cast<std::uint64_t>(i);
-    std::uint32_t c0 = static_cast<std::uint32_t>(counter), c1 = static_cast<std::uint32_t>(counter >> 32);
-    std::uint32_t c2 = 0, c3 = 0;
-    std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const std::uint32_t high0 = static_cast<std::uint32_t>((static_cast<std::uint64_t>(c0) * multiplier0) >> 32);
-      const std::uint32_t high1 = static_cast<std::uint32_t>((static_cast<std::uint64_t>(c2) * multiplier1) >> 32);
-      const std::uint32_t low0 = c0 * multiplier0, low1 = c2 * multiplier1;
-      c0 = high1 ^ c1 ^ k0;
-      c1 = low1;
-      c2 = high0 ^ c3 ^ k1;
-      c3 = low0;
-      k0 += 0x9e3779b9u;
-      k1 += 0xbb67ae85u;
-    }
-    words[0][i] = c0;
-    words[1][i] = c1;
-    words[2][i] = c2;
-    words[3][i] = c3;
+    const PhiloxWords drawn = philox(seed, first + static_cast<std::uint64_t>(i));
+    words[0][i] = drawn.a;
+    words[1][i] = drawn.b;
+    words[2][i] = drawn.c;
+    words[3][i] = drawn.d;
   }
 }
 
@@ -70,7 +55,7 @@ struct Uniform {
     for (std::int64_t k = 0; k < 4; ++k) {
 #pragma omp simd
       for (std::int64_t i = 0; i < batch_counters; ++i) {
-        numbers[k][i] = static_cast<float>(static_cast<std::int32_t>(words[k][i] >> 8) - 0x800000) * 0x1p-23f;
+        numbers[k][i] = uniform_of(words[k][i]);
       }
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <mpi.h>
 
+#include "ops/cuda/launch.cuh"  // refused
 #include "sft/comm/group.hpp"
 #include "sft/core/error.hpp"
 

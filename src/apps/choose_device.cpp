@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "choose_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/plural.hpp"
+#include "sft/ops/factory.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+bool is_usable(const device::Gpu& gpu) { return gpu.compute_capability >= device::least_compute_capability; }
+
+/// The GPUs that this build can compute on.
+device::VisibleGpus usable_gpus() {
+  if (!ops::is_built(device::Kind::cuda)) return {{}, "this program was built without CUDA kernels"};
+  return device::visible_gpus();
+}
+
+/// What each rank of this node gets. Collective over the node.
+std::vector<device::DealtGpu> deal(const device::VisibleGpus& mine, const comm::Group& node, bool may_share) {
+  std::vector<device::VisibleGpus> seen;
+  for (const std::string& text : node.all_gather(device::to_text(mine))) seen.push_back(device::from_text(text));
+  return device::deal_gpus(seen, may_share);
+}
+
+}  // namespace
+
+Verdict judge(config::BackendChoice wanted, const GpuCounts& counts) {
+  if (wanted == config::BackendChoice::cpu) return Verdict::cpu;
+  if (counts.served == counts.ranks) return Verdict::cuda;
+  if (wanted == config::BackendChoice::cuda || counts.served > 0) return Verdict::refused;
+  return counts.seeing > 0 ? Verdict::cpu_beside_gpus : Verdict::cpu;
+}
+
+DeviceChoice choose_device(const config::Device& wanted, const comm::Session& session) {
+  if (wanted.backend == config::BackendChoice::cpu) return {};
+  const comm::Group& world = session.world();
+  world.agree([&] {
+    if (wanted.backend == config::BackendChoice::cuda) ops::require_built(device::Kind::cuda);
+  });
+  const device::VisibleGpus mine = usable_gpus();
+  const std::vector<device::DealtGpu> dealt = deal(mine, session.node(), wanted.comm == config::CommChoice::host);
+  const bool is_served =
+      std::ranges::none_of(dealt, [](const device::DealtGpu& gpu) { return gpu.refusal.has_value(); });
+  const bool sees = std::ranges::any_of(mine.gpus, is_usable);
+  std::array<std::int64_t, 2> sums{sees ? 1 : 0, is_served ? 1 : 0};
+  world.sum(std::span<std::int64_t>(sums));
+
+  const device::DealtGpu& gpu = dealt[static_cast<std::size_t>(session.node().rank())];
+  switch (judge(wanted.backend, {.ranks = world.size(), .seeing = sums[0], .served = sums[1]})) {
+    case Verdict::cuda:
+      return {device::Kind::cuda, gpu};
+    case Verdict::refused:
+      world.agree([&] {
+        if (gpu.refusal) throw Error(*gpu.refusal);
+      });
+      break;
+    case Verdict::cpu_beside_gpus:
+      log_warning("this run computes on CPUs, though there are GPUs: " + std::to_string(sums[0]) + " of " +
+                  plural(world.size(), "rank") +
+                  " see one, but no node has one for each of its ranks; start fewer ranks a node, or let ranks share "
+                  "GPUs with [device] backend = cuda and comm = host");
+      break;
+    case Verdict::cpu:
+      break;
+  }
+  return {};
+}
+
+comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
+  using Way = comm::Transport::Way;
+  if (kind == device::Kind::cpu && wanted.comm == config::CommChoice::nccl) {
+    throw_config_error("`device.comm = nccl` has nothing to send", "the ranks compute on CPUs, as no GPUs are at hand",
+                       "leave comm out, or set backend = cuda to see what is missing");
+  }
+  const bool copies = kind == device::Kind::cuda && wanted.comm == config::CommChoice::host;
+  return {.way = copies ? Way::host_copy : Way::direct, .timeout_s = wanted.comm_timeout_s};
+}
+
+}  // namespace sft::apps

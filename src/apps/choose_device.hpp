@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the ranks of a run compute on: all on CPUs, or each on a GPU.
+
+#include "sft/comm/collectives.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/config/config.hpp"
+#include "sft/device/gpus.hpp"
+
+namespace sft::apps {
+
+struct DeviceChoice {
+  device::Kind kind = device::Kind::cpu;
+  device::DealtGpu gpu;  ///< of this rank, for Kind::cuda
+};
+
+/// What [device] backend asks for. `auto`: GPUs where every rank of the world can have one, CPUs where no node has
+/// enough of them, which is warned of where there are some; nodes that differ in it are refused. Throws the same
+/// configuration Error on every rank. Collective over the world.
+[[nodiscard]] DeviceChoice choose_device(const config::Device& wanted, const comm::Session& session);
+
+/// How many ranks there are, see a GPU that can run the kernels, and are on a node where each rank can have one.
+struct GpuCounts {
+  std::int64_t ranks = 0, seeing = 0, served = 0;
+};
+enum class Verdict {
+  cpu,
+  cpu_beside_gpus,  ///< GPUs are there, but nowhere enough
+  cuda,
+  refused  ///< not all ranks can have the GPU that is wanted
+};
+/// The rule of choose_device. Pure.
+[[nodiscard]] Verdict judge(config::BackendChoice wanted, const GpuCounts& counts);
+
+/// How tensors travel between ranks that compute on `kind`, as [device] comm asks for. Throws a configuration Error
+/// where NCCL is asked for and the ranks compute on CPUs.
+[[nodiscard]] comm::Transport transport_of(const config::Device& wanted, device::Kind kind);
+
+}  // namespace sft::apps

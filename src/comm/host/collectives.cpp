@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "comm/messages.hpp"
+#include "sft/core/error.hpp"
+#include "sft/device/factory.hpp"
+
+namespace sft::comm {
+
+namespace {
+
+std::vector<std::string> names_of(const std::vector<TensorGroup>& groups) {
+  std::vector<std::string> names;
+  for (const TensorGroup& group : groups) names.push_back(group.group.name());
+  return names;
+}
+
+std::vector<const Tensor*> messages_of(const std::vector<Message>& messages, int rank) {
+  std::vector<const Tensor*> found;
+  for (const Message& message : messages) {
+    if (message.rank == rank) found.push_back(&message.tensor);
+  }
+  return found;
+}
+
+}  // namespace
+
+/// A collective from its beginning to its end: the watchdog knows of it, and the pinned memory is its own.
+class HostCollectives::Call {
+ public:
+  Call(HostCollectives& collectives, const Group& group, const char* name, std::size_t bytes, device::Stream& stream)
+      : collectives_(collectives), number_(number_of(group)), stream_(stream) {
+    ensure(!collectives.pinned_.empty(), "set_staging() comes before the first collective");
+    collectives.watchdog_.start(number_, name, bytes);
+    collectives.copied_->synchronize();
+  }
+  ~Call() { collectives_.watchdog_.finish(number_); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  void copy(void* destination, const void* source, std::size_t bytes) {
+    collectives_.device_.copy(destination, source, bytes, stream_);
+  }
+  /// All copies so far are done.
+  void synchronize() { stream_.synchronize(); }
+  /// Runs a collective of pinned memory to its end.
+  template <class Collective>
+  void on_host(const Collective& collective) {
+    collective(*collectives_.on_host_, *collectives_.host_stream_);
+    collectives_.host_stream_->synchronize();
+  }
+  /// What was queued last reads the pinned memory.
+  void leave() { collectives_.copied_->record(stream_); }
+
+ private:
+  [[nodiscard]] std::size_t number_of(const Group& group) const {
+    for (std::size_t i = 0; i < collectives_.groups_.size(); ++i) {
+      if (collectives_.groups_[i].group == group) return i;
+    }
+    throw std::logic_error("group " + group.name() + " was not given to make_collectives");
+  }
+
+  HostCollectives& collectives_;
+  std::size_t number_;
+  device::Stream& stream_;
+};
+
+HostCollectives::HostCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s)
+    : device_(device),
+      groups_(groups),
+      watchdog_(names_of(groups), timeout_s, {{}, end_at_standstill}),
+      host_(device::make_host_device()),
+      host_stream_(host_->make_stream()),
+      on_host_(make_collectives(*host_, groups)),
+      copied_(device.make_event()) {}
+
+void HostCollectives::set_staging(const StagingMemory& staging) {
+  pinned_ = staging.host_copies;
+  on_host_->set_staging(staging);
+}
+
+std::size_t HostCollectives::slot_bytes(int num_slots) const {
+  constexpr std::size_t line_bytes = 64;
+  const std::size_t lines = pinned_.size_bytes() / line_bytes / static_cast<std::size_t>(num_slots);
+  ensure(lines > 0, "each rank of a group has a line of the pinned memory");
+  return lines * line_bytes;
+}
+
+void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+  if (group.size() == 1) return;
+  Call call(*this, group, "all_reduce", inout.size_bytes(), stream);
+  const std::size_t slot = slot_bytes(1);
+  for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slot) {
+    const std::size_t bytes = std::min(slot, inout.size_bytes() - begin);
+    const Tensor copy(pinned(), inout.dtype, {static_cast<std::int64_t>(bytes / size_of(inout.dtype))});
+    call.copy(copy.data, inout.as<std::byte>() + begin, bytes);
+    call.synchronize();
+    call.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_reduce(group, copy, op, at); });
+    call.copy(inout.as<std::byte>() + begin, copy.data, bytes);
+  }
+  call.leave();
+}
+
+void HostCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+  ensure(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+  const std::size_t all_bytes = local.size_bytes();
+  ensure(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
+         "all_gather into size times the elements");
+  if (group.size() == 1) {
+    if (full.data != local.data) device_.copy(full.data, local.data, all_bytes, stream);
+    return;
+  }
+  Call call(*this, group, "all_gather", full.size_bytes(), stream);
+  const std::size_t slot = slot_bytes(group.size() + 1);
+  for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
+    const std::size_t bytes = std::min(slot, all_bytes - begin);
+    const auto count = static_cast<std::int64_t>(bytes / size_of(local.dtype));
+    const Tensor local_copy(pinned(), local.dtype, {count});
+    const Tensor full_copy(pinned() + slot, local.dtype, {count * group.size()});
+    call.copy(local_copy.data, local.as<std::byte>() + begin, bytes);
+    call.synchronize();
+    call.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_gather(group, full_copy, local_copy, at); });
+    for (std::size_t rank = 0; std::cmp_less(rank, group.size()); ++rank) {
+      call.copy(full.as<std::byte>() + rank * all_bytes + begin, full_copy.as<std::byte>() + rank * bytes, bytes);
+    }
+  }
+  call.leave();
+}
+
+void HostCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
+  ensure(full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
+         "reduce_scatter_add of contiguous float32 tensors");
+  const std::size_t all_bytes = local.size_bytes();
+  ensure(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
+         "reduce_scatter_add from size times the elements");
+  Call call(*this, group, "reduce_scatter_add", full.size_bytes(), stream);
+  const std::size_t slot = slot_bytes(group.size() + 1);
+  for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
+    const std::size_t bytes = std::min(slot, all_bytes - begin);
+    const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
+    const Tensor local_copy(pinned(), DType::float32, {count});
+    const Tensor full_copy(pinned() + slot, DType::float32, {count * group.size()});
+    call.copy(local_copy.data, local.as<std::byte>() + begin, bytes);
+    for (std::size_t rank = 0; std::cmp_less(rank, group.size()); ++rank) {
+      call.copy(full_copy.as<std::byte>() + rank * bytes, full.as<std::byte>() + rank * all_bytes + begin, bytes);
+    }
+    call.synchronize();
+    call.on_host(
+        [&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter_add(group, local_copy, full_copy, at); });
+    call.copy(local.as<std::byte>() + begin, local_copy.data, bytes);
+  }
+  call.leave();
+}
+
+void HostCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
+                               device::Stream& stream) {
+  ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+  if (group.size() == 1) {
+    if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
+    return;
+  }
+  Call call(*this, group, "exchange", send.size_bytes() + receive.size_bytes(), stream);
+  std::vector<Steps::Step> steps;
+  append_rounds(steps, pieces_of(send), to, pieces_of(receive), from, stream);
+  run(group, "exchange", std::move(steps));
+  call.leave();
+}
+
+// Rank r talks to r + 1 and r - 1, then to r + 2 and r - 2, and so on. Of all ranks the one that is furthest behind
+// always finds the one that it waits for at the same round, or past what it waits for: so they never wait in a circle.
+void HostCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
+                                   const std::vector<Message>& receives, device::Stream& stream) {
+  require_exchangeable(group, sends);
+  require_exchangeable(group, receives);
+  if (group.size() == 1) return;
+  std::size_t bytes = 0;
+  for (const Message& message : sends) bytes += message.tensor.size_bytes();
+  for (const Message& message : receives) bytes += message.tensor.size_bytes();
+  Call call(*this, group, "exchange_all", bytes, stream);
+  const auto pieces = [&](const std::vector<Message>& messages, int rank) {
+    std::vector<Piece> all;
+    for (const Tensor* tensor : messages_of(messages, rank)) {
+      const std::vector<Piece> more = pieces_of(*tensor);
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  };
+  std::vector<Steps::Step> steps;
+  for (int distance = 1; distance < group.size(); ++distance) {
+    const int to = (group.rank() + distance) % group.size();
+    const int from = (group.rank() - distance + group.size()) % group.size();
+    append_rounds(steps, pieces(sends, to), to, pieces(receives, from), from, stream);
+  }
+  run(group, "exchange_all", std::move(steps));
+  call.leave();
+}
+
+device::Device::Block HostCollectives::allocate(const Group& /*group*/, MemoryUse /*use*/, std::size_t bytes) {
+  return device_.allocate(bytes);
+}
+
+std::vector<HostCollectives::Piece> HostCollectives::pieces_of(const Tensor& message) const {
+  const std::size_t slot = slot_bytes(2);
+  std::vector<Piece> pieces;
+  for (std::size_t begin = 0; begin < message.size_bytes(); begin += slot) {
+    pieces.push_back({message.as<std::byte>() + begin, std::min(slot, message.size_bytes() - begin)});
+  }
+  return pieces;
+}
+
+void HostCollectives::append_rounds(std::vector<Steps::Step>& steps, const std::vector<Piece>& sends, int to,
+                                    const std::vector<Piece>& receives, int from, device::Stream& stream) const {
+  std::byte* const outgoing = pinned();
+  std::byte* const incoming = pinned() + slot_bytes(2);
+  for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
+    const Piece out = i < sends.size() ? sends[i] : Piece{};
+    const Piece in = i < receives.size() ? receives[i] : Piece{};
+    steps.push_back([=, this, &stream](Transfers& transfers) {
+      if (in.bytes > 0) transfers.receive(incoming, in.bytes, from);
+      if (out.bytes == 0) return;
+      device_.copy(outgoing, out.begin, out.bytes, stream);
+      stream.synchronize();
+      transfers.send(outgoing, out.bytes, to);
+    });
+    if (in.bytes == 0) continue;
+    steps.push_back([=, this, &stream](Transfers&) {
+      device_.copy(in.begin, incoming, in.bytes, stream);
+      stream.synchronize();
+    });
+  }
+}
+
+void HostCollectives::run(const Group& group, const char* name, std::vector<Steps::Step> steps) {
+  host_stream_->push(std::make_unique<Steps>(group, name, std::move(steps)));
+  host_stream_->synchronize();
+}
+
+}  // namespace sft::comm

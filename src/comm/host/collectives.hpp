@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Collectives on the memory of any device through pinned memory of the node and MPI: for ranks that share a GPU, which
+// NCCL refuses, and for machines without NCCL's networks.
+//
+// Each call copies to the host, waits for the copy, lets MPI do the rest, and queues the copies back. So a call holds
+// the host up until everything queued before it on its stream is done and the other ranks have come to it: nothing
+// overlaps with communication. Sums are those of the collectives of the CPU, in the order of ranks.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mpi/steps.hpp"
+#include "comm/watchdog.hpp"
+#include "sft/comm/collectives.hpp"
+
+namespace sft::comm {
+
+class HostCollectives final : public Collectives {
+ public:
+  /// `timeout_s`: of the watchdog.
+  HostCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s);
+
+  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
+  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
+  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
+  void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
+  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
+                    device::Stream& stream) override;
+
+  /// Of the device: copies go from and to any memory.
+  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+
+  /// As take_host_staging took it.
+  void set_staging(const StagingMemory& staging) override;
+
+ private:
+  class Call;
+  /// A part of a message that fits into half of the pinned memory.
+  struct Piece {
+    std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  [[nodiscard]] std::byte* pinned() const { return pinned_.as<std::byte>(); }
+  /// The pinned memory cut into `num_slots` of a size that any element divides.
+  [[nodiscard]] std::size_t slot_bytes(int num_slots) const;
+  [[nodiscard]] std::vector<Piece> pieces_of(const Tensor& message) const;
+  /// Rounds of one piece each way, one after the other, to rank `to` and from rank `from`.
+  void append_rounds(std::vector<Steps::Step>& steps, const std::vector<Piece>& sends, int to,
+                     const std::vector<Piece>& receives, int from, device::Stream& stream) const;
+  /// Lets MPI do `steps`, until the end.
+  void run(const Group& group, const char* name, std::vector<Steps::Step> steps);
+
+  device::Device& device_;
+  const std::vector<TensorGroup> groups_;
+  Watchdog watchdog_;
+  std::unique_ptr<device::Device> host_;
+  std::unique_ptr<device::Stream> host_stream_;
+  std::unique_ptr<Collectives> on_host_;   ///< of pinned memory
+  std::unique_ptr<device::Event> copied_;  ///< the last copies from pinned memory
+  Tensor pinned_;
+};
+
+}  // namespace sft::comm

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Ends a run whose collectives stand still: a rank that is lost, or calls in different order, would else keep all
+// others waiting until the batch system's time is up.
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "call_log.hpp"
+
+namespace sft::comm {
+
+/// A CallLog for several threads, and a thread that looks at it. The thread makes no MPI call: only the thread that
+/// made the Session may.
+class Watchdog {
+ public:
+  struct Hooks {
+    /// Called by the thread when nothing seems to have moved for half the timeout: calls finish() for what was finished
+    /// unnoticed. May be empty, where the caller notices everything itself.
+    std::function<void()> refresh;
+    /// Called by the thread, once, when nothing has moved for the timeout; told what stands still.
+    std::function<void(const std::string& standstill)> on_standstill;
+  };
+
+  /// For groups of these names, numbered as they come. timeout_s = 0: nobody looks.
+  Watchdog(const std::vector<std::string>& names, double timeout_s, Hooks hooks);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// As those of CallLog, from any thread.
+  void start(std::size_t group, const char* call, std::size_t bytes);
+  void finish(std::size_t group);
+
+ private:
+  void watch();
+
+  const CallLog::Duration timeout_;
+  const Hooks hooks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  CallLog log_;        // under mutex_
+  bool ends_ = false;  // under mutex_
+  std::thread thread_;
+};
+
+/// What a run does at a standstill: one line with the rank and what stands still on standard error, then the end of
+/// this process with ExitStatus::failure, upon which the launcher ends the others. Not MPI_Abort, which the watchdog's
+/// thread may not call.
+[[noreturn]] void end_at_standstill(const std::string& standstill);
+
+}  // namespace sft::comm

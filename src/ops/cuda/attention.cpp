@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/attention.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/cuda/attention_delta.hpp"
+#include "ops/cuda/attention_float32.hpp"
+#include "ops/cuda/attention_sm80.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::ops::cuda {
+
+namespace {
+
+HeadRows head_rows(const Tensor& x) {
+  ensure(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
+  const auto element_bytes = static_cast<std::int64_t>(size_of(x.dtype));
+  const auto is_aligned = [](std::int64_t bytes) { return bytes % 16 == 0; };
+  return {x.data, x.stride0, x.dtype == DType::bf16,
+          is_aligned(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(x.data))) &&
+              is_aligned(x.stride0 * element_bytes) && is_aligned(x.shape[2] * element_bytes)};
+}
+
+float* contiguous_floats(const Tensor& x) {
+  ensure(x.dtype == DType::float32 && x.is_contiguous(), "ops: a contiguous float32 tensor expected");
+  return x.as<float>();
+}
+
+/// Checks what forward and backward have in common.
+template <class Attention>
+const TilePlan& checked_plan(const Attention& attention) {
+  const std::int64_t head_dim = attention.q.shape[2];
+  ensure(head_dim > 0 && head_dim % 2 == 0 && head_dim <= 256, "ops: a head dim is even and at most 256");
+  ensure(attention.q.dtype == attention.k.dtype && attention.q.dtype == attention.v.dtype,
+         "ops: queries, keys and values have one dtype");
+  ensure(attention.k.shape[1] > 0 && attention.q.shape[1] % attention.k.shape[1] == 0,
+         "ops: query heads are a multiple of key/value heads");
+  const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
+  ensure(plan != nullptr, "ops: an attention plan is for the backend that made it");
+  ensure(plan->num_queries() == attention.q.shape[0] && plan->num_keys() == attention.k.shape[0],
+         "ops: an attention plan is for the sizes it was made for");
+  return *plan;
+}
+
+/// Query heads whose keys and values together take at most 32 MiB, a part of the L2 cache of large GPUs (40 MiB of an
+/// A100, 50 MiB of an H100); those of one key/value head at least.
+template <class Attention>
+std::int32_t heads_at_once(const Attention& attention) {
+  constexpr std::int64_t cache_bytes = std::int64_t{32} << 20;
+  const std::int64_t num_heads = attention.q.shape[1], num_kv_heads = attention.k.shape[1];
+  const std::int64_t head_bytes =
+      2 * attention.k.shape[0] * attention.k.shape[2] * static_cast<std::int64_t>(size_of(attention.k.dtype));
+  const std::int64_t kv_heads =
+      std::clamp<std::int64_t>(cache_bytes / std::max<std::int64_t>(head_bytes, 1), 1, num_kv_heads);
+  return static_cast<std::int32_t>(kv_heads * (num_heads / num_kv_heads));
+}
+
+void check_output(const Tensor& out, const Tensor& in, bool adds) {
+  ensure(out.dtype == DType::float32 || out.dtype == in.dtype,
+         "ops: results of attention are float32 or have the dtype of its inputs");
+  ensure(!adds || out.dtype == DType::float32, "ops: parts of attention results add up in float32");
+}
+
+}  // namespace
+
+void attention_forward(const AttentionForward& attention, cudaStream_t stream) {
+  const TilePlan& plan = checked_plan(attention);
+  check_output(attention.out, attention.q, attention.merge);
+  AttentionForwardCall call{};
+  call.q = head_rows(attention.q);
+  call.k = head_rows(attention.k);
+  call.v = head_rows(attention.v);
+  call.out = head_rows(attention.out);
+  call.lse = contiguous_floats(attention.lse);
+  call.queries = plan.queries();
+  call.num_heads = static_cast<std::int32_t>(attention.q.shape[1]);
+  call.num_kv_heads = static_cast<std::int32_t>(attention.k.shape[1]);
+  call.head_dim = static_cast<std::int32_t>(attention.q.shape[2]);
+  call.heads_at_once = heads_at_once(attention);
+  call.scale = attention.scale;
+  call.merges = attention.merge;
+  if (call.q.is_bf16) return attention_forward_sm80(call, stream);
+  attention_forward_float32(call, stream);
+}
+
+void attention_delta(const Tensor& delta, const Tensor& out, const Tensor& dout, cudaStream_t stream) {
+  ensure(out.dtype == dout.dtype, "ops: the output of attention and its gradient have one dtype");
+  attention_delta_rows(contiguous_floats(delta), head_rows(out), head_rows(dout), out.shape[0],
+                       static_cast<int>(out.shape[1]), static_cast<int>(out.shape[2]), stream);
+}
+
+void attention_backward(const AttentionBackward& attention, cudaStream_t stream) {
+  const TilePlan& plan = checked_plan(attention);
+  ensure(attention.dout.dtype == attention.q.dtype, "ops: queries and the gradient of the output have one dtype");
+  ensure(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
+  check_output(attention.dq, attention.q, attention.accumulate_dq);
+  check_output(attention.dk, attention.k, attention.accumulate_dkv);
+  AttentionBackwardCall call{};
+  call.q = head_rows(attention.q);
+  call.k = head_rows(attention.k);
+  call.v = head_rows(attention.v);
+  call.dout = head_rows(attention.dout);
+  call.lse = contiguous_floats(attention.lse);
+  call.delta = contiguous_floats(attention.delta);
+  call.dq = head_rows(attention.dq);
+  call.dk = head_rows(attention.dk);
+  call.dv = head_rows(attention.dv);
+  call.queries = plan.queries();
+  call.keys = plan.keys();
+  call.num_heads = static_cast<std::int32_t>(attention.q.shape[1]);
+  call.num_kv_heads = static_cast<std::int32_t>(attention.k.shape[1]);
+  call.head_dim = static_cast<std::int32_t>(attention.q.shape[2]);
+  call.heads_at_once = heads_at_once(attention);
+  call.scale = attention.scale;
+  call.adds_to_dq = attention.accumulate_dq;
+  call.adds_to_dkv = attention.accumulate_dkv;
+  if (call.q.is_bf16) return attention_backward_sm80(call, stream);
+  attention_backward_float32(call, stream);
+}
+
+}  // namespace sft::ops::cuda

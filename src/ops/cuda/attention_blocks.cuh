@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the attention kernels share: which blocks of the score matrix a tile meets, and masks.
+
+#include "ops/cuda/attention_calls.hpp"
+#include "ops/cuda/launch.cuh"
+
+namespace sft::ops::cuda {
+
+constexpr float minus_infinity = -__builtin_inff();
+constexpr float log2_of_e = 1.44269504088896341f, log_of_2 = 0.693147180559945309f;
+
+/// A part of a tile that one block of threads works on, and its head.
+struct WorkItem {
+  int begin, count;  ///< own rows
+  int range_begin, range_end;
+  int head;
+};
+
+/// Item number `item` of the grid: heads whose keys and values fit in the L2 cache together come first, of those the
+/// tiles with most work first, each with all these heads. Tiles have up to kRows rows here; count <= 0 where a tile has
+/// no such part.
+template <int kRows>
+__device__ __forceinline__ WorkItem work_item(std::int64_t item, const AttentionSide& side, int num_heads,
+                                              int heads_at_once) {
+  static_assert(attention_tile_rows % kRows == 0, "tiles of a plan divide into those of a kernel");
+  constexpr int parts = attention_tile_rows / kRows;
+  const std::int64_t num_parts = static_cast<std::int64_t>(side.num_tiles) * parts;
+  const std::int64_t items_of_section = num_parts * heads_at_once;
+  const int first_head = static_cast<int>(item / items_of_section) * heads_at_once;
+  const int heads = min(heads_at_once, num_heads - first_head);
+  const std::int64_t rest = item % items_of_section;
+  const std::int64_t part = rest / heads;
+  const AttentionTile tile = side.tiles[part / parts];
+  const int offset = static_cast<int>(part % parts) * kRows;
+  return {tile.begin + offset, min(kRows, tile.count - offset), tile.range_begin, tile.range_end,
+          first_head + static_cast<int>(rest % heads)};
+}
+
+/// A block of the other side, of up to kOther rows.
+struct OtherBlock {
+  int begin, count;
+  int diagonal;  ///< row i of the item meets row j of the block iff i + diagonal >= j (queries) or <= j (keys)
+};
+
+/// Goes over the blocks of other rows that an item meets, in order. kOwnIsQueries: others are keys, which queries see
+/// up to their own row where the range is causal; else others are queries, which see the item's keys from their row on.
+template <bool kOwnIsQueries, int kOther>
+class BlockWalk {
+ public:
+  __device__ __forceinline__ BlockWalk(const AttentionRange* ranges, const WorkItem& item)
+      : ranges_(ranges),
+        range_begin_(item.range_begin),
+        range_end_(item.range_end),
+        own_begin_(item.begin),
+        own_count_(item.count) {
+    restart();
+  }
+
+  __device__ __forceinline__ void restart() {
+    range_ = range_begin_;
+    enter();
+  }
+
+  [[nodiscard]] __device__ __forceinline__ bool is_done() const { return range_ >= range_end_; }
+
+  __device__ __forceinline__ void advance() {
+    next_ += kOther;
+    left_ -= kOther;
+    diagonal_ -= kOther;
+    if (left_ > 0) return;
+    ++range_;
+    enter();
+  }
+
+  [[nodiscard]] __device__ __forceinline__ OtherBlock block() const { return {next_, min(kOther, left_), diagonal_}; }
+
+ private:
+  __device__ __forceinline__ void enter() {
+    if (is_done()) return;
+    const AttentionRange range = ranges_[range_];
+    const int offset = own_begin_ - range.own_begin;  // of the item in the span
+    next_ = range.other_begin;
+    left_ = range.other_count;
+    if (range.is_causal == 0) {
+      diagonal_ = kOwnIsQueries ? left_ : -attention_tile_rows;
+    } else if (kOwnIsQueries) {
+      diagonal_ = offset;
+      left_ = min(left_, offset + own_count_);
+    } else {
+      diagonal_ = 0;
+      next_ += offset;
+      left_ -= offset;
+    }
+  }
+
+  const AttentionRange* ranges_;
+  int range_begin_, range_end_, own_begin_, own_count_;
+  int range_ = 0;
+  int next_ = 0, left_ = 0;  ///< other rows of the range that are to come
+  int diagonal_ = 0;
+};
+
+/// The same for other heads [head, head_end), one after the other.
+template <bool kOwnIsQueries, int kOther>
+class GroupWalk {
+ public:
+  __device__ __forceinline__ GroupWalk(const AttentionRange* ranges, const WorkItem& item, int head, int head_end)
+      : walk_(ranges, item), head_(head), head_end_(head_end) {}
+  [[nodiscard]] __device__ __forceinline__ bool is_done() const { return walk_.is_done(); }
+  __device__ __forceinline__ void advance() {
+    walk_.advance();
+    if (walk_.is_done() && head_ + 1 < head_end_) {
+      ++head_;
+      walk_.restart();
+    }
+  }
+  [[nodiscard]] __device__ __forceinline__ OtherBlock block() const { return walk_.block(); }
+  [[nodiscard]] __device__ __forceinline__ int head() const { return head_; }
+
+ private:
+  BlockWalk<kOwnIsQueries, kOther> walk_;
+  int head_, head_end_;
+};
+
+/// Whether row `own` of an item meets row `other` of the block.
+template <bool kOwnIsQueries>
+__device__ __forceinline__ bool meets(const OtherBlock& block, int own, int other) {
+  if (other >= block.count) return false;
+  return kOwnIsQueries ? own + block.diagonal >= other : own + block.diagonal <= other;
+}
+
+/// Whether some row below `num_own` does not meet some row below `num_other` of the block.
+template <bool kOwnIsQueries>
+__device__ __forceinline__ bool needs_mask(const OtherBlock& block, int num_own, int num_other) {
+  if (block.count < num_other) return true;
+  return kOwnIsQueries ? block.diagonal < num_other - 1 : num_own - 1 + block.diagonal > 0;
+}
+
+}  // namespace sft::ops::cuda

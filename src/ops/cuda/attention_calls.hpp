@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the attention kernels of GPUs are called with. Plain C++17, for host code and for nvcc.
+
+#include <cstdint>
+
+namespace sft::ops::cuda {
+
+/// Rows that a tile of an attention plan has at most. Kernels with smaller tiles take them in parts.
+inline constexpr int attention_tile_rows = 128;
+
+/// Rows [begin, begin + count) of the queries, with ranges of keys that they see; or of the keys, with ranges of
+/// queries that see them. A tile without ranges holds rows outside every span.
+struct alignas(16) AttentionTile {
+  std::int32_t begin, count, range_begin, range_end;
+};
+
+/// Rows [other_begin, other_begin + other_count) of the other side, for tiles of the span that begins at row own_begin
+/// of the own side. Where it is causal, query own_begin + i sees key other_begin + j iff j <= i, or the same with the
+/// sides exchanged; else every row meets every row.
+struct alignas(16) AttentionRange {
+  std::int32_t own_begin, other_begin, other_count, is_causal;
+};
+
+/// One side of an attention plan in device memory: tiles that cover all rows of the side once, those with most work
+/// first, and the ranges they name.
+struct AttentionSide {
+  const AttentionTile* tiles;
+  const AttentionRange* ranges;
+  std::int32_t num_tiles;
+};
+
+/// Rows of heads, (rows, heads, D): neighbouring rows are row_stride elements apart, heads of a row stand one after the
+/// other.
+struct HeadRows {
+  void* data;
+  std::int64_t row_stride;
+  bool is_bf16;    ///< else float32
+  bool is_vector;  ///< every head of every row begins at a multiple of 16 bytes and is one long
+};
+
+/// As ops::AttentionForward, q, k and v of one dtype.
+struct AttentionForwardCall {
+  HeadRows q, k, v, out;
+  float* lse;
+  AttentionSide queries;
+  std::int32_t num_heads, num_kv_heads, head_dim;
+  std::int32_t heads_at_once;  ///< query heads whose keys and values stay in the L2 cache together
+  float scale;
+  bool merges;
+};
+
+/// As ops::AttentionBackward, q, k, v and dout of one dtype.
+struct AttentionBackwardCall {
+  HeadRows q, k, v, dout;
+  const float *lse, *delta;
+  HeadRows dq, dk, dv;
+  AttentionSide queries, keys;
+  std::int32_t num_heads, num_kv_heads, head_dim;
+  std::int32_t heads_at_once;  ///< as above
+  float scale;
+  bool adds_to_dq, adds_to_dkv;
+};
+
+}  // namespace sft::ops::cuda

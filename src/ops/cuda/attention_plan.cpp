@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/attention_plan.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "ops/cuda/upload.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::ops::cuda {
+
+namespace {
+
+/// A span as one of its sides sees it.
+struct SideSpan {
+  std::int64_t own_begin, own_count, other_begin, other_count;
+  bool is_causal;
+};
+
+struct TileWork {
+  AttentionTile tile;
+  std::int64_t pairs_per_row;  ///< rows of the other side that it meets, about
+};
+
+enum class Side { queries, keys };
+
+/// Tiles over all of `num_rows` rows of a side, those with most work first, and the ranges they meet.
+class SideLists {
+ public:
+  SideLists(Side side, std::vector<SideSpan> spans, std::int64_t num_rows) : side_(side) {
+    std::ranges::stable_sort(spans, {}, &SideSpan::own_begin);
+    std::int64_t row = 0;
+    for (std::size_t i = 0; i < spans.size();) {
+      const SideSpan& first = spans[i];
+      ensure(first.own_begin >= row && first.own_begin + first.own_count <= num_rows,
+             "ops: attention spans lie within the rows, and different ranges of rows do not overlap");
+      add_tiles(row, first.own_begin, {});
+      std::size_t end = i;
+      for (; end < spans.size() && spans[end].own_begin == first.own_begin; ++end) {
+        ensure(spans[end].own_count == first.own_count, "ops: attention spans share all of a range of rows, or none");
+      }
+      row = first.own_begin + first.own_count;
+      add_tiles(first.own_begin, row, std::span(spans).subspan(i, end - i));
+      i = end;
+    }
+    add_tiles(row, num_rows, {});
+    std::ranges::stable_sort(work_, std::greater{}, &TileWork::pairs_per_row);
+  }
+
+  [[nodiscard]] std::vector<AttentionTile> tiles() const {
+    std::vector<AttentionTile> tiles;
+    tiles.reserve(work_.size());
+    for (const TileWork& work : work_) tiles.push_back(work.tile);
+    return tiles;
+  }
+  [[nodiscard]] std::vector<AttentionRange> take_ranges() { return std::move(ranges_); }
+
+ private:
+  /// Tiles of the rows [begin, end), which `spans` have in common.
+  void add_tiles(std::int64_t begin, std::int64_t end, std::span<const SideSpan> spans) {
+    const auto range_begin = static_cast<std::int32_t>(ranges_.size());
+    for (const SideSpan& span : spans) {
+      ranges_.push_back({static_cast<std::int32_t>(span.own_begin), static_cast<std::int32_t>(span.other_begin),
+                         static_cast<std::int32_t>(span.other_count), span.is_causal ? 1 : 0});
+    }
+    const auto range_end = static_cast<std::int32_t>(ranges_.size());
+    for (std::int64_t row = begin; row < end; row += attention_tile_rows) {
+      const std::int64_t count = std::min<std::int64_t>(attention_tile_rows, end - row);
+      TileWork work{{static_cast<std::int32_t>(row), static_cast<std::int32_t>(count), range_begin, range_end}, 0};
+      for (const SideSpan& span : spans) work.pairs_per_row += others_met(span, row - begin, count);
+      work_.push_back(work);
+    }
+  }
+
+  /// Rows of the other side that some row of the tile at `offset` of the span meets.
+  [[nodiscard]] std::int64_t others_met(const SideSpan& span, std::int64_t offset, std::int64_t count) const {
+    if (!span.is_causal) return span.other_count;
+    return side_ == Side::queries ? offset + count : span.other_count - offset;
+  }
+
+  Side side_;
+  std::vector<TileWork> work_;
+  std::vector<AttentionRange> ranges_;
+};
+
+std::size_t padded(std::size_t bytes) {
+  return (bytes + PlanPool::granularity_bytes - 1) / PlanPool::granularity_bytes * PlanPool::granularity_bytes;
+}
+
+}  // namespace
+
+void* PlanPool::take(std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  std::size_t begin = 0;
+  for (const auto& [used_begin, used_end] : used_) {
+    if (used_begin - begin >= bytes) break;
+    begin = used_end;
+  }
+  const std::size_t end = begin + padded(bytes);
+  ensure(end <= capacity_bytes_, "ops: the workspace is too small for the attention plans of a micro-batch");
+  used_.emplace(begin, end);
+  return memory_ + begin;
+}
+
+void PlanPool::give_back(void* place) noexcept {
+  if (place != nullptr) used_.erase(static_cast<std::size_t>(static_cast<std::byte*>(place) - memory_));
+}
+
+// A document of one token has a tile and a range on each side: at worst all have. Beyond that a plan has whole tiles
+// and, in each chunk of a row, a document that reaches over its borders. Two plans can be there at a time, the old one
+// while the new one is made, anywhere in the pool: three times the size of one always suffices for both. Plans of more
+// spans than tokens, or over more keys than were asked for (those of a cache), find room in the slack, which holds the
+// tiles of a million keys.
+std::size_t plan_pool_bytes(const Shapes& shapes, const AttentionNeeds& needs) {
+  constexpr std::int64_t slack_bytes = std::int64_t{256} << 10, num_generations = 3;
+  const std::int64_t queries = std::max(needs.plan_queries, shapes.tokens), keys = std::max(needs.plan_keys, queries);
+  const std::int64_t num_parts = keys / std::max<std::int64_t>(queries, 1) + needs.num_plans;
+  const std::int64_t whole_tiles = needs.num_plans * ((queries + keys) / attention_tile_rows + 1);
+  const std::int64_t num_entries = 3 * queries + keys + whole_tiles + 16 * num_parts;
+  static_assert(sizeof(AttentionTile) == sizeof(AttentionRange));
+  const auto padding = static_cast<std::int64_t>(PlanPool::granularity_bytes) * needs.num_plans;
+  return padded(static_cast<std::size_t>(
+      num_generations * (num_entries * static_cast<std::int64_t>(sizeof(AttentionTile)) + padding) + slack_bytes));
+}
+
+TileLists::TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                     std::int64_t num_keys) {
+  constexpr std::int64_t max_rows = std::numeric_limits<std::int32_t>::max() - attention_tile_rows;
+  ensure(num_queries <= max_rows && num_keys <= max_rows, "ops: the rows of an attention plan are counted in 31 bits");
+  std::vector<SideSpan> of_queries, of_keys;
+  for (const sequence::AttentionSpan& span : spans) {
+    if (span.q_len <= 0 || span.k_len <= 0) continue;
+    const bool is_full = span.diagonal >= span.k_len - 1;
+    ensure(is_full || (span.diagonal == 0 && span.q_len == span.k_len),
+           "ops: attention spans on a GPU are causal squares or full rectangles");
+    of_queries.push_back({span.q_begin, span.q_len, span.k_begin, span.k_len, !is_full});
+    of_keys.push_back({span.k_begin, span.k_len, span.q_begin, span.q_len, !is_full});
+  }
+  SideLists queries(Side::queries, std::move(of_queries), num_queries), keys(Side::keys, std::move(of_keys), num_keys);
+  query_tiles = queries.tiles();
+  key_ranges = queries.take_ranges();
+  key_tiles = keys.tiles();
+  query_ranges = keys.take_ranges();
+}
+
+TilePlan::TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+                   std::int64_t num_keys, cudaStream_t stream)
+    : pool_(pool), num_queries_(num_queries), num_keys_(num_keys) {
+  const TileLists lists(spans, num_queries, num_keys);
+  std::vector<std::byte> bytes;
+  const auto append = [&](const auto& list) {
+    const std::size_t begin = bytes.size();
+    const auto as_bytes = std::as_bytes(std::span(list));
+    bytes.insert(bytes.end(), as_bytes.begin(), as_bytes.end());
+    return begin;
+  };
+  const std::size_t query_tiles = append(lists.query_tiles), key_ranges = append(lists.key_ranges);
+  const std::size_t key_tiles = append(lists.key_tiles), query_ranges = append(lists.query_ranges);
+  memory_ = pool_.take(bytes.size());
+  const auto at = [&]<class Entry>(std::size_t offset, const std::vector<Entry>&) {
+    return reinterpret_cast<const Entry*>(static_cast<const std::byte*>(memory_) + offset);
+  };
+  queries_ = {at(query_tiles, lists.query_tiles), at(key_ranges, lists.key_ranges),
+              static_cast<std::int32_t>(lists.query_tiles.size())};
+  keys_ = {at(key_tiles, lists.key_tiles), at(query_ranges, lists.query_ranges),
+           static_cast<std::int32_t>(lists.key_tiles.size())};
+  upload(memory_, bytes.data(), bytes.size(), stream);
+}
+
+}  // namespace sft::ops::cuda

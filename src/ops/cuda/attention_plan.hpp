@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Attention spans as lists of tiles in device memory, where the kernels read them.
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "ops/cuda/attention_calls.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/ops/shapes.hpp"
+
+namespace sft::ops::cuda {
+
+/// Hands out the part of the workspace that holds attention plans. Plans may be of any number and size as long as they
+/// fit; a plan's memory is free again as soon as the plan is destroyed: what is still queued reads it before a later
+/// plan, queued on the same stream, is written over it.
+class PlanPool {
+ public:
+  /// A multiple of this many bytes is handed out at a time.
+  static constexpr std::size_t granularity_bytes = 256;
+
+  /// Device memory of the caller that outlives the pool, aligned to granularity_bytes.
+  PlanPool(void* memory, std::size_t capacity_bytes)
+      : memory_(static_cast<std::byte*>(memory)), capacity_bytes_(capacity_bytes) {}
+  PlanPool(const PlanPool&) = delete;
+  PlanPool& operator=(const PlanPool&) = delete;
+
+  /// The first free place of this size; std::logic_error where there is none.
+  [[nodiscard]] void* take(std::size_t bytes);
+  void give_back(void* place) noexcept;
+
+ private:
+  std::byte* memory_;
+  std::size_t capacity_bytes_;
+  std::map<std::size_t, std::size_t> used_;  ///< begin -> end, bytes from memory_
+};
+
+/// Bytes of a PlanPool for the plans of a model of these shapes, with what they need in alignment. Pure.
+[[nodiscard]] std::size_t plan_pool_bytes(const Shapes& shapes, const AttentionNeeds& needs);
+
+/// Tiles and ranges of both sides, as attention_calls.hpp says, on the host.
+struct TileLists {
+  std::vector<AttentionTile> query_tiles, key_tiles;
+  std::vector<AttentionRange> key_ranges, query_ranges;  ///< that query tiles see; that see key tiles
+
+  /// Throws std::logic_error where a span is neither of the two kinds that schedules have (causal square, full
+  /// rectangle), lies outside the rows, or overlaps another in an illegal way.
+  TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries, std::int64_t num_keys);
+};
+
+/// The plan of the CUDA backend. Does not outlive the pool.
+class TilePlan final : public AttentionPlan {
+ public:
+  /// Queues the upload on `stream`, on which the attention is called too. `spans` are read before it returns. Throws
+  /// std::logic_error as TileLists does, and where the pool is too small.
+  TilePlan(PlanPool& pool, const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
+           std::int64_t num_keys, cudaStream_t stream);
+  ~TilePlan() override { pool_.give_back(memory_); }
+  TilePlan(const TilePlan&) = delete;
+  TilePlan& operator=(const TilePlan&) = delete;
+
+  [[nodiscard]] std::int64_t num_queries() const { return num_queries_; }
+  [[nodiscard]] std::int64_t num_keys() const { return num_keys_; }
+  [[nodiscard]] const AttentionSide& queries() const { return queries_; }
+  [[nodiscard]] const AttentionSide& keys() const { return keys_; }
+
+ private:
+  PlanPool& pool_;
+  void* memory_ = nullptr;
+  std::int64_t num_queries_, num_keys_;
+  AttentionSide queries_{}, keys_{};
+};
+
+}  // namespace sft::ops::cuda

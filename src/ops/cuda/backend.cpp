@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/backend.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "ops/cuda/attention.hpp"
+#include "ops/cuda/attention_plan.hpp"
+#include "ops/cuda/kernels/adamw.hpp"
+#include "ops/cuda/kernels/cross_entropy.hpp"
+#include "ops/cuda/kernels/elementary.hpp"
+#include "ops/cuda/kernels/embedding.hpp"
+#include "ops/cuda/kernels/random.hpp"
+#include "ops/cuda/kernels/reduce.hpp"
+#include "ops/cuda/kernels/rms_norm.hpp"
+#include "ops/cuda/kernels/rope.hpp"
+#include "ops/cuda/kernels/swiglu.hpp"
+#include "ops/cuda/matmul.hpp"
+#include "ops/cuda/view.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::ops::cuda {
+namespace {
+
+/// Scratch of one op: what cuBLASLt works with on Hopper, and more than sums over rows of a million columns need.
+constexpr std::size_t scratch_bytes = std::size_t{32} << 20;
+constexpr std::int64_t max_head_dim = 256;
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(device::Stream& stream)
+      : stream_(stream), native_(static_cast<cudaStream_t>(stream.native())), products_(native_) {}
+
+  device::Stream& stream() override { return stream_; }
+
+  void set_workspace(Tensor workspace) override {
+    ensure(workspace.size_bytes() >= scratch_bytes, "ops: the workspace is too small");
+    ensure(reinterpret_cast<std::uintptr_t>(workspace.data) % PlanPool::granularity_bytes == 0,
+           "ops: the workspace begins at a multiple of 256 bytes");
+    scratch_ = {workspace.data, scratch_bytes};
+    plans_.emplace(static_cast<std::byte*>(workspace.data) + scratch_bytes, workspace.size_bytes() - scratch_bytes);
+  }
+
+  void fill(Tensor x, float value) override {
+    cuda::fill(x.is_contiguous() ? flat_view_of(x) : view_of(x), value, native_);
+  }
+
+  void copy(Tensor destination, Tensor source) override {
+    ensure(destination.num_elements() == source.num_elements(), "copy: shapes do not fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    cuda::copy(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
+               native_);
+  }
+
+  void add(Tensor destination, Tensor source) override {
+    ensure(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
+    ensure(destination.num_elements() == source.num_elements(), "add: shapes do not fit");
+    const bool flat = destination.is_contiguous() && source.is_contiguous();
+    cuda::add(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
+              native_);
+  }
+
+  void scale(Tensor x, float factor) override { cuda::scale(flat_view_of(x), factor, native_); }
+
+  void sum_squares(Tensor result, Tensor x) override {
+    cuda::sum_squares(result.as<double>(), floats_of(x), x.num_elements(), scratch(sum_squares_bytes), native_);
+  }
+
+  void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
+    cuda::fill_normal(flat_view_of(x), seed, first_index, stddev, native_);
+  }
+
+  void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
+    cuda::fill_uniform(flat_view_of(x), seed, first_index, bound, native_);
+  }
+
+  void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+               bool accumulate) override {
+    ensure(out.num_elements() == in.num_elements(), "dropout: shapes do not fit");
+    cuda::dropout(flat_view_of(out), flat_view_of(in), probability, seed, first_index, accumulate, native_);
+  }
+
+  void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) override {
+    cuda::embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin, native_);
+  }
+
+  void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) override {
+    cuda::embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin,
+                             scratch(embedding_backward_bytes(dout.row_elements())), native_);
+  }
+
+  void rms_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor weight, float epsilon) override {
+    cuda::rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), weight_of(weight, x), epsilon, native_);
+  }
+
+  void add_rms_norm_forward(Tensor sum, Tensor y, Tensor rstd, Tensor x, Tensor delta, Tensor weight,
+                            float epsilon) override {
+    cuda::add_rms_norm_forward(view_of(sum), view_of(y), floats_of(rstd), view_of(x), view_of(delta),
+                               weight_of(weight, x), epsilon, native_);
+  }
+
+  void rms_norm_apply(Tensor y, Tensor x, Tensor rstd, Tensor weight) override {
+    cuda::rms_norm_apply(view_of(y), view_of(x), floats_of(rstd), weight_of(weight, x), native_);
+  }
+
+  void rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor rstd, Tensor weight,
+                         Tensor dresidual) override {
+    const View rows = view_of(x);
+    const Partials partials(*this, dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
+    cuda::rms_norm_backward(view_of(dx), partials.data(), view_of(dy), rows, floats_of(rstd), weight_of(weight, x),
+                            view_of(dresidual), native_);
+    if (!rows.is_empty()) partials.add_up();
+  }
+
+  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) override {
+    cuda::rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(), inverse_frequencies.as<double>(),
+                     positions.num_elements(), inverse_frequencies.num_elements(), scale, native_);
+  }
+
+  void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) override {
+    rope(view_of(out), view_of(in), floats_of(cosine), floats_of(sine), in.shape[2], 1.0F, native_);
+  }
+
+  void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) override {
+    rope(view_of(din), view_of(dout), floats_of(cosine), floats_of(sine), din.shape[2], -1.0F, native_);
+  }
+
+  void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
+                         float epsilon) override {
+    check_head_dim(in);
+    cuda::norm_rope_forward(view_of(out), floats_of(rstd), view_of(in), weight_of(weight, in), floats_of(cosine),
+                            floats_of(sine), in.shape[2], epsilon, native_);
+  }
+
+  void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight, Tensor cosine,
+                          Tensor sine) override {
+    check_head_dim(in);
+    const View rows = view_of(in);
+    const Partials partials(*this, dweight, norm_rope_backward_partials(in.shape[0] * in.shape[1]), in.shape[2]);
+    cuda::norm_rope_backward(view_of(din), partials.data(), view_of(dout), rows, floats_of(rstd), weight_of(weight, in),
+                             floats_of(cosine), floats_of(sine), in.shape[2], native_);
+    if (!rows.is_empty()) partials.add_up();
+  }
+
+  void matmul(const Matmul& product) override { products_.run(product, scratch_); }
+
+  void bias_backward(Tensor dbias, Tensor dy) override {
+    const View rows = view_of(dy);
+    column_sums(floats_of(dbias), rows, scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
+  }
+
+  std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                                std::int64_t num_queries, std::int64_t num_keys) override {
+    ensure(plans_.has_value(), "ops: set_workspace first");
+    return std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
+  }
+
+  void attention_forward(const AttentionForward& attention) override { cuda::attention_forward(attention, native_); }
+
+  void attention_delta(Tensor delta, Tensor out, Tensor dout) override {
+    cuda::attention_delta(delta, out, dout, native_);
+  }
+
+  void attention_backward(const AttentionBackward& attention) override { cuda::attention_backward(attention, native_); }
+
+  void swiglu_forward(Tensor act, Tensor gate_up) override {
+    cuda::swiglu_forward(view_of(act), view_of(gate_up), native_);
+  }
+
+  void swiglu_backward(Tensor dgate_up, Tensor act, Tensor dact, Tensor gate_up) override {
+    cuda::swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up), native_);
+  }
+
+  void cross_entropy_max(const CrossEntropy& chunk) override { cuda::cross_entropy_max(arguments_of(chunk), native_); }
+
+  void cross_entropy_partials(const CrossEntropy& chunk) override {
+    cuda::cross_entropy_partials(arguments_of(chunk), native_);
+  }
+
+  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale, Tensor metrics) override {
+    const CrossEntropyArguments arguments = arguments_of(chunk);
+    cross_entropy_metrics(arguments, metrics.as<double>(), native_);
+    if (dlogits.data != nullptr) cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale, native_);
+  }
+
+  void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
+             const AdamW& step) override {
+    const StochasticRounding& rounding = step.rounding;
+    const View parameters_view = flat_view_of(parameters), exp_avg_view = flat_view_of(exp_avg),
+               exp_avg_sq_view = flat_view_of(exp_avg_sq);
+    ensure(exp_avg_view.is_bf16 == exp_avg_sq_view.is_bf16, "both moments have one dtype");
+    ensure(copy.empty() || !parameters_view.is_bf16, "bf16 parameters have no copy");
+    ensure(gradients.dtype == DType::float32, "ops: float32 expected");
+    cuda::adamw({.parameters = parameters_view,
+                 .exp_avg = exp_avg_view,
+                 .exp_avg_sq = exp_avg_sq_view,
+                 .gradients = flat_view_of(gradients),
+                 .copy = copy.empty() ? View{} : flat_view_of(copy),
+                 .decay = static_cast<float>(1.0 - step.learning_rate * step.weight_decay),
+                 .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
+                 .beta2 = static_cast<float>(step.beta2),
+                 .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
+                 .inverse_sqrt_bias_correction2 = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
+                 .epsilon = static_cast<float>(step.epsilon),
+                 .step_size = static_cast<float>(step.learning_rate / step.bias_correction1),
+                 .gradient_scale = static_cast<float>(step.gradient_scale),
+                 .key = rounding.key | 1U,
+                 .first_index = rounding.first_index,
+                 .num_columns = rounding.num_columns,
+                 .row_stride = rounding.row_stride,
+                 .begin = rounding.begin},
+                native_);
+  }
+
+ private:
+  static void check_head_dim(const Tensor& x) {
+    ensure(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0, "ops: head_dim must be even and <= 256");
+  }
+
+  /// The scratch memory, of which an op needs `num_bytes`.
+  [[nodiscard]] Workspace scratch(std::size_t num_bytes) const {
+    ensure(scratch_.data != nullptr, "ops: set_workspace first");
+    ensure(num_bytes <= scratch_.num_bytes, "ops: the workspace is too small for a row");
+    return scratch_;
+  }
+
+  /// Rows in the scratch memory whose column sums are added to a gradient, if it is asked for.
+  class Partials {
+   public:
+    Partials(const CudaBackend& backend, const Tensor& sums, std::int64_t num_rows, std::int64_t num_columns)
+        : stream_(backend.native_), num_rows_(num_rows), num_columns_(num_columns) {
+      if (sums.data == nullptr) return;
+      sums_ = floats_of(sums);
+      data_ =
+          static_cast<float*>(backend.scratch(static_cast<std::size_t>(num_rows * num_columns) * sizeof(float)).data);
+    }
+    [[nodiscard]] float* data() const { return data_; }
+    void add_up() const {
+      if (sums_ != nullptr) add_rows(sums_, data_, num_rows_, num_columns_, stream_);
+    }
+
+   private:
+    cudaStream_t stream_;
+    std::int64_t num_rows_, num_columns_;
+    float *sums_ = nullptr, *data_ = nullptr;
+  };
+
+  static CrossEntropyArguments arguments_of(const CrossEntropy& chunk) {
+    const std::int64_t rows = chunk.logits.shape[0];
+    float* partials = floats_of(chunk.partials);
+    return {.logits = floats_of(chunk.logits),
+            .max = floats_of(chunk.max),
+            .sum_exp = partials,
+            .target_logit = partials + rows,
+            .sum_exp_logit = partials + 2 * rows,
+            .targets = chunk.targets.as<std::int32_t>(),
+            .weights = floats_of(chunk.weights),
+            .rows = rows,
+            .columns = chunk.logits.shape[1],
+            .vocab_begin = chunk.vocab_begin};
+  }
+
+  device::Stream& stream_;
+  cudaStream_t native_;
+  MatmulEngine products_;
+  Workspace scratch_;
+  std::optional<PlanPool> plans_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(device::Stream& stream) { return std::make_unique<CudaBackend>(stream); }
+
+std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention) {
+  return scratch_bytes + plan_pool_bytes(shapes, attention);
+}
+
+}  // namespace sft::ops::cuda

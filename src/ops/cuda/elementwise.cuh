@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Kernels in which every element is computed on its own: one kernel that walks over matrices, and the choice of how
+// many neighbours a thread takes. An Op says what happens to N neighbours:
+//
+//   static constexpr int unroll;                         vectors a thread has under way at a time
+//   struct Registers;                                    what it keeps of one
+//   void load(Registers&, row, column) const;            reads N elements from `column` on
+//   void store(const Registers&, row, column) const;     computes and writes them
+//
+// A thread loads all its vectors before it stores one. An output may be an input.
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/cuda/kernels/view.hpp"
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/vector.cuh"
+
+namespace sft::ops::cuda {
+
+/// The rows of a View, typed.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+
+  __device__ __forceinline__ T* at(std::int64_t row, std::int64_t column) const { return data + row * stride + column; }
+};
+
+template <class T>
+Rows<T> rows_of(const View& view) {
+  return {static_cast<T*>(view.data), view.stride};
+}
+
+/// The vectors of a matrix: `num_vectors` of them, `per_row` in a row; the last row may have fewer.
+struct Cover {
+  std::int64_t num_vectors, per_row;
+  std::int64_t num_column_blocks;  ///< blocks side by side
+};
+
+inline constexpr unsigned elementwise_threads = 256;
+
+/// A block covers blockDim.x vectors of each of blockDim.y * Op::unroll rows.
+template <class Op, int N>
+__global__ void __launch_bounds__(elementwise_threads) elementwise_kernel(Op op, Cover cover) {
+  const std::int64_t block_row = blockIdx.x / cover.num_column_blocks,
+                     block_column = blockIdx.x % cover.num_column_blocks;
+  const std::int64_t vector = block_column * blockDim.x + threadIdx.x;
+  if (vector >= cover.per_row) return;
+  const std::int64_t first_row = block_row * blockDim.y * Op::unroll + threadIdx.y;
+  typename Op::Registers registers[Op::unroll];
+#pragma unroll
+  for (int i = 0; i < Op::unroll; ++i) {
+    const std::int64_t row = first_row + i * static_cast<std::int64_t>(blockDim.y);
+    if (row * cover.per_row + vector < cover.num_vectors) op.load(registers[i], row, vector * N);
+  }
+#pragma unroll
+  for (int i = 0; i < Op::unroll; ++i) {
+    const std::int64_t row = first_row + i * static_cast<std::int64_t>(blockDim.y);
+    if (row * cover.per_row + vector < cover.num_vectors) op.store(registers[i], row, vector * N);
+  }
+}
+
+/// Runs `op` on `num_vectors` vectors of N elements, `per_row` to a row.
+template <int N, class Op>
+void run_elementwise(const char* name, const Op& op, std::int64_t num_vectors, std::int64_t per_row,
+                     cudaStream_t stream) {
+  if (num_vectors == 0) return;
+  unsigned threads_x = 1;
+  while (threads_x < per_row && threads_x < elementwise_threads) threads_x *= 2;
+  const unsigned threads_y = elementwise_threads / threads_x;
+  const std::int64_t num_rows = (num_vectors + per_row - 1) / per_row, rows_per_block = threads_y * Op::unroll;
+  const std::int64_t num_column_blocks = (per_row + threads_x - 1) / threads_x;
+  const std::int64_t num_blocks = (num_rows + rows_per_block - 1) / rows_per_block * num_column_blocks;
+  sft::cuda::launch(name, elementwise_kernel<Op, N>, dim3(static_cast<unsigned>(num_blocks)),
+                    dim3(threads_x, threads_y), 0, stream, op, Cover{num_vectors, per_row, num_column_blocks});
+}
+
+/// Whether the rows of `view` begin where vectors of n elements may: at a multiple of 16 bytes, or of all n where these
+/// are fewer. A single row may end within a vector.
+inline bool is_aligned(const View& view, int n) {
+  const std::int64_t num_bytes = n * (view.is_bf16 ? 2 : 4), alignment = num_bytes < 16 ? num_bytes : 16;
+  return reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(alignment) == 0 &&
+         (view.rows <= 1 || (view.columns % n == 0 && view.stride % n == 0));
+}
+
+/// Whether every row is made of whole vectors of n elements.
+inline bool has_vectors(const View& view, int n) { return view.columns % n == 0 && is_aligned(view, n); }
+
+/// Columns [begin, begin + count) of every row.
+inline View columns_of(const View& view, std::int64_t begin, std::int64_t count) {
+  return {static_cast<char*>(view.data) + begin * (view.is_bf16 ? 2 : 4), view.is_bf16, view.rows, count, view.stride};
+}
+
+/// One long row as rows that give every thread of a block a vector; the last is shorter.
+inline View folded(const View& row) {
+  constexpr std::int64_t columns = 2048;
+  if (row.columns <= columns) return row;
+  return {row.data, row.is_bf16, (row.columns + columns - 1) / columns, columns, columns};
+}
+
+/// Calls run(std::integral_constant<int, n>, views, number of vectors, vectors per row) for parts that together are all
+/// elements of `views`, matrices of equal rows and columns: with n = N where they are aligned, else and for the rest of
+/// a long row with n = 1.
+template <int N, std::size_t num_views, class Run>
+void by_vectors(const std::array<View, num_views>& views, bool may_be_vectors, Run run) {
+  const View& first = views[0];
+  if (first.is_empty()) return;
+  bool is_vectors = may_be_vectors;
+  for (const View& view : views) is_vectors = is_vectors && is_aligned(view, N);
+  if (first.rows > 1) {
+    if (is_vectors) {
+      run(std::integral_constant<int, N>{}, views, first.rows * (first.columns / N), first.columns / N);
+    } else {
+      run(std::integral_constant<int, 1>{}, views, first.rows * first.columns, first.columns);
+    }
+    return;
+  }
+  const std::int64_t num_aligned = is_vectors ? first.columns / N * N : 0, rest = first.columns - num_aligned;
+  std::array<View, num_views> parts;
+  if (num_aligned > 0) {
+    for (std::size_t i = 0; i < num_views; ++i) parts[i] = folded(columns_of(views[i], 0, num_aligned));
+    run(std::integral_constant<int, N>{}, parts, num_aligned / N, parts[0].columns / N);
+  }
+  if (rest > 0) {
+    for (std::size_t i = 0; i < num_views; ++i) parts[i] = folded(columns_of(views[i], num_aligned, rest));
+    run(std::integral_constant<int, 1>{}, parts, rest, parts[0].columns);
+  }
+}
+
+}  // namespace sft::ops::cuda

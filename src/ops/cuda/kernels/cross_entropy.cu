@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vocabulary-parallel cross-entropy: each pass reads a row of logits once, the last two rewrite it.
+#include "ops/cuda/kernels/cross_entropy.hpp"
+
+#include "ops/cuda/elementwise.cuh"
+#include "ops/cuda/warp.cuh"
+
+namespace sft::ops::cuda {
+namespace {
+
+using sft::cuda::launch;
+using sft::cuda::shared_memory;
+
+constexpr unsigned row_threads = 512;
+constexpr std::size_t scratch_bytes = row_threads / warp_size * sizeof(double);
+
+/// Column of the row's target in this part of the vocabulary, or -1.
+__device__ __forceinline__ std::int64_t target_column(const CrossEntropyArguments& chunk, std::int64_t row) {
+  const std::int64_t column = chunk.targets[row] - chunk.vocab_begin;
+  return column >= 0 && column < chunk.columns ? column : -1;
+}
+
+/// A block for each row. Moves 4 T V bytes.
+template <int N>
+__global__ void __launch_bounds__(row_threads) max_kernel(CrossEntropyArguments chunk) {
+  auto* scratch = shared_memory<float>();
+  const std::int64_t row = blockIdx.x, num_vectors = chunk.columns / N;
+  const float* logits = chunk.logits + row * chunk.columns;
+  float largest = -INFINITY;
+#pragma unroll 4
+  for (std::int64_t i = threadIdx.x; i < num_vectors; i += row_threads) {
+    float x[N];
+    load(x, logits + i * N);
+#pragma unroll
+    for (int j = 0; j < N; ++j) largest = fmaxf(largest, x[j]);
+  }
+  largest = row_max(largest, scratch);
+  if (threadIdx.x == 0) chunk.max[row] = largest;
+}
+
+/// A block for each row; float32 sums in a thread, float64 sums over threads. Moves 8 T V bytes.
+template <int N>
+__global__ void __launch_bounds__(row_threads) partials_kernel(CrossEntropyArguments chunk) {
+  auto* scratch = shared_memory<double>();
+  const std::int64_t row = blockIdx.x, num_vectors = chunk.columns / N;
+  float* logits = chunk.logits + row * chunk.columns;
+  const float largest = chunk.max[row];
+  if (threadIdx.x == 0) {
+    const std::int64_t target = target_column(chunk, row);
+    chunk.target_logit[row] = target < 0 ? 0.0f : logits[target];
+  }
+  __syncthreads();  // the target's logit is read before it is overwritten
+  float sums[N] = {}, sums_with_logit[N] = {};
+#pragma unroll 2
+  for (std::int64_t i = threadIdx.x; i < num_vectors; i += row_threads) {
+    float x[N];
+    load(x, logits + i * N);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const float shifted = x[j] - largest, e = expf(shifted);
+      x[j] = e;
+      sums[j] += e;
+      sums_with_logit[j] += e > 0.0f ? e * shifted : e;  // 0 * -inf is 0 here
+    }
+    store(logits + i * N, x);
+  }
+  double sum = 0.0, sum_with_logit = 0.0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    sum += static_cast<double>(sums[j]);
+    sum_with_logit += static_cast<double>(sums_with_logit[j]);
+  }
+  sum = row_sum(sum, scratch);
+  sum_with_logit = row_sum(sum_with_logit, scratch);
+  if (threadIdx.x == 0) {
+    chunk.sum_exp[row] = static_cast<float>(sum);
+    chunk.sum_exp_logit[row] = static_cast<float>(sum_with_logit);
+  }
+}
+
+/// One block. Moves 20 T bytes.
+__global__ void __launch_bounds__(row_threads) metrics_kernel(CrossEntropyArguments chunk, double* metrics) {
+  auto* scratch = shared_memory<double>();
+  double sums[4] = {};
+  for (std::int64_t row = threadIdx.x; row < chunk.rows; row += row_threads) {
+    const double weight = chunk.weights[row];
+    if (!(weight > 0.0)) continue;
+    const double sum_exp = chunk.sum_exp[row], largest = chunk.max[row], logit = chunk.target_logit[row];
+    const double log_sum = log(sum_exp);
+    sums[0] += weight * (log_sum + (largest - logit));
+    sums[1] += 1.0;
+    sums[2] += logit >= largest ? 1.0 : 0.0;
+    sums[3] += log_sum - chunk.sum_exp_logit[row] / sum_exp;
+  }
+  for (int i = 0; i < 4; ++i) {
+    const double total = row_sum(sums[i], scratch);
+    if (threadIdx.x == 0) metrics[i] += total;
+  }
+}
+
+/// dlogits = gradient_scale weight (e / sum_exp - onehot). Moves (4 + s) T V bytes.
+template <class T, int N>
+struct Gradient {
+  static constexpr int unroll = 2;
+  struct Registers {
+    float e[N];
+  };
+  CrossEntropyArguments chunk;
+  Rows<T> dlogits;
+  Rows<const float> exps;
+  double gradient_scale;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.e, exps.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float out[N];
+    const float weight = chunk.weights[row];
+    if (weight == 0.0f) {  // exact zeros, whatever the logits
+#pragma unroll
+      for (float& x : out) x = 0.0f;
+    } else {
+      const auto scaled = static_cast<float>(gradient_scale * static_cast<double>(weight));
+      const float factor = scaled / chunk.sum_exp[row];
+      const std::int64_t target = target_column(chunk, row) - column;
+#pragma unroll
+      for (int i = 0; i < N; ++i) out[i] = r.e[i] * factor - (i == target ? scaled : 0.0f);
+    }
+    cuda::store(dlogits.at(row, column), out);
+  }
+};
+
+View logits_of(const CrossEntropyArguments& chunk) {
+  return {chunk.logits, false, chunk.rows, chunk.columns, chunk.columns};
+}
+
+}  // namespace
+
+void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream) {
+  if (chunk.rows == 0) return;
+  launch("cross_entropy_max", has_vectors(logits_of(chunk), 4) ? max_kernel<4> : max_kernel<1>,
+         dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
+}
+
+void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t stream) {
+  if (chunk.rows == 0) return;
+  launch("cross_entropy_partials", has_vectors(logits_of(chunk), 4) ? partials_kernel<4> : partials_kernel<1>,
+         dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
+}
+
+void cross_entropy_metrics(const CrossEntropyArguments& chunk, double* metrics, cudaStream_t stream) {
+  if (chunk.rows == 0) return;
+  launch("cross_entropy_metrics", metrics_kernel, dim3(1), dim3(row_threads), scratch_bytes, stream, chunk, metrics);
+}
+
+void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale,
+                            cudaStream_t stream) {
+  const View exps = logits_of(chunk);
+  if (exps.is_empty()) return;
+  with_type(dlogits.is_bf16, [&](auto type) {
+    using T = typename decltype(type)::type;
+    constexpr int vectors = vector_size<T>;
+    const auto run = [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      run_elementwise<N>("cross_entropy_gradient",
+                         Gradient<T, N>{chunk, rows_of<T>(dlogits), rows_of<const float>(exps), gradient_scale},
+                         chunk.rows * (chunk.columns / N), chunk.columns / N, stream);
+    };
+    if (has_vectors(exps, vectors) && has_vectors(dlogits, vectors)) {
+      run(std::integral_constant<int, vectors>{});
+    } else {
+      run(std::integral_constant<int, 1>{});
+    }
+  });
+}
+
+}  // namespace sft::ops::cuda

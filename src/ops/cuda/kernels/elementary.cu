@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda/kernels/elementary.hpp"
+
+#include "ops/cuda/elementwise.cuh"
+
+namespace sft::ops::cuda {
+namespace {
+
+/// Moves s bytes an element.
+template <class T, int N>
+struct Fill {
+  static constexpr int unroll = 4;
+  struct Registers {};
+  Rows<T> x;
+  float value;
+
+  __device__ __forceinline__ void load(Registers&, std::int64_t, std::int64_t) const {}
+  __device__ __forceinline__ void store(const Registers&, std::int64_t row, std::int64_t column) const {
+    float values[N];
+#pragma unroll
+    for (float& v : values) v = value;
+    cuda::store(x.at(row, column), values);
+  }
+};
+
+/// Moves the bytes of source and destination.
+template <class To, class From, int N>
+struct Copy {
+  static constexpr int unroll = 4;
+  struct Registers {
+    float x[N];
+  };
+  Rows<To> to;
+  Rows<From> from;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.x, from.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::store(to.at(row, column), r.x);
+  }
+};
+
+/// Moves 12 bytes an element.
+template <int N>
+struct Add {
+  static constexpr int unroll = 4;
+  struct Registers {
+    float x[N], y[N];
+  };
+  Rows<float> to, from;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.x, to.at(row, column));
+    cuda::load(r.y, from.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float sums[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums[i] = r.x[i] + r.y[i];
+    cuda::store(to.at(row, column), sums);
+  }
+};
+
+/// Moves 2 s bytes an element.
+template <class T, int N>
+struct Scale {
+  static constexpr int unroll = 4;
+  struct Registers {
+    float x[N];
+  };
+  Rows<T> x;
+  float factor;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.x, x.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float products[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) products[i] = factor * r.x[i];
+    cuda::store(x.at(row, column), products);
+  }
+};
+
+/// Moves 2 s bytes an element; the bias stays in the cache.
+template <class T, class B, int N>
+struct AddBias {
+  static constexpr int unroll = 4;
+  struct Registers {
+    float x[N];
+  };
+  Rows<T> x;
+  const B* bias;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.x, x.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float sums[N];
+    cuda::load(sums, bias + column);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums[i] += r.x[i];
+    cuda::store(x.at(row, column), sums);
+  }
+};
+
+}  // namespace
+
+void fill(View x, float value, cudaStream_t stream) {
+  with_type(x.is_bf16, [&](auto type) {
+    using T = typename decltype(type)::type;
+    by_vectors<8, 1>({x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+      constexpr int N = decltype(n)::value;
+      run_elementwise<N>("fill", Fill<T, N>{rows_of<T>(views[0]), value}, num_vectors, per_row, stream);
+    });
+  });
+}
+
+void copy(View destination, View source, cudaStream_t stream) {
+  with_type(destination.is_bf16, [&](auto to) {
+    with_type(source.is_bf16, [&](auto from) {
+      using To = typename decltype(to)::type;
+      using From = typename decltype(from)::type;
+      by_vectors<8, 2>({destination, source}, true,
+                       [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+                         constexpr int N = decltype(n)::value;
+                         run_elementwise<N>("copy", Copy<To, From, N>{rows_of<To>(views[0]), rows_of<From>(views[1])},
+                                            num_vectors, per_row, stream);
+                       });
+    });
+  });
+}
+
+void add(View destination, View source, cudaStream_t stream) {
+  by_vectors<
+      4,
+      2>({destination, source}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+    constexpr int N = decltype(n)::value;
+    run_elementwise<N>("add", Add<N>{rows_of<float>(views[0]), rows_of<float>(views[1])}, num_vectors, per_row, stream);
+  });
+}
+
+void scale(View x, float factor, cudaStream_t stream) {
+  with_type(x.is_bf16, [&](auto type) {
+    using T = typename decltype(type)::type;
+    by_vectors<8, 1>({x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+      constexpr int N = decltype(n)::value;
+      run_elementwise<N>("scale", Scale<T, N>{rows_of<T>(views[0]), factor}, num_vectors, per_row, stream);
+    });
+  });
+}
+
+void add_bias(View x, Weight bias, cudaStream_t stream) {
+  if (x.is_empty()) return;
+  with_type(x.is_bf16, [&](auto type) {
+    with_type(bias.is_bf16, [&](auto bias_type) {
+      using T = typename decltype(type)::type;
+      using B = typename decltype(bias_type)::type;
+      const View bias_row{const_cast<void*>(bias.data), bias.is_bf16, 1, x.columns, x.columns};
+      const auto run = [&](auto n) {
+        constexpr int N = decltype(n)::value;
+        run_elementwise<N>("add_bias", AddBias<T, B, N>{rows_of<T>(x), static_cast<const B*>(bias.data)},
+                           x.rows * (x.columns / N), x.columns / N, stream);
+      };
+      if (has_vectors(x, 8) && has_vectors(bias_row, 8)) {
+        run(std::integral_constant<int, 8>{});
+      } else {
+        run(std::integral_constant<int, 1>{});
+      }
+    });
+  });
+}
+
+}  // namespace sft::ops::cuda

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the kernels of the CUDA backend are given: matrices in device memory. Plain C++17.
+//
+// Legend of all kernels: T tokens, C hidden size, D head dim, F MLP columns, V vocabulary rows, n heads; s bytes of an
+// element. "Moves" is the least traffic of device memory; at the bandwidth of the GPU it is the time to reach.
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sft::ops::cuda {
+
+/// A matrix of float32 or bf16: `rows` rows of `columns` neighbours, `stride` elements apart. data may be null.
+struct View {
+  void* data = nullptr;
+  bool is_bf16 = false;
+  std::int64_t rows = 0, columns = 0, stride = 0;
+
+  [[nodiscard]] bool is_empty() const { return rows == 0 || columns == 0; }
+};
+
+/// Row weights: float32 or bf16.
+struct Weight {
+  const void* data;
+  bool is_bf16;
+};
+
+/// Device memory for the duration of a call; 256-byte aligned.
+struct Workspace {
+  void* data = nullptr;
+  std::size_t num_bytes = 0;
+};
+
+}  // namespace sft::ops::cuda

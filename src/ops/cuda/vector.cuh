@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Neighbouring elements of a row, read and written together and computed with in float32: 16 bytes an access where N
+// elements have as many, which their address then has to be a multiple of. N = 1 is for addresses that are not.
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace sft::ops::cuda {
+
+using Bf16 = __nv_bfloat16;
+
+/// Elements in 16 bytes.
+template <class T>
+inline constexpr int vector_size = 16 / static_cast<int>(sizeof(T));
+
+__device__ __forceinline__ float load(const float* at) { return *at; }
+__device__ __forceinline__ float load(const Bf16* at) { return __bfloat162float(*at); }
+
+/// x in the precision of T; bf16 rounds to the nearest, ties to even.
+template <class T>
+__device__ __forceinline__ float rounded(float x) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return x;
+  } else {
+    return __bfloat162float(__float2bfloat16_rn(x));
+  }
+}
+
+__device__ __forceinline__ void store(float* at, float x) { *at = x; }
+__device__ __forceinline__ void store(Bf16* at, float x) { *at = __float2bfloat16_rn(x); }
+
+template <int N>
+__device__ __forceinline__ void load(float (&x)[N], const float* at) {
+  if constexpr (N == 1) {
+    x[0] = *at;
+  } else {
+    static_assert(N % 4 == 0, "whole accesses of 16 bytes");
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      const float4 part = *reinterpret_cast<const float4*>(at + i);
+      x[i] = part.x;
+      x[i + 1] = part.y;
+      x[i + 2] = part.z;
+      x[i + 3] = part.w;
+    }
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void store(float* at, const float (&x)[N]) {
+  if constexpr (N == 1) {
+    *at = x[0];
+  } else {
+    static_assert(N % 4 == 0, "whole accesses of 16 bytes");
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      *reinterpret_cast<float4*>(at + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+    }
+  }
+}
+
+/// A vector of bf16 as it is read and written: words of two each. (Structs of bf16 would be copied element by element.)
+template <int N>
+struct Bf16Words;
+template <>
+struct Bf16Words<4> {
+  using type = uint2;
+};
+template <>
+struct Bf16Words<8> {
+  using type = uint4;
+};
+
+template <int N>
+__device__ __forceinline__ void load(float (&x)[N], const Bf16* at) {
+  if constexpr (N == 1) {
+    x[0] = __bfloat162float(*at);
+  } else {
+    const auto vector = *reinterpret_cast<const typename Bf16Words<N>::type*>(at);
+    unsigned words[N / 2];
+    std::memcpy(words, &vector, sizeof vector);
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      x[2 * i] = __uint_as_float(words[i] << 16);
+      x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void store(Bf16* at, const float (&x)[N]) {
+  if constexpr (N == 1) {
+    *at = __float2bfloat16_rn(x[0]);
+  } else {
+    __nv_bfloat162 pairs[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) pairs[i] = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+    typename Bf16Words<N>::type vector;
+    std::memcpy(&vector, pairs, sizeof vector);
+    *reinterpret_cast<typename Bf16Words<N>::type*>(at) = vector;
+  }
+}
+
+/// N neighbours as they lie in memory: what a thread keeps of a row between two uses costs no more registers than
+/// bytes.
+template <class T, int N>
+struct alignas(N * sizeof(T) >= 16 ? 16 : N * sizeof(T)) Packed {
+  T elements[N];
+
+  __device__ __forceinline__ void read(const T* at) { *this = *reinterpret_cast<const Packed*>(at); }
+  __device__ __forceinline__ void unpack(float (&x)[N]) const { load(x, elements); }
+};
+
+template <class T>
+struct Type {
+  using type = T;
+};
+
+/// Calls f with Type<Bf16> or Type<float>. Host.
+template <class F>
+void with_type(bool is_bf16, F f) {
+  if (is_bf16) {
+    f(Type<Bf16>{});
+  } else {
+    f(Type<float>{});
+  }
+}
+
+}  // namespace sft::ops::cuda

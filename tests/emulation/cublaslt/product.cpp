@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "product.hpp"
+
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "runtime/stream_queue.hpp"
+
+namespace sft::emulation {
+
+namespace {
+
+/// A matrix of any layout, element by element.
+class Matrix {
+ public:
+  Matrix(const Layout& layout, const void* data) : layout_(layout), data_(static_cast<const std::byte*>(data)) {}
+
+  [[nodiscard]] std::size_t offset_bytes(std::uint64_t row, std::uint64_t column) const {
+    const auto stride = static_cast<std::uint64_t>(layout_.leading_dim);
+    const std::uint64_t index = layout_.order == CUBLASLT_ORDER_COL ? column * stride + row : row * stride + column;
+    return index * size_of(layout_.type);
+  }
+  template <class T>
+  [[nodiscard]] T get(std::uint64_t row, std::uint64_t column) const {
+    const std::byte* place = data_ + offset_bytes(row, column);
+    if (layout_.type == CUDA_R_16BF) {
+      __nv_bfloat16 value;
+      std::memcpy(&value, place, sizeof value);
+      return static_cast<T>(__bfloat162float(value));
+    }
+    if (layout_.type == CUDA_R_64F) return static_cast<T>(*reinterpret_cast<const double*>(place));
+    return static_cast<T>(*reinterpret_cast<const float*>(place));
+  }
+  /// The runs of memory that hold elements.
+  template <class Visit>
+  void for_each_run(const Visit& visit) const {
+    const bool is_column_major = layout_.order == CUBLASLT_ORDER_COL;
+    const std::uint64_t inner = is_column_major ? layout_.rows : layout_.columns;
+    const std::uint64_t outer = is_column_major ? layout_.columns : layout_.rows;
+    for (std::uint64_t i = 0; i < outer; ++i) {
+      visit(data_ + i * static_cast<std::uint64_t>(layout_.leading_dim) * size_of(layout_.type),
+            inner * size_of(layout_.type));
+    }
+  }
+
+ private:
+  const Layout& layout_;
+  const std::byte* data_;
+};
+
+/// The float32 number as the tensor cores read it in TF32: 10 bits of mantissa, to the nearest.
+float to_tf32(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return std::bit_cast<float>((bits + 0xfffu + ((bits >> 13) & 1u)) & ~0x1fffu);
+}
+
+template <class T>
+T rounded_input(T value, int compute_type) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (compute_type == CUBLAS_COMPUTE_32F_FAST_TF32) return to_tf32(value);
+  }
+  return value;
+}
+
+/// op(x), row-major (rows, columns), in the compute type.
+template <class T>
+std::vector<T> unpack(const Matrix& x, bool transpose, std::uint64_t rows, std::uint64_t columns, int compute_type) {
+  std::vector<T> values(rows * columns);
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    for (std::uint64_t column = 0; column < columns; ++column) {
+      const T value = transpose ? x.get<T>(column, row) : x.get<T>(row, column);
+      values[row * columns + column] = rounded_input(value, compute_type);
+    }
+  }
+  return values;
+}
+
+/// sums (m, n) = a (m, k) b (k, n), the terms of each in order.
+template <class T>
+std::vector<T> multiply(const std::vector<T>& a, const std::vector<T>& b, std::uint64_t m, std::uint64_t n,
+                        std::uint64_t k) {
+  std::vector<T> sums(m * n);
+  for (std::uint64_t row = 0; row < m; ++row) {
+    T* to = sums.data() + row * n;
+    for (std::uint64_t i = 0; i < k; ++i) {
+      const T factor = a[row * k + i];
+      const T* from = b.data() + i * n;
+      for (std::uint64_t column = 0; column < n; ++column) to[column] += factor * from[column];
+    }
+  }
+  return sums;
+}
+
+double read_scalar(const void* scalar, std::int32_t type) {
+  return type == CUDA_R_64F ? *static_cast<const double*>(scalar) : *static_cast<const float*>(scalar);
+}
+
+void put(std::byte* place, std::uint32_t type, double value) {
+  if (type == CUDA_R_64F) {
+    std::memcpy(place, &value, sizeof value);
+  } else if (type == CUDA_R_32F) {
+    const auto single = static_cast<float>(value);
+    std::memcpy(place, &single, sizeof single);
+  } else {
+    const __nv_bfloat16 rounded = __float2bfloat16_rn(static_cast<float>(value));
+    std::memcpy(place, &rounded, sizeof rounded);
+  }
+}
+
+/// Writes NaN to both ends of the workspace: enough to find who else uses it, and less than its megabytes.
+void spoil_workspace(const Product& product) {
+  const std::size_t end_bytes = std::min<std::size_t>(product.workspace_bytes, 1024);
+  if (end_bytes == 0) return;
+  auto* first = static_cast<std::byte*>(product.workspace);
+  for (std::byte* begin : {first, first + product.workspace_bytes - end_bytes}) {
+    note_write(begin, end_bytes);
+    std::memset(begin, 0xff, end_bytes);
+  }
+}
+
+template <class T>
+void run_as(const Product& product, T alpha, T beta) {
+  const auto& [desc, a, b, c, d] = product.problem;
+  const std::uint64_t m = product.problem.m(), n = product.problem.n(), k = product.problem.k();
+  const auto note_reads = [](const Matrix& matrix) { matrix.for_each_run(note_read); };
+  const Matrix a_matrix(a, product.a), b_matrix(b, product.b), c_matrix(c, product.c), d_matrix(d, product.d);
+  note_reads(a_matrix);
+  note_reads(b_matrix);
+  const std::vector<T> sums =
+      multiply(unpack<T>(a_matrix, desc.transpose_a != CUBLAS_OP_N, m, k, desc.compute_type),
+               unpack<T>(b_matrix, desc.transpose_b != CUBLAS_OP_N, k, n, desc.compute_type), m, n, k);
+  spoil_workspace(product);
+  if (beta != T{0}) note_reads(c_matrix);
+  const Layout bias_layout{.type = static_cast<std::uint32_t>(product.problem.bias_type()),
+                           .rows = m,
+                           .columns = 1,
+                           .leading_dim = static_cast<std::int64_t>(m)};
+  const Matrix bias(bias_layout, desc.bias);
+  if (product.problem.has_bias()) note_reads(bias);
+  d_matrix.for_each_run(note_write);
+  auto* to = static_cast<std::byte*>(product.d);
+  for (std::uint64_t row = 0; row < m; ++row) {
+    for (std::uint64_t column = 0; column < n; ++column) {
+      T value = alpha * sums[row * n + column];
+      if (beta != T{0}) value += beta * c_matrix.get<T>(row, column);
+      if (product.problem.has_bias()) value += bias.get<T>(row, 0);
+      put(to + d_matrix.offset_bytes(row, column), d.type, value);
+    }
+  }
+}
+
+}  // namespace
+
+void Product::read_host_scalars() {
+  if (problem.desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST) return;
+  host_alpha = read_scalar(alpha, problem.desc.scale_type);
+  host_beta = read_scalar(beta, problem.desc.scale_type);
+}
+
+void Product::run() const {
+  const bool is_on_device = problem.desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+  const std::size_t scalar_bytes = size_of(static_cast<std::uint32_t>(problem.desc.scale_type));
+  if (is_on_device) {
+    note_read(alpha, scalar_bytes);
+    note_read(beta, scalar_bytes);
+  }
+  const double by = is_on_device ? read_scalar(alpha, problem.desc.scale_type) : host_alpha;
+  const double keep = is_on_device ? read_scalar(beta, problem.desc.scale_type) : host_beta;
+  if (problem.desc.compute_type == CUBLAS_COMPUTE_64F) {
+    run_as<double>(*this, by, keep);
+  } else {
+    run_as<float>(*this, static_cast<float>(by), static_cast<float>(keep));
+  }
+}
+
+}  // namespace sft::emulation

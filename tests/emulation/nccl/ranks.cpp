@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ranks.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <thread>
+
+namespace sft::test {
+
+namespace {
+
+constexpr unsigned max_rank_s = 30;
+
+/// In the child: runs the body and writes how it ended into the pipe.
+[[noreturn]] void run_child(int rank, const std::function<void(int)>& body, int pipe_end) {
+  std::string text;
+  try {
+    ::alarm(max_rank_s);
+    body(rank);
+  } catch (const std::exception& error) {
+    text = error.what();
+    if (text.empty()) text = "an exception without a text";
+  }
+  std::fflush(nullptr);
+  if (::write(pipe_end, text.data(), text.size()) < 0) ::_exit(1);
+  ::_exit(0);
+}
+
+std::string read_all(int pipe_end) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count = 0; (count = ::read(pipe_end, buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<std::size_t>(count));
+  }
+  ::close(pipe_end);
+  return text;
+}
+
+}  // namespace
+
+void expect(bool holds, const std::string& text) {
+  if (!holds) throw std::runtime_error(text);
+}
+
+std::vector<std::string> run_ranks(int num_ranks, const std::function<void(int)>& body) {
+  struct Child {
+    pid_t process;
+    int pipe_end;
+  };
+  std::vector<Child> children;
+  std::fflush(nullptr);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    int ends[2];
+    expect(::pipe(ends) == 0, "pipe");
+    const pid_t process = ::fork();
+    expect(process >= 0, "fork");
+    if (process == 0) run_child(rank, body, ends[1]);
+    ::close(ends[1]);
+    children.push_back({process, ends[0]});
+  }
+  std::vector<std::string> results;
+  for (const Child& child : children) {
+    std::string text = read_all(child.pipe_end);
+    int status = 0;
+    ::waitpid(child.process, &status, 0);
+    if (WIFSIGNALED(status)) text = "ended by signal " + std::to_string(WTERMSIG(status));
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) text = "exit status " + std::to_string(WEXITSTATUS(status));
+    results.push_back(text);
+  }
+  return results;
+}
+
+Rank::Rank(const ncclUniqueId& id, int num_ranks, int rank, const char* name) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.commName = name;
+  const ncclResult_t result = ncclCommInitRankConfig(&communicator_, num_ranks, id, rank, &config);
+  expect(result == ncclSuccess, ncclGetLastError(nullptr));
+  expect(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess, "cudaStreamCreateWithFlags");
+}
+
+Rank::~Rank() {
+  cudaStreamDestroy(stream_);
+  ncclCommDestroy(communicator_);
+}
+
+void Rank::synchronize() const { expect(cudaStreamSynchronize(stream_) == cudaSuccess, "cudaStreamSynchronize"); }
+
+std::string wait_for(double max_s, const std::vector<const Rank*>& ranks) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(max_s);
+  const auto is_busy = [](const Rank* rank) { return cudaStreamQuery(rank->stream()) == cudaErrorNotReady; };
+  while (std::ranges::any_of(ranks, is_busy)) {
+    for (const Rank* rank : ranks) {
+      ncclResult_t error = ncclSuccess;
+      expect(ncclCommGetAsyncError(rank->communicator(), &error) == ncclSuccess, "ncclCommGetAsyncError");
+      if (error != ncclSuccess) return ncclGetLastError(rank->communicator());
+    }
+    if (std::chrono::steady_clock::now() > deadline) return "time is up";
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return "";
+}
+
+ncclUniqueId new_id() {
+  ncclUniqueId id;
+  expect(ncclGetUniqueId(&id) == ncclSuccess, "ncclGetUniqueId");
+  return id;
+}
+
+}  // namespace sft::test

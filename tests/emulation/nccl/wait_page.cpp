@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wait_page.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace sft::emulation {
+
+namespace {
+
+constexpr std::chrono::milliseconds min_age(200);
+constexpr std::size_t max_waited_for = 64, max_text = 200;
+
+/// Zero at first. The version is odd while the rest is written.
+struct Page {
+  std::uint64_t nonce;
+  std::atomic<std::uint64_t> version;
+  std::uint32_t num_waited_for;
+  SharedMemoryKey waited_for[max_waited_for];
+  char what[max_text];
+};
+
+}  // namespace
+
+WaitPage::WaitPage() : key_(SharedMemory::make()), memory_(key_, sizeof(Page)) {}
+
+WaitPage& WaitPage::mine() {
+  static WaitPage page;
+  return page;
+}
+
+void WaitPage::set(const std::string& what, const std::vector<SharedMemoryKey>& waited_for) {
+  if (waited_for == waited_for_ && (waited_for.empty() || what == what_)) return;
+  what_ = what;
+  waited_for_ = waited_for;
+  auto& page = *reinterpret_cast<Page*>(memory_.data());
+  page.version.fetch_add(1);
+  page.num_waited_for = static_cast<std::uint32_t>(std::min(waited_for.size(), max_waited_for));
+  std::copy_n(waited_for.begin(), page.num_waited_for, page.waited_for);
+  std::strncpy(page.what, what.c_str(), max_text - 1);
+  page.version.fetch_add(1);
+}
+
+std::optional<WaitPage::Wait> WaitPage::read(const SharedMemoryKey& key) {
+  const SharedMemory* memory = &memory_;
+  if (!(key == key_)) {
+    try {
+      memory = &others_.try_emplace({key.process, key.descriptor}, key, sizeof(Page)).first->second;
+    } catch (const std::runtime_error&) {
+      return std::nullopt;  // that process has ended
+    }
+  }
+  const auto& page = *reinterpret_cast<const Page*>(memory->data());
+  Wait wait{.page = key, .version = page.version.load(), .what = {}, .waited_for = {}};
+  wait.waited_for.assign(page.waited_for, page.waited_for + std::min<std::size_t>(page.num_waited_for, max_waited_for));
+  wait.what.assign(page.what, ::strnlen(page.what, max_text));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const bool is_torn = wait.version % 2 != 0 || page.version.load() != wait.version;
+  return is_torn ? std::nullopt : std::optional(wait);
+}
+
+bool WaitPage::extend_to_circle(std::vector<Wait>& path) {
+  const std::vector<SharedMemoryKey> next_pages = path.back().waited_for;
+  for (const SharedMemoryKey& next : next_pages) {
+    if (next == path.front().page) return true;
+    const bool is_on_path = std::ranges::any_of(path, [&](const Wait& wait) { return wait.page == next; });
+    const std::optional<Wait> wait = is_on_path ? std::nullopt : read(next);
+    if (!wait || wait->waited_for.empty()) continue;
+    path.push_back(*wait);
+    if (extend_to_circle(path)) return true;
+    path.pop_back();
+  }
+  return false;
+}
+
+std::optional<std::string> WaitPage::find_circle() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_at_ < min_age) return std::nullopt;
+  looked_at_ = now;
+  std::vector<Wait> circle;
+  if (std::optional<Wait> own = read(key_); own && !own->waited_for.empty()) circle.push_back(*own);
+  if (circle.empty() || !extend_to_circle(circle)) {
+    seen_.clear();
+    return std::nullopt;
+  }
+  std::vector<std::uint64_t> versions;
+  std::string text;
+  for (const Wait& wait : circle) {
+    versions.push_back(wait.version);
+    text += (text.empty() ? "" : "; it waits for ") + wait.what;
+  }
+  if (std::exchange(seen_, versions) != versions) return std::nullopt;
+  return text + "; it waits for the first";
+}
+
+}  // namespace sft::emulation

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Finds devices that wait for each other for ever.
+//
+// A device runs one NCCL operation at a time here, the least that NCCL may count on. While that operation waits for
+// ranks that have not begun it, the process says so on a page that others can read. An operation ends only when all
+// whom it waits for have begun it, and they begin it only after the one they run now: so a circle of such waits never
+// ends.
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shared_memory.hpp"
+
+namespace sft::emulation {
+
+class WaitPage {
+ public:
+  /// Of this process.
+  [[nodiscard]] static WaitPage& mine();
+
+  [[nodiscard]] const SharedMemoryKey& key() const { return key_; }
+  /// Operation `what` of this process waits for these to begin their part; none: it waits for nobody.
+  void set(const std::string& what, const std::vector<SharedMemoryKey>& waited_for);
+
+  /// Describes a circle of waits through this process. Sure: it was the same at an earlier call, so it costs two calls
+  /// that are `min_age` apart. Cheap in between.
+  [[nodiscard]] std::optional<std::string> find_circle();
+
+ private:
+  WaitPage();
+
+  /// What a page said at one moment.
+  struct Wait {
+    SharedMemoryKey page;
+    std::uint64_t version = 0;
+    std::string what;
+    std::vector<SharedMemoryKey> waited_for;
+  };
+  [[nodiscard]] std::optional<Wait> read(const SharedMemoryKey& key);
+  /// Follows the waits from the last of `path` until they come back to its first.
+  [[nodiscard]] bool extend_to_circle(std::vector<Wait>& path);
+
+  SharedMemoryKey key_;
+  SharedMemory memory_;
+  std::string what_;
+  std::vector<SharedMemoryKey> waited_for_;
+  std::map<std::pair<std::int32_t, std::int32_t>, SharedMemory> others_;
+  std::vector<std::uint64_t> seen_;  ///< versions of the pages of the circle that was found last
+  std::chrono::steady_clock::time_point looked_at_;
+};
+
+}  // namespace sft::emulation

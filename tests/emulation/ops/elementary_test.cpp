@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <boost/test/unit_test.hpp>
+#include <string>
+
+#include "emulation/ops/support.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+/// Shapes of matrices: none, one element, whole vectors, hardly any, and more than a block takes.
+const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = {{0, 8},  {1, 1},    {3, 64},
+                                                                   {7, 13}, {2, 5000}, {70, 40}};
+
+std::string label(const char* op, DType dtype, std::int64_t rows, std::int64_t columns, Layout layout) {
+  return std::string(op) + " " + name_of(dtype) + " " + std::to_string(rows) + " x " + std::to_string(columns) +
+         ", gap " + std::to_string(layout.gap) + ", offset " + std::to_string(layout.offset);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(elementary)
+
+BOOST_AUTO_TEST_CASE(fill) {
+  for (const DType dtype : compute_dtypes) {
+    for (const Layout layout : layouts) {
+      for (const auto& [rows, columns] : shapes) {
+        Twin x(dtype, {rows, columns}, layout);
+        check(label("fill", dtype, rows, columns, layout), {out(x, {})},
+              [&](Backend& ops, auto of) { ops.fill(of(x), 1.7F); });
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(copy_between_dtypes) {
+  for (const DType from : compute_dtypes) {
+    for (const DType to : compute_dtypes) {
+      for (const Layout layout : layouts) {
+        for (const auto& [rows, columns] : shapes) {
+          Twin source = Twin(from, {rows, columns}, layout).normal(1), destination(to, {rows, columns}),
+               strided(to, {rows, columns}, layout);
+          check(label("copy", from, rows, columns, layout), {in(source), out(destination, {}), out(strided, {})},
+                [&](Backend& ops, auto of) {
+                  ops.copy(of(destination), of(source));
+                  ops.copy(of(strided), of(source));
+                });
+        }
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(add_and_scale) {
+  for (const Layout layout : layouts) {
+    for (const auto& [rows, columns] : shapes) {
+      Twin x = Twin(DType::float32, {rows, columns}, layout).normal(1),
+           y = Twin(DType::float32, {rows, columns}, layout).normal(2);
+      check(label("add", DType::float32, rows, columns, layout), {out(x, {}), in(y)},
+            [&](Backend& ops, auto of) { ops.add(of(x), of(y)); });
+    }
+  }
+  for (const DType dtype : compute_dtypes) {
+    for (const Layout layout : flat_layouts) {
+      for (const auto& [rows, columns] : shapes) {
+        Twin x = Twin(dtype, {rows, columns}, layout).normal(3);
+        check(label("scale", dtype, rows, columns, layout), {out(x, {})},
+              [&](Backend& ops, auto of) { ops.scale(of(x), 0.37F); });
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sum_squares) {
+  for (const Layout layout : flat_layouts) {
+    for (const std::int64_t size : {0, 1, 5, 1000, 70001}) {
+      Twin x = Twin(DType::float32, {size}, layout).normal(1), result = Twin(DType::float64, {1}).filled(3.0);
+      check("sum_squares of " + std::to_string(size), {in(x), out(result, {.of_itself = 1e-6})},
+            [&](Backend& ops, auto of) { ops.sum_squares(of(result), of(x)); });
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bias_backward) {
+  for (const DType dtype : compute_dtypes) {
+    for (const Layout layout : layouts) {
+      for (const auto& [rows, columns] : shapes) {
+        Twin dy = Twin(dtype, {rows, columns}, layout).normal(1), dbias = Twin(DType::float32, {columns}).normal(2);
+        check(label("bias_backward", dtype, rows, columns, layout), {in(dy), out(dbias)},
+              [&](Backend& ops, auto of) { ops.bias_backward(of(dbias), of(dy)); });
+      }
+      Twin dy = Twin(dtype, {700, 16}, layout).normal(1), dbias = Twin(DType::float32, {16}).normal(2);
+      check(label("bias_backward", dtype, 700, 16, layout), {in(dy), out(dbias)},
+            [&](Backend& ops, auto of) { ops.bias_backward(of(dbias), of(dy)); });
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(misuse_is_found) {
+  Backend& ops = Backends::get().gpu();
+  Twin x(DType::float32, {4, 6}), strided(DType::float32, {4, 6}, {.gap = 2}), doubles(DType::float64, {24}),
+      bf16(DType::bf16, {4, 6});
+  BOOST_CHECK_THROW(ops.copy(x.gpu(), doubles.gpu()), std::logic_error);
+  BOOST_CHECK_THROW(ops.copy(x.gpu(), x.gpu().rows(0, 3)), std::logic_error);
+  BOOST_CHECK_THROW(ops.add(x.gpu(), bf16.gpu()), std::logic_error);
+  BOOST_CHECK_THROW(ops.scale(strided.gpu(), 2.0F), std::logic_error);
+  BOOST_CHECK_THROW(ops.sum_squares(doubles.gpu(), bf16.gpu()), std::logic_error);
+  BOOST_CHECK_THROW(ops.bias_backward(bf16.gpu(), x.gpu()), std::logic_error);
+  BOOST_CHECK_THROW(ops.rms_norm_apply(x.gpu(), x.gpu(), x.gpu(), bf16.gpu()), std::logic_error);
+  BOOST_CHECK_THROW(ops.set_workspace(x.gpu()), std::logic_error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <boost/test/unit_test.hpp>
+#include <string>
+
+#include "emulation/ops/support.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+struct Case {
+  std::int64_t rows, columns;
+};
+/// Columns: one, odd, a part of a warp's vectors, more than a warp's, and more than a block keeps in registers, with
+/// and without whole vectors.
+const std::vector<Case> cases = {{0, 8}, {1, 1}, {5, 7}, {9, 64}, {3, 904}, {2, 2048}};
+const std::vector<Case> long_rows = {{2, 4355}, {1, 16640}};
+
+constexpr float epsilon = 1e-5F;
+
+std::string label(const std::string& op, DType dtype, DType other, Case c, Layout layout) {
+  return op + " " + name_of(dtype) + "/" + name_of(other) + " " + std::to_string(c.rows) + " x " +
+         std::to_string(c.columns) + ", gap " + std::to_string(layout.gap);
+}
+
+/// Calls run(dtype, float32 or the same, case, layout).
+template <class F>
+void for_each_case(F run) {
+  for (const DType dtype : compute_dtypes) {
+    for (const DType other : {DType::float32, dtype}) {
+      for (const Layout layout : layouts) {
+        for (const Case c : cases) run(dtype, other, c, layout);
+      }
+      for (const Case c : long_rows) run(dtype, other, c, Layout{});
+      if (dtype == DType::float32) break;
+    }
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(rms_norm)
+
+BOOST_AUTO_TEST_CASE(forward_and_apply) {
+  for_each_case([](DType dtype, DType weight_dtype, Case c, Layout layout) {
+    Twin x = Twin(dtype, {c.rows, c.columns}, layout).normal(1),
+         weight = Twin(weight_dtype, {c.columns}).normal(2, 0.2, 1), y(dtype, {c.rows, c.columns}, layout),
+         again(dtype, {c.rows, c.columns}), rstd(DType::float32, {c.rows});
+    check(label("rms_norm", dtype, weight_dtype, c, layout), {in(x), in(weight), out(y), out(again), out(rstd)},
+          [&](Backend& ops, auto of) {
+            ops.rms_norm_forward(of(y), of(rstd), of(x), of(weight), epsilon);
+            ops.rms_norm_apply(of(again), of(x), of(rstd), of(weight));
+          });
+  });
+}
+
+BOOST_AUTO_TEST_CASE(forward_after_a_sum) {
+  for_each_case([](DType dtype, DType delta_dtype, Case c, Layout layout) {
+    Twin x = Twin(dtype, {c.rows, c.columns}, layout).normal(1),
+         delta = Twin(delta_dtype, {c.rows, c.columns}, layout).normal(3),
+         weight = Twin(DType::float32, {c.columns}).normal(2, 0.2, 1), y(dtype, {c.rows, c.columns}),
+         sum(dtype, {c.rows, c.columns}, layout), rstd(DType::float32, {c.rows});
+    check(label("add_rms_norm", dtype, delta_dtype, c, layout),
+          {in(x), in(delta), in(weight), out(sum, {}), out(y), out(rstd)}, [&](Backend& ops, auto of) {
+            ops.add_rms_norm_forward(of(sum), of(y), of(rstd), of(x), of(delta), of(weight), epsilon);
+          });
+    check(label("add_rms_norm in place", dtype, delta_dtype, c, layout),
+          {out(x, {}), in(delta), in(weight), out(y), out(rstd)}, [&](Backend& ops, auto of) {
+            ops.add_rms_norm_forward(of(x), of(y), of(rstd), of(x), of(delta), of(weight), epsilon);
+          });
+  });
+}
+
+BOOST_AUTO_TEST_CASE(backward) {
+  for_each_case([](DType dtype, DType dy_dtype, Case c, Layout layout) {
+    const auto matrix = [&](DType type, unsigned seed, double mean = 0.0) {
+      return Twin(type, {c.rows, c.columns}, layout).normal(seed, 1.0, mean);
+    };
+    Twin x = matrix(dtype, 1), dy = matrix(dy_dtype, 2), dresidual = matrix(dtype, 3),
+         weight = Twin(dtype, {c.columns}).normal(4, 0.2, 1), rstd = Twin(DType::float32, {c.rows}).normal(5, 0.1, 1),
+         dx(dtype, {c.rows, c.columns}, layout), dweight = Twin(DType::float32, {c.columns}).normal(6);
+    const std::string what = label("rms_norm_backward", dtype, dy_dtype, c, layout);
+    check(what, {in(x), in(dy), in(dresidual), in(weight), in(rstd), out(dx), out(dweight)},
+          [&](Backend& ops, auto of) {
+            ops.rms_norm_backward(of(dx), of(dweight), of(dy), of(x), of(rstd), of(weight), of(dresidual));
+          });
+    check(what + " in place, no dweight", {in(x), in(dy), out(dresidual), in(weight), in(rstd)},
+          [&](Backend& ops, auto of) {
+            ops.rms_norm_backward(of(dresidual), Tensor(), of(dy), of(x), of(rstd), of(weight), of(dresidual));
+          });
+    check(what + " without residual", {in(x), in(dy), in(weight), in(rstd), out(dx)}, [&](Backend& ops, auto of) {
+      ops.rms_norm_backward(of(dx), Tensor(), of(dy), of(x), of(rstd), of(weight), Tensor());
+    });
+  });
+}
+
+BOOST_AUTO_TEST_CASE(gradients_of_weights_over_many_rows) {
+  for (const DType dtype : compute_dtypes) {
+    constexpr std::int64_t rows = 400, columns = 24;
+    Twin x = Twin(dtype, {rows, columns}).normal(1), dy = Twin(dtype, {rows, columns}).normal(2),
+         weight = Twin(DType::float32, {columns}).normal(4, 0.2, 1),
+         rstd = Twin(DType::float32, {rows}).normal(5, 0.1, 1), dx(dtype, {rows, columns}),
+         dweight = Twin(DType::float32, {columns}).normal(6);
+    check("rms_norm_backward of many rows, " + name_of(dtype),
+          {in(x), in(dy), in(weight), in(rstd), out(dx), out(dweight)}, [&](Backend& ops, auto of) {
+            ops.rms_norm_backward(of(dx), of(dweight), of(dy), of(x), of(rstd), of(weight), Tensor());
+          });
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace sft::emulation {
+
+/// Remembers an error for cudaGetLastError, and returns it.
+cudaError_t result(cudaError_t code);
+
+}  // namespace sft::emulation

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/memory.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/device_properties.hpp"
+
+namespace sft::emulation {
+
+namespace {
+
+constexpr std::size_t device_range_bytes = std::size_t{32} << 30, pinned_range_bytes = std::size_t{16} << 30;
+constexpr std::size_t alignment_bytes = 512, gap_bytes = 512, page_bytes = 4096;
+/// Not a number in float, bfloat16 and double.
+constexpr int poison_byte = 0xff;
+
+void report_host_access(int signal, siginfo_t* info, void* context);
+
+class Memory {
+ public:
+  Memory() {
+    range_ = static_cast<char*>(mmap(nullptr, device_range_bytes + pinned_range_bytes, PROT_NONE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (range_ == MAP_FAILED) fault("no range of addresses for the memory of the emulated GPU");
+    device_top_ = range_;
+    pinned_top_ = pinned_begin();
+    if (mprotect(pinned_begin(), pinned_range_bytes, PROT_READ | PROT_WRITE) != 0) fault("mprotect failed");
+    used_bytes_.resize(static_cast<std::size_t>(num_gpus()));
+    key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+    if (key_ >= 0 && pkey_mprotect(range_, device_range_bytes, PROT_READ | PROT_WRITE, key_) != 0) {
+      fault("pkey_mprotect failed");
+    }
+    watch_host();
+  }
+
+  [[nodiscard]] void* allocate(MemoryKind kind, int device, std::size_t bytes) {
+    const bool is_device = kind == MemoryKind::device;
+    if (is_device && bytes > free_bytes(device)) return nullptr;
+    char*& top = is_device ? device_top_ : pinned_top_;
+    const char* range_end = is_device ? pinned_begin() : end();
+    const std::size_t taken = (bytes + gap_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+    if (taken > static_cast<std::size_t>(range_end - top)) return nullptr;
+    char* const begin = top;
+    top += taken;
+    {
+      const DeviceMemoryAccess access;
+      if (is_device) open();  // the range has grown
+      std::memset(begin, poison_byte, bytes);
+    }
+    live_[begin] = {begin, bytes, kind, device, ++num_allocations_};
+    if (is_device) used_bytes_[static_cast<std::size_t>(device)] += bytes;
+    return begin;
+  }
+
+  [[nodiscard]] bool release(MemoryKind kind, void* begin) {
+    const auto found = live_.find(static_cast<char*>(begin));
+    if (found == live_.end() || found->second.kind != kind || !contains(begin)) return false;
+    const Allocation& allocation = found->second;
+    if (kind == MemoryKind::device) used_bytes_[static_cast<std::size_t>(allocation.device)] -= allocation.bytes;
+    const auto first_page = (reinterpret_cast<std::uintptr_t>(begin) + page_bytes - 1) / page_bytes * page_bytes;
+    const auto last_page =
+        reinterpret_cast<std::uintptr_t>(allocation.begin + allocation.bytes) / page_bytes * page_bytes;
+    if (last_page > first_page) madvise(reinterpret_cast<void*>(first_page), last_page - first_page, MADV_DONTNEED);
+    freed_.insert(*found);
+    live_.erase(found);
+    return true;
+  }
+
+  [[nodiscard]] bool add_host(void* begin, std::size_t bytes) {
+    auto* const first = static_cast<char*>(begin);
+    if (find(first) != nullptr || (bytes > 0 && find(first + bytes - 1) != nullptr)) return false;
+    live_[first] = {first, bytes, MemoryKind::pinned, 0, ++num_allocations_};
+    return true;
+  }
+
+  [[nodiscard]] bool remove_host(void* begin) {
+    const auto found = live_.find(static_cast<char*>(begin));
+    if (found == live_.end() || contains(begin)) return false;
+    live_.erase(found);
+    return true;
+  }
+
+  [[nodiscard]] const Allocation* find(const void* address) const {
+    auto next = live_.upper_bound(static_cast<char*>(const_cast<void*>(address)));
+    if (next == live_.begin()) return nullptr;
+    const Allocation& allocation = (--next)->second;
+    return static_cast<const char*>(address) < allocation.begin + allocation.bytes ? &allocation : nullptr;
+  }
+  /// The allocation that `address` lies in, or that lies just before it: a live one, or one of the emulation's ranges
+  /// that was freed.
+  [[nodiscard]] const Allocation* find_nearest(const void* address, bool& is_freed) const {
+    const Allocation* nearest = nullptr;
+    for (const auto* allocations : {&live_, &freed_}) {
+      auto next = allocations->upper_bound(static_cast<char*>(const_cast<void*>(address)));
+      if (next == allocations->begin()) continue;
+      const Allocation& before = (--next)->second;
+      const bool is_near = static_cast<const char*>(address) < before.begin + before.bytes + gap_bytes;
+      if (!is_near || (nearest != nullptr && nearest->begin > before.begin)) continue;
+      nearest = &before;
+      is_freed = allocations == &freed_;
+    }
+    return nearest;
+  }
+
+  [[nodiscard]] bool contains(const void* address) const { return address >= range_ && address < end(); }
+  [[nodiscard]] bool is_device(const void* address) const { return address >= range_ && address < pinned_begin(); }
+  [[nodiscard]] const char* begin() const { return range_; }
+  [[nodiscard]] std::size_t free_bytes(int device) const {
+    return gpu_memory_bytes() - used_bytes_[static_cast<std::size_t>(device)];
+  }
+  [[nodiscard]] const struct sigaction& previous_action() const { return previous_action_; }
+
+  void begin_access() {
+    if (num_accesses_++ == 0) open();
+  }
+  void end_access() {
+    if (--num_accesses_ > 0) return;
+    if (key_ >= 0) {
+      pkey_set(key_, PKEY_DISABLE_ACCESS);
+    } else {
+      protect(PROT_NONE);
+    }
+    watch_host();
+  }
+
+ private:
+  [[nodiscard]] char* pinned_begin() const { return range_ + device_range_bytes; }
+  [[nodiscard]] const char* end() const { return range_ + device_range_bytes + pinned_range_bytes; }
+
+  /// Others (Open MPI, Boost.Test) catch SIGSEGV as well, and may have done so since the last time.
+  void watch_host() {
+    struct sigaction action {};
+    action.sa_sigaction = &report_host_access;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    struct sigaction previous {};
+    sigaction(SIGSEGV, &action, &previous);
+    if (previous.sa_sigaction != &report_host_access) previous_action_ = previous;
+  }
+
+  void open() {
+    if (key_ >= 0) {
+      pkey_set(key_, 0);
+    } else {
+      protect(PROT_READ | PROT_WRITE);
+    }
+  }
+
+  void protect(int protection) {
+    const auto bytes = (static_cast<std::size_t>(device_top_ - range_) + page_bytes - 1) / page_bytes * page_bytes;
+    if (bytes > 0 && mprotect(range_, bytes, protection) != 0) fault("mprotect failed");
+  }
+
+  char* range_ = nullptr;  ///< device memory of all GPUs, then pinned memory
+  char* device_top_ = nullptr;
+  char* pinned_top_ = nullptr;
+  std::map<char*, Allocation> live_, freed_;
+  std::vector<std::size_t> used_bytes_;
+  unsigned long long num_allocations_ = 0;
+  int num_accesses_ = 0;
+  /// A protection key of the processor, which opens and closes device memory for the running thread at no cost; -1
+  /// where there is none, and pages are changed one by one.
+  int key_ = -1;
+  struct sigaction previous_action_ {};
+};
+
+Memory& memory() {
+  static auto* const the_memory = new Memory;
+  return *the_memory;
+}
+
+void report_host_access(int signal, siginfo_t* info, void* context) {
+  if (memory().is_device(info->si_addr)) {
+    fault("the host touched " + describe_address(info->si_addr) + " outside of the GPU's work");
+  }
+  const struct sigaction& previous = memory().previous_action();
+  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) {
+    previous.sa_sigaction(signal, info, context);
+  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+    previous.sa_handler(signal);
+  } else {
+    std::signal(signal, SIG_DFL);  // the instruction runs again, and ends the program
+  }
+}
+
+}  // namespace
+
+void* allocate(MemoryKind kind, int device, std::size_t bytes) { return memory().allocate(kind, device, bytes); }
+bool release(MemoryKind kind, void* begin) { return memory().release(kind, begin); }
+bool register_host(void* begin, std::size_t bytes) { return memory().add_host(begin, bytes); }
+bool unregister_host(void* begin) { return memory().remove_host(begin); }
+const Allocation* find_allocation(const void* address) { return memory().find(address); }
+bool is_gpu_address(const void* address) { return memory().contains(address); }
+std::size_t free_device_bytes(int device) { return memory().free_bytes(device); }
+
+std::string describe_address(const void* address) {
+  bool is_freed = false;
+  const Allocation* nearest = memory().find_nearest(address, is_freed);
+  if (nearest == nullptr) {
+    return memory().contains(address) ? "memory of the GPU that was never allocated" : "ordinary host memory";
+  }
+  return "byte " + std::to_string(static_cast<const char*>(address) - nearest->begin) + " of the " +
+         (is_freed ? "freed " : "") + std::to_string(nearest->bytes) + " bytes of " +
+         (nearest->kind == MemoryKind::device ? "device" : "pinned") + " allocation " + std::to_string(nearest->number);
+}
+
+std::size_t shadow_index(const void* address) {
+  return static_cast<std::size_t>(static_cast<const char*>(address) - memory().begin()) / 2;
+}
+std::size_t num_shadow_cells() { return (device_range_bytes + pinned_range_bytes) / 2; }
+
+DeviceMemoryAccess::DeviceMemoryAccess() { memory().begin_access(); }
+DeviceMemoryAccess::~DeviceMemoryAccess() { memory().end_access(); }
+
+}  // namespace sft::emulation

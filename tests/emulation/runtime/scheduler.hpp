@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Streams and events: who may run next, and what the host waits for. All calls hold mutex().
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/shadow.hpp"
+
+/// A position in a stream: its first `count` tasks.
+struct StreamPosition {
+  CUstream_st* stream = nullptr;
+  std::uint64_t count = 0;
+  sft::emulation::Clock clock;  ///< what is known once these tasks are finished
+};
+
+struct StreamTask {
+  std::string name;
+  std::function<bool()> try_run;
+  std::vector<StreamPosition> after;
+  sft::emulation::Clock clock;
+  std::uint32_t run = 0;
+};
+
+struct CUstream_st {
+  std::size_t number;
+  int device;
+  unsigned flags;
+  int priority;
+  bool is_destroyed = false;
+  std::deque<StreamTask> queue;
+  std::uint64_t num_queued = 0, num_finished = 0;
+  /// Waits that the next task takes over, and what all tasks queued so far know.
+  std::vector<StreamPosition> waits;
+  sft::emulation::Clock clock;
+};
+
+struct CUevent_st {
+  int device;
+  unsigned flags;
+  bool is_destroyed = false;
+  bool is_recorded = false;
+  StreamPosition position;
+  double time_ms = 0;  ///< when the recorded task ran; for events with timing
+};
+
+namespace sft::emulation {
+
+/// The device of this thread (cudaSetDevice).
+[[nodiscard]] int& current_device();
+
+/// The stream of a handle, null and the two special handles being the device's default stream. `call` is named when the
+/// handle is unknown or destroyed, which ends the program.
+[[nodiscard]] CUstream_st& stream_of(cudaStream_t handle, const char* call);
+[[nodiscard]] CUevent_st& event_of(cudaEvent_t handle, const char* call);
+[[nodiscard]] CUstream_st* make_stream(unsigned flags, int priority);
+[[nodiscard]] CUevent_st* make_event(unsigned flags);
+
+void push(CUstream_st& stream, std::string name, std::function<bool()> try_run);
+/// The tasks queued so far, and the waits behind the last of them.
+[[nodiscard]] StreamPosition position_of(CUstream_st& stream);
+void wait(CUstream_st& stream, const StreamPosition& position);
+[[nodiscard]] bool is_finished(const StreamPosition& position);
+/// Runs tasks until the position is reached; the host then knows it.
+void finish(const StreamPosition& position);
+/// finish() for every stream of the device.
+void finish_device(int device);
+/// Runs some tasks, if this thread made the first stream; true when the position is reached, which the host then knows.
+[[nodiscard]] bool query(const StreamPosition& position);
+
+}  // namespace sft::emulation

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run computes on, from what its ranks see.
+#include "apps/choose_device.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "support/config_error.hpp"
+
+namespace sft::apps {
+
+using config::BackendChoice;
+using config::CommChoice;
+
+BOOST_AUTO_TEST_CASE(the_backend_follows_from_the_wish_and_from_what_all_ranks_see) {
+  struct Row {
+    BackendChoice wanted;
+    GpuCounts counts;  // ranks, seeing, served
+    Verdict verdict;
+  };
+  const Row table[] = {
+      {BackendChoice::automatic, {1, 0, 0}, Verdict::cpu},
+      {BackendChoice::automatic, {1, 1, 1}, Verdict::cuda},
+      {BackendChoice::automatic, {16, 0, 0}, Verdict::cpu},
+      {BackendChoice::automatic, {16, 16, 16}, Verdict::cuda},
+      {BackendChoice::automatic, {16, 16, 0}, Verdict::cpu_beside_gpus},  // 16 ranks, one GPU
+      {BackendChoice::automatic, {16, 8, 0}, Verdict::cpu_beside_gpus},   // half of each node's ranks see none
+      {BackendChoice::automatic, {16, 8, 8}, Verdict::refused},           // one node of two has none
+      {BackendChoice::automatic, {16, 16, 8}, Verdict::refused},          // one node of two has too few
+      {BackendChoice::cuda, {16, 16, 16}, Verdict::cuda},
+      {BackendChoice::cuda, {16, 16, 8}, Verdict::refused},
+      {BackendChoice::cuda, {16, 16, 0}, Verdict::refused},
+      {BackendChoice::cuda, {1, 0, 0}, Verdict::refused},
+      {BackendChoice::cpu, {16, 16, 16}, Verdict::cpu},
+      {BackendChoice::cpu, {1, 0, 0}, Verdict::cpu},
+  };
+  for (const Row& row : table) {
+    BOOST_TEST((judge(row.wanted, row.counts) == row.verdict),
+               row.counts.ranks << " ranks, " << row.counts.seeing << " see, " << row.counts.served << " served");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tensors_of_gpus_travel_as_comm_says) {
+  using Way = comm::Transport::Way;
+  const auto way = [](CommChoice comm, device::Kind kind) {
+    return transport_of({.backend = BackendChoice::automatic, .comm = comm}, kind).way;
+  };
+  BOOST_TEST((way(CommChoice::automatic, device::Kind::cuda) == Way::direct));
+  BOOST_TEST((way(CommChoice::nccl, device::Kind::cuda) == Way::direct));
+  BOOST_TEST((way(CommChoice::host, device::Kind::cuda) == Way::host_copy));
+  BOOST_TEST((way(CommChoice::automatic, device::Kind::cpu) == Way::direct));
+  BOOST_TEST((way(CommChoice::host, device::Kind::cpu) == Way::direct));
+  BOOST_CHECK_EXCEPTION((void)way(CommChoice::nccl, device::Kind::cpu), Error, [](const Error& error) {
+    return std::string(error.what()).starts_with("`device.comm = nccl` has nothing to send");
+  });
+  BOOST_TEST(transport_of({.comm_timeout_s = 7}, device::Kind::cuda).timeout_s == 7);
+}
+
+}  // namespace sft::apps
