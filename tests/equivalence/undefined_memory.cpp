@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that holds anything at first: no bit of a run, padding included, depends on it.
+// Memory that holds anything at first: no bit of a run, padding included, depends on it, nor on whether ranks exchange
+// messages or share the memory of a node.
 
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_MODULE undefined_memory
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -41,11 +43,20 @@ class PoisonedDevice final : public device::Device {
   }
 
  private:
+  /// As if the node had no memory to share: all comes from this device then, and ranks exchange messages.
+  struct NoWindows {
+    NoWindows() { setenv("OMPI_MCA_osc_sm_backing_directory", "/proc", 1); }
+    ~NoWindows() { unsetenv("OMPI_MCA_osc_sm_backing_directory"); }
+    NoWindows(const NoWindows&) = delete;
+    NoWindows& operator=(const NoWindows&) = delete;
+  };
+
   static Block poisoned(Block block, std::size_t bytes) {
     if (bytes > 0) std::memset(block.get(), 0xff, bytes);
     return block;
   }
 
+  NoWindows no_windows_;
   std::unique_ptr<device::Device> cpu_ = device::make_device(device::Kind::cpu, 0, session().node().size());
 };
 

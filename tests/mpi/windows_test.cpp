@@ -85,9 +85,9 @@ bool is_common(const comm::Group& group, const device::Device::Block& block) {
 }  // namespace
 
 BOOST_FIXTURE_TEST_CASE(ranks_of_a_node_gather_into_one_memory, Windows) {
-  const auto block = allocate(world, MemoryUse::gathered, most);
+  const auto block = allocate(world, MemoryUse::gathered, 1000);
   BOOST_TEST((is_common(world, block) || size == 1));
-  const auto own = allocate(world, MemoryUse::reduced, most);
+  const auto own = allocate(world, MemoryUse::reduced, 1000);
   BOOST_TEST((!is_common(world, own) || rank == size - 1));
 }
 
@@ -113,7 +113,7 @@ BOOST_FIXTURE_TEST_CASE(reduce_scatters_have_the_bits_of_messages, Windows) {
 
 BOOST_FIXTURE_TEST_CASE(sums_in_windows_need_no_staging_memory, Windows) {
   if (size == 1) return;
-  const auto block = allocate(world, MemoryUse::reduced, most);
+  const auto block = allocate(world, MemoryUse::reduced, std::max(5'000 * size, 50'000));
   auto* end = static_cast<std::byte*>(staging.take(0));
   std::byte* begin = end - staging.used_bytes();
   std::memset(begin, 0x5a, staging.used_bytes());

@@ -171,7 +171,9 @@ class Backend {
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
   /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward, over
   /// num_queries queries (T) and num_keys keys (Tk): once per micro-batch for all layers. The plan is for this
-  /// backend alone and does not outlive it; it may be destroyed while queued calls still use it.
+  /// backend alone and does not outlive it; it may be destroyed while queued calls still use it. It may lie in the
+  /// workspace (AttentionNeeds says for how many there is room). The CUDA backend takes causal squares (q_len = k_len,
+  /// diagonal 0) and full rectangles, which is what schedules have, and throws std::logic_error for any other span.
   [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                                       std::int64_t num_queries,
                                                                       std::int64_t num_keys) = 0;

@@ -78,12 +78,16 @@ void run_elementwise(const char* name, const Op& op, std::int64_t num_vectors, s
                     dim3(threads_x, threads_y), 0, stream, op, Cover{num_vectors, per_row, num_column_blocks});
 }
 
-/// Whether N neighbours of every row of `view` are accesses of 16 bytes, or all N elements one access.
+/// Whether the rows of `view` begin where vectors of n elements may: at a multiple of 16 bytes, or of all n where these
+/// are fewer. A single row may end within a vector.
 inline bool is_aligned(const View& view, int n) {
   const std::int64_t num_bytes = n * (view.is_bf16 ? 2 : 4), alignment = num_bytes < 16 ? num_bytes : 16;
   return reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(alignment) == 0 &&
          (view.rows <= 1 || (view.columns % n == 0 && view.stride % n == 0));
 }
+
+/// Whether every row is made of whole vectors of n elements.
+inline bool has_vectors(const View& view, int n) { return view.columns % n == 0 && is_aligned(view, n); }
 
 /// Columns [begin, begin + count) of every row.
 inline View columns_of(const View& view, std::int64_t begin, std::int64_t count) {

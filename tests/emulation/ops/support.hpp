@@ -96,11 +96,20 @@ class Backends {
   Backend& gpu() { return *gpu_; }
 
   [[nodiscard]] device::Device::Block allocate(std::size_t bytes) { return gpu_device_->allocate(bytes); }
-  /// Between host and device; finished on return.
+
+  /// `bytes` of pinned memory, the same every time.
+  [[nodiscard]] std::byte* staging(std::size_t bytes) {
+    if (bytes > staging_bytes_) {
+      staging_ = gpu_device_->allocate(bytes, device::Space::pinned);
+      staging_bytes_ = bytes;
+    }
+    return static_cast<std::byte*>(staging_.get());
+  }
+  /// Queued, between device memory and staging.
   void copy(void* destination, const void* source, std::size_t bytes) {
     gpu_device_->copy(destination, source, bytes, *gpu_stream_);
-    gpu_stream_->synchronize();
   }
+  void synchronize() { gpu_stream_->synchronize(); }
 
  private:
   static constexpr Shapes shapes{
@@ -122,7 +131,8 @@ class Backends {
   std::unique_ptr<device::Device> cpu_device_ = device::make_device(device::Kind::cpu, 0, 1),
                                   gpu_device_ = device::make_device(device::Kind::cuda, 0, 1);
   std::unique_ptr<device::Stream> cpu_stream_ = cpu_device_->make_stream(), gpu_stream_ = gpu_device_->make_stream();
-  device::Device::Block cpu_workspace_, gpu_workspace_;
+  device::Device::Block cpu_workspace_, gpu_workspace_, staging_;
+  std::size_t staging_bytes_ = 0;
   std::unique_ptr<Backend> cpu_ = make_backend(*cpu_device_, *cpu_stream_),
                            gpu_ = make_backend(*gpu_device_, *gpu_stream_);
 };
@@ -190,10 +200,10 @@ class Twin {
   Tensor cpu_, gpu_;
 };
 
-/// What a tensor may differ by: `of_largest` of the largest expected magnitude, or `of_itself` of its own. 0 and 0: by
-/// no bit, but for NaN, which may have others.
+/// What a tensor may differ by: the sum of `of_largest` of the largest expected magnitude, `of_itself` of its own, and
+/// `absolute`. All 0: by no bit, but for NaN, which may have others.
 struct Tolerance {
-  double of_largest = 0.0, of_itself = 0.0;
+  double of_largest = 0.0, of_itself = 0.0, absolute = 0.0;
 };
 /// Rounding of results: a unit of bf16 where the float32 results round to different sides, a few of float32.
 inline Tolerance tolerance_of(DType dtype) { return {.of_largest = dtype == DType::bf16 ? 0.005 : 3e-6}; }
@@ -224,7 +234,9 @@ inline void compare(Twin& twin, std::vector<std::byte>& actual, const std::vecto
     const double expected = get(twin.at(twin.bytes(), r, c), x.dtype), value = get(twin.at(actual, r, c), x.dtype);
     const auto place = twin.at(rest, r, c) - rest.data();
     std::memcpy(rest.data() + place, before.data() + place, size);
-    const double allowed = operand.tolerance.of_largest * largest + operand.tolerance.of_itself * std::abs(expected);
+    const Tolerance& tolerance = operand.tolerance;
+    const double allowed =
+        tolerance.of_largest * largest + tolerance.of_itself * std::abs(expected) + tolerance.absolute;
     const bool is_same = value == expected || (std::isnan(value) && std::isnan(expected));
     if (is_same || std::abs(value - expected) <= allowed) return;
     if (num_wrong++ == 0) {
@@ -238,30 +250,42 @@ inline void compare(Twin& twin, std::vector<std::byte>& actual, const std::vecto
              what << ": memory around the tensor was written");
 }
 
+/// The memory of the operands after op on the CUDA backend.
+template <class Op>
+std::vector<std::vector<std::byte>> run_on_gpu(const std::vector<Operand>& operands, Op op) {
+  Backends& backends = Backends::get();
+  std::size_t num_bytes = 0;
+  for (const Operand& operand : operands) num_bytes += operand.twin->bytes().size();
+  std::byte* const staging = backends.staging(num_bytes);
+  const auto for_each_part = [&](auto f) {
+    std::byte* part = staging;
+    for (const Operand& operand : operands) {
+      f(*operand.twin, part);
+      part += operand.twin->bytes().size();
+    }
+  };
+  for_each_part([&](Twin& twin, std::byte* part) {
+    std::memcpy(part, twin.bytes().data(), twin.bytes().size());
+    backends.copy(twin.device_bytes(), part, twin.bytes().size());
+  });
+  op(backends.gpu(), [](const Twin& twin) { return twin.gpu(); });
+  for_each_part([&](Twin& twin, std::byte* part) { backends.copy(part, twin.device_bytes(), twin.bytes().size()); });
+  backends.synchronize();
+  std::vector<std::vector<std::byte>> results;
+  for_each_part([&](Twin& twin, std::byte* part) { results.emplace_back(part, part + twin.bytes().size()); });
+  return results;
+}
+
 /// Calls op(backend, of) with both backends, of(twin) being the tensor for it, and with the CUDA backend once more:
 /// that has to give the same bits. Inputs must keep theirs.
 template <class Op>
-void check(const std::string& what, std::vector<Operand> operands, Op op) {
-  Backends& backends = Backends::get();
-  std::vector<std::vector<std::byte>> before, results;
+void check(const std::string& what, const std::vector<Operand>& operands, Op op) {
+  std::vector<std::vector<std::byte>> results = run_on_gpu(operands, op);
+  const bool is_same_again = results == run_on_gpu(operands, op);
+  BOOST_TEST(is_same_again, what << ": other bits the second time");
+  std::vector<std::vector<std::byte>> before;
   for (const Operand& operand : operands) before.push_back(operand.twin->bytes());
-  for (const bool again : {false, true}) {
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-      backends.copy(operands[i].twin->device_bytes(), before[i].data(), before[i].size());
-    }
-    op(backends.gpu(), [](const Twin& twin) { return twin.gpu(); });
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-      std::vector<std::byte> bytes(before[i].size());
-      backends.copy(bytes.data(), operands[i].twin->device_bytes(), bytes.size());
-      if (again) {
-        BOOST_TEST(std::memcmp(bytes.data(), results[i].data(), bytes.size()) == 0,
-                   what << ": operand " << i << " has other bits the second time");
-      } else {
-        results.push_back(std::move(bytes));
-      }
-    }
-  }
-  op(backends.cpu(), [](const Twin& twin) { return twin.cpu(); });
+  op(Backends::get().cpu(), [](const Twin& twin) { return twin.cpu(); });
   for (std::size_t i = 0; i < operands.size(); ++i) {
     compare(*operands[i].twin, results[i], before[i], operands[i], what + ", operand " + std::to_string(i));
   }

@@ -67,5 +67,5 @@ check "they train like CPUs too" alike cpu shared
 unset SFT_EMULATED_GPUS
 
 export SFT_EMULATED_NCCL_HANG=:1:20
-prints 1 'rank [0-9]: error: .*(fsdp|tp)' train hang --device.backend cuda --device.comm_timeout_s 3
+prints 1 'error: rank [0-9]: the collectives stand still .*group (fsdp|tp) waits in call' train hang --device.backend cuda --device.comm_timeout_s 3
 finish_checks

@@ -12,6 +12,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 cat >run.ini <<INI
 [model]
 hidden_size = 96
+num_hidden_layers = 2
+intermediate_size = 160
+vocab_size = 272
 num_attention_heads = 4
 num_key_value_heads = 1
 [data]

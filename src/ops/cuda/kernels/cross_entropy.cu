@@ -130,22 +130,21 @@ struct Gradient {
   }
 };
 
-/// Whether every row of the logits is made of whole vectors of 16 bytes.
-bool has_vectors(const CrossEntropyArguments& chunk) {
-  return is_aligned({chunk.logits, false, chunk.rows, chunk.columns, chunk.columns}, 4) && chunk.columns % 4 == 0;
+View logits_of(const CrossEntropyArguments& chunk) {
+  return {chunk.logits, false, chunk.rows, chunk.columns, chunk.columns};
 }
 
 }  // namespace
 
 void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream) {
   if (chunk.rows == 0) return;
-  launch("cross_entropy_max", has_vectors(chunk) ? max_kernel<4> : max_kernel<1>,
+  launch("cross_entropy_max", has_vectors(logits_of(chunk), 4) ? max_kernel<4> : max_kernel<1>,
          dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
 }
 
 void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t stream) {
   if (chunk.rows == 0) return;
-  launch("cross_entropy_partials", has_vectors(chunk) ? partials_kernel<4> : partials_kernel<1>,
+  launch("cross_entropy_partials", has_vectors(logits_of(chunk), 4) ? partials_kernel<4> : partials_kernel<1>,
          dim3(static_cast<unsigned>(chunk.rows)), dim3(row_threads), scratch_bytes, stream, chunk);
 }
 
@@ -156,19 +155,18 @@ void cross_entropy_metrics(const CrossEntropyArguments& chunk, double* metrics, 
 
 void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale,
                             cudaStream_t stream) {
-  const View exps{chunk.logits, false, chunk.rows, chunk.columns, chunk.columns};
+  const View exps = logits_of(chunk);
   if (exps.is_empty()) return;
   with_type(dlogits.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int vectors = vector_size<T>;
-    const bool has_vectors = chunk.columns % vectors == 0 && is_aligned(exps, vectors) && is_aligned(dlogits, vectors);
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
       run_elementwise<N>("cross_entropy_gradient",
                          Gradient<T, N>{chunk, rows_of<T>(dlogits), rows_of<const float>(exps), gradient_scale},
                          chunk.rows * (chunk.columns / N), chunk.columns / N, stream);
     };
-    if (has_vectors) {
+    if (has_vectors(exps, vectors) && has_vectors(dlogits, vectors)) {
       run(std::integral_constant<int, vectors>{});
     } else {
       run(std::integral_constant<int, 1>{});

@@ -152,19 +152,18 @@ void scale(View x, float factor, cudaStream_t stream) {
 }
 
 void add_bias(View x, Weight bias, cudaStream_t stream) {
+  if (x.is_empty()) return;
   with_type(x.is_bf16, [&](auto type) {
     with_type(bias.is_bf16, [&](auto bias_type) {
       using T = typename decltype(type)::type;
       using B = typename decltype(bias_type)::type;
-      // As many rows as x has: a long row of x must not be folded without its bias.
-      const View bias_rows{const_cast<void*>(bias.data), bias.is_bf16, x.rows, x.columns, 0};
-      const bool is_vectors = x.columns % 8 == 0 && is_aligned(x, 8) && is_aligned(bias_rows, 8);
+      const View bias_row{const_cast<void*>(bias.data), bias.is_bf16, 1, x.columns, x.columns};
       const auto run = [&](auto n) {
         constexpr int N = decltype(n)::value;
         run_elementwise<N>("add_bias", AddBias<T, B, N>{rows_of<T>(x), static_cast<const B*>(bias.data)},
                            x.rows * (x.columns / N), x.columns / N, stream);
       };
-      if (is_vectors) {
+      if (has_vectors(x, 8) && has_vectors(bias_row, 8)) {
         run(std::integral_constant<int, 8>{});
       } else {
         run(std::integral_constant<int, 1>{});

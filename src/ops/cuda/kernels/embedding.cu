@@ -193,7 +193,7 @@ void embedding_forward(View out, const std::int32_t* tokens, View table, std::in
             Gather<To, From, N>{rows_of<To>(out), rows_of<const From>(table), tokens, vocab_begin, table.rows},
             out.rows * (out.columns / N), out.columns / N, stream);
       };
-      if (out.columns % 8 == 0 && is_aligned(out, 8) && is_aligned(table, 8)) {
+      if (has_vectors(out, 8) && has_vectors(table, 8)) {
         run(std::integral_constant<int, 8>{});
       } else {
         run(std::integral_constant<int, 1>{});
@@ -223,7 +223,7 @@ void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std:
       const Pieces pieces{sorted.keys, sorted.values, count, piece_tokens, static_cast<std::uint32_t>(dtable.rows)};
       const View part{static_cast<T*>(dout.data) + begin * dout.stride, dout.is_bf16, count, dout.columns, dout.stride};
       constexpr int vectors = vector_size<T>;
-      if (dout.columns % vectors == 0 && is_aligned(part, vectors) && is_aligned(dtable, vectors)) {
+      if (has_vectors(part, vectors) && has_vectors(dtable, vectors)) {
         add_sorted<T, vectors>(dtable, part, pieces, num_pieces, layout.parts, stream);
       } else {
         add_sorted<T, 1>(dtable, part, pieces, num_pieces, layout.parts, stream);

@@ -45,12 +45,12 @@ __global__ void __launch_bounds__(sum_threads) sum_partials_kernel(double* resul
 }
 
 /// Columns and row lanes of a block of column sums.
-constexpr unsigned sum_columns = 32, sum_lanes = 8;
+constexpr unsigned sum_columns = 32, sum_lanes = 8, column_threads = sum_columns * sum_lanes;
 
 /// A block sums up blockIdx.y's rows of N neighbouring columns a thread; lane l takes rows l, l + 8, ... and thread
 /// (x, 0) adds up the lanes. Row block b goes to row b of `out`, or is added to it. Moves the bytes of x.
 template <class T, int N, bool accumulate>
-__global__ void __launch_bounds__(sum_columns* sum_lanes)
+__global__ void __launch_bounds__(column_threads)
     column_sums_kernel(float* out, Rows<const T> x, std::int64_t num_rows, std::int64_t num_columns,
                        std::int64_t rows_per_block) {
   auto* lanes = shared_memory<float>();  // (sum_lanes, sum_columns N)
@@ -86,8 +86,7 @@ void launch_column_sums(float* out, const View& x, std::int64_t num_blocks, std:
   const dim3 grid(static_cast<unsigned>((x.columns / N + sum_columns - 1) / sum_columns),
                   static_cast<unsigned>(num_blocks));
   launch("column_sums", column_sums_kernel<T, N, accumulate>, grid, dim3(sum_columns, sum_lanes),
-         sum_columns * sum_lanes * N * sizeof(float), stream, out, rows_of<const T>(x), x.rows, x.columns,
-         rows_per_block);
+         column_threads * N * sizeof(float), stream, out, rows_of<const T>(x), x.rows, x.columns, rows_per_block);
 }
 
 /// Rows of partial sums: as many as give a large GPU blocks enough, each of at least 32 rows and all of at most 8 MiB.
@@ -131,7 +130,7 @@ void column_sums(float* sums, View x, Workspace workspace, cudaStream_t stream) 
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int vectors = vector_size<T>;
-    if (x.columns % vectors == 0 && is_aligned(x, vectors)) {
+    if (has_vectors(x, vectors)) {
       launch_column_sums<T, vectors, false>(partials, x, num_blocks, rows_per_block, stream);
     } else {
       launch_column_sums<T, 1, false>(partials, x, num_blocks, rows_per_block, stream);

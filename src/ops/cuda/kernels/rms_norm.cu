@@ -266,9 +266,6 @@ void launch_forward(const char* name, Summed<T, Delta, N> in, View y, float* rst
          threads, scratch_bytes(threads), stream, in, rows_of<T>(y), rstd, weight, y.rows, y.columns, epsilon);
 }
 
-/// Rows of whole vectors.
-bool has_vectors(const View& view, int n) { return view.columns % n == 0 && is_aligned(view, n); }
-
 /// Blocks of the backward pass: with at least 8 turns each, as long as there are more than enough for a large GPU, and
 /// with partial sums of at most 8 MiB.
 std::int64_t num_backward_blocks(std::int64_t rows, std::int64_t columns, dim3 threads) {

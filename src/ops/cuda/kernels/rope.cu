@@ -250,9 +250,7 @@ unsigned lanes_for(std::int64_t half, int n, int p) {
 }
 
 /// Whether all heads of `view`, and both halves of each, begin with a vector of n elements.
-bool heads_are_aligned(const View& view, std::int64_t half, int n) {
-  return half % n == 0 && view.columns % n == 0 && is_aligned(view, n);
-}
+bool heads_are_aligned(const View& view, std::int64_t half, int n) { return half % n == 0 && has_vectors(view, n); }
 
 bool is_table_aligned(const float* table) { return reinterpret_cast<std::uintptr_t>(table) % 16 == 0; }
 
