@@ -71,7 +71,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   const std::int64_t num_rows = mesh.place.data_size() * tiny.accumulation;
   std::vector<data::Row> rows;
   for (std::int64_t step = 0; step < tiny.num_steps; ++step) {
-    rows = make_awkward_rows(num_rows, tiny.max_length, static_cast<std::uint64_t>(step));
+    rows = make_awkward_rows(num_rows, tiny.max_length, 2 * static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, learning_rate);
     outcome.losses.push_back(result.loss);
     outcome.grad_norms.push_back(result.grad_norm);
