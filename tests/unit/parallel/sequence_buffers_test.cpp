@@ -109,6 +109,23 @@ BOOST_AUTO_TEST_CASE(gradients_of_replicated_heads_are_summed_in_float32) {
   BOOST_TEST(make_sequence_buffers(shape_of(DType::bf16), 6, hybrid)->attention_needs().num_keys == 0);
 }
 
+BOOST_AUTO_TEST_CASE(plans_are_of_the_queries_and_keys_of_a_call) {
+  const auto check = [](int sp_size, const AttentionMethod& method, std::int64_t num_plans, std::int64_t queries,
+                        std::int64_t keys) {
+    for (const DType compute : {DType::float32, DType::bf16}) {
+      const ops::AttentionNeeds needs = make_sequence_buffers(shape_of(compute), sp_size, method)->attention_needs();
+      BOOST_TEST(needs.num_plans == num_plans);
+      BOOST_TEST(needs.plan_queries == queries);
+      BOOST_TEST(needs.plan_keys == keys);
+    }
+  };
+  check(1, {}, 1, num_tokens, num_tokens);
+  check(4, {}, 4, num_tokens, num_tokens);
+  check(2, {AttentionMethod::Keys::all_gather, 1}, 1, num_tokens, 2 * num_tokens);
+  check(2, {AttentionMethod::Keys::ring, 2}, 1, 2 * num_tokens, 2 * num_tokens);
+  check(6, {AttentionMethod::Keys::ring, 2}, 3, 2 * num_tokens, 2 * num_tokens);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace sft::parallel
