@@ -82,10 +82,11 @@ test: test-deps ## build and run every test
 
 # The parts of the tests that a sanitizer runs: what reads files and moves memory; what has threads and signals.
 ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_jinja unit_data unit_checkpoint \
-  unit_parallel unit_hub unit_model unit_optim unit_sequence unit_train ops_test faults_data device_cpu_test mpi_group_test \
-  mpi_collectives_test \
-  mpi_decoder_test reference leakage evaluation
-TSAN_TESTS := unit_io unit_optim unit_text unit_data unit_train device_cpu_test mpi_streams_test
+  unit_parallel unit_hub unit_model unit_optim unit_sequence unit_train ops_test faults_data device_cpu_test \
+  device_gpus_test mpi_group_test mpi_collectives_test mpi_host_collectives_test mpi_windows_test mpi_decoder_test \
+  reference leakage evaluation
+TSAN_TESTS := comm_watchdog_test unit_io unit_optim unit_text unit_data unit_train device_cpu_test mpi_streams_test \
+  mpi_windows_test
 
 # $(call sanitized,preset,tests): builds these tests and runs them, on 1, 2 and 4 ranks.
 empty :=

@@ -4,6 +4,7 @@
 //   mpirun -np 16 ./sft inputs/demo.ini
 //   mpirun -np 4 ./sft inputs/demo.ini --parallel.dp_replicate_size 1 --parallel.dp_shard_size 1
 //   mpirun -np 16 ./sft inputs/demo.ini --checkpoint.resume_from_checkpoint auto
+//   mpirun -np 16 ./sft inputs/demo.ini --check
 //   ./sft --help
 //
 // Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by a signal after saving, run
@@ -19,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "check_machine.hpp"
 #include "choose_device.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
@@ -156,10 +158,11 @@ void plan_only(config::Config config, bool json) {
   log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), sp_choice, json));
 }
 
-/// Answers --help, --version, --print-config and --dry-run; false: there is a run to do.
+/// Answers --help, --version, --print-config and --dry-run; false: there is a run to do, or to check.
 bool answer(const config::CommandLine& command, const comm::Group& world) {
   switch (command.action) {
     case config::CommandLine::Action::run:
+    case config::CommandLine::Action::check:
       return false;
     case config::CommandLine::Action::help:
       log_info(config::help_text());
@@ -225,6 +228,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const mesh::Groups groups(world, place);
   const std::unique_ptr<comm::Collectives> collectives =
       comm::make_collectives(*device, groups.of_tensors(config.device), transport);
+
+  if (command.action == config::CommandLine::Action::check) {
+    apps::check_machine(
+        {session, config, *device, place, groups, *collectives, transport.way == comm::Transport::Way::host_copy});
+    return static_cast<int>(ExitStatus::done);
+  }
 
   // 4. Data, and the way of attending over the sequence where it follows from them
   std::optional<train::Datasets> datasets;

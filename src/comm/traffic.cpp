@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "sft/core/error.hpp"
+
 namespace sft::comm {
 
 namespace {
@@ -36,6 +38,11 @@ void TrafficCounter::reduce_scatter_add(const Group& group, Tensor local, Tensor
   if (inner_ != nullptr) inner_->reduce_scatter_add(group, local, full, stream);
 }
 
+void TrafficCounter::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+  count(group, bytes_of(inout) * (group.size() - 1) / group.size());
+  if (inner_ != nullptr) inner_->reduce_scatter(group, inout, stream);
+}
+
 void TrafficCounter::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                               device::Stream& stream) {
   count(group, to == group.rank() ? 0 : bytes_of(send));
@@ -46,6 +53,11 @@ void TrafficCounter::exchange_all(const Group& group, const std::vector<Message>
                                   const std::vector<Message>& receives, device::Stream& stream) {
   for (const Message& message : sends) count(group, bytes_of(message.tensor));
   if (inner_ != nullptr) inner_->exchange_all(group, sends, receives, stream);
+}
+
+device::Device::Block TrafficCounter::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
+  ensure(inner_ != nullptr, "what only counts has no memory");
+  return inner_->allocate(group, use, bytes);
 }
 
 void TrafficCounter::set_staging(const StagingMemory& staging) {

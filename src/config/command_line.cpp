@@ -33,8 +33,8 @@ CommandLine::Action choose_action(const std::set<CommandLine::Action>& asked) {
     if (asked.contains(action)) return action;
   }
   if (asked.size() > 1) {
-    throw_config_error("--print-config and --dry-run are both given", "each prints something else and ends",
-                       "give one of the two");
+    throw_config_error("several of --print-config, --dry-run and --check are given",
+                       "each prints something else and ends", "give one of them");
   }
   return asked.empty() ? Action::run : *asked.begin();
 }
@@ -51,7 +51,7 @@ void refuse_without_dry_run(const CommandLine& command_line) {
 /// What may follow a word of sft's command line.
 Takes takes_of_command(const std::string& name) {
   const bool is_action = name == "help" || name == "h" || name == "version" || name == "print_config" ||
-                         name == "dry_run" || name == "json";
+                         name == "dry_run" || name == "check" || name == "json";
   return is_action ? Takes::nothing : takes_of(name);
 }
 
@@ -59,6 +59,7 @@ CommandLine::Action action_of(const std::string& name) {
   using Action = CommandLine::Action;
   if (name == "version") return Action::version;
   if (name == "print_config") return Action::print_config;
+  if (name == "check") return Action::check;
   return name == "dry_run" ? Action::dry_run : Action::help;
 }
 
@@ -97,9 +98,8 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
     }
   }
   command_line.action = choose_action(asked);
-  if (command_line.action == Action::run || command_line.action == Action::print_config) {
-    refuse_without_dry_run(command_line);
-  }
+  const std::set<Action> without_options{Action::run, Action::print_config, Action::check};
+  if (without_options.contains(command_line.action)) refuse_without_dry_run(command_line);
   return command_line;
 }
 

@@ -12,7 +12,7 @@ Manual sft_manual() {
   manual.program = "sft";
   manual.summary = "Fine-tunes a decoder language model on a mesh of MPI ranks";
   manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
-                  "sft INPUT.ini --dry-run [--json] [--num_ranks N]"};
+                  "sft INPUT.ini --dry-run [--json] [--num_ranks N]", "mpirun -np N sft INPUT.ini --check"};
   manual.groups.push_back(
       {"Options",
        {{"help", "", "print this text (also -h)", "", {}, false},
@@ -21,6 +21,12 @@ Manual sft_manual() {
         {"dry-run",
          "",
          "on one rank, print what the run would be and the memory of all its ranks, and end",
+         "",
+         {},
+         false},
+        {"check",
+         "",
+         "try the machine on the mesh of the run: every collective, its speed, and the slowest rank; and end",
          "",
          {},
          false},

@@ -14,7 +14,8 @@ namespace sft::config {
 namespace {
 
 /// Words of the command line of sft that are no keys.
-const std::vector<std::string> command_words{"help", "version", "print-config", "dry-run", "json", "num_ranks"};
+const std::vector<std::string> command_words{"help", "version",   "print-config", "dry-run",
+                                             "json", "num_ranks", "check"};
 
 /// "`a`, `b` or `c`"
 std::string alternatives(const std::vector<const Key*>& found) {

@@ -11,11 +11,10 @@
 namespace sft::device {
 
 Arena::Arena(Device& device, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space)
-    : block_(device.allocate(capacity_bytes, space)),
-      ledger_(&ledger),
-      label_(label),
-      space_(space),
-      capacity_bytes_(capacity_bytes) {
+    : Arena(device.allocate(capacity_bytes, space), ledger, label, capacity_bytes, space) {}
+
+Arena::Arena(Device::Block block, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space)
+    : block_(std::move(block)), ledger_(&ledger), label_(label), space_(space), capacity_bytes_(capacity_bytes) {
   ledger.add(label, space, capacity_bytes);
 }
 

@@ -8,7 +8,6 @@
 
 #include "host_memory.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/device/process_memory.hpp"
 
 namespace sft::device {
 
@@ -35,8 +34,6 @@ std::string CpuDevice::description() const {
 }
 
 Device::Block CpuDevice::allocate(std::size_t bytes, Space) { return allocate_host(bytes); }
-
-std::size_t CpuDevice::peak_bytes() { return peak_resident_bytes(); }
 
 std::unique_ptr<Stream> CpuDevice::make_stream(Priority) { return std::make_unique<CpuStream>(streams_); }
 std::unique_ptr<Event> CpuDevice::make_event() { return std::make_unique<CpuEvent>(); }

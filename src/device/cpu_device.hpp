@@ -18,8 +18,6 @@ class CpuDevice : public Device {
   /// All spaces are the node's memory. Pages that were never written to take none.
   [[nodiscard]] Block allocate(std::size_t bytes, Space space) override;
 
-  [[nodiscard]] std::size_t peak_bytes() override;
-
   [[nodiscard]] std::unique_ptr<Stream> make_stream(Priority priority) override;
   [[nodiscard]] std::unique_ptr<Event> make_event() override;
 

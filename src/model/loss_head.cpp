@@ -11,11 +11,11 @@ namespace sft::model {
 LossHead::LossHead(const Sizes& sizes, device::Kind kind)
     : sizes_(sizes), chunk_tokens_(ops::loss_chunk_tokens(kind, sizes.shapes())) {}
 
-void LossHead::lay_out(device::Arena& arena) {
+void LossHead::lay_out(device::Arena& arena, device::Arena& tp_sums) {
   logits_ = take(arena, DType::float32, {chunk_tokens_, sizes_.vocab});
   dlogits_ = sizes_.compute == DType::float32 ? logits_ : take(arena, sizes_.compute, {chunk_tokens_, sizes_.vocab});
-  max_ = take(arena, DType::float32, {chunk_tokens_});
-  partials_ = take(arena, DType::float32, {3 * chunk_tokens_});
+  max_ = take(tp_sums, DType::float32, {chunk_tokens_});
+  partials_ = take(tp_sums, DType::float32, {3 * chunk_tokens_});
 }
 
 ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, const Tensor& normed,
@@ -44,9 +44,9 @@ void LossHead::forward_backward(const Context& c, const Linear& head, const Tens
     const Tensor dlogits = dlogits_.rows(0, n);
     c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
     linear_backward_input(c, head, dnormed.rows(begin, n), dlogits);
-    c.tp.start_sum(dnormed.rows(begin, n));  // beside the weight gradient
+    c.tp.start_reduce(dnormed, begin, n);  // beside the weight gradient
     linear_backward_weight(c, head, dlogits, normed.rows(begin, n));
-    c.tp.finish_sum();
+    c.tp.finish();
   }
 }
 

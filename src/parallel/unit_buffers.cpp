@@ -51,7 +51,7 @@ bool SlotAssignment::share_parameters(int unit, int other) const {
 void UnitBuffers::lay_out(const Arenas& arenas) {
   lay_out_parameters(arenas);
   lay_out_gradients(arenas);
-  lay_out_kept(arenas.slots);
+  lay_out_kept(arenas.own);
 }
 
 void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
@@ -65,7 +65,8 @@ void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
     for (std::size_t u = 0; u < trainable.size(); ++u) {
       elements.push_back(trainable[u].num_elements + frozen[u].num_elements);
     }
-    slots = take_slots(arenas.slots, elements, slots_.parameters, storage_.compute());
+    const bool is_alike = policy_.reshard_size < 2;  // else neighbours gather on their own
+    slots = take_slots(is_alike ? arenas.gathered : arenas.own, elements, slots_.parameters, storage_.compute());
   }
   for (std::size_t u = 0; u < trainable.size(); ++u) {
     const auto unit = static_cast<int>(u);
@@ -89,7 +90,7 @@ void UnitBuffers::lay_out_gradients(const Arenas& arenas) {
   if (policy_.gradients) {
     std::vector<std::int64_t> elements;
     for (const Unit& unit : units) elements.push_back(unit.num_elements);
-    slots = take_slots(arenas.slots, elements, slots_.gradients, DType::float32);
+    slots = take_slots(arenas.reduced, elements, slots_.gradients, DType::float32);
   }
   for (std::size_t u = 0; u < units.size(); ++u) {
     const std::int64_t n = units[u].num_elements;

@@ -74,13 +74,13 @@ struct Engine::Impl {
         groups(groups_in),
         device(device_in),
         plan(config, limits, place, {device.kind(), device::num_threads()}),
-        arenas(allocate(ledger)),
+        arenas(allocate(collectives, ledger)),
         compute_stream(device.make_stream()),
         comm_stream(device.make_stream(device::Priority::communication)),
         ring_stream(device.make_stream(device::Priority::communication)),
         tp_stream(device.make_stream(device::Priority::communication)),
         ops(ops::make_backend(device, *compute_stream)),
-        tp(groups.tp, device, collectives, *compute_stream, *tp_stream),
+        tp(groups.tp, device, collectives, *compute_stream, *tp_stream, plan.sizes.token_slices > 1),
         units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
               *comm_stream),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
@@ -100,12 +100,27 @@ struct Engine::Impl {
     decoder.initialize();
   }
 
-  /// Takes all memory of the rank, as planned, and gives it to the parts of the plan.
-  RankPlan::Arenas allocate(device::Ledger& ledger) {
+  /// Takes all memory of the rank, as planned, and gives it to the parts of the plan. Collective over the groups; what
+  /// is collective comes first, so that a rank without memory for the rest leaves none waiting.
+  RankPlan::Arenas allocate(comm::Collectives& collectives, device::Ledger& ledger) {
+    using comm::MemoryUse;
     ledger.add(Label::process, Space::host, device::resident_bytes() + plan.later_process_bytes());
     RankPlan::Arenas result = plan.measure();
+    struct OfCollectives {
+      device::Arena& arena;
+      const comm::Group& group;
+      MemoryUse use;
+      device::Device::Block block;
+    };
+    std::array<OfCollectives, 4> blocks = {{{result.gathered_units, groups.fsdp, MemoryUse::gathered, {}},
+                                            {result.reduced_units, groups.fsdp, MemoryUse::reduced, {}},
+                                            {result.gradients, groups.replicate, MemoryUse::reduced, {}},
+                                            {result.tp_sums, groups.tp, MemoryUse::reduced, {}}}};
+    for (OfCollectives& of : blocks) of.block = collectives.allocate(of.group, of.use, of.arena.used_bytes());
     for_each_arena(result, [&](Label label, Space space, device::Arena& arena) {
-      arena = device::Arena(device, ledger, label, arena.used_bytes(), space);
+      const auto of = std::ranges::find(blocks, &arena, [](const OfCollectives& b) { return &b.arena; });
+      arena = of == blocks.end() ? device::Arena(device, ledger, label, arena.used_bytes(), space)
+                                 : device::Arena(std::move(of->block), ledger, label, arena.used_bytes(), space);
     });
     plan.lay_out(result);
     return result;

@@ -83,7 +83,7 @@ struct Plan {
   void lay_out(Arenas& arenas) {
     device::Arena nothing;
     storage.lay_out(arenas.parameters, nothing);
-    unit_buffers.lay_out({nothing, nothing, nothing});
+    unit_buffers.lay_out({nothing, nothing, nothing, nothing, nothing});
     ensure(nothing.used_bytes() == 0, "weights alone are stored, once");
     decoder.lay_out(arenas.cache, arenas.workspace);
     tokens = take(arenas.workspace, DType::int32, {2, sizes.tokens});

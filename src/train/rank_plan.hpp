@@ -29,10 +29,12 @@ class RankPlan {
  public:
   struct Arenas {
     device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
-    device::Arena host_copies;        ///< what travels between GPUs through host memory
-    device::Arena offloaded;          ///< activations in host memory
-    device::Arena pinned;             ///< host memory that the device copies from and to
-    device::Arena optimizer_windows;  ///< of state in a file
+    device::Arena host_copies;                    ///< what travels between GPUs through host memory
+    device::Arena gathered_units, reduced_units;  ///< unit buffers for collectives over fsdp alone
+    device::Arena tp_sums;                        ///< workspace that is summed over tp
+    device::Arena offloaded;                      ///< activations in host memory
+    device::Arena pinned;                         ///< host memory that the device copies from and to
+    device::Arena optimizer_windows;              ///< of state in a file
   };
 
   /// For rank place.rank() of a validated configuration, training on micro-batches within `limits`. `config` outlives
@@ -87,8 +89,11 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   visit(Label::optimizer, Space::device, arenas.optimizer);
   visit(Label::optimizer, Space::pinned, arenas.optimizer_windows);
   visit(Label::unit_buffers, Space::device, arenas.unit_buffers);
+  visit(Label::unit_buffers, Space::device, arenas.gathered_units);
+  visit(Label::unit_buffers, Space::device, arenas.reduced_units);
   visit(Label::activations, Space::device, arenas.activations);
   visit(Label::workspace, Space::device, arenas.workspace);
+  visit(Label::workspace, Space::device, arenas.tp_sums);
   visit(Label::communication, Space::device, arenas.communication);
   visit(Label::communication, Space::pinned, arenas.host_copies);
   visit(Label::activations, Space::pinned, arenas.offloaded);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #define BOOST_TEST_MODULE mpi_mesh
 #define BOOST_TEST_NO_MAIN
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "support/mesh.hpp"
 #include "support/mpi_test_main.hpp"
@@ -48,7 +50,30 @@ BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
       check(mesh.groups.tp, {false, false, false, true});
       check(mesh.groups.fsdp, {false, true, true, false});
       check(mesh.groups.kv_replicas, {false, false, false, true});  // one head: all tp ranks hold it
-      for (const comm::Group& group : mesh.groups.of_tensors()) BOOST_TEST(group.size() > 1);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_their_axes) {
+  const comm::Group& world = session().world();
+  const config::Device limits{.dp_replicate_max_ctas = 1, .dp_shard_max_ctas = 2, .sp_max_ctas = 3, .tp_max_ctas = 4};
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
+    const Mesh mesh(world, layout, layout.tp, 1);
+    const mesh::Groups& groups = mesh.groups;
+    BOOST_TEST_CONTEXT(layout.describe()) {
+      std::size_t num_groups = 0;
+      for (const auto& [group, max_ctas] :
+           {std::pair(groups.replicate, 1), std::pair(groups.fsdp, 2), std::pair(groups.sp, 3), std::pair(groups.tp, 4),
+            std::pair(groups.kv_replicas, 4)}) {
+        if (group.size() == 1) continue;
+        ++num_groups;
+        const std::vector<comm::TensorGroup> all = groups.of_tensors(limits);
+        const auto found = std::ranges::find(all, group, &comm::TensorGroup::group);
+        BOOST_TEST_REQUIRE((found != all.end()));
+        BOOST_TEST(found->max_ctas == max_ctas);
+        BOOST_TEST(found->has_exchanges == (group == groups.sp));
+      }
+      BOOST_TEST(groups.of_tensors().size() == num_groups);  // no more: reshard is fsdp here
     }
   }
 }

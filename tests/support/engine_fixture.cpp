@@ -80,12 +80,13 @@ bool holds_exactly(const parallel::ShardMap& shard_map, Tensor shard, const Logi
 }
 
 EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, test::Mesh mesh,
-                             const comm::Session& session, std::unique_ptr<device::Device> device)
+                             const comm::Session& session, std::unique_ptr<device::Device> device,
+                             const comm::Transport& transport)
     : config_(with_mesh(std::move(config), mesh.place.layout())),
       mesh_(std::move(mesh)),
       device_(device ? std::move(device)
                      : device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
-      collectives_(comm::make_collectives(*device_, mesh_.groups.of_tensors())),
+      collectives_(comm::make_collectives(*device_, mesh_.groups.of_tensors(), transport)),
       traffic_(*collectives_),
       engine_(std::make_unique<train::Engine>(
           config_, data::limits_of_full_rows(config_.train.per_device_train_batch_size, max_length), mesh_.place,
@@ -100,7 +101,7 @@ std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& 
     const std::int64_t first = (micro * mesh_.place.data_size() + mesh_.place.data_rank()) * rows_per_micro_batch;
     const std::vector<data::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
     micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp,
-                                           config_.parallel.attention_method()));
+                                           config_.parallel.attention_method(), config_.parallel.token_slices()));
     micro_batches.back().counts = data::count_rows(micro_rows);
     step_counts += micro_batches.back().counts;
     for (std::int64_t row = first; row < first + rows_per_micro_batch; ++row) micro_batches.back().rows.push_back(row);

@@ -35,10 +35,10 @@ void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors,
 /// An Engine and everything it stands on.
 class EngineFixture {
  public:
-  /// `config`: model, optimizer, precision and micro-batches; the sizes of `mesh` go into it. `device`: of the CPU
-  /// kind; none: one of its own. Collective over the mesh.
+  /// `config`: model, optimizer, precision and micro-batches; the sizes of `mesh` go into it. `device`: none: a CPU of
+  /// its own; what reads or writes whole tensors here needs one. Collective over the mesh.
   EngineFixture(config::Config config, std::int64_t max_length, test::Mesh mesh, const comm::Session& session,
-                std::unique_ptr<device::Device> device = nullptr);
+                std::unique_ptr<device::Device> device = nullptr, const comm::Transport& transport = {});
 
   /// This rank's part of the rows of the global batch, dealt in order to micro-batches and data ranks.
   [[nodiscard]] std::vector<data::MicroBatch> deal(const std::vector<data::Row>& rows) const;

@@ -27,8 +27,8 @@ namespace sft::comm {
 enum class ReduceOp { sum, max };
 
 /// Staging memory that the collectives may need beside the caller's buffers: bytes of the largest `full` of a
-/// reduce_scatter_add and of the largest all_reduce that will be called. An upper bound: larger reductions than the
-/// memory taken for them run in rounds.
+/// reduce_scatter_add, and of the largest all_reduce or reduce_scatter that will be called. An upper bound: larger
+/// reductions than the memory taken for them run in rounds.
 struct StagingPlan {
   std::size_t max_reduce_scatter_bytes = 0;
   std::size_t max_all_reduce_bytes = 0;
@@ -45,6 +45,16 @@ struct StagingMemory {
 [[nodiscard]] StagingMemory take_staging(device::Kind kind, device::Arena& arena, const StagingPlan& plan);
 /// The same for Transport::Way::host_copy, from an arena of pinned memory.
 [[nodiscard]] StagingMemory take_host_staging(device::Arena& pinned, const StagingPlan& plan);
+
+/// What memory of Collectives::allocate is for.
+enum class MemoryUse {
+  /// `full` of all_gather, which alone writes there: the ranks of a group may all have the same memory.
+  gathered,
+  /// `full` of reduce_scatter_add, or `inout` of all_reduce and reduce_scatter: each rank has memory of its own, which
+  /// others may read
+  /// while they are in such a call.
+  reduced,
+};
 
 /// A tensor to or from a rank of a group.
 struct Message {
@@ -63,6 +73,9 @@ class Collectives {
   virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
   /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
   virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
+  /// Piece `rank` of inout (size * n) = sum of that piece over the group; the other pieces are left undefined. float32
+  /// or float64; contiguous. With an all_gather of the pieces behind it, an all_reduce.
+  virtual void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) = 0;
   /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
   /// Any dtype, contiguous; what is received is as long as what its sender sends.
   virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;
@@ -73,6 +86,14 @@ class Collectives {
   /// Every rank of the group calls it, also with nothing to send or receive.
   virtual void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                             device::Stream& stream) = 0;
+
+  /// Memory for the tensors that `use` names, in calls over `group` (one that the collectives were made with): there
+  /// the calls may need fewer copies, or none. MPI takes it from a window that the ranks of a group share which are all
+  /// on one node, NCCL registers it with the network and the other GPUs. Such a tensor lies in memory of one call of
+  /// allocate() on all ranks of the group, `gathered` ones at the same offset, or on none. Results are the same bits as
+  /// with any other memory. Call it with the same bytes on all ranks; contents are undefined. The collectives outlive
+  /// the block and may keep its memory until they are destroyed. Collective over the group. Throws as Device::allocate.
+  [[nodiscard]] virtual device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) = 0;
 
   /// Gives the staging memory, before the first reduction. It stays the caller's and outlives the last one.
   virtual void set_staging(const StagingMemory& staging) = 0;
@@ -102,8 +123,8 @@ struct Transport {
 
 /// Collectives for tensors of `device`, which outlives them. `groups` are all those that they will be called with, in
 /// the same order on every rank: NCCL's communicators are made and first used here and never later, so that their
-/// memory is in what is measured next. Collective over each group. Throws a configuration Error when the build lacks
-/// what the device needs.
+/// memory is in what is measured next. Making and destroying them is collective over each group. Throws a configuration
+/// Error when the build lacks what the device needs.
 [[nodiscard]] std::unique_ptr<Collectives> make_collectives(device::Device& device,
                                                             const std::vector<TensorGroup>& groups,
                                                             const Transport& transport = {});

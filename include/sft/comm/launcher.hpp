@@ -8,6 +8,8 @@ namespace sft::comm {
 [[nodiscard]] int num_launched_ranks();
 /// The number of this process among them; 0 without a launcher.
 [[nodiscard]] int launched_rank();
+/// How many ranks mpirun of Open MPI or MPICH says it started on this node; 1 where none says so.
+[[nodiscard]] int num_local_ranks();
 
 /// Whether nobody reads what this process prints any more, because the output of mpirun on this machine is a pipe
 /// without a reader (`mpirun ... | head`). A closed output of the process itself is SIGPIPE's to tell. Costs a few

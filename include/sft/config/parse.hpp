@@ -12,7 +12,7 @@ namespace sft::config {
 
 /// What a command line asks for.
 struct CommandLine {
-  enum class Action { run, help, version, print_config, dry_run };
+  enum class Action { run, help, version, print_config, dry_run, check };
   Action action = Action::run;
   bool json = false;                   ///< with dry_run: print JSON
   int num_ranks = 0;                   ///< with dry_run: ranks of the planned mesh; 0: as many as its axes need
@@ -21,7 +21,7 @@ struct CommandLine {
 };
 
 /// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config] [--dry-run [--json]
-/// [--num_ranks N]]`. Throws a configuration Error on words that are no such thing, and on options that exclude or need
+/// [--num_ranks N]] [--check]`. Throws a configuration Error on words that are no such thing, and on options that exclude or need
 /// one another; --help and --version come before all else.
 [[nodiscard]] CommandLine parse_command_line(const std::vector<std::string>& arguments);
 

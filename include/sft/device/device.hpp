@@ -81,7 +81,7 @@ class Device {
   [[nodiscard]] virtual std::optional<OwnMemory> own_memory() const { return std::nullopt; }
   /// The most memory that this rank has used so far: of the GPU, as seen at each allocation and each call of this, or
   /// the resident set of the process on the CPU.
-  [[nodiscard]] virtual std::size_t peak_bytes() = 0;
+  [[nodiscard]] virtual std::size_t peak_bytes();
 
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(Priority priority = Priority::compute) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;

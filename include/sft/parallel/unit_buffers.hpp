@@ -32,7 +32,7 @@ struct SlotAssignment {
 
 /// The whole parameters and gradients of every unit.
 ///
-///   what the policy shards                   a slot, taken from `slots`
+///   what the policy shards                   a slot
 ///   what it does not, of a sharded storage   memory of its own, for the whole run
 ///   with nothing sharded                     views of the storage
 class UnitBuffers {
@@ -41,9 +41,14 @@ class UnitBuffers {
   UnitBuffers(const UnitStorage& storage, const ShardingPolicy& policy, const SlotAssignment& slots)
       : storage_(storage), policy_(policy), slots_(slots) {}
 
-  /// Where the memory is taken: `parameters` and `gradients` for what lies there for the whole run.
+  /// Where the memory is taken.
   struct Arenas {
-    device::Arena &parameters, &gradients, &slots;
+    device::Arena &parameters, &gradients;  ///< for what lies there for the whole run
+    /// For parameter slots that all ranks of fsdp fill with the same unit at the same time, and read alone: what
+    /// comm::MemoryUse::gathered asks for.
+    device::Arena& gathered;
+    device::Arena& reduced;  ///< for gradient slots
+    device::Arena& own;      ///< for what neighbours in `reshard` gather or keep
   };
   /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
   void lay_out(const Arenas& arenas);

@@ -200,6 +200,10 @@ void HostCollectives::exchange_all(const Group& group, const std::vector<Message
   call.leave();
 }
 
+device::Device::Block HostCollectives::allocate(const Group& /*group*/, MemoryUse /*use*/, std::size_t bytes) {
+  return device_.allocate(bytes);
+}
+
 std::vector<HostCollectives::Piece> HostCollectives::pieces_of(const Tensor& message) const {
   const std::size_t slot = slot_bytes(2);
   std::vector<Piece> pieces;

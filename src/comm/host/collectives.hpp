@@ -29,6 +29,9 @@ class HostCollectives final : public Collectives {
   void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) override;
 
+  /// Of the device: copies go from and to any memory.
+  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+
   /// As take_host_staging took it.
   void set_staging(const StagingMemory& staging) override;
 

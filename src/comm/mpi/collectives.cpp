@@ -6,12 +6,16 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/messages.hpp"
 #include "reduce.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/device/format_bytes.hpp"
 #include "steps.hpp"
 
 namespace sft::comm {
@@ -114,9 +118,50 @@ void append_piecewise_reduction(std::vector<Steps::Step>& steps, const Group& gr
   });
 }
 
+/// Every rank receives its piece of `full` from all others, as much at a time as a staging slot holds, and calls
+/// add(begin, count, sources) for every run of bytes of it: what all ranks have there, in rank order.
+template <class Add>
+void append_scatter(std::vector<Steps::Step>& steps, const Group& group, std::byte* full, std::size_t piece_bytes,
+                    const Contributions& contributions, std::size_t slot_bytes, const Add& add) {
+  const auto piece = [=](int r) { return full + static_cast<std::size_t>(r) * piece_bytes; };
+  for (std::size_t begin = 0; begin < piece_bytes; begin += slot_bytes) {
+    const std::size_t count = std::min(slot_bytes, piece_bytes - begin);
+    steps.push_back([=](Transfers& transfers) {
+      for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), count, peer);
+      for (const int peer : peers_of(group)) transfers.send(piece(peer) + begin, count, peer);
+    });
+    steps.push_back([=](Transfers&) { add(begin, count, contributions.all(piece(group.rank()) + begin)); });
+  }
+}
+
+/// A tensor of each rank in a call on a window, `begin` bytes into it.
+std::vector<const void*> tensors_of(const WindowCall::Site& site, std::size_t begin) {
+  std::vector<const void*> tensors;
+  for (int r = 0; r < site.window.group().size(); ++r) tensors.push_back(site.tensor(r) + begin);
+  return tensors;
+}
+
+/// A copy by all threads of this rank.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t part_bytes = std::size_t{512} << 10;
+#pragma omp parallel for schedule(static) if (bytes > 2 * part_bytes)
+  for (std::size_t begin = 0; begin < bytes; begin += part_bytes) {
+    std::memcpy(to + begin, from + begin, std::min(part_bytes, bytes - begin));
+  }
+}
+
+/// The largest all-reduce in which every rank reduces everything, by recursive doubling; in larger ones each rank
+/// reduces a piece.
+constexpr std::size_t max_doubling_bytes = std::size_t{64} << 10;
+
+/// Bytes of the piece of each of `size` ranks.
+std::size_t piece_bytes_of(std::size_t bytes, std::size_t size) {
+  return round_up((bytes + size - 1) / size, std::size_t{64});
+}
+
 }  // namespace
 
-MpiCollectives::MpiCollectives(device::Device& device) {
+MpiCollectives::MpiCollectives(device::Device& device) : device_(device) {
   reduce_scatter_staging_.last_use = device.make_event();
   all_reduce_staging_.last_use = device.make_event();
 }
@@ -124,6 +169,31 @@ MpiCollectives::MpiCollectives(device::Device& device) {
 void MpiCollectives::set_staging(const StagingMemory& staging) {
   reduce_scatter_staging_.memory = staging.reduce_scatter;
   all_reduce_staging_.memory = staging.all_reduce;
+}
+
+device::Device::Block MpiCollectives::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
+  if (group.size() == 1 || bytes == 0) return device_.allocate(bytes);
+  auto outcome = SharedWindow::Outcome::made;
+  std::unique_ptr<SharedWindow> window = SharedWindow::make(group, use, bytes, outcome);
+  if (window != nullptr) {
+    windows_.push_back(std::move(window));
+    return {windows_.back()->data(group.rank()), [](void*) {}};  // it is freed with the other ranks, at the end
+  }
+  if (outcome == SharedWindow::Outcome::no_space && !std::exchange(has_warned_, true)) {
+    log_warning("the ranks of a node exchange messages, which is slower than shared memory (" +
+                std::string(SharedWindow::backing_folder()) + " has no room for " + device::format_bytes(bytes) +
+                " of a rank): make it larger, such as with `docker run --shm-size`");
+  }
+  return device_.allocate(bytes);
+}
+
+SharedWindow* MpiCollectives::window_of(const Group& group, MemoryUse use, const Tensor& tensor) const {
+  for (const auto& window : windows_) {
+    if (window->group() == group && window->use() == use && window->holds(bytes_of(tensor), tensor.size_bytes())) {
+      return window.get();
+    }
+  }
+  return nullptr;
 }
 
 std::size_t MpiCollectives::slot_bytes(const Staging& staging, const Group& group) {
@@ -143,18 +213,20 @@ void MpiCollectives::push(Staging& staging, std::unique_ptr<device::Pending> ste
 void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
   ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
   if (group.size() == 1) return;
+  if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
+    return all_reduce_in_window(*window, inout, op, stream);
+  }
   Staging& staging = all_reduce_staging_;
   const std::size_t slot = slot_bytes(staging, group);
   const Contributions contributions(group, bytes_of(staging.memory), slot);
   const auto size = static_cast<std::size_t>(group.size());
 
-  constexpr std::size_t small_bytes = std::size_t{64} << 10;
-  const bool is_small = inout.size_bytes() <= small_bytes;
+  const bool is_small = inout.size_bytes() <= max_doubling_bytes;
   const std::size_t slice_bytes = is_small ? staging.memory.size_bytes() : slot * size;
   std::vector<Steps::Step> steps;
   for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slice_bytes) {
     const std::size_t bytes = std::min(slice_bytes, inout.size_bytes() - begin);
-    const Slice slice{bytes_of(inout) + begin, bytes, round_up((bytes + size - 1) / size, std::size_t{64})};
+    const Slice slice{bytes_of(inout) + begin, bytes, piece_bytes_of(bytes, size)};
     if (is_small) {
       append_doubling_reduction(steps, group, slice, inout.dtype, op, bytes_of(staging.memory));
     } else {
@@ -164,11 +236,54 @@ void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, d
   push(staging, std::make_unique<Steps>(group, "all_reduce", std::move(steps)), stream);
 }
 
+void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, ReduceOp op, device::Stream& stream) {
+  const auto size = static_cast<std::size_t>(window.group().size());
+  const int rank = window.group().rank();
+  const std::size_t bytes = inout.size_bytes();
+  if (bytes <= max_doubling_bytes) {
+    std::byte* result = bytes_of(all_reduce_staging_.memory);  // inout is read until the call is over
+    ensure(bytes <= all_reduce_staging_.memory.size_bytes(), "set_staging() comes before the first reduction");
+    const auto reduce_all = [=](const WindowCall::Site& site) {
+      reduce_by_doubling(result, tensors_of(site, 0), inout.num_elements(), inout.dtype, op);
+    };
+    return push(all_reduce_staging_,
+                std::make_unique<WindowCall>(window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_all},
+                                             [=] { std::memcpy(inout.data, result, bytes); }),
+                stream);
+  }
+  // Rank r alone reads piece r of all ranks and writes its own; then all copy it from there.
+  const Slice slice{bytes_of(inout), bytes, piece_bytes_of(bytes, size)};
+  const auto reduce_piece = [=](const WindowCall::Site& site) {
+    const auto begin = static_cast<std::size_t>(slice.piece(rank) - slice.begin);
+    reduce(slice.piece(rank), tensors_of(site, begin), num_elements(slice.bytes_of_piece(rank), inout.dtype),
+           inout.dtype, op);
+  };
+  const auto copy_pieces = [=](const WindowCall::Site& site) {
+    for (const int peer : peers_of(site.window.group())) {
+      const auto begin = static_cast<std::size_t>(slice.piece(peer) - slice.begin);
+      copy_bytes(slice.piece(peer), site.tensor(peer) + begin, slice.bytes_of_piece(peer));
+    }
+  };
+  stream.push(
+      std::make_unique<WindowCall>(window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_piece, copy_pieces}));
+}
+
 void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
   ensure(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
   const std::size_t bytes = local.size_bytes();
   ensure(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
          "all_gather into size times the elements");
+  if (SharedWindow* window = window_of(group, MemoryUse::gathered, full); window != nullptr) {
+    const auto write_own = [=](const WindowCall::Site& site) {
+      for (int r = 0; r < group.size(); ++r) {
+        ensure(site.tensor(r) == bytes_of(full), "all ranks gather into the same memory");
+      }
+      std::byte* own = bytes_of(full) + static_cast<std::size_t>(group.rank()) * bytes;
+      if (local.data != own) copy_bytes(own, bytes_of(local), bytes);
+    };
+    return stream.push(
+        std::make_unique<WindowCall>(*window, bytes_of(full), std::vector<WindowCall::Round>{write_own}));
+  }
   const auto place = [=](int r) { return bytes_of(full) + static_cast<std::size_t>(r) * bytes; };
   const auto post = [=](Transfers& transfers) {
     for (const int peer : peers_of(group)) transfers.receive(place(peer), bytes, peer);
@@ -184,24 +299,49 @@ void MpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor
   const std::size_t bytes = local.size_bytes();
   ensure(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
          "reduce_scatter_add from size times the elements");
+  if (SharedWindow* window = window_of(group, MemoryUse::reduced, full); window != nullptr) {
+    const auto add_pieces = [=](const WindowCall::Site& site) {
+      add_sum(local.as<float>(), tensors_of(site, static_cast<std::size_t>(group.rank()) * bytes),
+              local.num_elements());
+    };
+    return stream.push(
+        std::make_unique<WindowCall>(*window, bytes_of(full), std::vector<WindowCall::Round>{add_pieces}));
+  }
   Staging& staging = reduce_scatter_staging_;
   const std::size_t slot = slot_bytes(staging, group);
-  const Contributions contributions(group, bytes_of(staging.memory), slot);
-  const auto piece = [=](int r) { return bytes_of(full) + static_cast<std::size_t>(r) * bytes; };
-
   std::vector<Steps::Step> steps;
-  for (std::size_t begin = 0; begin < bytes; begin += slot) {
-    const std::size_t count = std::min(slot, bytes - begin);
-    steps.push_back([=](Transfers& transfers) {
-      for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), count, peer);
-      for (const int peer : peers_of(group)) transfers.send(piece(peer) + begin, count, peer);
-    });
-    steps.push_back([=](Transfers&) {
-      add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), contributions.all(piece(group.rank()) + begin),
-              num_elements(count, DType::float32));
-    });
-  }
+  append_scatter(steps, group, bytes_of(full), bytes, {group, bytes_of(staging.memory), slot}, slot,
+                 [=](std::size_t begin, std::size_t count, const std::vector<const void*>& sources) {
+                   add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), sources,
+                           num_elements(count, DType::float32));
+                 });
   push(staging, std::make_unique<Steps>(group, "reduce_scatter_add", std::move(steps)), stream);
+}
+
+void MpiCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
+  ensure(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+  if (group.size() == 1) return;
+  const std::size_t bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
+  const std::size_t own_begin = static_cast<std::size_t>(group.rank()) * bytes;
+  std::byte* own = bytes_of(inout) + own_begin;
+  if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
+    // Rank r alone reads piece r of all ranks and writes its own.
+    const auto reduce_piece = [=](const WindowCall::Site& site) {
+      reduce(own, tensors_of(site, own_begin), num_elements(bytes, inout.dtype), inout.dtype, ReduceOp::sum);
+    };
+    return stream.push(
+        std::make_unique<WindowCall>(*window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_piece}));
+  }
+  // That of all_reduce, whose first half this is: what units send into a reduce_scatter_add may be under way for long.
+  Staging& staging = all_reduce_staging_;
+  const std::size_t slot = slot_bytes(staging, group);
+  std::vector<Steps::Step> steps;
+  append_scatter(steps, group, bytes_of(inout), bytes, {group, bytes_of(staging.memory), slot}, slot,
+                 [=](std::size_t begin, std::size_t count, const std::vector<const void*>& sources) {
+                   reduce(own + begin, sources, num_elements(count, inout.dtype), inout.dtype, ReduceOp::sum);
+                 });
+  push(staging, std::make_unique<Steps>(group, "reduce_scatter", std::move(steps)), stream);
 }
 
 void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,

@@ -4,24 +4,34 @@
 //
 // Open MPI's own reductions take several times as long for the sizes of a training step, and promise no order of
 // summation. Each collective is a Steps on its stream.
+//
+// On tensors in memory of allocate() that the group shares on a node, the collectives send no messages (WindowCall): an
+// all-gather writes this rank's part, reductions read the other ranks' parts where they lie. The sums have the order of
+// those by messages, hence the same bits.
 
 #include <memory>
+#include <vector>
 
 #include "sft/comm/collectives.hpp"
+#include "shared_window.hpp"
+#include "window_call.hpp"
 
 namespace sft::comm {
 
 class MpiCollectives final : public Collectives {
  public:
+  /// Collective over the groups of allocate(), as destruction.
   explicit MpiCollectives(device::Device& device);
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
+  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
   void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) override;
 
+  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
   void set_staging(const StagingMemory& staging) override;
 
  private:
@@ -36,8 +46,15 @@ class MpiCollectives final : public Collectives {
   /// Queues `steps` behind the last user of `staging`.
   static void push(Staging& staging, std::unique_ptr<device::Pending> steps, device::Stream& stream);
 
+  /// The window of `group` for `use` in which `tensor` lies; null where it is other memory.
+  [[nodiscard]] SharedWindow* window_of(const Group& group, MemoryUse use, const Tensor& tensor) const;
+  void all_reduce_in_window(SharedWindow& window, Tensor inout, ReduceOp op, device::Stream& stream);
+
+  device::Device& device_;
   Staging reduce_scatter_staging_;
   Staging all_reduce_staging_;
+  std::vector<std::unique_ptr<SharedWindow>> windows_;
+  bool has_warned_ = false;
 };
 
 }  // namespace sft::comm

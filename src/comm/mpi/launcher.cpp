@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string>
@@ -54,6 +55,14 @@ int num_launched_ranks() {
 int launched_rank() {
   const Launcher* launcher = find_launcher();
   return launcher == nullptr ? 0 : number_of(launcher->rank, 0);
+}
+
+int num_local_ranks() {
+  int most = 1;
+  for (const char* variable : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
+    most = std::max(most, number_of(variable, 1));
+  }
+  return most;
 }
 
 bool is_launcher_output_closed() {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <vector>
 
 #include "sft/core/error.hpp"
 
@@ -43,7 +45,48 @@ void reduce_into(T* out, std::span<const void* const> sources, std::int64_t num_
       [out](std::int64_t begin, const T* values, std::int64_t count) { std::copy_n(values, count, out + begin); });
 }
 
+template <class T>
+using Combine = void (*)(T* __restrict, const T* __restrict, std::int64_t);
+
+/// Recursive doubling: of `power` = 2^k ranks each joins its part with that of the rank at distance 1, then 2, 4, ...
+/// The ranks beyond the largest power of two have added theirs to the first ones before. `values` = what the ranks
+/// [first, first + width) and those beyond have joined.
+template <class T>
+void join_by_doubling(T* values, std::span<const T* const> sources, std::int64_t begin, std::int64_t count,
+                      std::size_t first, std::size_t width, std::size_t power, Combine<T> combine) {
+  if (width == 1) {
+    std::copy_n(sources[first] + begin, count, values);
+    if (first + power < sources.size()) combine(values, sources[first + power] + begin, count);
+    return;
+  }
+  std::array<T, block_elements> others;
+  join_by_doubling(values, sources, begin, count, first, width / 2, power, combine);
+  join_by_doubling(others.data(), sources, begin, count, first + width / 2, width / 2, power, combine);
+  combine(values, others.data(), count);
+}
+
+template <class T>
+void reduce_by_doubling_into(T* out, std::span<const void* const> sources, std::int64_t num_elements, ReduceOp op) {
+  std::vector<const T*> typed;
+  for (const void* source : sources) typed.push_back(static_cast<const T*>(source));
+  const std::size_t power = std::bit_floor(typed.size());
+  for (std::int64_t begin = 0; begin < num_elements; begin += block_elements) {
+    const std::int64_t count = std::min(block_elements, num_elements - begin);
+    join_by_doubling<T>(out + begin, typed, begin, count, 0, power, power, op == ReduceOp::sum ? add_to<T> : max_to<T>);
+  }
+}
+
 }  // namespace
+
+void reduce_by_doubling(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype,
+                        ReduceOp op) {
+  ensure(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
+  if (dtype == DType::float32) {
+    reduce_by_doubling_into(static_cast<float*>(out), sources, num_elements, op);
+  } else {
+    reduce_by_doubling_into(static_cast<double*>(out), sources, num_elements, op);
+  }
+}
 
 void reduce(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype, ReduceOp op) {
   ensure(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");

@@ -14,6 +14,11 @@ namespace sft::comm {
 /// float32 or float64.
 void reduce(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype, ReduceOp op);
 
+/// The same reduction, in another order: that of recursive doubling over the sources (see reduce.cpp). `out` is none of
+/// them.
+void reduce_by_doubling(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype,
+                        ReduceOp op);
+
 /// out[i] += sources[0][i] + sources[1][i] + ..., float32; the sources are added up first.
 void add_sum(float* out, std::span<const void* const> sources, std::int64_t num_elements);
 

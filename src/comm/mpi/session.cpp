@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "communicator.hpp"
+#include "sft/comm/launcher.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft::comm {
@@ -18,10 +19,7 @@ long num_cores() { return sysconf(_SC_NPROCESSORS_ONLN); }
 /// With more ranks than cores a rank that waits inside Open MPI has to let others run. Open MPI decides that itself
 /// from the slots it was given, which need not be the cores; a choice of the user's stays.
 void yield_when_ranks_share_cores() {
-  const char* num_local_ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (num_local_ranks != nullptr && std::atol(num_local_ranks) > num_cores()) {
-    setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
-  }
+  if (num_local_ranks() > num_cores()) setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
 }
 
 Group start_mpi(int* argc, char*** argv) {

@@ -5,6 +5,7 @@
 
 #include "comm/mpi/communicator.hpp"
 #include "sft/core/log.hpp"
+#include "sft/device/format_bytes.hpp"
 
 namespace sft::comm {
 
@@ -109,6 +110,24 @@ std::optional<Error> NcclCommunicator::failure() const {
   return error_of("work queued up to " + std::string(last_call_), result);
 }
 
+device::Device::Block NcclCommunicator::allocate(std::size_t bytes) const {
+  const auto check_memory = [&](ncclResult_t result) {
+    if (result == ncclSuccess) return;
+    throw Error(ExitStatus::failure,
+                "cannot allocate " + device::format_bytes(bytes) + " on the GPU for NCCL" + place_of(group()),
+                text_of(result), "use more ranks, shorter rows or a smaller model");
+  };
+  void* memory = nullptr;
+  check_memory(ncclMemAlloc(&memory, bytes));
+  device::Device::Block unregistered{memory, [](void* block) { ncclMemFree(block); }};
+  void* registration = nullptr;
+  check_memory(ncclCommRegister(communicator_, memory, bytes, &registration));
+  return {unregistered.release(), [communicator = communicator_, registration](void* block) {
+            ncclCommDeregister(communicator, registration);
+            ncclMemFree(block);
+          }};
+}
+
 void NcclCommunicator::end() {
   begin("ncclCommFinalize", 0);
   check(ncclCommFinalize(communicator_));
@@ -119,11 +138,15 @@ void NcclCommunicator::end() {
   watchdog_.finish(number_);
 }
 
-Error NcclCommunicator::error_of(const std::string& what, ncclResult_t result) const {
+std::string NcclCommunicator::text_of(ncclResult_t result) const {
   std::string text = ncclGetErrorString(result);
   const char* details = ncclGetLastError(communicator_);
   if (details != nullptr && details[0] != '\0') text += "; " + std::string(details);
-  return {ExitStatus::failure, what + " failed" + place_of(group()), text,
+  return text;
+}
+
+Error NcclCommunicator::error_of(const std::string& what, ncclResult_t result) const {
+  return {ExitStatus::failure, what + " failed" + place_of(group()), text_of(result),
           "look for an earlier message of another rank, or run again with NCCL_DEBUG=INFO"};
 }
 

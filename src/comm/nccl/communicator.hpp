@@ -13,6 +13,7 @@
 
 #include "comm/watchdog.hpp"
 #include "sft/comm/collectives.hpp"
+#include "sft/device/device.hpp"
 
 namespace sft::comm {
 
@@ -49,6 +50,10 @@ class NcclCommunicator {
   /// Tells the watchdog which calls the streams have finished; never blocks. From any thread.
   void notice_finished();
 
+  /// Memory of the GPU that NCCL knows: it may read and write there for other ranks, without buffers of its own. The
+  /// communicator outlives the block. Throws an Error that says how much was asked for.
+  [[nodiscard]] device::Device::Block allocate(std::size_t bytes) const;
+
   /// The common end of all ranks: waits for all calls.
   void end();
 
@@ -58,6 +63,8 @@ class NcclCommunicator {
   void check(ncclResult_t result) const;
   /// Records what the end of the call on `stream` is known by.
   void queue_event(cudaStream_t stream);
+  /// NCCL's own words.
+  [[nodiscard]] std::string text_of(ncclResult_t result) const;
   [[nodiscard]] Error error_of(const std::string& what, ncclResult_t result) const;
 
   const TensorGroup group_;

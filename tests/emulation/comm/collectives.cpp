@@ -64,10 +64,13 @@ class Machine {
 class OnDevice {
  public:
   OnDevice(Machine& machine, device::Stream& stream, const std::vector<float>& host)
+      : OnDevice(machine, stream, host, machine.device->allocate(host.size() * sizeof(float) + 4)) {}
+  /// In memory from elsewhere.
+  OnDevice(Machine& machine, device::Stream& stream, const std::vector<float>& host, device::Device::Block memory)
       : machine_(machine),
         stream_(stream),
         count_(std::ssize(host)),
-        memory_(machine.device->allocate(host.size() * sizeof(float) + 4)),
+        memory_(std::move(memory)),
         pinned_(machine.device->allocate(host.size() * sizeof(float) + 4, device::Space::pinned)) {
     std::memcpy(pinned_.get(), host.data(), host.size() * sizeof(float));
     machine.device->copy(memory_.get(), pinned_.get(), host.size() * sizeof(float), stream);
@@ -173,6 +176,27 @@ BOOST_AUTO_TEST_CASE(reduce_scatters_add_to_what_is_there) {
         BOOST_TEST((local.download() == expected), count << " elements, " << group.name());
       }
     }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(memory_of_the_collectives_is_like_any_other) {
+  on_both_ways([](Machine& m) {
+    for (const comm::Group& group : {m.world, m.half}) {
+      constexpr std::int64_t count = 1000;
+      const std::size_t peak = m.device->peak_bytes();
+      const std::size_t bytes = static_cast<std::size_t>(count * group.size()) * sizeof(float);
+      const OnDevice full(m, *m.stream, values(m.rank, count * group.size()),
+                          m.collectives->allocate(group, comm::MemoryUse::reduced, bytes));
+      BOOST_TEST(m.device->peak_bytes() >= peak);
+      const OnDevice local(m, *m.stream, std::vector<float>(static_cast<std::size_t>(count), 1.0F));
+      m.collectives->reduce_scatter_add(group, local.tensor(), full.tensor(), *m.stream);
+      const std::vector<float> sums = local.download();
+      m.collectives->all_gather(group, full.tensor(), local.tensor(), *m.stream);
+      const std::vector<float> gathered = full.download();
+      BOOST_TEST((std::vector<float>(gathered.begin() + group.rank() * count,
+                                     gathered.begin() + (group.rank() + 1) * count) == sums));
+    }
+    BOOST_TEST((m.collectives->allocate(m.world, comm::MemoryUse::gathered, 0) == nullptr));
   });
 }
 

@@ -21,7 +21,7 @@ struct Product {
   /// With scalars in host memory: reads them now, as the caller may change them after the call.
   void read_host_scalars();
   /// As queued work: device memory is readable. Sums run in the compute type, in one order. C is not read where beta is
-  /// 0. The workspace is left with anything.
+  /// 0. Both ends of the workspace are left with NaN.
   void run() const;
 };
 

@@ -16,7 +16,7 @@ namespace sft::test {
 
 namespace {
 
-constexpr unsigned max_rank_s = 30;
+constexpr unsigned max_rank_s = 60;
 
 /// In the child: runs the body and writes how it ended into the pipe.
 [[noreturn]] void run_child(int rank, const std::function<void(int)>& body, int pipe_end) {
@@ -87,7 +87,11 @@ Rank::Rank(const ncclUniqueId& id, int num_ranks, int rank, const char* name) {
 
 Rank::~Rank() {
   cudaStreamDestroy(stream_);
-  ncclCommDestroy(communicator_);
+  if (std::uncaught_exceptions() > 0) {
+    ncclCommAbort(communicator_);  // the others may not come to a common end
+  } else {
+    ncclCommDestroy(communicator_);
+  }
 }
 
 void Rank::synchronize() const { expect(cudaStreamSynchronize(stream_) == cudaSuccess, "cudaStreamSynchronize"); }

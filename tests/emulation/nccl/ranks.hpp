@@ -16,7 +16,7 @@ namespace sft::test {
 void expect(bool holds, const std::string& text);
 
 /// Runs `body(rank)` in `num_ranks` processes at once and returns what each ended with: "" when the body returned, the
-/// text of its exception, or how the process was ended. Those that take longer than half a minute are killed.
+/// text of its exception, or how the process was ended. Those that take longer than a minute are killed.
 [[nodiscard]] std::vector<std::string> run_ranks(int num_ranks, const std::function<void(int)>& body);
 
 /// A communicator of all ranks, and a stream.

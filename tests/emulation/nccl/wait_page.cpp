@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
-#include <utility>
 
 namespace sft::emulation {
 
@@ -14,10 +13,11 @@ namespace {
 constexpr std::chrono::milliseconds min_age(200);
 constexpr std::size_t max_waited_for = 64, max_text = 200;
 
-/// Zero at first. The version is odd while the rest is written.
+/// Zero at first. The version is odd while the rest is written, and another each time that it differs; the beat counts
+/// how often it was found to hold.
 struct Page {
   std::uint64_t nonce;
-  std::atomic<std::uint64_t> version;
+  std::atomic<std::uint64_t> version, beat;
   std::uint32_t num_waited_for;
   SharedMemoryKey waited_for[max_waited_for];
   char what[max_text];
@@ -33,10 +33,11 @@ WaitPage& WaitPage::mine() {
 }
 
 void WaitPage::set(const std::string& what, const std::vector<SharedMemoryKey>& waited_for) {
+  auto& page = *reinterpret_cast<Page*>(memory_.data());
+  ++page.beat;
   if (waited_for == waited_for_ && (waited_for.empty() || what == what_)) return;
   what_ = what;
   waited_for_ = waited_for;
-  auto& page = *reinterpret_cast<Page*>(memory_.data());
   page.version.fetch_add(1);
   page.num_waited_for = static_cast<std::uint32_t>(std::min(waited_for.size(), max_waited_for));
   std::copy_n(waited_for.begin(), page.num_waited_for, page.waited_for);
@@ -54,7 +55,7 @@ std::optional<WaitPage::Wait> WaitPage::read(const SharedMemoryKey& key) {
     }
   }
   const auto& page = *reinterpret_cast<const Page*>(memory->data());
-  Wait wait{.page = key, .version = page.version.load(), .what = {}, .waited_for = {}};
+  Wait wait{.page = key, .version = page.version.load(), .beat = page.beat.load(), .what = {}, .waited_for = {}};
   wait.waited_for.assign(page.waited_for, page.waited_for + std::min<std::size_t>(page.num_waited_for, max_waited_for));
   wait.what.assign(page.what, ::strnlen(page.what, max_text));
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -86,13 +87,19 @@ std::optional<std::string> WaitPage::find_circle() {
     seen_.clear();
     return std::nullopt;
   }
-  std::vector<std::uint64_t> versions;
-  std::string text;
-  for (const Wait& wait : circle) {
-    versions.push_back(wait.version);
-    text += (text.empty() ? "" : "; it waits for ") + wait.what;
+  // A page tells what its process saw when it looked last. Where all have looked anew since this circle was seen first,
+  // twice to be sure that the second look began later, and saw the same, none of them has moved meanwhile.
+  const auto is_same = [](const Wait& after, const Wait& before) {
+    return after.page == before.page && after.version == before.version;
+  };
+  if (!std::ranges::equal(circle, seen_, is_same)) {
+    seen_ = std::move(circle);
+    return std::nullopt;
   }
-  if (std::exchange(seen_, versions) != versions) return std::nullopt;
+  const auto has_looked = [](const Wait& after, const Wait& before) { return after.beat >= before.beat + 2; };
+  if (!std::ranges::equal(circle, seen_, has_looked)) return std::nullopt;
+  std::string text;
+  for (const Wait& wait : circle) text += (text.empty() ? "" : "; it waits for ") + wait.what;
   return text + "; it waits for the first";
 }
 

@@ -25,11 +25,12 @@ class WaitPage {
   [[nodiscard]] static WaitPage& mine();
 
   [[nodiscard]] const SharedMemoryKey& key() const { return key_; }
-  /// Operation `what` of this process waits for these to begin their part; none: it waits for nobody.
+  /// Operation `what` of this process waits now for these to begin their part; none: it waits for nobody. Called again
+  /// and again while it waits.
   void set(const std::string& what, const std::vector<SharedMemoryKey>& waited_for);
 
-  /// Describes a circle of waits through this process. Sure: it was the same at an earlier call, so it costs two calls
-  /// that are `min_age` apart. Cheap in between.
+  /// Describes a circle of waits through this process that will not end. It has to be seen twice, some time apart, so
+  /// it is found after some calls. Cheap in between.
   [[nodiscard]] std::optional<std::string> find_circle();
 
  private:
@@ -38,7 +39,7 @@ class WaitPage {
   /// What a page said at one moment.
   struct Wait {
     SharedMemoryKey page;
-    std::uint64_t version = 0;
+    std::uint64_t version = 0, beat = 0;
     std::string what;
     std::vector<SharedMemoryKey> waited_for;
   };
@@ -51,7 +52,7 @@ class WaitPage {
   std::string what_;
   std::vector<SharedMemoryKey> waited_for_;
   std::map<std::pair<std::int32_t, std::int32_t>, SharedMemory> others_;
-  std::vector<std::uint64_t> seen_;  ///< versions of the pages of the circle that was found last
+  std::vector<Wait> seen_;  ///< the circle that was found last
   std::chrono::steady_clock::time_point looked_at_;
 };
 

@@ -34,9 +34,11 @@ std::string text_of(const Meeting& meeting) {
          std::to_string(meeting.site.line);
 }
 
+bool is_same_text(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
+
 bool is_same(const Meeting& a, const Meeting& b) {
-  return a.of_block == b.of_block && a.mask == b.mask && a.site.line == b.site.line &&
-         std::strcmp(a.name, b.name) == 0 && std::strcmp(a.site.file, b.site.file) == 0;
+  return a.of_block == b.of_block && a.mask == b.mask && a.site.line == b.site.line && is_same_text(a.name, b.name) &&
+         is_same_text(a.site.file, b.site.file);
 }
 
 }  // namespace
@@ -47,11 +49,6 @@ Block& block() {
 }
 
 Block::Block() : shared_(2 * red_zone_bytes + max_shared_bytes_per_block + 128) {}
-
-uint3 Block::thread_index(std::uint32_t thread) const {
-  const dim3& shape = launch_->block;
-  return {thread % shape.x, thread / shape.x % shape.y, thread / (shape.x * shape.y)};
-}
 
 void Block::run(const KernelLaunch& launch, uint3 index) {
   begin(launch, index);
@@ -64,14 +61,22 @@ void Block::begin(const KernelLaunch& launch, uint3 index) {
   blockIdx = index;
   const std::uint32_t num_threads = launch.block.x * launch.block.y * launch.block.z;
   while (fibers_.size() < num_threads) fibers_.push_back(std::make_unique<Fiber>());
-  threads_.resize(num_threads);
   num_ended_ = num_at_block_barrier_ = 0;
-  ready_.clear();
+  num_waiting_in_warp_.fill(0);
+  threads_.resize(num_threads);
+  ready_.resize(num_threads);
+  indices_.resize(num_threads);
   for (std::uint32_t i = 0; i < num_threads; ++i) {
-    threads_[i] = BlockThread{};
-    threads_[i].fiber = fibers_[i].get();
-    threads_[i].fiber->start(&Block::enter, this);
-    ready_.push_back(i);
+    const dim3& shape = launch.block;
+    indices_[i] = {i % shape.x, i / shape.x % shape.y, i / (shape.x * shape.y)};
+    ready_[i] = i;
+    BlockThread& thread = threads_[i];
+    thread.state = BlockThread::State::ready;
+    thread.has_fenced = false;
+    thread.uncommitted_copies.clear();
+    thread.copy_groups.clear();
+    thread.fiber = fibers_[i].get();
+    thread.fiber->start(&Block::enter, this);
   }
 
   auto address = reinterpret_cast<std::uintptr_t>(shared_.data()) + red_zone_bytes;
@@ -151,6 +156,7 @@ bool Block::meet(const Meeting& meeting) {
   if (meeting.of_block) ++num_at_block_barrier_;
   if (all_have_come(meeting)) return false;
   self.state = BlockThread::State::waiting;
+  if (!meeting.of_block) ++num_waiting_in_warp_[current_ / warp_size];
   self.fiber->yield();
   return true;
 }
@@ -166,6 +172,8 @@ std::uint32_t Block::group_end() const {
 
 bool Block::all_have_come(const Meeting& meeting) const {
   if (meeting.of_block && num_at_block_barrier_ < threads_.size()) return false;
+  const auto num_lanes = static_cast<std::uint32_t>(__builtin_popcount(meeting.mask));
+  if (!meeting.of_block && num_waiting_in_warp_[current_ / warp_size] + 1 < num_lanes) return false;
   const std::uint32_t begin = group_begin(), end = group_end();
   std::uint32_t num_come = 0;
   for (std::uint32_t i = begin; i < end; ++i) {
@@ -178,7 +186,7 @@ bool Block::all_have_come(const Meeting& meeting) const {
     }
     ++num_come;
   }
-  return meeting.of_block || num_come == static_cast<std::uint32_t>(__builtin_popcount(meeting.mask));
+  return meeting.of_block || num_come == num_lanes;
 }
 
 void Block::complete(bool orders_memory) {
@@ -187,7 +195,9 @@ void Block::complete(bool orders_memory) {
   if (meeting.of_block) num_at_block_barrier_ = 0;
   for (std::uint32_t i = begin; i < end; ++i) {
     if (!meeting.of_block && (meeting.mask >> (i - begin) & 1U) == 0) continue;
-    if (i != current_) make_ready(i);
+    if (i == current_) continue;
+    if (!meeting.of_block) --num_waiting_in_warp_[i / warp_size];
+    make_ready(i);
   }
   if (!orders_memory) return;
   ++running.clock;

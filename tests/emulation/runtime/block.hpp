@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A grid of blocks on the host. The threads of a block are fibers: each runs until a barrier or an exchange of its warp,
-// and who runs next is chosen at random. Blocks run one after the other in random order.
+// A grid of blocks on the host. The threads of a block are fibers: each runs until a barrier or an exchange of its
+// warp, and who runs next is chosen at random. Blocks run one after the other in random order.
 //
 // Included by kernels that g++ compiles as C++17, through the emulation's ops/cuda/launch.cuh.
 
@@ -52,13 +52,13 @@ void warp_barrier(unsigned mask, Site site);
 /// for all, where lanes[i] is what lane i passed. Accesses in `work` are not checked: see check_read.
 void warp_collective(const char* name, void* lane, void (*work)(void* const* lanes), Site site);
 
-/// Checks an access of this thread that no instrumented load or store makes: bounds, alignment to `alignment` bytes, and
-/// races. `what` names the instruction.
+/// Checks an access of this thread that no instrumented load or store makes: bounds, alignment to `alignment` bytes,
+/// and races. `what` names the instruction.
 void check_read(const void* begin, std::size_t bytes, std::size_t alignment, const char* what);
 void check_write(void* begin, std::size_t bytes, std::size_t alignment, const char* what);
 
-/// cp.async: copies source_bytes and fills up to `bytes` with zeros, but not before this thread waits for it. Until then
-/// the destination holds a pattern. 4, 8 or 16 bytes, both addresses aligned to them; global to shared memory.
+/// cp.async: copies source_bytes and fills up to `bytes` with zeros, but not before this thread waits for it. Until
+/// then the destination holds a pattern. 4, 8 or 16 bytes, both addresses aligned to them; global to shared memory.
 void defer_copy(void* shared_destination, const void* global_source, std::size_t bytes, std::size_t source_bytes);
 /// cp.async.commit_group: what was deferred since the last call is a group.
 void commit_copies();

@@ -2,14 +2,15 @@
 #pragma once
 // The block that runs: its threads, and what each of them waits for.
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/block.hpp"
 #include "runtime/fiber.hpp"
+#include "runtime/running.hpp"
 
 namespace sft::emulation {
 
@@ -42,7 +43,7 @@ struct BlockThread {
   bool has_fenced = false;  ///< since its last atomic operation
 
   std::vector<DeferredCopy> uncommitted_copies;
-  std::deque<std::vector<DeferredCopy>> copy_groups;
+  std::vector<std::vector<DeferredCopy>> copy_groups;  ///< the oldest first
 };
 
 /// Runs one block after the other with the same fibers and the same shared memory.
@@ -54,7 +55,7 @@ class Block {
 
   [[nodiscard]] const KernelLaunch& launch() const { return *launch_; }
   [[nodiscard]] BlockThread& current() { return threads_[current_]; }
-  [[nodiscard]] uint3 thread_index(std::uint32_t thread) const;
+  [[nodiscard]] uint3 thread_index(std::uint32_t thread) const { return indices_[thread]; }
 
   /// The running thread waits until all whom `meeting` names have come. Returns false to exactly one of them, at its
   /// arrival as the last: it computes the results, then calls complete().
@@ -84,7 +85,9 @@ class Block {
   std::uint32_t current_ = 0;
   std::uint32_t num_ended_ = 0;
   std::uint32_t num_at_block_barrier_ = 0;
-  std::vector<unsigned char> shared_;  ///< red zone, shared memory, red zone
+  std::array<std::uint32_t, Running::max_warps> num_waiting_in_warp_{};  ///< for others of their warp
+  std::vector<uint3> indices_;                                           ///< of the threads
+  std::vector<unsigned char> shared_;                                    ///< red zone, shared memory, red zone
 };
 
 [[nodiscard]] Block& block();

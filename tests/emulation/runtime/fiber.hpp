@@ -31,6 +31,7 @@ class Fiber {
 
   char* mapping_ = nullptr;  ///< a page that cannot be touched, then the stack
   char* stack_ = nullptr;
+  std::size_t color_bytes_ = 0;  ///< of its end that are not used
   void* own_stack_pointer_ = nullptr;
   void* owner_stack_pointer_ = nullptr;
   void (*function_)(void*) = nullptr;

@@ -4,8 +4,8 @@
 // stream, and to say which memory it touches.
 //
 // Queued work runs on the host, later: at a call that waits for it, or at any other point where the runtime makes
-// progress. Tasks of one stream run in their order; between streams only events and the host's own waits order them, and
-// the runtime picks at random among what may run.
+// progress. Tasks of one stream run in their order; between streams only events and the host's own waits order them,
+// and the runtime picks at random among what may run.
 
 #include <cuda_runtime_api.h>
 
@@ -15,9 +15,10 @@
 
 namespace sft::emulation {
 
-/// Queues `try_run` on `stream`, named `name` in messages. It is called while device memory is readable and writable; it
-/// returns false when it cannot finish yet (a collective whose peers have not come) and is called again later, before
-/// anything behind it on the stream. It must make no CUDA call. Ends the program when `stream` is unknown or destroyed.
+/// Queues `try_run` on `stream`, named `name` in messages. It is called while device memory is readable and writable;
+/// it returns false when it cannot finish yet (a collective whose peers have not come) and is called again later,
+/// before anything behind it on the stream. It must make no CUDA call. Ends the program when `stream` is unknown or
+/// destroyed.
 void enqueue(cudaStream_t stream, std::string name, std::function<bool()> try_run);
 
 /// Called by a task: it reads (writes) these bytes now. Ends the program when they are not memory that its stream's
@@ -27,9 +28,9 @@ void note_write(const void* begin, std::size_t bytes);
 
 /// What the address is to the device of `stream`.
 enum class MemoryKind {
-  unknown,      ///< ordinary host memory, freed memory, or memory of another device
-  device,       ///< cudaMalloc
-  pinned,       ///< cudaMallocHost, cudaHostAlloc, cudaHostRegister
+  unknown,  ///< ordinary host memory, freed memory, or memory of another device
+  device,   ///< cudaMalloc
+  pinned,   ///< cudaMallocHost, cudaHostAlloc, cudaHostRegister
 };
 /// Whether all of [begin, begin + bytes) lies in one live allocation that the device of `stream` reaches, and of what
 /// kind. For checks when a call is made, before its task runs.
@@ -53,10 +54,10 @@ void set_seed(unsigned long long seed);
 
 /// What the host has done since the start of the program.
 struct HostCounts {
-  long launches = 0;              ///< kernels
-  long synchronizations = 0;      ///< calls that blocked until work was finished; queries do not count
-  long pageable_copies = 0;       ///< asynchronous copies of pageable host memory, which block or are staged
-  long device_allocations = 0;    ///< cudaMalloc
+  long launches = 0;            ///< kernels
+  long synchronizations = 0;    ///< calls that blocked until work was finished; queries do not count
+  long pageable_copies = 0;     ///< asynchronous copies of pageable host memory, which block or are staged
+  long device_allocations = 0;  ///< cudaMalloc
 };
 [[nodiscard]] HostCounts host_counts();
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What threads of a block do together.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -156,15 +157,17 @@ void wait_copies(int num_groups) {
   require_kernel(name);
   const InRuntime in_runtime;
   auto& groups = block().current().copy_groups;
-  while (groups.size() > static_cast<std::size_t>(num_groups)) {
-    for (const DeferredCopy& copy : groups.front()) {
+  const std::size_t num_left = std::min(groups.size(), static_cast<std::size_t>(num_groups));
+  const auto first_left = groups.end() - static_cast<std::ptrdiff_t>(num_left);
+  for (auto group = groups.begin(); group != first_left; ++group) {
+    for (const DeferredCopy& copy : *group) {
       check_access(copy.source, copy.source_bytes, 1, Access::read, name);
       check_access(copy.destination, copy.bytes, 1, Access::write, name);
       std::memcpy(copy.destination, copy.source, copy.source_bytes);
       std::memset(copy.destination + copy.source_bytes, 0, copy.bytes - copy.source_bytes);
     }
-    groups.pop_front();
   }
+  groups.erase(groups.begin(), first_left);
 }
 
 }  // namespace sft::emulation

@@ -68,8 +68,8 @@ BOOST_AUTO_TEST_CASE(the_words_name_each_group_its_last_call_number_bytes_and_ag
     log.finish(tp, at(i));
   }
   log.start(fsdp, "ncclAllGather", 3 * mebibyte, at(10));
-  log.finish(fsdp, at(11));
   log.start(fsdp, "ncclReduceScatter", 5 * mebibyte, at(20));
+  log.finish(fsdp, at(20));
   log.start(fsdp, "ncclAllGather", mebibyte, at(21));
   log.start(fsdp, "ncclAllGather", mebibyte, at(22));
   BOOST_TEST(log.describe(at(80)) ==

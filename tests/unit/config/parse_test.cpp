@@ -410,6 +410,7 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   BOOST_TEST(full.input_file == "a.ini");
   BOOST_TEST(parse_command_line({"a.ini", "--dry-run", "--num_ranks=4"}).num_ranks == 4);
   BOOST_TEST((parse_command_line({"--dry-run", "--help"}).action == CommandLine::Action::help));
+  BOOST_TEST((parse_command_line({"--check", "a.ini"}).action == CommandLine::Action::check));
   BOOST_TEST((parse_command_line({"--json", "--version"}).action == CommandLine::Action::version));
 
   const auto says = [](const std::vector<std::string>& words, const std::string& part) {
@@ -417,8 +418,10 @@ BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
   };
   says({"a.ini", "--json"}, "--json without --dry-run");
   says({"a.ini", "--num_ranks", "4"}, "--num_ranks without --dry-run");
+  says({"a.ini", "--check", "--json"}, "--json without --dry-run");
+  says({"a.ini", "--check", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
   says({"a.ini", "--print-config", "--num_ranks", "4"}, "--num_ranks without --dry-run");
-  says({"a.ini", "--print-config", "--dry-run"}, "--print-config and --dry-run are both given");
+  says({"a.ini", "--print-config", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
   for (const char* wrong : {"0", "-4", "many", "4x", "99999999999"}) {
     says({"a.ini", "--dry-run", "--num_ranks", wrong}, "is no number of ranks");
   }

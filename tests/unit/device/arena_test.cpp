@@ -2,8 +2,11 @@
 #define BOOST_TEST_MODULE device_arena
 #include "sft/device/arena.hpp"
 
+#include <sys/mman.h>
+
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 
 #include "sft/device/factory.hpp"
@@ -76,6 +79,24 @@ BOOST_FIXTURE_TEST_CASE(untouched_memory_is_not_resident, Machine) {
   const Arena arena(*device, ledger, Label::workspace, bytes);
   BOOST_TEST(resident_bytes() < before + bytes / 8);
   BOOST_TEST(peak_resident_bytes() >= before / 2);
+}
+
+BOOST_AUTO_TEST_CASE(shared_memory_of_other_processes_does_not_count) {
+  constexpr std::size_t own_bytes = std::size_t{64} << 20, others_bytes = std::size_t{160} << 20;
+  const auto touch_shared = [](std::size_t bytes) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    BOOST_REQUIRE(memory != MAP_FAILED);
+    std::memset(memory, 1, bytes);
+    return Device::Block{memory, [bytes](void* block) { munmap(block, bytes); }};
+  };
+  const std::size_t before = resident_bytes();
+  const SharedBytes account(own_bytes);
+  const Device::Block own = touch_shared(own_bytes);
+  BOOST_TEST(peak_resident_bytes() >= before + own_bytes);
+  const Device::Block others = touch_shared(others_bytes);
+  BOOST_TEST(resident_bytes() >= before + own_bytes + others_bytes);
+  BOOST_TEST(peak_resident_bytes() >= before + own_bytes);
+  BOOST_TEST(peak_resident_bytes() < before + own_bytes + others_bytes / 4);
 }
 
 BOOST_FIXTURE_TEST_CASE(an_arena_is_entered_in_its_own_space, Machine) {

@@ -23,7 +23,7 @@ constexpr Sizes sizes{.tokens = num_tokens,
 /// What a head takes from an arena, without a device.
 std::size_t planned_bytes(const Sizes& of, device::Kind kind) {
   device::Arena sizing;
-  LossHead(of, kind).lay_out(sizing);
+  LossHead(of, kind).lay_out(sizing, sizing);
   return sizing.used_bytes();
 }
 

@@ -25,7 +25,7 @@ struct Buffered {
         buffers(storage, policy, slots) {
     device::Arena stored_parameters, stored_gradients;
     storage.lay_out(stored_parameters, stored_gradients);
-    buffers.lay_out({parameters, gradients, arena});
+    buffers.lay_out({parameters, gradients, arena, arena, arena});
   }
 
   [[nodiscard]] std::int64_t parameter_elements(int u) const {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// `sft --check INPUT.ini`: tries the machine on the mesh of a run, before it starts.
+
+#include "sft/comm/collectives.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/config/config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/mesh/place.hpp"
+
+namespace sft::apps {
+
+/// A run after its first steps. All outlive the check.
+struct CheckedMachine {
+  const comm::Session& session;
+  const config::Config& config;  ///< validated
+  device::Device& device;
+  const mesh::Place& place;
+  const mesh::Groups& groups;
+  comm::Collectives& collectives;
+  bool copies_through_host;  ///< comm::Transport::Way::host_copy
+};
+
+/// Prints the mesh and what its ranks compute on; makes every collective of every group, and throws an Error (failure)
+/// on every rank where one is wrong; prints how fast they are and which rank is slowest, in these and in matrix
+/// products. Collective over the world; takes seconds.
+void check_machine(const CheckedMachine& machine);
+
+}  // namespace sft::apps

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; it refuses too few GPUs, and
+# ends when a rank never comes to a collective.
+#
+#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+
+make_pairs 40
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+tiny_model >tiny.ini
+cat >>tiny.ini <<INI
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = 4
+precision = fp32
+logging_steps = 1
+[optimizer]
+adam_epsilon = 1e-6
+[checkpoint]
+save_steps = 2
+[parallel]
+dp_shard_size = 2
+tp_size = 2
+INI
+
+# train FOLDER WORD...: a run of 4 ranks.
+train() {
+  local folder=$1
+  shift
+  "$mpiexec" -np 4 "$sft" tiny.ini --train.output_dir "$folder" "$@"
+}
+
+# losses FOLDER: of its steps, a line each.
+losses() { sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
+
+# alike FOLDER FOLDER: the losses of both are there, and the same to 1e-5.
+# shellcheck disable=SC2317  # check calls it
+alike() {
+  paste <(losses "$1") <(losses "$2") | awk '
+    NF != 2 { exit 1 }
+    { n += 1; d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $1) bad = 1 }
+    END { exit bad || n != 4 }'
+}
+
+# same FOLDER FOLDER: the losses of both are the same, bit for bit.
+# shellcheck disable=SC2317
+same() { [[ -s $1/metrics.jsonl ]] && diff <(losses "$1") <(losses "$2"); }
+
+succeeds "4 ranks on CPUs" train cpu --device.backend cpu
+succeeds "4 ranks on GPUs" train gpu --device.backend cuda
+check "GPUs train like CPUs" alike cpu gpu
+succeeds "4 ranks on GPUs, half of the steps" train halves --device.backend cuda --train.max_steps 2
+succeeds "the other half" train halves --device.backend cuda --checkpoint.resume_from_checkpoint auto
+check "a resumed run has the same bits" same gpu halves
+
+export SFT_EMULATED_GPUS=2
+refuses 2 'no GPU|GPU' train few --device.backend cuda
+succeeds "two ranks a GPU, with copies through the host" train shared --device.backend cuda --device.comm host
+check "they train like CPUs too" alike cpu shared
+unset SFT_EMULATED_GPUS
+
+export SFT_EMULATED_NCCL_HANG=:1:20
+prints 1 'error: rank [0-9]: the collectives stand still .*group (fsdp|tp) waits in call' train hang --device.backend cuda --device.comm_timeout_s 3
+finish_checks

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tiny_run.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "sft/device/factory.hpp"
+#include "sft/train/engine.hpp"
+#include "support/engine_fixture.hpp"
+
+namespace sft::test {
+
+namespace {
+
+constexpr double learning_rate = 1e-2;
+
+config::Config config_of(const TinyRun& tiny, device::Kind kind) {
+  config::Config config;
+  config.device.backend = kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
+  config.model = model_of(tiny.family);
+  config.model.num_hidden_layers = 2;
+  config.lora.use_peft = tiny.has_adapters;
+  config.lora.lora_r = 4;
+  config.lora.lora_dropout = 0.2;
+  config.parallel.zero_stage = tiny.zero_stage;
+  config.parallel.sp_method = tiny.sp_method;
+  config.parallel.ulysses_size = tiny.ulysses_size;
+  config.train.precision = tiny.precision;
+  config.train.activation_checkpointing = tiny.checkpointing;
+  config.train.activation_offload = tiny.offloads_activations;
+  config.train.offload_folder = tiny.offload_folder;
+  config.train.mlp_tile_tokens = tiny.mlp_tile_tokens;
+  config.train.per_device_train_batch_size = 1;
+  config.train.gradient_accumulation_steps = tiny.accumulation;
+  config.optimizer.weight_decay = 0.1;
+  config.optimizer.adam_epsilon = 1e-6;  // as in tests/equivalence: an update must not hang on rounding alone
+  config.optimizer.max_grad_norm = 1.0;
+  return config;
+}
+
+/// The bytes of a tensor in device memory.
+std::vector<std::byte> bytes_of(const Tensor& tensor, device::Device& device, device::Stream& stream) {
+  const device::Device::Block pinned = device.allocate(tensor.size_bytes(), device::Space::pinned);
+  device.copy(pinned.get(), tensor.data, tensor.size_bytes(), stream);
+  stream.synchronize();
+  const auto* begin = static_cast<const std::byte*>(pinned.get());
+  return {begin, begin + tensor.size_bytes()};
+}
+
+}  // namespace
+
+std::string TinyRun::name() const {
+  const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
+  return layout.describe() + ", family " + number(family) + ", precision " + number(precision) + ", stage " +
+         number(zero_stage) + ", sp method " + number(sp_method) + ", checkpointing " + number(checkpointing) +
+         (offloads_activations ? ", offloaded" : "") + (has_adapters ? ", adapters" : "") + ", accumulation " +
+         number(accumulation) + (way == comm::Transport::Way::host_copy ? ", host copies" : "");
+}
+
+TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session) {
+  const config::Config config = config_of(tiny, kind);
+  const Mesh mesh(session.world(), tiny.layout, config.model);
+  const comm::Group& node = session.node();
+  std::unique_ptr<device::Device> own =
+      device::make_device(kind, kind == device::Kind::cuda ? node.rank() : 0, node.size());
+  device::Device& device = *own;
+  EngineFixture fixture(config, tiny.max_length, mesh, session, std::move(own), {.way = tiny.way});
+  train::Engine& engine = fixture.engine();
+  engine.initialize();
+  TinyOutcome outcome;
+  const std::int64_t num_rows = mesh.place.data_size() * tiny.accumulation;
+  std::vector<data::Row> rows;
+  for (std::int64_t step = 0; step < tiny.num_steps; ++step) {
+    rows = make_awkward_rows(num_rows, tiny.max_length, 2 * static_cast<std::uint64_t>(step));
+    const train::StepResult result = fixture.step(rows, step, learning_rate);
+    outcome.losses.push_back(result.loss);
+    outcome.grad_norms.push_back(result.grad_norm);
+  }
+  if (tiny.evaluates) outcome.evaluation = engine.evaluate(fixture.deal(rows).front()).weighted_nll;
+  const checkpoint::State state = engine.state();
+  for (const checkpoint::Entry& entry : state.entries()) {
+    outcome.state.push_back(bytes_of(entry.tensor, device, engine.stream()));
+  }
+  return outcome;
+}
+
+}  // namespace sft::test

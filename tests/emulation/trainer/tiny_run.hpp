@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Some steps of a tiny model on a mesh, on CPUs or on emulated GPUs.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "equivalence/mesh_table.hpp"
+#include "sft/comm/collectives.hpp"
+#include "sft/comm/session.hpp"
+#include "sft/config/config.hpp"
+#include "sft/device/kind.hpp"
+#include "support/mesh.hpp"
+
+namespace sft::test {
+
+/// What is trained; the mesh's sizes, the data and the optimizer are the same for all runs of a case.
+struct TinyRun {
+  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  Family family = Family::llama;
+  config::Precision precision = config::Precision::fp32;
+  int zero_stage = 3;
+  config::SpMethod sp_method = config::SpMethod::ring;
+  int ulysses_size = 0;
+  config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
+  bool offloads_activations = false;
+  std::string offload_folder = {};  ///< where CPUs offload to
+  bool has_adapters = false;        ///< with dropout
+  int accumulation = 1;
+  int mlp_tile_tokens = 0;
+  comm::Transport::Way way = comm::Transport::Way::direct;
+  std::int64_t num_steps = 2;
+  bool evaluates = true;
+  std::int64_t max_length = 24;  ///< cuts into the chunks of 4 ranks
+
+  [[nodiscard]] std::string name() const;
+};
+
+/// What it leaves. Bits of a rank's shards are its own; the rest is the same on all ranks.
+struct TinyOutcome {
+  std::vector<double> losses, grad_norms;
+  double evaluation = 0.0;                    ///< sum of the weighted negative log-likelihoods of this rank's last rows
+  std::vector<std::vector<std::byte>> state;  ///< weights and moments
+};
+
+/// Collective over the world.
+[[nodiscard]] TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session);
+
+}  // namespace sft::test

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole trainer on emulated GPUs computes what it computes on CPUs: every stage of sharding, every way of attending
+// over the sequence, every way of keeping activations, adapters, both precisions, NCCL and host copies.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE emulated_trainer
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "support/mpi_test_main.hpp"
+#include "support/temporary_folder.hpp"
+#include "tiny_run.hpp"
+
+namespace {
+
+using namespace sft;
+using config::ActivationCheckpointing;
+using config::Precision;
+using config::SpMethod;
+using test::Family;
+using test::session;
+using test::TinyRun;
+
+const std::vector<TinyRun> runs{
+    // 1 rank
+    {.layout = {1, 1, 1, 1}, .family = Family::llama},
+    {.layout = {1, 1, 1, 1}, .family = Family::qwen2, .accumulation = 2, .mlp_tile_tokens = 7},
+    {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .checkpointing = ActivationCheckpointing::selective},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen2,
+     .checkpointing = ActivationCheckpointing::full,
+     .offloads_activations = true},
+    {.layout = {1, 1, 1, 1}, .family = Family::llama, .has_adapters = true, .accumulation = 2},
+    {.layout = {1, 1, 1, 1}, .family = Family::llama, .precision = Precision::bf16},
+    {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .precision = Precision::pure_bf16},
+    {.layout = {1, 1, 1, 1}, .family = Family::qwen2, .precision = Precision::bf16, .has_adapters = true},
+    // 4 ranks
+    {.layout = {2, 2, 1, 1}, .family = Family::qwen2, .zero_stage = 0, .accumulation = 2},
+    {.layout = {1, 2, 1, 2}, .family = Family::llama, .zero_stage = 1, .accumulation = 2},
+    {.layout = {1, 4, 1, 1}, .family = Family::qwen3, .zero_stage = 2, .accumulation = 2},
+    {.layout = {1, 2, 2, 1}, .family = Family::qwen2, .zero_stage = 3, .sp_method = SpMethod::ring},
+    {.layout = {1, 1, 4, 1}, .family = Family::llama, .sp_method = SpMethod::all_gather},
+    {.layout = {1, 1, 4, 1}, .family = Family::llama, .sp_method = SpMethod::ulysses},
+    {.layout = {1, 1, 4, 1}, .family = Family::qwen3, .sp_method = SpMethod::hybrid, .ulysses_size = 2},
+    {.layout = {1, 1, 2, 2},
+     .family = Family::qwen2,
+     .checkpointing = ActivationCheckpointing::full,
+     .has_adapters = true},
+    {.layout = {1, 2, 2, 1},
+     .family = Family::llama,
+     .precision = Precision::bf16,
+     .checkpointing = ActivationCheckpointing::selective},
+    {.layout = {2, 1, 1, 2}, .family = Family::qwen3, .way = comm::Transport::Way::host_copy},
+    {.layout = {1, 2, 2, 1}, .family = Family::qwen2, .zero_stage = 1, .way = comm::Transport::Way::host_copy},
+    // 16 ranks
+    {.layout = {2, 2, 2, 2}, .family = Family::qwen2},
+    {.layout = {1, 2, 4, 2}, .family = Family::llama, .sp_method = SpMethod::hybrid, .ulysses_size = 2},
+};
+
+double worst(const std::vector<double>& values, const std::vector<double>& wanted) {
+  double most = 0.0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double distance = wanted[i] == values[i] ? 0.0 : std::abs(values[i] - wanted[i]) / std::abs(wanted[i]);
+    most = std::max(most, std::isnan(distance) ? INFINITY : distance);
+  }
+  return most;
+}
+
+}  // namespace
+
+// float32: products and sums run in another order than on the CPU, as they do on another mesh (tests/equivalence), and
+// the bounds are those of there. bf16: the same inputs are rounded alike, but sums that come out on another side of a
+// rounding boundary differ by 2^-8; both ways are as far from float32 as tests/equivalence allows, and so from each
+// other.
+BOOST_AUTO_TEST_CASE(gpus_train_like_cpus) {
+  const test::TemporaryFolder folder;
+  for (TinyRun tiny : runs) {
+    tiny.offload_folder = folder.path();
+    if (tiny.layout.size() != session().world().size()) continue;
+    const test::TinyOutcome cpu = run(tiny, device::Kind::cpu, session());
+    const test::TinyOutcome gpu = run(tiny, device::Kind::cuda, session());
+    const bool is_float32 = tiny.precision == Precision::fp32;
+    const double loss = worst(gpu.losses, cpu.losses), norm = worst(gpu.grad_norms, cpu.grad_norms),
+                 evaluation = worst({gpu.evaluation}, {cpu.evaluation});
+    BOOST_TEST_MESSAGE(tiny.name() << ": loss " << loss << ", grad norm " << norm << ", evaluation " << evaluation);
+    BOOST_TEST_CONTEXT(tiny.name()) {
+      BOOST_TEST(loss <= (is_float32 ? 1e-5 : 3e-3));
+      BOOST_TEST(norm <= (is_float32 ? 1e-4 : 3e-2));
+      BOOST_TEST(evaluation <= (is_float32 ? 1e-4 : 3e-2));
+    }
+  }
+}
