@@ -10,7 +10,7 @@ find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)  # CRC-32; Debian's HDF5 brings it
 find_package(Boost ${SFT_BOOST_VERSION} REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json ${SFT_JSON_VERSION} REQUIRED)
-find_package(ICU REQUIRED COMPONENTS uc)  # cases and kinds of characters in chat templates
+find_package(ICU REQUIRED COMPONENTS uc)  # Unicode in tokenizers and chat templates
 
 find_package(dnnl REQUIRED CONFIG)  # DNNL::dnnl
 if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 4)
@@ -26,57 +26,25 @@ add_library(sft_hdf5 INTERFACE)
 target_include_directories(sft_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(sft_hdf5 INTERFACE ${HDF5_C_LIBRARIES} MPI::MPI_CXX)
 
-# Content hashes. The library brings no CMake package in Debian 12.
-find_path(XXHASH_INCLUDE_DIR xxhash.h)
-find_library(XXHASH_LIBRARY xxhash)
-if(NOT XXHASH_INCLUDE_DIR OR NOT XXHASH_LIBRARY)
-  message(FATAL_ERROR "xxHash is missing: install it (Debian 12: libxxhash-dev) or set XXHASH_INCLUDE_DIR and "
-                      "XXHASH_LIBRARY")
-endif()
-add_library(sft_xxhash INTERFACE)
-target_include_directories(sft_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
-target_link_libraries(sft_xxhash INTERFACE ${XXHASH_LIBRARY})
-
-# Regular expressions and Unicode of tokenizers. PCRE2 brings no CMake package in Debian 12.
-find_package(ICU REQUIRED COMPONENTS uc)
-find_path(PCRE2_INCLUDE_DIR pcre2.h)
-find_library(PCRE2_LIBRARY pcre2-8)
-if(NOT PCRE2_INCLUDE_DIR OR NOT PCRE2_LIBRARY)
-  message(FATAL_ERROR "PCRE2 is missing: install it (Debian 12: libpcre2-dev) or set PCRE2_INCLUDE_DIR and PCRE2_LIBRARY")
-endif()
-add_library(sft_pcre2 INTERFACE)
-target_include_directories(sft_pcre2 SYSTEM INTERFACE ${PCRE2_INCLUDE_DIR})
-target_link_libraries(sft_pcre2 INTERFACE ${PCRE2_LIBRARY})
-
-# State on disks: direct I/O in the background. liburing brings no CMake package.
-find_path(LIBURING_INCLUDE_DIR liburing.h)
-find_library(LIBURING_LIBRARY uring)
-if(NOT LIBURING_INCLUDE_DIR OR NOT LIBURING_LIBRARY)
-  message(FATAL_ERROR "liburing is missing: install it (Debian 12: liburing-dev) or set LIBURING_INCLUDE_DIR and "
-                      "LIBURING_LIBRARY")
-endif()
-add_library(sft_liburing INTERFACE)
-target_include_directories(sft_liburing SYSTEM INTERFACE ${LIBURING_INCLUDE_DIR})
-target_link_libraries(sft_liburing INTERFACE ${LIBURING_LIBRARY})
-
-# Compressed inputs. Zstandard brings no CMake package in Debian 12.
-find_path(ZSTD_INCLUDE_DIR zstd.h)
-find_library(ZSTD_LIBRARY zstd)
-if(NOT ZSTD_INCLUDE_DIR OR NOT ZSTD_LIBRARY)
-  message(FATAL_ERROR "Zstandard is missing: install it (Debian 12: libzstd-dev) or set ZSTD_INCLUDE_DIR and ZSTD_LIBRARY")
-endif()
-add_library(sft_zstd INTERFACE)
-target_include_directories(sft_zstd SYSTEM INTERFACE ${ZSTD_INCLUDE_DIR})
-target_link_libraries(sft_zstd INTERFACE ${ZSTD_LIBRARY})
-
-# Line editing of sft-generate --chat. The library brings no CMake package in Debian 12.
-find_path(EDIT_INCLUDE_DIR histedit.h)
-find_library(EDIT_LIBRARY edit)
-if(NOT EDIT_INCLUDE_DIR OR NOT EDIT_LIBRARY)
-  message(FATAL_ERROR "libedit is missing: install it (Debian 12: libedit-dev) or set EDIT_INCLUDE_DIR and EDIT_LIBRARY")
-endif()
-add_library(sft_libedit INTERFACE)
-target_include_directories(sft_libedit SYSTEM INTERFACE ${EDIT_INCLUDE_DIR})
-target_link_libraries(sft_libedit INTERFACE ${EDIT_LIBRARY})
+# sft_find_library(TARGET NAME HEADER LIBRARY PACKAGE): a target for a library that brings no CMake package in Debian 12.
+# NAME is what people call it, PACKAGE Debian's name.
+function(sft_find_library target name header library package)
+  string(TOUPPER ${library} prefix)
+  string(REPLACE "-" "_" prefix ${prefix})
+  find_path(${prefix}_INCLUDE_DIR ${header})
+  find_library(${prefix}_LIBRARY ${library})
+  if(NOT ${prefix}_INCLUDE_DIR OR NOT ${prefix}_LIBRARY)
+    message(FATAL_ERROR "${name} is missing: install it (Debian 12: ${package}) or set ${prefix}_INCLUDE_DIR and "
+                        "${prefix}_LIBRARY")
+  endif()
+  add_library(${target} INTERFACE)
+  target_include_directories(${target} SYSTEM INTERFACE ${${prefix}_INCLUDE_DIR})
+  target_link_libraries(${target} INTERFACE ${${prefix}_LIBRARY})
+endfunction()
+sft_find_library(sft_xxhash xxHash xxhash.h xxhash libxxhash-dev)          # content hashes
+sft_find_library(sft_pcre2 PCRE2 pcre2.h pcre2-8 libpcre2-dev)             # regular expressions of tokenizers
+sft_find_library(sft_liburing liburing liburing.h uring liburing-dev)      # direct I/O in the background
+sft_find_library(sft_zstd Zstandard zstd.h zstd libzstd-dev)               # compressed inputs
+sft_find_library(sft_libedit libedit histedit.h edit libedit-dev)          # line editing of sft-generate --chat
 
 include(SftCuda)

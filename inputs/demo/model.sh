@@ -19,18 +19,8 @@ readonly output=output/demo_model
 readonly max_length=${DEMO_MAX_LENGTH:-512} rate=${DEMO_LEARNING_RATE:-3e-5}
 readonly glosses=/usr/share/wordnet/data.noun
 
-say() { printf '\n== %s\n' "$*"; }
-show() {
-  printf '$ %s\n' "$*"
-  "$@"
-}
-fail() {
-  printf 'demo: %s\n' "$*" >&2
-  exit 1
-}
-last_step() {
-  tail -n 1 "$output/metrics.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\),.*/\1/p'
-}
+# shellcheck source=inputs/demo/common.sh
+source inputs/demo/common.sh
 
 # model_folder FOLDER_OR_NAME: the folder of a model; that of a name is in the hub cache.
 model_folder() {
@@ -45,21 +35,9 @@ model_folder() {
   fi
 }
 
-# The system's Python, which has Debian's packages, before any other.
-python_with_matplotlib() {
-  local python
-  for python in /usr/bin/python3 python3; do
-    if "$python" -c 'import matplotlib, h5py' 2>/dev/null; then
-      echo "$python"
-      return
-    fi
-  done
-  fail "no Python with matplotlib and h5py: sudo apt-get install python3-matplotlib python3-h5py"
-}
-
 # animals: records with the keys question and answer, from WordNet.
 animals() {
-  awk '$2 == "05" && $5 !~ /[A-Z]/' "$glosses" | awk -f inputs/demo/wordnet_to_jsonl.awk |
+  wordnet_animals "$glosses" |
     sed -E 's/^\{"prompt": "(.*)\\n", "completion": "(.*)"\}$/{"question": "\1", "answer": "\2"}/'
 }
 
@@ -72,10 +50,7 @@ python=$(python_with_matplotlib)
 say "1. Data: packed into rows of $max_length tokens; some questions, and other records for the loss, are kept out"
 rm -rf "$data" "$output"
 mkdir -p "$data" "$output"
-if [[ $# -eq 1 ]]; then
-  [[ -r $glosses ]] || fail "$glosses is missing: sudo apt-get install wordnet-base"
-  animals >"$records"
-fi
+[[ $# -eq 2 ]] || animals >"$records"
 plain=()
 if [[ ! -e $model/chat_template.jinja ]] && ! grep -qs '"chat_template"' "$model/tokenizer_config.json"; then
   plain=(--plain)
@@ -111,18 +86,7 @@ fi
 run+=("${split[@]}")
 
 say "3. Training on $ranks ranks, dp_replicate x dp_shard x sp x tp = $mesh, stopped halfway"
-printf '$ %s\n' "${run[*]}"
-"${run[@]}" &
-job=$!
-trap 'kill $job 2>/dev/null || true' EXIT
-while kill -0 $job 2>/dev/null && [[ $(last_step || true) -lt $((steps / 2)) ]]; do sleep 0.2; done
-printf '$ kill %s   # of sft-run\n' $job
-kill $job || true
-status=0
-wait $job || status=$?
-trap - EXIT
-[[ $status -eq 75 ]] || fail "the interrupted run ended with status $status, not 75"
-echo "status 75: stopped, saved, run again to go on"
+run_and_stop "$output" $((steps / 2)) "${run[@]}"
 
 say "4. Going on from the checkpoint"
 show "${run[@]}" --checkpoint.resume_from_checkpoint auto

@@ -13,19 +13,12 @@ readonly ranks=16
 readonly input=inputs/demo.ini
 readonly data=data/demo
 readonly output=output/demo
-readonly glosses=/usr/share/wordnet   # Debian: wordnet-base
+readonly glosses=/usr/share/wordnet/data.noun   # Debian: wordnet-base
 readonly stop_after_step=500          # where the demo interrupts itself
 readonly sample_size=40               # questions of its data that the trained model is asked at the end
 
-say() { printf '\n== %s\n' "$*"; }
-show() {
-  printf '$ %s\n' "$*"
-  "$@"
-}
-fail() {
-  printf 'demo: %s\n' "$*" >&2
-  exit 1
-}
+# shellcheck source=inputs/demo/common.sh
+source inputs/demo/common.sh
 
 # The last two are kept out of all data.
 prompts=("What is a puppy?" "What is a dogfish?" "What is a honeybee?" "What is a zebra?" "What is a lion cub?"
@@ -41,28 +34,10 @@ answers() {
     awk '/^> / { if (n++) print text; text = ""; next } { text = text " " $0 } END { print text }' | cut -c 2-80
 }
 
-# The system's Python, which has Debian's packages, before any other.
-python_with_matplotlib() {
-  local python
-  for python in /usr/bin/python3 python3; do
-    if "$python" -c 'import matplotlib, h5py' 2>/dev/null; then
-      echo "$python"
-      return
-    fi
-  done
-  fail "no Python with matplotlib and h5py: sudo apt-get install python3-matplotlib python3-h5py"
-}
-
-last_step() {
-  tail -n 1 "$output/metrics.jsonl" 2>/dev/null | sed -n 's/^{"step":\([0-9]*\),.*/\1/p'
-}
-
 say "1. Data: WordNet's animals as questions and answers, packed into rows of 256 bytes"
-[[ -r $glosses/data.noun ]] || fail "$glosses/data.noun is missing: sudo apt-get install wordnet-base"
 rm -rf "$data" "$output"
 mkdir -p "$data" "$output"
-# Synonym sets of WordNet's file 05 (animals), without scientific names and long definitions.
-awk '$2 == "05" && $5 !~ /[A-Z]/' "$glosses/data.noun" | awk -f inputs/demo/wordnet_to_jsonl.awk |
+wordnet_animals "$glosses" |  # those with short definitions
   grep -E '"completion": ".{1,60}"}$' >"$data/animals.jsonl"
 grep -vE "$held_out" "$data/animals.jsonl" >"$data/train.jsonl"
 shuf -n 3 --random-source="$data/train.jsonl" "$data/train.jsonl"
@@ -74,18 +49,7 @@ show ./sft-run -n $ranks $input --train.max_steps 0 --train.output_dir "$output/
 answers "$output/untrained/checkpoint-000000" "${prompts[@]}" >"$output/before.txt"
 
 say "3. Training on $ranks ranks, dp_replicate x dp_shard x sp x tp = 2 x 2 x 2 x 2"
-printf '$ ./sft-run -n %s %s\n' $ranks $input
-./sft-run -n $ranks $input &
-run=$!
-trap 'kill $run 2>/dev/null || true' EXIT
-while kill -0 $run 2>/dev/null && [[ $(last_step || true) -lt $stop_after_step ]]; do sleep 0.2; done
-printf '$ kill %s   # of sft-run\n' $run
-kill $run || true
-status=0
-wait $run || status=$?
-trap - EXIT
-[[ $status -eq 75 ]] || fail "the interrupted run ended with status $status, not 75"
-echo "status 75: stopped, saved, run again to go on"
+run_and_stop "$output" $stop_after_step ./sft-run -n $ranks $input
 
 say "4. Going on from the checkpoint"
 show ./sft-run -n $ranks $input --checkpoint.resume_from_checkpoint auto

@@ -38,6 +38,11 @@ void TrafficCounter::reduce_scatter_add(const Group& group, Tensor local, Tensor
   if (inner_ != nullptr) inner_->reduce_scatter_add(group, local, full, stream);
 }
 
+void TrafficCounter::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+  count(group, bytes_of(inout) * (group.size() - 1) / group.size());
+  if (inner_ != nullptr) inner_->reduce_scatter(group, inout, stream);
+}
+
 void TrafficCounter::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                               device::Stream& stream) {
   count(group, to == group.rank() ? 0 : bytes_of(send));

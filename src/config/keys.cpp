@@ -32,6 +32,18 @@ Key path_key(const char* section, Part Config::*part, const char* name, Value Pa
   return path;
 }
 
+/// The whole number that `text` stands for. Throws std::invalid_argument with what is `expected` where it is no number
+/// or below `least`.
+int number_from(int least, const std::string& text, const char* expected) {
+  int number = least - 1;
+  try {
+    read(text, number);
+  } catch (const std::invalid_argument&) {
+  }
+  if (number < least) throw std::invalid_argument(expected);
+  return number;
+}
+
 /// A number of ranks in [parallel], or "auto" for what follows from other keys.
 Key ranks_or_auto_key(const char* name, int Parallel::*field, const char* help) {
   return {"parallel",
@@ -41,16 +53,7 @@ Key ranks_or_auto_key(const char* name, int Parallel::*field, const char* help) 
           /*is_path=*/false,
           [=](const std::string& text, Config& config) {
             int& size = config.parallel.*field;
-            try {
-              if (unquoted(text) == "auto") {
-                size = 0;
-              } else {
-                read(text, size);
-                if (size == 0) throw std::invalid_argument("zero ranks");
-              }
-            } catch (const std::invalid_argument&) {
-              throw std::invalid_argument("a whole number from 1 or auto");
-            }
+            size = unquoted(text) == "auto" ? 0 : number_from(1, text, "a whole number from 1 or auto");
           },
           [=](const Config& config) {
             const int size = config.parallel.*field;
@@ -74,14 +77,8 @@ Key reshard_key(const char* help) {
               parallel.reshard_size = 0;
               return;
             }
-            int size = 0;
-            try {
-              read(text, size);
-            } catch (const std::invalid_argument&) {
-            }
-            if (size < 2) throw std::invalid_argument("true, false or a number of ranks from 2");
+            parallel.reshard_size = number_from(2, text, "true, false or a number of ranks from 2");
             parallel.reshard_after_forward = true;
-            parallel.reshard_size = size;
           },
           [](const Config& config) {
             const Parallel& parallel = config.parallel;
@@ -103,13 +100,7 @@ Key fsdp_units_key(const char* help) {
               blocks = word == "block" ? 1 : 0;
               return;
             }
-            int count = 0;
-            try {
-              read(text, count);
-            } catch (const std::invalid_argument&) {
-            }
-            if (count < 1) throw std::invalid_argument("block, parts or a number of blocks from 1");
-            blocks = count;
+            blocks = number_from(1, text, "block, parts or a number of blocks from 1");
           },
           [](const Config& config) {
             const int blocks = config.parallel.blocks_per_unit;
@@ -278,6 +269,8 @@ std::vector<Key> make_keys() {
           "ulysses_size", &Parallel::ulysses_size,
           "with sp_method = hybrid: neighbouring SP ranks that exchange heads; auto: as many as the heads "
           "and a node allow"),
+      key("parallel", &C::parallel, "tp_sequence_parallel", &Parallel::tp_sequence_parallel,
+          "cut tokens over TP between its products: what norms and residual additions keep is divided by tp_size"),
 
       key("train", &C::train, "per_device_train_batch_size", &Train::per_device_train_batch_size,
           "rows of one micro-batch on each data-parallel rank"),

@@ -420,7 +420,8 @@ void validate_data(const Config& config, std::int64_t max_length, std::int64_t v
   validate_length(config.model, max_length, source);
   const std::int64_t batch = config.train.per_device_train_batch_size;
   const int sp_size = config.parallel.sp_size;
-  const std::int64_t tokens = sequence::padded_row_length(batch * max_length, sp_size) / sp_size;
+  const std::int64_t tokens =
+      sequence::padded_row_length(batch * max_length, sp_size, config.parallel.token_slices()) / sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
   if (max_length > max_tokens) {
     throw_config_error("rows of " + source + " are too long",

@@ -46,7 +46,8 @@ BatchCounts& BatchCounts::operator+=(const BatchCounts& other) {
   return *this;
 }
 
-MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method) {
+MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method,
+                    int local_multiple) {
   ensure(!rows.empty(), "a micro-batch has rows");
   std::vector<std::int32_t> documents;
   std::int64_t num_tokens = 0, max_tokens = 0;
@@ -55,7 +56,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
     num_tokens += std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::int64_t{0});
     max_tokens += std::ssize(row.tokens);
   }
-  const sequence::RowCut cut(sequence::joined_row_length(num_tokens, max_tokens, sp_size), sp_size);
+  const sequence::RowCut cut(sequence::joined_row_length(num_tokens, max_tokens, sp_size, local_multiple), sp_size);
   MicroBatch batch;
   for (auto* of_tokens : {&batch.tokens, &batch.positions, &batch.targets}) {
     of_tokens->reserve(static_cast<std::size_t>(cut.local_length()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/document.hpp"
 
-#include "data/unnamed_file.hpp"
+#include "data/spill_file.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 
@@ -26,7 +26,7 @@ std::vector<WeightRun> runs_of(std::span<const float> weights) {
 
 }  // namespace
 
-DocumentStore::DocumentStore(const std::string& folder) : file_(std::make_unique<UnnamedFile>(folder)) {}
+DocumentStore::DocumentStore(const std::string& folder) : file_(std::make_unique<SpillFile>(folder)) {}
 DocumentStore::~DocumentStore() = default;
 DocumentStore::DocumentStore(DocumentStore&&) noexcept = default;
 

@@ -121,7 +121,7 @@ struct Loader::Impl {
     for (const std::int64_t row : numbers) rows.push_back(dataset_.read_row(row));
     const BatchCounts counts = count_rows(rows);
     if (rows.empty()) rows.emplace_back();
-    MicroBatch batch = cut_rows(rows, plan_.sp_size, plan_.sp_rank, plan_.attention_method);
+    MicroBatch batch = cut_rows(rows, plan_.sp_size, plan_.sp_rank, plan_.attention_method, plan_.local_multiple);
     batch.counts = counts;
     batch.rows = numbers;
     return batch;

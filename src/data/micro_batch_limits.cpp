@@ -25,7 +25,8 @@ MicroBatchLimits limits_of_longest(std::vector<std::int32_t> lengths, const Load
     num_tokens += count * *length;
     rows_left -= count;
   }
-  limits.tokens = std::min(limits.tokens, sequence::joined_row_length(num_tokens, limits.tokens, plan.sp_size));
+  limits.tokens = std::min(limits.tokens,
+                           sequence::joined_row_length(num_tokens, limits.tokens, plan.sp_size, plan.local_multiple));
   limits.document_tokens = std::max(lengths.front(), 1);
   return limits;
 }
@@ -58,7 +59,8 @@ MicroBatchLimits measure_limits(const PackedDataset& dataset, const LoaderPlan& 
     for (const std::vector<std::int64_t>& slot : rows.slots(step)) {
       std::int64_t num_tokens = 0;
       for (const std::int64_t row : slot) num_tokens += lengths[static_cast<std::size_t>(row)];
-      joined_lengths.insert(sequence::joined_row_length(num_tokens, std::ssize(slot) * max_length, plan.sp_size));
+      joined_lengths.insert(
+          sequence::joined_row_length(num_tokens, std::ssize(slot) * max_length, plan.sp_size, plan.local_multiple));
     }
   }
   return {.tokens = *joined_lengths.rbegin(),

@@ -2,15 +2,14 @@
 #include "sft/io/direct_file.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
+#include "sft/io/unnamed_file.hpp"
 #include "transfer_queue.hpp"
 
 namespace sft::io {
@@ -19,18 +18,6 @@ namespace {
 
 [[noreturn]] void throw_errno(const std::string& problem, int error, const std::string& what_to_do) {
   throw_data_error(problem, std::strerror(error), what_to_do);
-}
-
-/// Takes the room of the file now, so that no later write finds the disk full. Where the file system cannot, as old
-/// ones, the file at least has its size. 0, or errno.
-int reserve(int descriptor, std::uint64_t size_bytes) {
-  const auto size = static_cast<off_t>(size_bytes);
-  int result = 0;
-  do {
-    result = ::fallocate(descriptor, 0, 0, size);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) result = ::ftruncate(descriptor, size);
-  return result == 0 ? 0 : errno;
 }
 
 void require_aligned(std::uint64_t at, std::size_t size, const void* bytes) {
@@ -55,27 +42,26 @@ DirectFile::DirectFile(std::string folder, std::uint64_t size_bytes, TransferMet
     : folder_(std::move(folder)) {
   ensure(size_bytes % direct_alignment_bytes == 0, "a direct file has whole blocks");
   make_folders(folder_);
-  std::string path = folder_ + "/.sft-offload-XXXXXX";
-  descriptor_ = ::mkostemp(path.data(), O_CLOEXEC);
-  if (descriptor_ < 0) {
-    throw_errno("cannot make a file in " + folder_, errno, "choose a folder on a disk that you may write");
+  try {
+    file_ = std::make_unique<UnnamedFile>(folder_);
+  } catch (const std::system_error& error) {
+    throw_errno("cannot make a file in " + folder_, error.code().value(),
+                "choose a folder on a disk that you may write");
   }
-  ::unlink(path.c_str());
-  if (const int error = size_bytes == 0 ? 0 : reserve(descriptor_, size_bytes); error != 0) {
-    ::close(descriptor_);
-    throw_errno("cannot make a file of " + std::to_string(size_bytes) + " bytes in " + folder_, error,
+  try {
+    file_->reserve(size_bytes);
+  } catch (const std::system_error& error) {
+    throw_errno("cannot make a file of " + std::to_string(size_bytes) + " bytes in " + folder_, error.code().value(),
                 "free space there, or choose a folder on another disk");
   }
-  is_direct_ = ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_DIRECT) == 0;
-  if (method == TransferMethod::automatic) queue_ = make_uring_queue(descriptor_);
+  const int descriptor = file_->descriptor();
+  is_direct_ = ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_DIRECT) == 0;
+  if (method == TransferMethod::automatic) queue_ = make_uring_queue(descriptor);
   uses_io_uring_ = queue_ != nullptr;
-  if (!queue_) queue_ = make_thread_queue(descriptor_);
+  if (!queue_) queue_ = make_thread_queue(descriptor);
 }
 
-DirectFile::~DirectFile() {
-  queue_.reset();
-  ::close(descriptor_);
-}
+DirectFile::~DirectFile() = default;
 
 void DirectFile::read(TransferBatch& batch, std::uint64_t at, std::size_t size, void* bytes) {
   require_aligned(at, size, bytes);

@@ -28,11 +28,12 @@ struct Shape {
 /// Adds units to an architecture, and parameters to the last of them, and says where they went.
 class UnitBuilder {
  public:
-  UnitBuilder(Architecture& architecture, const IsTrainable& is_trainable, const config::Lora& lora)
+  UnitBuilder(Architecture& architecture, const IsTrainable& is_trainable, const config::Lora& lora, bool cuts_tokens)
       : units_(architecture.units),
         frozen_units_(architecture.frozen_units),
         is_trainable_(is_trainable),
-        lora_(lora) {}
+        lora_(lora),
+        norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none) {}
 
   void begin(const std::string& name) {
     units_.emplace_back().name = name;
@@ -50,6 +51,11 @@ class UnitBuilder {
     const ParameterGroup added = matrix(std::move(name), size, 0, split);
     parameters_of(added.trainable).back().init = init;
     return added;
+  }
+
+  /// The weight of a norm of the residual stream.
+  ParameterGroup norm(std::string name, std::int64_t size) {
+    return vector(std::move(name), size, norm_split_, Init::ones);
   }
 
   /// The adapter of the matrix that is number `member` of `layer`, if `name` is to have one.
@@ -98,6 +104,7 @@ class UnitBuilder {
   std::vector<Unit>& frozen_units_;
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
+  TpSplit norm_split_;
 };
 
 /// One matrix of a linear layer, which may be fused of several.
@@ -149,7 +156,7 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
     block.q_norm = unit.vector(prefix + "q_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
     block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
   }
-  block.input_norm = unit.vector(layer + ".input_layernorm.weight", m.hidden_size, TpSplit::none, Init::ones);
+  block.input_norm = unit.norm(layer + ".input_layernorm.weight", m.hidden_size);
   add_adapters(unit, prefix, members, number);
 }
 
@@ -168,8 +175,7 @@ void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer
     bias = unit.fuse(bias, unit.vector(prefix + "up_proj.bias", size, TpSplit::rows, Init::zeros));
     block.down.bias = unit.vector(prefix + "down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
   }
-  block.post_attention_norm =
-      unit.vector(layer + ".post_attention_layernorm.weight", m.hidden_size, TpSplit::none, Init::ones);
+  block.post_attention_norm = unit.norm(layer + ".post_attention_layernorm.weight", m.hidden_size);
   add_adapters(unit, prefix, members, number);
 }
 
@@ -210,9 +216,9 @@ std::vector<int> DecoderParameters::forward_backward_units(bool recomputes) cons
 }
 
 Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable, const config::Lora& lora,
-                               int blocks_per_unit) {
+                               int blocks_per_unit, bool cuts_tokens) {
   Architecture result;
-  UnitBuilder unit(result, is_trainable, lora);
+  UnitBuilder unit(result, is_trainable, lora, cuts_tokens);
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
   parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
@@ -220,7 +226,7 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
     parameters.blocks.push_back(add_block(unit, m, layer, blocks_per_unit));
   }
   unit.begin("head");
-  parameters.final_norm = unit.vector("model.norm.weight", m.hidden_size, TpSplit::none, Init::ones);
+  parameters.final_norm = unit.norm("model.norm.weight", m.hidden_size);
   parameters.head.weight = m.tie_word_embeddings
                                ? parameters.embedding
                                : unit.matrix("lm_head.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
@@ -230,7 +236,8 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
 Architecture make_architecture(const config::Config& config) {
   const bool trains_all = !config.lora.use_peft;
   return make_architecture(
-      config.model, [=](const std::string&) { return trains_all; }, config.lora, config.parallel.blocks_per_unit);
+      config.model, [=](const std::string&) { return trains_all; }, config.lora, config.parallel.blocks_per_unit,
+      config.parallel.token_slices() > 1);
 }
 
 }  // namespace sft::model

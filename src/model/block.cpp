@@ -53,20 +53,24 @@ void rotate(const Context& c, const BlockParameters& p, BlockActivations& saved,
   }
 }
 
-/// middle = x + what attention adds; normed is that of middle. Enters the unit of the MLP.
+/// middle = x + what attention adds; the slice of normed is that of middle. Enters the unit of the MLP.
 void join_attention(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.attention));
-  c.tp.sum(scratch.delta);
+  c.tp.reduce(scratch.delta);
   c.units.enter(p.mlp_unit);
-  c.ops.add_rms_norm_forward(saved.middle, scratch.normed, saved.middle_rstd, saved.x, scratch.delta,
-                             c.units.parameter(p.post_attention_norm), static_cast<float>(c.config.rms_norm_eps));
+  c.ops.add_rms_norm_forward(saved.middle, c.tp.slice(scratch.normed), saved.middle_rstd, saved.x,
+                             c.tp.slice(scratch.delta), c.units.parameter(p.post_attention_norm),
+                             static_cast<float>(c.config.rms_norm_eps));
 }
 
 void attention_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
+  c.tp.gather(scratch.dx);
   linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dx);
 
   const parallel::SequenceAttention::Heads gradients = split_heads(scratch.qkv, c.sizes);
   c.attention.backward(saved.heads, saved.attention, saved.lse, scratch.dattention, gradients);
+  c.ops.rms_norm_apply(c.tp.slice(scratch.normed), saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
+  c.tp.start_gather(scratch.normed);  // beside the gradients of queries, keys and values
   if (p.q_norm.exists()) {
     const parallel::SequenceAttention::Heads raw = split_heads(saved.qkv, c.sizes);
     c.ops.norm_rope_backward(gradients.q, c.units.accumulated_gradient(p.q_norm), gradients.q, raw.q, saved.q_rstd,
@@ -79,11 +83,11 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
   }
 
   linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv);
-  c.tp.start_sum(scratch.dnormed);  // beside the weight gradients
+  c.tp.finish();
+  c.tp.start_reduce(scratch.dnormed, 0, scratch.dnormed.shape[0]);  // beside the weight gradients
   linear_backward_weight(c, p.o, scratch.dx, as_matrix(saved.attention));
-  c.ops.rms_norm_apply(scratch.normed, saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
   linear_backward_weight(c, p.qkv, scratch.qkv, scratch.normed);
-  c.tp.finish_sum();
+  c.tp.finish();
 }
 
 /// Calls work(begin, count) for the tiles of the MLP, in order.
@@ -107,31 +111,29 @@ void mlp_forward(const Context& c, const BlockParameters& p, BlockActivations& s
     c.ops.swiglu_forward(act, gate_up);
     linear_forward_partial(c, p.down, scratch.delta.rows(begin, count), act, begin);
   });
-  c.tp.sum(scratch.delta);
+  c.tp.reduce(scratch.delta);
 }
 
 void mlp_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   const bool recomputes = saved.gate_up.empty();
+  c.tp.gather(scratch.dx);
+  c.ops.rms_norm_apply(c.tp.slice(scratch.normed), saved.middle, saved.middle_rstd,
+                       c.units.parameter(p.post_attention_norm));
+  c.tp.start_gather(scratch.normed);  // beside the first gradients
+  if (recomputes) c.tp.finish();
   for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
     const Tensor gate_up = gate_up_of(saved, scratch, begin, count), act = scratch.act.rows(0, count);
     const Tensor normed = scratch.normed.rows(begin, count), dnormed = scratch.dnormed.rows(begin, count);
     const Tensor dx = scratch.dx.rows(begin, count);
-    const auto norm_again = [&] {
-      c.ops.rms_norm_apply(normed, saved.middle.rows(begin, count), saved.middle_rstd.rows(begin, count),
-                           c.units.parameter(p.post_attention_norm));
-    };
-    if (recomputes) {
-      norm_again();
-      linear_forward(c, p.gate_up, gate_up, normed, begin);
-    }
+    if (recomputes) linear_forward(c, p.gate_up, gate_up, normed, begin);
     linear_backward_input(c, p.down, act, dx, begin);
     c.ops.swiglu_backward(gate_up, act, act, gate_up);
     linear_backward_input(c, p.gate_up, dnormed, gate_up, begin);
-    c.tp.start_sum(dnormed);  // beside the weight gradients
+    c.tp.finish();
+    c.tp.start_reduce(scratch.dnormed, begin, count);  // beside the weight gradients
     linear_backward_weight(c, p.down, dx, act, begin);
-    if (!recomputes) norm_again();
     linear_backward_weight(c, p.gate_up, gate_up, normed, begin);
-    c.tp.finish_sum();
+    c.tp.finish();
   });
 }
 
@@ -139,8 +141,8 @@ void mlp_backward(const Context& c, const BlockParameters& p, BlockActivations& 
 std::int64_t aligned(std::int64_t num_elements) { return (num_elements + 127) / 128 * 128; }
 
 void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s) {
-  a.x = take(arena, s.compute, {s.tokens, s.hidden});
-  a.input_rstd = take(arena, DType::float32, {s.tokens});
+  a.x = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+  a.input_rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
 void take_products(BlockActivations& a, device::Arena& arena, const Sizes& s) {
@@ -160,8 +162,8 @@ void take_followers(BlockActivations& a, device::Arena& arena, const Sizes& s, b
     a.q_rstd = take(arena, DType::float32, {s.tokens, s.q_heads});
     a.k_rstd = take(arena, DType::float32, {s.tokens, s.kv_heads});
   }
-  a.middle = take(arena, s.compute, {s.tokens, s.hidden});
-  a.middle_rstd = take(arena, DType::float32, {s.tokens});
+  a.middle = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+  a.middle_rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
 /// What attention reads of the fused product, once both are there.
@@ -218,12 +220,11 @@ std::vector<Tensor> kept_tensors(const BlockActivations& a, const ActivationPoli
   return kept;
 }
 
-BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens) {
+BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int token_slices) {
   using A = BlockActivations;
   using H = parallel::SequenceAttention::Heads;
-  narrow(all, num_tokens,
-         {&A::x, &A::input_rstd, &A::qkv, &A::q_rstd, &A::k_rstd, &A::attention, &A::lse, &A::middle, &A::middle_rstd,
-          &A::gate_up});
+  narrow(all, num_tokens / token_slices, {&A::x, &A::input_rstd, &A::middle, &A::middle_rstd});
+  narrow(all, num_tokens, {&A::qkv, &A::q_rstd, &A::k_rstd, &A::attention, &A::lse, &A::gate_up});
   narrow(all.heads, num_tokens, {&H::q, &H::k, &H::v});
   return all;
 }
@@ -273,16 +274,19 @@ void block_forward(const Context& c, const BlockParameters& p, const Tensor& pre
                    BlockScratch& scratch) {
   const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
   c.units.enter(p.attention_unit);
-  const Tensor input_norm = c.units.parameter(p.input_norm);
+  const Tensor input_norm = c.units.parameter(p.input_norm), normed = c.tp.slice(scratch.normed);
   if (previous.empty()) {
-    c.ops.rms_norm_forward(scratch.normed, saved.input_rstd, saved.x, input_norm, epsilon);
+    c.ops.rms_norm_forward(normed, saved.input_rstd, saved.x, input_norm, epsilon);
   } else {
-    c.ops.add_rms_norm_forward(saved.x, scratch.normed, saved.input_rstd, previous, scratch.delta, input_norm, epsilon);
+    c.ops.add_rms_norm_forward(saved.x, normed, saved.input_rstd, previous, c.tp.slice(scratch.delta), input_norm,
+                               epsilon);
   }
+  c.tp.gather(scratch.normed);
   project(c, p, saved, scratch);
   rotate(c, p, saved, scratch);
   c.attention.forward(saved.heads, saved.attention, saved.lse);
   join_attention(c, p, saved, scratch);
+  c.tp.gather(scratch.normed);
   mlp_forward(c, p, saved, scratch);
 }
 
@@ -292,7 +296,8 @@ void block_recompute(const Context& c, const BlockParameters& p, const Activatio
   c.units.enter(p.attention_unit);
   const bool keeps_products = policy.keeps_products();
   if (!keeps_products) {
-    c.ops.rms_norm_apply(scratch.normed, saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
+    c.ops.rms_norm_apply(c.tp.slice(scratch.normed), saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
+    c.tp.gather(scratch.normed);
     project(c, p, saved, scratch);
   }
   const bool is_rotated_in_place = !p.q_norm.exists();
@@ -304,12 +309,13 @@ void block_recompute(const Context& c, const BlockParameters& p, const Activatio
 void block_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   c.units.enter(p.mlp_unit);
   mlp_backward(c, p, saved, scratch);
-  c.ops.rms_norm_backward(scratch.dx, c.units.accumulated_gradient(p.post_attention_norm), scratch.dnormed,
-                          saved.middle, saved.middle_rstd, c.units.parameter(p.post_attention_norm), scratch.dx);
+  const Tensor dx = c.tp.slice(scratch.dx), dnormed = c.tp.slice(scratch.dnormed);
+  c.ops.rms_norm_backward(dx, c.units.accumulated_gradient(p.post_attention_norm), dnormed, saved.middle,
+                          saved.middle_rstd, c.units.parameter(p.post_attention_norm), dx);
   c.units.enter(p.attention_unit);
   attention_backward(c, p, saved, scratch);
-  c.ops.rms_norm_backward(scratch.dx, c.units.accumulated_gradient(p.input_norm), scratch.dnormed, saved.x,
-                          saved.input_rstd, c.units.parameter(p.input_norm), scratch.dx);
+  c.ops.rms_norm_backward(dx, c.units.accumulated_gradient(p.input_norm), dnormed, saved.x, saved.input_rstd,
+                          c.units.parameter(p.input_norm), dx);
 }
 
 }  // namespace sft::model

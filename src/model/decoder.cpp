@@ -27,8 +27,8 @@ void Decoder::embed(const Inputs& inputs) {
   } else {
     // Each row comes from exactly one rank, the others add zeros: exact in any dtype.
     c_.ops.embedding_forward(b_.scratch.delta, inputs.tokens, table, c_.sizes.vocab_begin);
-    c_.tp.sum(b_.scratch.delta);
-    c_.ops.copy(x, b_.scratch.delta);
+    c_.tp.reduce(b_.scratch.delta);
+    c_.ops.copy(x, c_.tp.slice(b_.scratch.delta));
   }
 }
 
@@ -48,16 +48,19 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
     if (keeps) save(i);
   }
   c_.units.enter(p_.head_unit());
-  c_.ops.add_rms_norm_forward(b_.last, b_.scratch.normed, b_.last_rstd, b_.blocks.back().middle, b_.scratch.delta,
-                              c_.units.parameter(p_.final_norm), static_cast<float>(c_.config.rms_norm_eps));
+  c_.ops.add_rms_norm_forward(b_.last, c_.tp.slice(b_.scratch.normed), b_.last_rstd, b_.blocks.back().middle,
+                              c_.tp.slice(b_.scratch.delta), c_.units.parameter(p_.final_norm),
+                              static_cast<float>(c_.config.rms_norm_eps));
+  c_.tp.gather(b_.scratch.normed);
   c_.units.enter(p_.head.unit());
 }
 
 void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics) {
   b_.loss_head.forward_backward(c_, p_.head, b_.scratch.normed, inputs, gradient_scale, b_.scratch.dnormed, metrics);
   c_.units.enter(p_.head_unit());
-  c_.ops.rms_norm_backward(b_.scratch.dx, c_.units.accumulated_gradient(p_.final_norm), b_.scratch.dnormed, b_.last,
-                           b_.last_rstd, c_.units.parameter(p_.final_norm), Tensor());
+  c_.ops.rms_norm_backward(c_.tp.slice(b_.scratch.dx), c_.units.accumulated_gradient(p_.final_norm),
+                           c_.tp.slice(b_.scratch.dnormed), b_.last, b_.last_rstd, c_.units.parameter(p_.final_norm),
+                           Tensor());
 }
 
 void Decoder::block_backward_of(std::size_t i) {
@@ -88,6 +91,7 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   for (std::size_t i = p_.blocks.size(); i-- > 0;) block_backward_of(i);
   c_.units.enter(p_.embedding_unit());
   if (p_.embedding.trainable) {
+    c_.tp.gather(b_.scratch.dx);
     c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
                               c_.sizes.vocab_begin);
   }

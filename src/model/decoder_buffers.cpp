@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sft/core/cast.hpp"
+#include "sft/core/error.hpp"
 #include "sft/model/activation_store.hpp"
 
 namespace sft::model {
@@ -37,8 +38,8 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
       host_places.push_back(take(host, DType::bf16, {checked_cast<std::int64_t>(place_bytes_ / size_of(DType::bf16))}));
     }
   }
-  all_last_ = take(activations, sizes_.compute, {sizes_.tokens, sizes_.hidden});
-  all_last_rstd_ = take(activations, DType::float32, {sizes_.tokens});
+  all_last_ = take(activations, sizes_.compute, {sizes_.slice_tokens(), sizes_.hidden});
+  all_last_rstd_ = take(activations, DType::float32, {sizes_.slice_tokens()});
   all_scratch_ = take_scratch(workspace, tp_sums, sizes_, policy_);
   inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
   loss_head.lay_out(workspace, tp_sums);
@@ -47,13 +48,14 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
 }
 
 void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
+  ensure(num_tokens % sizes_.token_slices == 0, "tokens that are cut over tp divide by its size");
   blocks.clear();
   for (std::size_t block = 0; block < num_blocks_; ++block) {
-    blocks.push_back(first_rows(slots_[block % slots_.size()], num_tokens));
+    blocks.push_back(first_rows(slots_[block % slots_.size()], num_tokens, sizes_.token_slices));
   }
   scratch = first_rows(all_scratch_, num_tokens);
-  last = all_last_.rows(0, num_tokens);
-  last_rstd = all_last_rstd_.rows(0, num_tokens);
+  last = all_last_.rows(0, num_tokens / sizes_.token_slices);
+  last_rstd = all_last_rstd_.rows(0, num_tokens / sizes_.token_slices);
 }
 
 }  // namespace sft::model

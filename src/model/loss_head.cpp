@@ -44,9 +44,9 @@ void LossHead::forward_backward(const Context& c, const Linear& head, const Tens
     const Tensor dlogits = dlogits_.rows(0, n);
     c.ops.cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
     linear_backward_input(c, head, dnormed.rows(begin, n), dlogits);
-    c.tp.start_sum(dnormed.rows(begin, n));  // beside the weight gradient
+    c.tp.start_reduce(dnormed, begin, n);  // beside the weight gradient
     linear_backward_weight(c, head, dlogits, normed.rows(begin, n));
-    c.tp.finish_sum();
+    c.tp.finish();
   }
 }
 

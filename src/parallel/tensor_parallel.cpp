@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/parallel/tensor_parallel.hpp"
 
+#include "sft/core/error.hpp"
+
 namespace sft::parallel {
 
 TensorParallel::TensorParallel(const comm::Group& tp, device::Device& device, comm::Collectives& collectives,
-                               device::Stream& compute_stream, device::Stream& tp_stream)
+                               device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens)
     : group_(tp),
       collectives_(collectives),
       compute_stream_(compute_stream),
       tp_stream_(tp_stream),
+      cuts_tokens_(cuts_tokens),
       compute_done_(device.make_event()),
-      sum_done_(device.make_event()) {}
+      tp_done_(device.make_event()) {}
 
 void TensorParallel::sum(Tensor x) {
   if (size() > 1) collectives_.all_reduce(group_, x, comm::ReduceOp::sum, compute_stream_);
@@ -20,16 +23,48 @@ void TensorParallel::max(Tensor x) {
   if (size() > 1) collectives_.all_reduce(group_, x, comm::ReduceOp::max, compute_stream_);
 }
 
-void TensorParallel::start_sum(Tensor x) {
-  if (size() == 1) return;
-  compute_done_->record(compute_stream_);
-  tp_stream_.wait(*compute_done_);
-  collectives_.all_reduce(group_, x, comm::ReduceOp::sum, tp_stream_);
-  sum_done_->record(tp_stream_);
+Tensor TensorParallel::slice(const Tensor& x) const {
+  if (!cuts_tokens()) return x;
+  ensure(x.shape[0] % size() == 0, "tokens that are cut over tp divide by its size");
+  const std::int64_t num_rows = x.shape[0] / size();
+  return x.rows(rank() * num_rows, num_rows);
 }
 
-void TensorParallel::finish_sum() {
-  if (size() > 1) compute_stream_.wait(*sum_done_);
+void TensorParallel::reduce(Tensor x) {
+  if (!cuts_tokens()) return sum(x);
+  collectives_.reduce_scatter(group_, x, compute_stream_);
+}
+
+void TensorParallel::gather(Tensor x) {
+  if (cuts_tokens()) collectives_.all_gather(group_, x, slice(x), compute_stream_);
+}
+
+template <class Work>
+void TensorParallel::start(const Work& work) {
+  ensure(!is_under_way_, "what runs beside the ops is finished before the next is started");
+  compute_done_->record(compute_stream_);
+  tp_stream_.wait(*compute_done_);
+  work();
+  tp_done_->record(tp_stream_);
+  is_under_way_ = true;
+}
+
+void TensorParallel::start_reduce(Tensor x, std::int64_t begin, std::int64_t count) {
+  if (size() == 1) return;
+  if (!cuts_tokens()) {
+    start([&] { collectives_.all_reduce(group_, x.rows(begin, count), comm::ReduceOp::sum, tp_stream_); });
+  } else if (begin + count == x.shape[0]) {
+    start([&] { collectives_.reduce_scatter(group_, x, tp_stream_); });
+  }
+}
+
+void TensorParallel::start_gather(Tensor x) {
+  if (cuts_tokens()) start([&] { collectives_.all_gather(group_, x, slice(x), tp_stream_); });
+}
+
+void TensorParallel::finish() {
+  if (is_under_way_) compute_stream_.wait(*tp_done_);
+  is_under_way_ = false;
 }
 
 }  // namespace sft::parallel

@@ -4,15 +4,11 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
+#include <system_error>
 #include <utility>
 
-#include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/format_bytes.hpp"
@@ -22,33 +18,14 @@ namespace sft::train {
 
 namespace {
 
-/// Moves all `size` bytes by calls of `transfer(bytes, size, position)`, pread or pwrite. False: errno says why.
-template <class Transfer>
-bool move_all(std::byte* bytes, std::size_t size, std::int64_t position, const Transfer& transfer) {
-  while (size > 0) {
-    const ssize_t count = transfer(bytes, size, position);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      if (count == 0) errno = EIO;
-      return false;
-    }
-    bytes += count;
-    size -= static_cast<std::size_t>(count);
-    position += count;
-  }
-  return true;
-}
-
-int open_unnamed(const std::string& folder) {
+io::UnnamedFile make_file(const std::string& folder) {
   io::make_folders(folder);
-  std::string path = folder + "/.sft-activations-XXXXXX";
-  const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
-  if (descriptor < 0) {
-    throw_config_error("cannot offload activations to `" + folder + "`", std::strerror(errno),
+  try {
+    return io::UnnamedFile(folder);
+  } catch (const std::system_error& error) {
+    throw_config_error("cannot offload activations to `" + folder + "`", error.code().message(),
                        "set train.offload_folder to a folder that you may write");
   }
-  ::unlink(path.c_str());
-  return descriptor;
 }
 
 }  // namespace
@@ -58,17 +35,18 @@ ActivationFile::ActivationFile(const std::string& folder, std::size_t num_places
     : folder_(folder),
       place_bytes_(place_bytes),
       device_(device),
-      descriptor_(open_unnamed(folder)),
+      file_(make_file(folder)),
       num_pending_(num_places, 0) {
   const std::size_t all_bytes = num_places * place_bytes;
-  if (const int error = ::posix_fallocate(descriptor_, 0, checked_cast<off_t>(all_bytes)); error != 0) {
-    ::close(descriptor_);
+  try {
+    file_.reserve(all_bytes);
+  } catch (const std::system_error& error) {
     throw_config_error("cannot offload activations to `" + folder + "`",
-                       "a rank needs " + device::format_bytes(all_bytes) + " there: " + std::strerror(error),
+                       "a rank needs " + device::format_bytes(all_bytes) + " there: " + error.code().message(),
                        "set train.offload_folder to a disk with more room, or activation_offload = false");
   }
   struct statfs disk {};
-  if (::fstatfs(descriptor_, &disk) == 0 && disk.f_type == TMPFS_MAGIC) {
+  if (::fstatfs(file_.descriptor(), &disk) == 0 && disk.f_type == TMPFS_MAGIC) {
     log_warning("activations offloaded to `" + folder + "` stay in memory: that folder is a tmpfs; " +
                 "set train.offload_folder to a folder on a disk");
   }
@@ -82,7 +60,6 @@ ActivationFile::~ActivationFile() {
   }
   changed_.notify_all();
   thread_.join();
-  ::close(descriptor_);
 }
 
 void ActivationFile::save(std::size_t block, const std::vector<Tensor>& tensors) { queue({block, tensors, true}); }
@@ -132,32 +109,30 @@ void ActivationFile::work() {
 }
 
 void ActivationFile::run(const Job& job) const {
-  const auto begin = static_cast<std::int64_t>(job.block * place_bytes_);
-  std::int64_t position = begin;
-  for (const Tensor& tensor : job.tensors) {
-    auto* bytes = tensor.as<std::byte>();
-    const bool is_done = job.writes ? move_all(bytes, tensor.size_bytes(), position,
-                                               [&](std::byte* from, std::size_t size, std::int64_t at) {
-                                                 return ::pwrite(descriptor_, from, size, at);
-                                               })
-                                    : move_all(bytes, tensor.size_bytes(), position,
-                                               [&](std::byte* to, std::size_t size, std::int64_t at) {
-                                                 return ::pread(descriptor_, to, size, at);
-                                               });
-    if (!is_done) fail(job.writes ? "write" : "read");
-    position += static_cast<std::int64_t>(tensor.size_bytes());
+  const std::size_t begin = job.block * place_bytes_;
+  std::size_t position = begin;
+  try {
+    for (const Tensor& tensor : job.tensors) {
+      if (job.writes) {
+        file_.write(position, tensor.size_bytes(), tensor.data);
+      } else {
+        file_.read(position, tensor.size_bytes(), tensor.data);
+      }
+      position += tensor.size_bytes();
+    }
+  } catch (const std::system_error& error) {
+    throw Error(
+        ExitStatus::failure,
+        std::string("cannot ") + (job.writes ? "write" : "read") + " offloaded activations in `" + folder_ + "`",
+        error.code().message(), "check the disk, or set activation_offload = false");
   }
   // Both are hints: what is written need not wait in memory, and what was read is not read again.
+  const auto offset = static_cast<off_t>(begin), size = static_cast<off_t>(position - begin);
   if (job.writes) {
-    static_cast<void>(::sync_file_range(descriptor_, begin, position - begin, SYNC_FILE_RANGE_WRITE));
+    static_cast<void>(::sync_file_range(file_.descriptor(), offset, size, SYNC_FILE_RANGE_WRITE));
   } else {
-    static_cast<void>(::posix_fadvise(descriptor_, begin, position - begin, POSIX_FADV_DONTNEED));
+    static_cast<void>(::posix_fadvise(file_.descriptor(), offset, size, POSIX_FADV_DONTNEED));
   }
-}
-
-void ActivationFile::fail(const char* verb) const {
-  throw Error(ExitStatus::failure, std::string("cannot ") + verb + " offloaded activations in `" + folder_ + "`",
-              std::strerror(errno), "check the disk, or set activation_offload = false");
 }
 
 }  // namespace sft::train

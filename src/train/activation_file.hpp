@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "sft/device/device.hpp"
+#include "sft/io/unnamed_file.hpp"
 #include "sft/model/activation_store.hpp"
 
 namespace sft::train {
@@ -45,12 +46,11 @@ class ActivationFile final : public model::ActivationStore {
   void queue(Job job);
   void work();
   void run(const Job& job) const;
-  [[noreturn]] void fail(const char* verb) const;
 
   std::string folder_;
   std::size_t place_bytes_;
   device::Device& device_;
-  int descriptor_ = -1;
+  io::UnnamedFile file_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -80,7 +80,7 @@ struct Engine::Impl {
         ring_stream(device.make_stream(device::Priority::communication)),
         tp_stream(device.make_stream(device::Priority::communication)),
         ops(ops::make_backend(device, *compute_stream)),
-        tp(groups.tp, device, collectives, *compute_stream, *tp_stream),
+        tp(groups.tp, device, collectives, *compute_stream, *tp_stream, plan.sizes.token_slices > 1),
         units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
               *comm_stream),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),

@@ -17,6 +17,7 @@ data::LoaderPlan plan_of_rows(const config::Config& config, const mesh::Place& p
   plan.data_rank = place.data_rank();
   plan.sp_size = place.layout().sp;
   plan.sp_rank = place.coordinates().sp;
+  plan.local_multiple = config.parallel.token_slices();
   plan.first_step = first_step;
   plan.last_step = last_step;
   plan.shuffle = config.data.shuffle;

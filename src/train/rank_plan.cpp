@@ -15,10 +15,10 @@ namespace {
 
 model::Sizes local_sizes(const config::Config& config, std::int64_t max_tokens, const mesh::Place& place) {
   const config::Model& m = config.model;
-  const int tp = place.layout().tp, sp = place.layout().sp;
+  const int tp = place.layout().tp, sp = place.layout().sp, token_slices = config.parallel.token_slices();
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
   const DType compute = config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
-  return {.tokens = sequence::RowCut(sequence::padded_row_length(max_tokens, sp), sp).local_length(),
+  return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
           .hidden = m.hidden_size,
           .q_heads = place.heads().q_heads,
           .kv_heads = place.heads().kv_heads,
@@ -28,7 +28,8 @@ model::Sizes local_sizes(const config::Config& config, std::int64_t max_tokens, 
           .vocab_begin = vocab.begin,
           .max_vocab = vocab.max_count,
           .compute = compute,
-          .partial = tp > 1 ? DType::float32 : compute};
+          .partial = tp > 1 ? DType::float32 : compute,
+          .token_slices = token_slices};
 }
 
 parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t document_tokens) {

@@ -156,9 +156,11 @@ std::string describe_data(const data::PackedDataset& data) {
   return text.str();
 }
 
-/// "all but the input of each block computed again; offloaded to files in /scratch; MLP in tiles of 4096 tokens"
-std::string describe_activations(const config::Train& train, bool is_cpu) {
+/// "all but the input of each block is computed again (full); offloaded to files in /scratch; MLP in tiles of 4096
+/// tokens; norms and what they read on 1/2 of the tokens (tp_sequence_parallel)"
+std::string describe_activations(const config::Config& config, bool is_cpu) {
   using Checkpointing = config::ActivationCheckpointing;
+  const config::Train& train = config.train;
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   if (train.activation_checkpointing == Checkpointing::selective) add("what is cheap is computed again (selective)");
@@ -169,6 +171,9 @@ std::string describe_activations(const config::Train& train, bool is_cpu) {
     add(is_cpu ? "offloaded to files in " + train.offload_folder : "offloaded to host memory");
   }
   if (train.mlp_tile_tokens > 0) add("MLP in tiles of " + plural(train.mlp_tile_tokens, "token"));
+  if (const int slices = config.parallel.token_slices(); slices > 1) {
+    add("norms and what they read on 1/" + std::to_string(slices) + " of the tokens (tp_sequence_parallel)");
+  }
   return text;
 }
 
@@ -221,7 +226,7 @@ std::string start_table(const StartFacts& facts) {
   add("model", describe_model(facts));
   add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts.config));
-  add("activations", describe_activations(facts.config.train, facts.kind == device::Kind::cpu));
+  add("activations", describe_activations(facts.config, facts.kind == device::Kind::cpu));
   add("offload", describe_offload(facts));
   add("weights", facts.origin);
   add("data", describe_data(facts.datasets.train));

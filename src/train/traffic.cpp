@@ -49,7 +49,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::Config& config, const da
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> ops = ops::make_null_backend(*stream);
   comm::TrafficCounter counter;
-  parallel::TensorParallel tp(groups.tp, *device, counter, *stream, *stream);
+  parallel::TensorParallel tp(groups.tp, *device, counter, *stream, *stream, plan.sizes.token_slices > 1);
   parallel::ShardedUnits units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, *device, *ops, counter,
                                *stream);
   const auto attention = plan.attention->make_attention(groups.sp, *device, *ops, counter, *stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs in time, and saves in memory, not to keep activations: steps of one model, in turn with each way of
-// keeping them, so that a machine that others use too treats all alike.
+// What it costs in time, and saves in memory, not to keep activations, or with tp a part of them: steps of one model,
+// in turn with each way of keeping them, so that a machine that others use too treats all alike.
 //
 //   ./bench_activations --precision bf16
 //   mpirun -np 4 ./bench_activations --tp_size 2 --sp_size 2
@@ -9,16 +9,15 @@
 // same of processor time (all threads of all ranks), and the MiB of activations and workspace in rank 0's ledger.
 
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "benchmarks/step_options.hpp"
 #include "sft/comm/session.hpp"
 #include "support/barrier.hpp"
 #include "support/engine_fixture.hpp"
@@ -35,62 +34,49 @@ struct Options {
   std::int64_t layers = 8, qk_norm = 0, rows = 2, length = 512, tile = 256, rounds = 9;
 };
 
-/// Parses the command line; nothing: help was asked for.
+/// Nothing: help was asked for.
 std::optional<Options> parse(int argc, char** argv) {
-  namespace po = boost::program_options;
   Options options;
-  po::options_description description("bench_activations");
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    description.add_options()(name, po::value(&value)->default_value(value), help);
-  };
-  description.add_options()("help", "this text");
-  add("precision", options.precision, "fp32 or bf16");
-  add("dp_replicate_size", options.layout.dp_replicate, "the mesh: the product of the four is the number of ranks");
-  add("dp_shard_size", options.layout.dp_shard, "");
-  add("sp_size", options.layout.sp, "");
-  add("tp_size", options.layout.tp, "");
-  add("layers", options.layers, "of the model: hidden 512, 8/4 heads of 64, MLP 1408, vocabulary 8192");
-  add("qk_norm", options.qk_norm, "1: with norms of queries and keys");
-  add("rows", options.rows, "rows of a micro-batch on each data rank, each one document");
-  add("length", options.length, "tokens of a row");
-  add("tile", options.tile, "tokens of a tile of the MLP, where there are tiles");
-  add("rounds", options.rounds, "timed steps of each way");
-  po::variables_map values;
-  po::store(po::parse_command_line(argc, argv, description), values);
-  po::notify(values);
-  if (!values.contains("help")) return options;
-  std::cout << description;
-  return std::nullopt;
+  bench::CommandLine line("bench_activations");
+  line.add("precision", options.precision, "fp32 or bf16");
+  line.add_mesh(options.layout);
+  line.add("layers", options.layers, "of the model: hidden 512, 8/4 heads of 64, MLP 1408, vocabulary 8192");
+  line.add("qk_norm", options.qk_norm, "1: with norms of queries and keys");
+  line.add("rows", options.rows, "rows of a micro-batch on each data rank, each one document");
+  line.add("length", options.length, "tokens of a row");
+  line.add("tile", options.tile, "tokens of a tile of the MLP, where there are tiles");
+  line.add("rounds", options.rounds, "timed steps of each way");
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 struct Way {
   const char* name;
   Checkpointing checkpointing;
-  bool is_tiled, is_offloaded;
+  bool is_tiled, is_offloaded, cuts_tokens = false;
 };
-const std::vector<Way> ways{
-    {"none", Checkpointing::none, false, false},          {"selective", Checkpointing::selective, false, false},
-    {"full", Checkpointing::full, false, false},          {"none, tiles", Checkpointing::none, true, false},
-    {"full, tiles", Checkpointing::full, true, false},    {"none, in a file", Checkpointing::none, false, true},
-    {"full, in a file", Checkpointing::full, false, true}};
+
+/// Those that do anything on the mesh.
+std::vector<Way> ways_on(const mesh::Layout& layout) {
+  std::vector<Way> ways{
+      {"none", Checkpointing::none, false, false},          {"selective", Checkpointing::selective, false, false},
+      {"full", Checkpointing::full, false, false},          {"none, tiles", Checkpointing::none, true, false},
+      {"full, tiles", Checkpointing::full, true, false},    {"none, in a file", Checkpointing::none, false, true},
+      {"full, in a file", Checkpointing::full, false, true}};
+  if (layout.tp == 1) return ways;
+  ways.push_back({"none, cut", Checkpointing::none, false, false, true});
+  ways.push_back({"full, cut", Checkpointing::full, false, false, true});
+  return ways;
+}
 
 config::Config make_config(const Options& options, const Way& way, const std::string& folder) {
-  config::Config config;
-  config.model.hidden_size = 512;
-  config.model.num_hidden_layers = options.layers;
-  config.model.num_attention_heads = 8;
-  config.model.num_key_value_heads = 4;
-  config.model.head_dim = 64;
-  config.model.intermediate_size = 1408;
-  config.model.vocab_size = 8192;
-  config.model.tie_word_embeddings = true;
+  config::Config config = bench::small_llama(options.layers, /*vocab_size=*/8192, options.precision);
   config.model.qk_norm = options.qk_norm != 0;
-  config.train.precision = options.precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
   config.train.per_device_train_batch_size = options.rows;
   config.train.activation_checkpointing = way.checkpointing;
   config.train.mlp_tile_tokens = way.is_tiled ? options.tile : 0;
   config.train.activation_offload = way.is_offloaded;
   config.train.offload_folder = folder;
+  config.parallel.tp_sequence_parallel = way.cuts_tokens;
   return config;
 }
 
@@ -119,15 +105,12 @@ struct Cost {
   double wall_s, processor_s;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
+using bench::median;
 
 int run(comm::Session& session, const Options& options) {
   const comm::Group& world = session.world();
   const test::TemporaryFolder folder;
+  const std::vector<Way> ways = ways_on(options.layout);
   const config::Config plain = make_config(options, ways.front(), folder.path());
   const test::Mesh mesh(world, options.layout, plain.model);
   const std::vector<data::Row> rows =

@@ -6,23 +6,25 @@
 //
 // Prints lines of `name value`, the medians over the steps:
 //   step_s, tokens_per_second      of a whole optimizer step, all ranks
+//   step_processor_s               processor time of a step, all ranks: says more than step_s on a busy machine
 //   model_gflops                   model FLOPs a second (no recomputation), all ranks
-//   matmul_gflops                  oneDNN at 2048^3 on every rank at the same time, the fastest sample, all ranks
+//   matmul_gflops                  oneDNN at 2048^3 on every rank at the same time, the fastest sample, all ranks; in
+//                                  float32 where it has no bf16 product
 //   share_of_matmul                the one over the other
 //   ledger_mib, peak_resident_mib  the rank whose peak resident size is farthest from its ledger, before any matmul of
 //   peak_over_ledger               the yardstick, and the ratio
 
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
+#include <ctime>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "benchmarks/square_matmul.hpp"
+#include "benchmarks/step_options.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/values.hpp"
 #include "sft/device/ledger.hpp"
@@ -42,45 +44,23 @@ struct Options {
   std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
 };
 
-/// Parses the command line; false: help was asked for.
+/// False: help was asked for.
 bool parse(int argc, char** argv, Options& options) {
-  namespace po = boost::program_options;
-  po::options_description description("bench_step");
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    description.add_options()(name, po::value(&value)->default_value(value), help);
-  };
-  description.add_options()("help", "this text");
-  add("precision", options.precision, "fp32 or bf16");
-  add("dp_replicate_size", options.layout.dp_replicate, "the mesh: the product of the four is the number of ranks");
-  add("dp_shard_size", options.layout.dp_shard, "");
-  add("sp_size", options.layout.sp, "");
-  add("tp_size", options.layout.tp, "");
-  add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
-  add("ulysses_size", options.ulysses_size, "of hybrid");
-  add("rows", options.rows, "rows of a micro-batch on each data rank");
-  add("document_length", options.document_length, "tokens of each document of a row; 0: one document a row");
-  add("length", options.length, "tokens of a row");
-  add("accumulation", options.accumulation, "micro-batches of a step");
-  add("steps", options.steps, "timed steps");
-  po::variables_map values;
-  po::store(po::parse_command_line(argc, argv, description), values);
-  po::notify(values);
-  if (!values.contains("help")) return true;
-  std::cout << description;
-  return false;
+  bench::CommandLine line("bench_step");
+  line.add("precision", options.precision, "fp32 or bf16");
+  line.add_mesh(options.layout);
+  line.add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
+  line.add("ulysses_size", options.ulysses_size, "of hybrid");
+  line.add("rows", options.rows, "rows of a micro-batch on each data rank");
+  line.add("document_length", options.document_length, "tokens of each document of a row; 0: one document a row");
+  line.add("length", options.length, "tokens of a row");
+  line.add("accumulation", options.accumulation, "micro-batches of a step");
+  line.add("steps", options.steps, "timed steps");
+  return line.parse(argc, argv);
 }
 
 config::Config make_config(const Options& options) {
-  config::Config config;
-  config.model.hidden_size = 512;
-  config.model.num_hidden_layers = 8;
-  config.model.num_attention_heads = 8;
-  config.model.num_key_value_heads = 4;
-  config.model.head_dim = 64;
-  config.model.intermediate_size = 1408;
-  config.model.vocab_size = 32000;
-  config.model.tie_word_embeddings = true;
-  config.train.precision = options.precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
+  config::Config config = bench::small_llama(/*num_layers=*/8, /*vocab_size=*/32000, options.precision);
   config.train.per_device_train_batch_size = options.rows;
   config.train.gradient_accumulation_steps = options.accumulation;
   config::read(options.sp_method, config.parallel.sp_method);
@@ -104,12 +84,6 @@ std::vector<data::Row> make_rows(std::int64_t num_rows, std::int64_t length, std
     }
   }
   return rows;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 struct Memory {
@@ -148,28 +122,36 @@ int run(comm::Session& session, const Options& options) {
     test::barrier(world);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
+  double processor_s = 0.0;  // of the last step, on this rank
   const auto timed_step = [&](std::int64_t step) {
     const std::vector<data::Row> rows =
         make_rows(num_rows, options.length, options.document_length > 0 ? options.document_length : options.length,
                   config.model.vocab_size, step);
-    return seconds_of([&] { result = fixture.step(rows, step, 1e-4); });
+    return seconds_of([&] {
+      const std::clock_t start = std::clock();
+      result = fixture.step(rows, step, 1e-4);
+      processor_s = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    });
   };
 
   constexpr std::int64_t num_warm_up_steps = 2;
   for (std::int64_t step = 0; step < num_warm_up_steps; ++step) timed_step(step);
   const Memory memory = measure_memory(fixture.ledger(), world);
   bench::SquareMatmul matmul(2048, options.precision == "bf16" ? DType::bf16 : DType::float32);
-  std::vector<double> step_times_s;
+  std::vector<double> step_times_s, step_processor_times_s;
   double matmul_s = std::numeric_limits<double>::infinity();
   for (std::int64_t step = 0; step < options.steps; ++step) {
     step_times_s.push_back(timed_step(num_warm_up_steps + step));
+    world.sum(std::span<double>(&processor_s, 1));
+    step_processor_times_s.push_back(processor_s);
     for (int sample = 0; sample < 3; ++sample) matmul_s = std::min(matmul_s, seconds_of([&] { matmul.run(); }));
   }
 
   if (world.rank() != 0) return 0;
   const double matmul_flops = matmul.flops() * world.size() / matmul_s;
-  const double step_s = median(step_times_s), model_flops = result.model_flops / step_s;
+  const double step_s = bench::median(step_times_s), model_flops = result.model_flops / step_s;
   std::printf("step_s             %.4f\n", step_s);
+  std::printf("step_processor_s   %.4f\n", bench::median(step_processor_times_s));
   std::printf("tokens_per_second  %.0f\n", static_cast<double>(result.num_tokens) / step_s);
   std::printf("model_gflops       %.1f\n", model_flops / 1e9);
   std::printf("matmul_gflops      %.1f\n", matmul_flops / 1e9);

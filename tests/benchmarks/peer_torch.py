@@ -71,10 +71,10 @@ def main():
     forward = torch.compile(model) if options.compile else model
     dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
 
-    step_seconds, mm_seconds = [], []
+    step_seconds, step_processor_seconds, mm_seconds = [], [], []
     for step in range(WARM_UP_STEPS + options.steps):
         tokens = torch.randint(0, VOCAB_SIZE, (options.rows, options.length))
-        start = time.perf_counter()
+        start, processor_start = time.perf_counter(), time.process_time()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             loss = forward(input_ids=tokens, labels=tokens).loss
         loss.backward()
@@ -85,6 +85,7 @@ def main():
             torch.distributed.barrier()
         if step >= WARM_UP_STEPS:
             step_seconds.append(time.perf_counter() - start)
+            step_processor_seconds.append(time.process_time() - processor_start)
             mm_seconds += [matmul_seconds(dtype) for _ in range(3)]
 
     if rank == 0:
@@ -93,6 +94,7 @@ def main():
         model_flops = (6 * num_parameters * num_tokens + attention) / step_s
         matmul_flops = num_ranks * 2 * 2048**3 / min(mm_seconds)
         print(f"step_s             {step_s:.4f}")
+        print(f"step_processor_s   {num_ranks * statistics.median(step_processor_seconds):.4f}")
         print(f"tokens_per_second  {num_tokens / step_s:.0f}")
         print(f"model_gflops       {model_flops / 1e9:.1f}")
         print(f"matmul_gflops      {matmul_flops / 1e9:.1f}")

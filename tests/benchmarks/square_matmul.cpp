@@ -11,17 +11,27 @@
 namespace sft::bench {
 
 struct SquareMatmul::Impl {
-  Impl(int n, DType dtype)
-      : size(n),
-        descriptor({n, n}, dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32,
-                   dnnl::memory::format_tag::ab),
-        product(ops::cpu::describe_matmul(engine, descriptor, descriptor, nullptr, descriptor, {})) {
-    for (const dnnl::memory* matrix : {&a, &b}) fill(*matrix, dtype);
+  Impl(int n, DType wanted) : size(n), dtype(wanted) {
+    if (!describe()) dtype = DType::float32;  // bf16 on AVX2
+    const dnnl::memory::desc descriptor = square();
+    product = dnnl::matmul(describe());
+    for (dnnl::memory* matrix : {&a, &b, &c}) *matrix = dnnl::memory(descriptor, engine);
+    for (const dnnl::memory* matrix : {&a, &b}) fill(*matrix);
+  }
+
+  [[nodiscard]] dnnl::memory::desc square() const {
+    return {{size, size},
+            dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32,
+            dnnl::memory::format_tag::ab};
+  }
+  /// Converts to false when oneDNN has no product of this dtype.
+  [[nodiscard]] dnnl::matmul::primitive_desc describe() const {
+    return ops::cpu::describe_matmul(engine, square(), square(), nullptr, square(), {});
   }
 
   /// Numbers of mixed size: some processors run faster on zeros.
-  void fill(const dnnl::memory& matrix, DType dtype) const {
-    const std::size_t num_elements = descriptor.get_size() / size_of(dtype);
+  void fill(const dnnl::memory& matrix) const {
+    const std::size_t num_elements = square().get_size() / size_of(dtype);
     for (std::size_t i = 0; i < num_elements; ++i) {
       const float value = static_cast<float>((i * 2654435761U) % 1024) / 512.0f - 1.0f;
       const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -34,11 +44,11 @@ struct SquareMatmul::Impl {
   }
 
   int size;
+  DType dtype;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  dnnl::memory::desc descriptor;
   dnnl::matmul product;
-  dnnl::memory a{descriptor, engine}, b{descriptor, engine}, c{descriptor, engine};
+  dnnl::memory a, b, c;
 };
 
 SquareMatmul::SquareMatmul(int size, DType dtype) : impl_(std::make_unique<Impl>(size, dtype)) {}

@@ -8,7 +8,7 @@
 
 namespace sft::bench {
 
-/// The product of two square matrices, with the threads of this process.
+/// The product of two square matrices, with the threads of this process; in float32 where oneDNN has none of `dtype`.
 class SquareMatmul {
  public:
   SquareMatmul(int size, DType dtype);

@@ -48,9 +48,10 @@ struct Outcome {
   test::LogicalTensors gradients;
 };
 
-Outcome outcome_of(const Batch& batch, const test::Mesh& mesh, const config::Model& model) {
+Outcome outcome_of(const Batch& batch, const test::Mesh& mesh, const config::Model& model, bool cuts_tokens = false) {
   config::Config config;
   config.model = model;
+  config.parallel.tp_sequence_parallel = cuts_tokens;
   config.train.precision = config::Precision::fp32;
   config.train.per_device_train_batch_size = std::ssize(batch.rows) / mesh.place.data_size();
   test::EngineFixture fixture(config, max_length, mesh, session());
@@ -95,11 +96,15 @@ BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
     const test::Mesh lone = test::make_lone_mesh(model);
     for (const Batch& batch : batches) {
       num_empty_parts += num_ranks_without_target(batch, mesh);
-      const Outcome outcome = outcome_of(batch, mesh, model), expected = outcome_of(batch, lone, model);
-      BOOST_TEST_CONTEXT(layout.describe() << ", " << batch.name) {
-        BOOST_TEST(std::abs(outcome.result.loss - expected.result.loss) <= 1e-6 * expected.result.loss);
-        BOOST_TEST(outcome.result.num_target_tokens == expected.result.num_target_tokens);
-        BOOST_TEST(relative_distance(outcome.gradients, expected.gradients) <= 1e-5);
+      const Outcome expected = outcome_of(batch, lone, model);
+      for (const bool cuts_tokens : {false, true}) {
+        if (cuts_tokens && layout.tp == 1) continue;
+        const Outcome outcome = outcome_of(batch, mesh, model, cuts_tokens);
+        BOOST_TEST_CONTEXT(layout.describe() << ", " << batch.name << (cuts_tokens ? ", tokens cut over tp" : "")) {
+          BOOST_TEST(std::abs(outcome.result.loss - expected.result.loss) <= 1e-6 * expected.result.loss);
+          BOOST_TEST(outcome.result.num_target_tokens == expected.result.num_target_tokens);
+          BOOST_TEST(relative_distance(outcome.gradients, expected.gradients) <= 1e-5);
+        }
       }
     }
   }

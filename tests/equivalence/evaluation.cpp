@@ -29,11 +29,14 @@ using test::session;
 
 constexpr std::int64_t max_length = 96, short_length = 41;
 
+/// Where there is tp, tokens are cut over it with Qwen3.
 config::Config config_for(const test::MeshCase& mesh_case, const test::Mesh& mesh, config::Precision precision) {
   config::Config config;
   config.model = test::model_of(mesh_case.family);
   config.parallel.dp_replicate_size = mesh.place.layout().dp_replicate;
   config.parallel.dp_shard_size = mesh.place.layout().dp_shard;
+  config.parallel.tp_size = mesh.place.layout().tp;
+  config.parallel.tp_sequence_parallel = mesh_case.family == test::Family::qwen3;
   config.parallel.reshard_after_forward = mesh_case.reshard_after_forward;
   config.train.precision = precision;
   config.train.per_device_train_batch_size = 2;

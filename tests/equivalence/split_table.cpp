@@ -16,8 +16,8 @@ using config::SpMethod;
 constexpr std::array methods{SpMethod::ring, SpMethod::all_gather, SpMethod::ulysses, SpMethod::hybrid};
 constexpr std::array checkpointings{ActivationCheckpointing::none, ActivationCheckpointing::selective,
                                     ActivationCheckpointing::full};
-constexpr std::array factor_names{"stage",   "reshard",   "units", "method",      "recomputation",
-                                  "offload", "optimizer", "tile",  "accumulation"};
+constexpr std::array factor_names{"stage",   "reshard",   "units", "method",       "recomputation",
+                                  "offload", "optimizer", "tile",  "accumulation", "tokens"};
 enum Reshard { after_forward, never, to_neighbours };
 enum Units { block, two_blocks, parts };
 
@@ -150,6 +150,8 @@ bool SplitCase::is_effective(Factor factor) const {
       return sharding_ranks(layout) > 1;
     case Factor::sp_method:
       return layout.sp > 1;
+    case Factor::tp_sequence_parallel:
+      return layout.tp > 1;
     default:
       return true;
   }
@@ -197,6 +199,7 @@ config::Config SplitCase::config(const std::string& folder) const {
   if (parallel.sp_method == SpMethod::hybrid) {
     parallel.ulysses_size = least_divisor(layout.sp, num_attention_heads / layout.tp);
   }
+  parallel.tp_sequence_parallel = level(Factor::tp_sequence_parallel) == 1;
   config::Train& train = result.train;
   train.activation_checkpointing = checkpointings[static_cast<std::size_t>(level(Factor::activation_checkpointing))];
   train.activation_offload = level(Factor::activation_offload) == 1;

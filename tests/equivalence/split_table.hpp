@@ -26,8 +26,9 @@ enum class Factor {
   offload_optimizer,  ///< none, nvme
   mlp_tile_tokens,
   accumulation,
+  tp_sequence_parallel,
 };
-inline constexpr std::array num_levels{4, 3, 3, 4, 3, 2, 2, 2, 2};
+inline constexpr std::array num_levels{4, 3, 3, 4, 3, 2, 2, 2, 2, 2};
 inline constexpr std::size_t num_factors = num_levels.size();
 
 /// One choice of each factor, as its number among num_levels.
@@ -40,8 +41,8 @@ struct SplitCase {
   Levels levels;
 
   [[nodiscard]] int level(Factor factor) const { return levels[static_cast<std::size_t>(factor)]; }
-  /// Whether the choice does anything on this mesh: without dp_shard and sp nothing is sharded, and without sp no
-  /// attention is shared.
+  /// Whether the choice does anything on this mesh: without dp_shard and sp nothing is sharded, without sp no attention
+  /// is shared, and without tp no tokens are cut.
   [[nodiscard]] bool is_effective(Factor factor) const;
   [[nodiscard]] bool is_legal() const;
   [[nodiscard]] Task task() const;

@@ -54,6 +54,9 @@ const std::vector<Case> cases{
     {{1, 1, 4, 1}, {.sp_method = config::SpMethod::hybrid, .ulysses_size = 2}, 1},
     {{1, 1, 2, 1}, {}, 2, false, config::ActivationCheckpointing::selective},
     {{1, 1, 2, 2}, {}, 1, false, config::ActivationCheckpointing::full, true},
+    {{1, 1, 1, 2}, {.tp_sequence_parallel = true}, 2},
+    {{1, 1, 1, 2}, {.tp_sequence_parallel = true}, 1, true, config::ActivationCheckpointing::selective},
+    {{1, 2, 1, 2}, {.tp_sequence_parallel = true}, 4, false, config::ActivationCheckpointing::full},
 };
 
 /// Rows of one document each.
@@ -131,4 +134,21 @@ BOOST_AUTO_TEST_CASE(more_sharding_sends_more_and_resharding_to_neighbours_less)
   BOOST_TEST(fsdp_bytes(1, 0) < fsdp_bytes(2, 0));
   BOOST_TEST(fsdp_bytes(2, 0) < fsdp_bytes(3, 0));
   BOOST_TEST(fsdp_bytes(3, 2) < fsdp_bytes(3, 0));
+}
+
+BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_send_less_in_bf16_and_more_in_float32) {
+  if (session().world().size() != 4) return;
+  config::Config config;
+  config.model = test::small_qwen2();
+  config.data.train_files = {"rows in memory"};
+  config.parallel.dp_shard_size = 1;
+  config.parallel.tp_size = 2;
+  const auto tp_bytes = [&](config::Precision precision, bool cuts_tokens) {
+    config.train.precision = precision;
+    config.parallel.tp_sequence_parallel = cuts_tokens;
+    const mesh::Place place(config, 0);
+    return by_group(train::plan_traffic(config, limits_of(config), place, {device::Kind::cpu, 1}))["tp"];
+  };
+  BOOST_TEST(tp_bytes(config::Precision::bf16, true) < tp_bytes(config::Precision::bf16, false));
+  BOOST_TEST(tp_bytes(config::Precision::fp32, true) > tp_bytes(config::Precision::fp32, false));
 }

@@ -98,6 +98,16 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+void check_bits(const config::Config& config, const test::Mesh& mesh) {
+  const Outcome clean = run(config, mesh, nullptr);
+  const Outcome poisoned = run(config, mesh, std::make_unique<PoisonedDevice>());
+  BOOST_TEST(poisoned.numbers == clean.numbers);
+  for (std::size_t i = 0; i < clean.shards.size(); ++i) {
+    BOOST_TEST(same_bits(poisoned.shards[i], clean.shards[i]), "shard " << i);
+  }
+  BOOST_TEST(poisoned.padding_is_zero);
+}
+
 /// Those that this sp_size and these heads allow.
 std::vector<config::SpMethod> methods_for(const mesh::Layout& layout, const config::Model& model) {
   using config::SpMethod;
@@ -127,15 +137,13 @@ BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
         config.train.activation_checkpointing =
             is_bf16 ? config::ActivationCheckpointing::full : config::ActivationCheckpointing::none;
         config.train.mlp_tile_tokens = is_bf16 ? 11 : 0;
-        const Outcome clean = run(config, mesh, nullptr);
-        const Outcome poisoned = run(config, mesh, std::make_unique<PoisonedDevice>());
         BOOST_TEST_CONTEXT(layout.describe()
                            << ", method " << static_cast<int>(method) << (is_bf16 ? ", bf16" : ", fp32")) {
-          BOOST_TEST(poisoned.numbers == clean.numbers);
-          for (std::size_t i = 0; i < clean.shards.size(); ++i) {
-            BOOST_TEST(same_bits(poisoned.shards[i], clean.shards[i]), "shard " << i);
+          for (const bool cuts_tokens : {false, true}) {
+            if (cuts_tokens && layout.tp == 1) continue;
+            config.parallel.tp_sequence_parallel = cuts_tokens;
+            check_bits(config, mesh);
           }
-          BOOST_TEST(poisoned.padding_is_zero);
         }
       }
     }

@@ -85,12 +85,13 @@ constexpr std::array computings{Computing{config::Precision::fp32, config::Activ
                                 Computing{config::Precision::bf16, config::ActivationCheckpointing::full}};
 
 void check_mesh(const mesh::Layout& layout, const config::Model& model, const Method& method,
-                const Computing& computing) {
+                const Computing& computing, bool cuts_tokens) {
   const test::Mesh mesh(session().world(), layout, model);
   config::Config config;
   config.model = model;
   config.parallel.sp_method = method.sp_method;
   config.parallel.ulysses_size = method.ulysses_size;
+  config.parallel.tp_sequence_parallel = cuts_tokens;
   config.train.precision = computing.precision;
   config.train.activation_checkpointing = computing.checkpointing;
   config.train.per_device_train_batch_size = 1;
@@ -128,7 +129,11 @@ BOOST_AUTO_TEST_CASE(no_document_feels_another) {
       for (const config::Model& model : {test::small_llama(), test::small_qwen2(), test::small_qwen3()}) {
         for (const Method& method : methods_for(layout, model)) {
           BOOST_TEST_CONTEXT(layout.describe() << ", method " << static_cast<int>(method.sp_method)) {
-            check_mesh(layout, model, method, computing);
+            check_mesh(layout, model, method, computing, /*cuts_tokens=*/false);
+          }
+          if (layout.tp == 1 || computing.precision == config::Precision::fp32) continue;
+          BOOST_TEST_CONTEXT(layout.describe() << ", tokens cut over tp") {
+            check_mesh(layout, model, method, computing, /*cuts_tokens=*/true);
           }
         }
       }

@@ -61,6 +61,36 @@ BOOST_FIXTURE_TEST_CASE(reduce_scatter_adds_the_sum_in_rank_order, CollectivesFi
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(reduce_scatter_leaves_each_rank_its_piece_of_the_sum, CollectivesFixture) {
+  const auto sum_at = [&](std::int64_t i) {
+    float sum = noise(0, i);
+    for (int r = 1; r < size; ++r) sum += noise(r, i);
+    return sum;
+  };
+  for (const std::int64_t count : {std::int64_t{1}, std::int64_t{3}, std::int64_t{1000}, std::int64_t{300'001}}) {
+    std::vector<float> values = noise_vector<float>(rank, count * size);
+    collectives->reduce_scatter(world, tensor_of(values), *stream);
+    stream->synchronize();
+    std::int64_t num_wrong = 0;
+    for (std::int64_t i = rank * count; i < (rank + 1) * count; ++i) {
+      num_wrong += values[static_cast<std::size_t>(i)] != sum_at(i);
+    }
+    BOOST_TEST(num_wrong == 0, count << " elements a rank");
+    // With the pieces of the others it is the sum on all ranks.
+    collectives->all_gather(world, tensor_of(values), tensor_of(values).rows(rank * count, count), *stream);
+    stream->synchronize();
+    for (std::int64_t i = 0; i < count * size; ++i) num_wrong += values[static_cast<std::size_t>(i)] != sum_at(i);
+    BOOST_TEST(num_wrong == 0, count << " elements a rank, gathered");
+  }
+  std::vector<double> wide(static_cast<std::size_t>(2 * size), 1.0 + std::ldexp(static_cast<double>(rank + 1), -45));
+  collectives->reduce_scatter(world, tensor_of(wide), *stream);
+  stream->synchronize();
+  BOOST_TEST(wide[static_cast<std::size_t>(2 * rank + 1)] == size + std::ldexp(size * (size + 1) / 2.0, -45));
+  if (size == 1) return;
+  std::vector<float> odd(static_cast<std::size_t>(size) + 1);
+  BOOST_CHECK_THROW(collectives->reduce_scatter(world, tensor_of(odd), *stream), std::logic_error);
+}
+
 BOOST_FIXTURE_TEST_CASE(all_reduce_sums_to_the_same_bits_everywhere_and_every_time, CollectivesFixture) {
   for (const std::int64_t count : {1, 7, 1000, 16'385, 300'001}) {
     std::vector<float> values = noise_vector<float>(rank, count);

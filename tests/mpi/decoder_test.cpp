@@ -24,6 +24,9 @@ namespace sft::test {
 namespace {
 
 constexpr std::int64_t num_rows = 2, row_tokens = 24;
+
+/// Whether the ranks of tp cut their tokens between products.
+enum class Tokens { whole, cut };
 constexpr double gradient_divisor = 64.0;
 
 config::Model small_model(bool tied) {
@@ -42,7 +45,7 @@ config::Model small_model(bool tied) {
   return m;
 }
 
-model::Sizes sizes_of(const config::Model& m, const mesh::Place& place) {
+model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens tokens = Tokens::whole) {
   const int tp = place.layout().tp;
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
   return {.tokens = num_rows * row_tokens / place.layout().sp,
@@ -55,7 +58,8 @@ model::Sizes sizes_of(const config::Model& m, const mesh::Place& place) {
           .vocab_begin = vocab.begin,
           .max_vocab = vocab.max_count,
           .compute = DType::float32,
-          .partial = DType::float32};
+          .partial = DType::float32,
+          .token_slices = tokens == Tokens::cut ? tp : 1};
 }
 
 /// Parameters that depend on their name and place alone; norms near 1.
@@ -78,11 +82,11 @@ void set_parameters(const parallel::ShardMap& map, const Tensor& shard) {
 class Stand {
  public:
   Stand(const config::Model& config, const Mesh& mesh, const model::IsTrainable& is_trainable,
-        const config::Lora& lora = {}, const model::ActivationPolicy& activations = {})
+        const config::Lora& lora = {}, const model::ActivationPolicy& activations = {}, Tokens tokens = Tokens::whole)
       : model_(config),
         mesh_(mesh),
-        sizes_(sizes_of(config, mesh.place)),
-        architecture_(model::make_architecture(config, is_trainable, lora)),
+        sizes_(sizes_of(config, mesh.place, tokens)),
+        architecture_(model::make_architecture(config, is_trainable, lora, 1, tokens == Tokens::cut)),
         trainable_(architecture_.units, mesh.place),
         frozen_(architecture_.frozen_units, mesh.place),
         policy_(parallel::sharding_policy({}, mesh.place)),
@@ -106,7 +110,8 @@ class Stand {
 
   /// Two micro-batches, forward and backward; returns the loss of all ranks. Collective.
   double run(std::optional<std::uint64_t> dropout_seed = {}) {
-    parallel::TensorParallel tp(mesh_.groups.tp, *device_, *collectives_, *stream_, *tp_stream_);
+    parallel::TensorParallel tp(mesh_.groups.tp, *device_, *collectives_, *stream_, *tp_stream_,
+                                sizes_.token_slices > 1);
     parallel::ShardedUnits units(storage_, buffers_, policy_, slots_, mesh_.groups, *device_, *backend_, *collectives_,
                                  *comm_stream_);
     const auto attention =
@@ -172,7 +177,8 @@ class Stand {
         row.loss_weight.push_back(t % 5 == 2 ? 0.0F : 1.0F);
       }
     }
-    data::MicroBatch batch = data::cut_rows(rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp);
+    data::MicroBatch batch =
+        data::cut_rows(rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp, {}, sizes_.token_slices);
     decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
                               tensor_of(batch.targets, DType::int32), tensor_of(batch.weights)},
                              batch.attention, 1.0 / gradient_divisor, metrics, dropout_seed);
@@ -207,6 +213,11 @@ std::vector<mesh::Layout> layouts(int num_ranks) {
   if (num_ranks == 1) return {{}};
   if (num_ranks == 2) return {{.dp_shard = 2}, {.sp = 2}, {.tp = 2}, {.dp_replicate = 2}};
   return {{.dp_shard = 2, .tp = 2}, {.dp_replicate = 2, .sp = 2}, {.tp = 4}};
+}
+
+/// What there is to choose on such a mesh.
+std::vector<Tokens> tokens_on(const mesh::Layout& layout) {
+  return layout.tp > 1 ? std::vector{Tokens::whole, Tokens::cut} : std::vector{Tokens::whole};
 }
 
 struct Case {
@@ -299,19 +310,51 @@ struct Factors {
 BOOST_AUTO_TEST_SUITE(decoder)
 
 BOOST_AUTO_TEST_CASE(every_gradient_is_written) {
+  const auto check_gradients = [](Stand& stand, const std::string& what) {
+    std::fill_n(stand.gradient_shard().as<float>(), stand.gradient_shard().num_elements(),
+                std::numeric_limits<float>::quiet_NaN());
+    static_cast<void>(stand.run());
+    for (const auto& [name, values] : stand.gradients()) {
+      const bool are_finite = std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+      const bool are_zero = std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; });
+      BOOST_TEST(are_finite, what << ": " << name);
+      BOOST_TEST((!are_zero || values.size() < 64U), what << ": " << name << " is zero");
+    }
+  };
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     for (const bool tied : {false, true}) {
       const config::Model config = small_model(tied);
       const Mesh mesh(session().world(), layout, config);
-      Stand stand(config, mesh, model::all_parameters);
-      std::fill_n(stand.gradient_shard().as<float>(), stand.gradient_shard().num_elements(),
-                  std::numeric_limits<float>::quiet_NaN());
-      static_cast<void>(stand.run());
-      for (const auto& [name, values] : stand.gradients()) {
-        const bool are_finite = std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-        const bool are_zero = std::all_of(values.begin(), values.end(), [](float x) { return x == 0.0F; });
-        BOOST_TEST(are_finite, layout.describe() << ": " << name);
-        BOOST_TEST((!are_zero || values.size() < 64U), layout.describe() << ": " << name << " is zero");
+      for (const Tokens tokens : tokens_on(layout)) {
+        Stand stand(config, mesh, model::all_parameters, {}, {}, tokens);
+        check_gradients(stand, layout.describe());
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_give_the_gradients_of_whole_ones) {
+  const model::ActivationPolicy policies[] = {
+      {}, {.mlp_tile_tokens = 7}, {.checkpointing = Checkpointing::selective}, {Checkpointing::full, 5, Place::host}};
+  for (const mesh::Layout& layout : layouts(session().world().size())) {
+    if (layout.tp == 1) continue;
+    config::Model config = small_model(/*tied=*/layout.dp_shard > 1);
+    config.attention_output_bias = config.mlp_bias = true;
+    const Mesh mesh(session().world(), layout, config);
+    config::Lora lora = small_lora();
+    lora.lora_dropout = 0.3;
+    for (const bool has_adapters : {false, true}) {
+      for (const model::ActivationPolicy& policy : policies) {
+        const auto outcome_with = [&](Tokens tokens) {
+          Stand stand(config, mesh, has_adapters ? no_parameters : model::all_parameters,
+                      has_adapters ? lora : config::Lora{}, policy, tokens);
+          return outcome_of(stand, 1);
+        };
+        const Outcome whole = outcome_with(Tokens::whole), cut = outcome_with(Tokens::cut);
+        BOOST_TEST_CONTEXT(layout.describe() << ", adapters " << has_adapters << ", tile " << policy.mlp_tile_tokens) {
+          BOOST_TEST(cut.loss == whole.loss, boost::test_tools::tolerance(1e-6));
+          BOOST_TEST(distance(cut.gradients, whole.gradients) < 1e-5);
+        }
       }
     }
   }
@@ -437,8 +480,9 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
   struct Way {
     bool has_qk_norm, has_adapters;
     std::int64_t tile_tokens;
+    Tokens tokens = Tokens::whole;
   };
-  constexpr Way ways[] = {{true, false, INT64_MAX}, {false, false, 7}, {true, true, 7}};
+  constexpr Way ways[] = {{true, false, INT64_MAX}, {false, false, 7}, {true, true, 7}, {true, false, 7, Tokens::cut}};
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     for (const Way& way : ways) {
       config::Model config = small_model(!way.has_qk_norm);
@@ -449,7 +493,7 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
       if (way.has_adapters) lora = small_lora();
       if (way.has_adapters) lora.lora_dropout = 0.3;
       const auto outcome_with = [&](const model::ActivationPolicy& policy) {
-        Stand stand(config, mesh, way.has_adapters ? no_parameters : model::all_parameters, lora, policy);
+        Stand stand(config, mesh, way.has_adapters ? no_parameters : model::all_parameters, lora, policy, way.tokens);
         return outcome_of(stand, 1);
       };
       const Outcome expected = outcome_with({.mlp_tile_tokens = way.tile_tokens});
@@ -518,6 +562,14 @@ BOOST_AUTO_TEST_CASE(memory_shrinks_by_what_is_not_kept) {
   // Two thirds of three (T, F) are gate and up; the tile has hardly any, so that the gradient of q, k and v is larger.
   const std::int64_t mlp = 3 * s.tokens * s.mlp, saved = mlp - s.tokens * s.qkv_columns();
   BOOST_TEST(is_about(full->workspace_bytes() - tiled->workspace_bytes(), saved));
+  // Of what is cut, each rank of tp keeps its part.
+  const std::int64_t tp = mesh.place.layout().tp;
+  const auto cut_with = [&](const model::ActivationPolicy& policy) {
+    return Stand(config, mesh, model::all_parameters, {}, policy, Tokens::cut).activation_bytes();
+  };
+  const std::int64_t stream = num_layers * 2 * input + last, rest = products + followers - input;
+  BOOST_TEST(is_about(cut_with({}), s.tokens * (num_layers * rest + stream / tp)));
+  BOOST_TEST(is_about(cut_with({.checkpointing = Checkpointing::full}), s.tokens * (num_layers * input + last) / tp));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -62,6 +62,59 @@ void check_load_on(const mesh::Layout& layout, const std::string& folder) {
   });
 }
 
+constexpr std::int64_t split_max_length = 48;
+
+/// What trains in float32 on rows of split_max_length; files go to `folder`.
+config::Config small_config(const std::string& folder) {
+  config::Config config;
+  config.model = test::small_qwen2();
+  config.model.num_hidden_layers = 3;
+  config.train.per_device_train_batch_size = 1;
+  config.train.precision = config::Precision::fp32;
+  config.train.offload_folder = folder;
+  return config;
+}
+
+/// A checkpoint of each of `splits` is read by each: the next step is the same, and where both are one split so is
+/// every bit.
+void check_splits(const mesh::Layout& layout, const std::vector<config::Config>& splits) {
+  for (std::size_t writer = 0; writer < splits.size(); ++writer) {
+    const SharedFolder output(test::session().world());
+    on_mesh(layout, [&](const test::Mesh& small) {
+      const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+      const std::vector<data::Row> rows = test::make_awkward_rows(2, split_max_length, 1);
+      const auto mesh_of = [&](const config::Config& of) {
+        return test::Mesh(small.groups.world, layout, of.model, mesh::sharing_of(of.parallel));
+      };
+      const config::Config& first_config = splits[writer];
+      const test::Mesh mesh = mesh_of(first_config);
+      test::EngineFixture first(first_config, split_max_length, mesh, test::session());
+      first.engine().initialize();
+      (void)first.step(rows, 0, 1e-2);
+      const checkpoint::State written = first.engine().state();
+      checkpoint::save(output.path(), first_config, "byte", mesh.place, mesh.groups, written, position, *device,
+                       first.engine().stream());
+      const train::StepResult expected = first.step(rows, 1, 1e-2);
+      const test::LogicalTensors after = test::gather(first.engine().shard_map(), written.tensor("model"), mesh);
+      for (std::size_t reader = 0; reader < splits.size(); ++reader) {
+        const config::Config& next_config = splits[reader];
+        const test::Mesh next_mesh = mesh_of(next_config);
+        test::EngineFixture next(next_config, split_max_length, next_mesh, test::session());
+        next.engine().initialize();
+        const checkpoint::State read = next.engine().state();
+        (void)checkpoint::load(checkpoint::path_of(output.path(), position.step), small.groups.world, read, *device,
+                               next.engine().stream());
+        const train::StepResult found = next.step(rows, 1, 1e-2);
+        BOOST_TEST_CONTEXT("written with split " << writer << ", read with split " << reader) {
+          BOOST_TEST(std::abs(found.loss - expected.loss) <= 1e-6 * expected.loss);
+          BOOST_TEST(std::abs(found.grad_norm - expected.grad_norm) <= 1e-5 * expected.grad_norm);
+          if (reader == writer) BOOST_TEST(test::holds_exactly(next.engine().shard_map(), read.tensor("model"), after));
+        }
+      }
+    });
+  }
+}
+
 bool is_first() { return test::session().world().rank() == 0; }
 
 }  // namespace
@@ -189,15 +242,8 @@ BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
 }
 
 BOOST_AUTO_TEST_CASE(every_split_goes_on_from_every_other) {
-  constexpr std::int64_t max_length = 48;
-  const mesh::Layout layout = {1, 2, 2, 1};
-  config::Config config;
-  config.model = test::small_qwen2();
-  config.model.num_hidden_layers = 3;
-  config.train.per_device_train_batch_size = 1;
-  config.train.precision = config::Precision::fp32;
   const test::TemporaryFolder folder;
-  config.train.offload_folder = folder.path();
+  const config::Config config = small_config(folder.path());
   // Every stage, with a method, recomputation and a place for the moments of its own.
   std::vector<config::Config> splits(4, config);
   for (int stage = 0; stage <= 3; ++stage) splits[static_cast<std::size_t>(stage)].parallel.zero_stage = stage;
@@ -208,41 +254,14 @@ BOOST_AUTO_TEST_CASE(every_split_goes_on_from_every_other) {
   splits[3].parallel.blocks_per_unit = 0;
   splits[3].train.activation_checkpointing = config::ActivationCheckpointing::selective;
   splits[3].train.offload_optimizer = config::Offload::nvme;
-  for (std::size_t writer = 0; writer < splits.size(); ++writer) {
-    const SharedFolder output(test::session().world());
-    on_mesh(layout, [&](const test::Mesh& small) {
-      const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
-      const std::vector<data::Row> rows = test::make_awkward_rows(2, max_length, 1);
-      const auto mesh_of = [&](const config::Config& of) {
-        return test::Mesh(small.groups.world, layout, of.model, mesh::sharing_of(of.parallel));
-      };
-      const config::Config& first_config = splits[writer];
-      const test::Mesh mesh = mesh_of(first_config);
-      test::EngineFixture first(first_config, max_length, mesh, test::session());
-      first.engine().initialize();
-      (void)first.step(rows, 0, 1e-2);
-      const checkpoint::State written = first.engine().state();
-      checkpoint::save(output.path(), first_config, "byte", mesh.place, mesh.groups, written, position, *device,
-                       first.engine().stream());
-      const train::StepResult expected = first.step(rows, 1, 1e-2);
-      const test::LogicalTensors after = test::gather(first.engine().shard_map(), written.tensor("model"), mesh);
-      for (std::size_t reader = 0; reader < splits.size(); ++reader) {
-        const config::Config& next_config = splits[reader];
-        const test::Mesh next_mesh = mesh_of(next_config);
-        test::EngineFixture next(next_config, max_length, next_mesh, test::session());
-        next.engine().initialize();
-        const checkpoint::State read = next.engine().state();
-        (void)checkpoint::load(checkpoint::path_of(output.path(), position.step), small.groups.world, read, *device,
-                               next.engine().stream());
-        const train::StepResult found = next.step(rows, 1, 1e-2);
-        BOOST_TEST_CONTEXT("written with stage " << writer << ", read with stage " << reader) {
-          BOOST_TEST(std::abs(found.loss - expected.loss) <= 1e-6 * expected.loss);
-          BOOST_TEST(std::abs(found.grad_norm - expected.grad_norm) <= 1e-5 * expected.grad_norm);
-          if (reader == writer) BOOST_TEST(test::holds_exactly(next.engine().shard_map(), read.tensor("model"), after));
-        }
-      }
-    });
-  }
+  check_splits({1, 2, 2, 1}, splits);
+}
+
+BOOST_AUTO_TEST_CASE(whole_tokens_go_on_from_cut_ones_and_back) {
+  const test::TemporaryFolder folder;
+  std::vector<config::Config> splits(2, small_config(folder.path()));
+  splits[1].parallel.tp_sequence_parallel = true;
+  check_splits({1, 2, 1, 2}, splits);
 }
 
 BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {

@@ -101,7 +101,7 @@ std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& 
     const std::int64_t first = (micro * mesh_.place.data_size() + mesh_.place.data_rank()) * rows_per_micro_batch;
     const std::vector<data::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
     micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp,
-                                           config_.parallel.attention_method()));
+                                           config_.parallel.attention_method(), config_.parallel.token_slices()));
     micro_batches.back().counts = data::count_rows(micro_rows);
     step_counts += micro_batches.back().counts;
     for (std::int64_t row = first; row < first + rows_per_micro_batch; ++row) micro_batches.back().rows.push_back(row);

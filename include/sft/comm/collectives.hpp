@@ -27,8 +27,8 @@ namespace sft::comm {
 enum class ReduceOp { sum, max };
 
 /// Staging memory that the collectives may need beside the caller's buffers: bytes of the largest `full` of a
-/// reduce_scatter_add and of the largest all_reduce that will be called. An upper bound: larger reductions than the
-/// memory taken for them run in rounds.
+/// reduce_scatter_add, and of the largest all_reduce or reduce_scatter that will be called. An upper bound: larger
+/// reductions than the memory taken for them run in rounds.
 struct StagingPlan {
   std::size_t max_reduce_scatter_bytes = 0;
   std::size_t max_all_reduce_bytes = 0;
@@ -50,7 +50,8 @@ struct StagingMemory {
 enum class MemoryUse {
   /// `full` of all_gather, which alone writes there: the ranks of a group may all have the same memory.
   gathered,
-  /// `full` of reduce_scatter_add, or `inout` of all_reduce: each rank has memory of its own, which others may read
+  /// `full` of reduce_scatter_add, or `inout` of all_reduce and reduce_scatter: each rank has memory of its own, which
+  /// others may read
   /// while they are in such a call.
   reduced,
 };
@@ -72,6 +73,9 @@ class Collectives {
   virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
   /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
   virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
+  /// Piece `rank` of inout (size * n) = sum of that piece over the group; the other pieces are left undefined. float32
+  /// or float64; contiguous. With an all_gather of the pieces behind it, an all_reduce.
+  virtual void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) = 0;
   /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
   /// Any dtype, contiguous; what is received is as long as what its sender sends.
   virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;

@@ -107,9 +107,12 @@ struct Parallel {
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   SpMethod sp_method = SpMethod::ring;
   int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until train::resolve_sp_method
+  bool tp_sequence_parallel = false;
 
   /// What sp_method and ulysses_size mean, neither of them auto any more.
   [[nodiscard]] sequence::AttentionMethod attention_method() const;
+  /// Parts that the ranks of tp cut their tokens into where they do not share a product; 1: none, each has all tokens.
+  [[nodiscard]] int token_slices() const { return tp_sequence_parallel ? tp_size : 1; }
 };
 
 struct Train {

@@ -35,9 +35,10 @@ struct MicroBatch {
 };
 
 /// Joins and cuts whole rows, at least one. Labels are shifted on the whole row before the cut; the first token of a
-/// document is never a target. A row may be empty. Counts and numbers of rows are left to the caller.
+/// document is never a target. A row may be empty. T is a multiple of `local_multiple`. Counts and numbers of rows are
+/// left to the caller.
 [[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank,
-                                  const sequence::AttentionMethod& method = {});
+                                  const sequence::AttentionMethod& method = {}, int local_multiple = 1);
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
 
 }  // namespace sft::data

@@ -10,7 +10,7 @@
 
 namespace sft::data {
 
-class UnnamedFile;
+class SpillFile;
 
 struct Document {
   std::vector<std::int32_t> tokens;
@@ -37,7 +37,7 @@ class DocumentStore {
             std::span<float> loss_weight) const;
 
  private:
-  std::unique_ptr<UnnamedFile> file_;  ///< of each document its tokens, then runs of equal weights
+  std::unique_ptr<SpillFile> file_;  ///< of each document its tokens, then runs of equal weights
   std::vector<std::int32_t> lengths_;
   std::vector<std::int64_t> begin_bytes_ = {
       0};  ///< (size() + 1): document d takes [begin_bytes_[d], begin_bytes_[d+1])

@@ -16,6 +16,7 @@ struct LoaderPlan {
   std::int64_t micro_batches = 1;         ///< gradient_accumulation_steps
   int data_size = 1, data_rank = 0;       ///< data-parallel ranks
   int sp_size = 1, sp_rank = 0;
+  int local_multiple = 1;  ///< tokens of a micro-batch on a rank are a multiple of it
   sequence::AttentionMethod attention_method = {};
   std::int64_t first_step = 0, last_step = 0;  ///< steps [first, last) are delivered
   bool shuffle = true;

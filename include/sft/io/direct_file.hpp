@@ -29,6 +29,7 @@ class TransferBatch {
 };
 
 class TransferQueue;
+class UnnamedFile;
 
 /// Who carries out transfers: io_uring if there is one, or always a thread.
 enum class TransferMethod { automatic, thread };
@@ -61,9 +62,9 @@ class DirectFile {
 
  private:
   std::string folder_;
-  int descriptor_ = -1;
+  std::unique_ptr<UnnamedFile> file_;
   bool is_direct_ = false, uses_io_uring_ = false;
-  std::unique_ptr<TransferQueue> queue_;
+  std::unique_ptr<TransferQueue> queue_;  ///< ends before the file
 };
 
 }  // namespace sft::io

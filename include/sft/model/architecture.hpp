@@ -69,10 +69,12 @@ struct Architecture {
 using IsTrainable = std::function<bool(const std::string& name)>;
 [[nodiscard]] inline bool all_parameters(const std::string&) { return true; }
 
-/// Adapters are always trainable; their names are those of PEFT.
+/// Adapters are always trainable; their names are those of PEFT. `cuts_tokens`: the ranks of tp have different tokens
+/// between two products (parallel::TensorParallel), so each has a part of the gradient of a norm.
 [[nodiscard]] Architecture make_architecture(const config::Model& model,
                                              const IsTrainable& is_trainable = all_parameters,
-                                             const config::Lora& lora = {}, int blocks_per_unit = 1);
+                                             const config::Lora& lora = {}, int blocks_per_unit = 1,
+                                             bool cuts_tokens = false);
 /// Of a run: all parameters are trainable or, with use_peft, the adapters alone.
 [[nodiscard]] Architecture make_architecture(const config::Config& config);
 

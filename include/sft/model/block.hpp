@@ -12,12 +12,13 @@
 
 namespace sft::model {
 
-/// What the forward pass of one block leaves for its backward pass. Shapes as in Sizes; compute dtype unless stated.
+/// What the forward pass of one block leaves for its backward pass. Shapes as in Sizes: T tokens, or the S of this rank
+/// where tokens are cut over tp; compute dtype unless stated.
 /// Every tensor is of one of the parts below, which ActivationPolicy keeps for each block or computes again.
 struct BlockActivations {
   // Input
-  Tensor x;           ///< (T, C) the residual stream that enters
-  Tensor input_rstd;  ///< (T) float32
+  Tensor x;           ///< (S, C) the residual stream that enters
+  Tensor input_rstd;  ///< (S) float32
   // Products
   /// (T, (H + 2K) D) queries, keys and values; without qk_norm the first two are rotated in place.
   Tensor qkv;
@@ -26,8 +27,8 @@ struct BlockActivations {
   Tensor gate_up;    ///< (T, 2F), its gradient after the backward pass; empty where no block keeps it
   // What follows from the two at little cost
   Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32; only with qk_norm
-  Tensor middle;          ///< (T, C) the residual stream between attention and MLP
-  Tensor middle_rstd;     ///< (T) float32
+  Tensor middle;          ///< (S, C) the residual stream between attention and MLP
+  Tensor middle_rstd;     ///< (S) float32
   /// What attention reads: columns of qkv; with qk_norm normed and rotated queries and keys of their own.
   parallel::SequenceAttention::Heads heads;
 };
@@ -68,12 +69,13 @@ struct ActivationPolicy {
                                                      const ActivationPolicy& policy, const BlockActivations& shared);
 /// What of it the block has for itself, in a fixed order.
 [[nodiscard]] std::vector<Tensor> kept_tensors(const BlockActivations& activations, const ActivationPolicy& policy);
-/// Views of the first T = `num_tokens` rows of all that is there: what a pass over so many tokens works in.
-[[nodiscard]] BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens);
+/// Views of the first T = `num_tokens`, or S, rows of all that is there: what a pass over so many tokens works in.
+[[nodiscard]] BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int token_slices = 1);
 
 /// Buffers that all blocks share; nothing in them outlives one block but `delta`, `dx`, `cosine` and `sine`. Compute
 /// dtype unless stated; "partial dtype" is Sizes::partial. N: tokens of a tile of the MLP. Some share memory, as they
-/// are never needed at the same time: normed with dattention; act and gate_up with qkv; delta with dnormed.
+/// are never needed at the same time: normed with dattention; act and gate_up with qkv; delta with dnormed. Of normed,
+/// delta, dnormed and dx this rank has TensorParallel::slice between two products, in its place.
 struct BlockScratch {
   Tensor normed;        ///< (T, C)
   Tensor dattention;    ///< (T, H, D)
@@ -94,8 +96,8 @@ struct BlockScratch {
 
 /// Runs the block and enters its units; scratch.cosine and sine and the attention's schedule are set. The residual
 /// stream enters as saved.x, or, when `previous` is not empty, as previous + scratch.delta, which is first written to
-/// saved.x. Leaves saved.middle and scratch.delta, whose sum is the residual stream after the block. Collective over
-/// the sp and tp groups.
+/// saved.x. Leaves saved.middle and the slice of scratch.delta, whose sum is the residual stream after the block.
+/// Collective over the sp and tp groups.
 void block_forward(const Context& context, const BlockParameters& parameters, const Tensor& previous,
                    BlockActivations& saved, BlockScratch& scratch);
 
@@ -105,8 +107,8 @@ void block_forward(const Context& context, const BlockParameters& parameters, co
 void block_recompute(const Context& context, const BlockParameters& parameters, const ActivationPolicy& policy,
                      BlockActivations& saved, BlockScratch& scratch);
 
-/// scratch.dx: in, the gradient of the residual stream after the block; out, before it. `saved` is what the forward
-/// pass or block_recompute left; gate_up is computed again where no block keeps it. Writes its gradients
+/// The slice of scratch.dx: in, the gradient of the residual stream after the block; out, before it. `saved` is what
+/// the forward pass or block_recompute left; gate_up is computed again where no block keeps it. Writes its gradients
 /// and enters its units. Collective over the sp and tp groups.
 void block_backward(const Context& context, const BlockParameters& parameters, BlockActivations& saved,
                     BlockScratch& scratch);

@@ -13,11 +13,13 @@
 namespace sft::model {
 
 /// Local sizes: T tokens of a micro-batch at most, C hidden, H query heads, K key/value heads, D head dim, F MLP
-/// columns, V vocabulary rows, of which the tp ranks have at most max_vocab.
+/// columns, V vocabulary rows, of which the tp ranks have at most max_vocab. Of the residual stream and its norms a
+/// rank has S = T / token_slices tokens: those of parallel::TensorParallel::slice.
 struct Sizes {
   std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin, max_vocab;
   DType compute;
-  DType partial;  ///< of what still has to be summed over tp: float32 with several ranks, else the compute dtype
+  DType partial;         ///< of what still has to be summed over tp: float32 with several ranks, else the compute dtype
+  int token_slices = 1;  ///< the ranks of tp where they cut tokens, else 1; divides T
 
   /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of
   /// logits, is the same on all of them.
@@ -31,6 +33,7 @@ struct Sizes {
             .vocab = max_vocab,
             .compute = compute};
   }
+  [[nodiscard]] std::int64_t slice_tokens() const { return tokens / token_slices; }
   [[nodiscard]] std::int64_t q_columns() const { return q_heads * head_dim; }
   [[nodiscard]] std::int64_t kv_columns() const { return kv_heads * head_dim; }
   [[nodiscard]] std::int64_t qkv_columns() const { return q_columns() + 2 * kv_columns(); }
@@ -50,8 +53,9 @@ struct Context {
   AdapterBuffers& adapters;
 };
 
-/// A micro-batch in device memory, each (T): T is any number from 1 to Sizes::tokens, the same on all ranks of sp and
-/// tp. Shapes of a pass follow from it, never from Sizes::tokens, which is what buffers are laid out for.
+/// A micro-batch in device memory, each (T): T is any multiple of Sizes::token_slices up to Sizes::tokens, the same on
+/// all ranks of sp and tp. Shapes of a pass follow from it, never from Sizes::tokens, which is what buffers are laid
+/// out for.
 struct Inputs {
   Tensor tokens, positions, targets;  ///< int32
   Tensor weights;                     ///< float32

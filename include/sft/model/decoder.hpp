@@ -40,8 +40,8 @@ class Decoder {
 
  private:
   void embed(const Inputs& inputs);
-  /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result and the head is
-  /// entered. `keeps`: a backward pass follows.
+  /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result, of all T tokens, and
+  /// the head is entered. `keeps`: a backward pass follows.
   void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
                     std::optional<std::uint64_t> dropout_seed, bool keeps);
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);

@@ -22,7 +22,8 @@ class DecoderBuffers {
   /// Takes everything, for Sizes::tokens; call with sizing arenas, then with real ones. `host`: pinned memory of the
   /// node, for activations that are offloaded there. `tp_sums`: for all that is summed over tp.
   void lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums, device::Arena& host);
-  /// Makes all tensors below views of the first T = `num_tokens` rows of what was laid out, for the passes that follow.
+  /// Makes all tensors below views of the first T = `num_tokens`, or S, rows of what was laid out, for the passes that
+  /// follow. Throws std::logic_error unless Sizes::token_slices divides T.
   void set_tokens(std::int64_t num_tokens);
 
   [[nodiscard]] const ActivationPolicy& policy() const { return policy_; }
@@ -36,8 +37,8 @@ class DecoderBuffers {
 
   std::vector<BlockActivations> blocks;
   BlockScratch scratch;
-  Tensor last;                      ///< (T, C) residual stream after the last block
-  Tensor last_rstd;                 ///< (T) float32
+  Tensor last;                      ///< (S, C) residual stream after the last block
+  Tensor last_rstd;                 ///< (S) float32
   Tensor inverse_frequencies;       ///< (D/2) float64
   std::vector<Tensor> host_places;  ///< per offloaded block, offloaded_bytes() in pinned memory, if it goes there
   LossHead loss_head;

@@ -37,8 +37,8 @@ void require_built(device::Kind kind);
 /// the (tokens, V) float32 logits to be small beside the parameters; at most shapes.tokens. Pure.
 [[nodiscard]] std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes);
 
-/// "AVX-512 + AMX", "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with (for tables and
-/// benchmarks).
+/// "AVX-512 + AMX", "AVX-512 + BF16", "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with
+/// (for tables and benchmarks).
 [[nodiscard]] const char* cpu_instruction_set();
 
 }  // namespace sft::ops

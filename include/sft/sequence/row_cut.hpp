@@ -11,18 +11,20 @@
 
 namespace sft::sequence {
 
-/// Rows must be a multiple of this many tokens: 2 sp_size, or 1 for one rank.
-[[nodiscard]] std::int64_t row_multiple(int sp_size);
+/// Rows must be a multiple of this many tokens: 2 sp_size, or 1 for one rank; and such that the tokens of each rank are
+/// a multiple of `local_multiple`.
+[[nodiscard]] std::int64_t row_multiple(int sp_size, int local_multiple = 1);
 
 /// What a row of `length` tokens must be padded to: the next multiple.
-[[nodiscard]] std::int64_t padded_row_length(std::int64_t length, int sp_size);
+[[nodiscard]] std::int64_t padded_row_length(std::int64_t length, int sp_size, int local_multiple = 1);
 
 /// Length of the one row that a micro-batch is computed as: `num_tokens` tokens of documents, one after the other, and
 /// padding behind them. The tokens of a rank are rounded up to the next of 16 lengths in every power of two (4 % more
-/// in the mean), because every length costs the ops preparation and memory of its own; a micro-batch without a token
-/// has the least length, for its ranks take part in what others do. At most `padded_row_length(max_tokens)`, where
-/// num_tokens <= max_tokens.
-[[nodiscard]] std::int64_t joined_row_length(std::int64_t num_tokens, std::int64_t max_tokens, int sp_size);
+/// in the mean), because every length costs the ops preparation and memory of its own, then to a multiple of
+/// `local_multiple`; a micro-batch without a token has the least length, for its ranks take part in what others do. At
+/// most `padded_row_length(max_tokens)`, where num_tokens <= max_tokens.
+[[nodiscard]] std::int64_t joined_row_length(std::int64_t num_tokens, std::int64_t max_tokens, int sp_size,
+                                             int local_multiple = 1);
 
 /// A run of neighbouring tokens of one row that a rank holds.
 struct Chunk {

@@ -118,6 +118,22 @@ void append_piecewise_reduction(std::vector<Steps::Step>& steps, const Group& gr
   });
 }
 
+/// Every rank receives its piece of `full` from all others, as much at a time as a staging slot holds, and calls
+/// add(begin, count, sources) for every run of bytes of it: what all ranks have there, in rank order.
+template <class Add>
+void append_scatter(std::vector<Steps::Step>& steps, const Group& group, std::byte* full, std::size_t piece_bytes,
+                    const Contributions& contributions, std::size_t slot_bytes, const Add& add) {
+  const auto piece = [=](int r) { return full + static_cast<std::size_t>(r) * piece_bytes; };
+  for (std::size_t begin = 0; begin < piece_bytes; begin += slot_bytes) {
+    const std::size_t count = std::min(slot_bytes, piece_bytes - begin);
+    steps.push_back([=](Transfers& transfers) {
+      for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), count, peer);
+      for (const int peer : peers_of(group)) transfers.send(piece(peer) + begin, count, peer);
+    });
+    steps.push_back([=](Transfers&) { add(begin, count, contributions.all(piece(group.rank()) + begin)); });
+  }
+}
+
 /// A tensor of each rank in a call on a window, `begin` bytes into it.
 std::vector<const void*> tensors_of(const WindowCall::Site& site, std::size_t begin) {
   std::vector<const void*> tensors;
@@ -293,22 +309,39 @@ void MpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor
   }
   Staging& staging = reduce_scatter_staging_;
   const std::size_t slot = slot_bytes(staging, group);
-  const Contributions contributions(group, bytes_of(staging.memory), slot);
-  const auto piece = [=](int r) { return bytes_of(full) + static_cast<std::size_t>(r) * bytes; };
-
   std::vector<Steps::Step> steps;
-  for (std::size_t begin = 0; begin < bytes; begin += slot) {
-    const std::size_t count = std::min(slot, bytes - begin);
-    steps.push_back([=](Transfers& transfers) {
-      for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), count, peer);
-      for (const int peer : peers_of(group)) transfers.send(piece(peer) + begin, count, peer);
-    });
-    steps.push_back([=](Transfers&) {
-      add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), contributions.all(piece(group.rank()) + begin),
-              num_elements(count, DType::float32));
-    });
-  }
+  append_scatter(steps, group, bytes_of(full), bytes, {group, bytes_of(staging.memory), slot}, slot,
+                 [=](std::size_t begin, std::size_t count, const std::vector<const void*>& sources) {
+                   add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), sources,
+                           num_elements(count, DType::float32));
+                 });
   push(staging, std::make_unique<Steps>(group, "reduce_scatter_add", std::move(steps)), stream);
+}
+
+void MpiCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
+  ensure(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+  if (group.size() == 1) return;
+  const std::size_t bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
+  const std::size_t own_begin = static_cast<std::size_t>(group.rank()) * bytes;
+  std::byte* own = bytes_of(inout) + own_begin;
+  if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
+    // Rank r alone reads piece r of all ranks and writes its own.
+    const auto reduce_piece = [=](const WindowCall::Site& site) {
+      reduce(own, tensors_of(site, own_begin), num_elements(bytes, inout.dtype), inout.dtype, ReduceOp::sum);
+    };
+    return stream.push(
+        std::make_unique<WindowCall>(*window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_piece}));
+  }
+  // That of all_reduce, whose first half this is: what units send into a reduce_scatter_add may be under way for long.
+  Staging& staging = all_reduce_staging_;
+  const std::size_t slot = slot_bytes(staging, group);
+  std::vector<Steps::Step> steps;
+  append_scatter(steps, group, bytes_of(inout), bytes, {group, bytes_of(staging.memory), slot}, slot,
+                 [=](std::size_t begin, std::size_t count, const std::vector<const void*>& sources) {
+                   reduce(own + begin, sources, num_elements(count, inout.dtype), inout.dtype, ReduceOp::sum);
+                 });
+  push(staging, std::make_unique<Steps>(group, "reduce_scatter", std::move(steps)), stream);
 }
 
 void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,

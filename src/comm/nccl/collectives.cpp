@@ -98,6 +98,17 @@ void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
   add(local.as<float>(), piece, local.num_elements(), native_stream(stream));
 }
 
+void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
+  ensure(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+  if (group.size() == 1) return;
+  const std::size_t count = count_of(inout) / static_cast<std::size_t>(group.size());
+  std::byte* piece = inout.as<std::byte>() + static_cast<std::size_t>(group.rank()) * count * size_of(inout.dtype);
+  communicators_.of(group).run("ncclReduceScatter", [&](ncclComm_t comm) {
+    return ncclReduceScatter(inout.data, piece, count, nccl_type(inout.dtype), ncclSum, comm, native_stream(stream));
+  });
+}
+
 void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                                device::Stream& stream) {
   ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");

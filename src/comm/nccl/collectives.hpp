@@ -19,6 +19,7 @@ class NcclCollectives final : public Collectives {
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
   /// Reduces in place into this rank's piece of `full`, then adds that to `local`: no staging memory.
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
+  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
   void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) override;

@@ -18,7 +18,7 @@ namespace {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(device::Device& device, device::Stream& stream, Isa isa)
-      : device_(device), stream_(stream), kernels_(kernels_of(isa)), products_(kernels_) {}
+      : device_(device), stream_(stream), kernels_(kernels_of(isa)), products_(isa) {}
 
   device::Stream& stream() override { return stream_; }
 

@@ -6,8 +6,8 @@
 
 namespace sft::ops::cpu {
 
-/// amx: AVX-512 with bf16 products in AMX tiles.
-enum class Isa { baseline, avx2, avx512, amx };
+/// avx512_bf16: AVX-512 with products of bf16 pairs in vector registers; amx: with products in AMX tiles, too.
+enum class Isa { baseline, avx2, avx512, avx512_bf16, amx };
 
 /// The best that this processor has and ONEDNN_MAX_CPU_ISA allows: one variable limits oneDNN's products and our
 /// kernels.
@@ -15,6 +15,8 @@ enum class Isa { baseline, avx2, avx512, amx };
 /// The most that a value of ONEDNN_MAX_CPU_ISA allows; amx for one that does not limit, or nullptr.
 [[nodiscard]] Isa isa_limit(const char* onednn_name);
 [[nodiscard]] const char* name_of(Isa isa);
+/// Whether matrix products of bf16 numbers take less time on this processor with `isa` than the same in float32.
+[[nodiscard]] bool has_fast_bf16_products(Isa isa);
 /// The kernels compiled for `isa`, which this processor must have.
 [[nodiscard]] const Kernels& kernels_of(Isa isa);
 

@@ -118,6 +118,7 @@ inline constexpr std::int64_t small_matmul_panel = 16;
 struct Kernels {
   void (*fill)(View x, float value);
   void (*copy)(View destination, View source);
+  void (*copy_transposed)(View destination, View source);  ///< destination is float32
   void (*add)(View destination, View source);
   void (*scale)(View x, float factor);
   double (*sum_squares)(const float* x, std::int64_t size);

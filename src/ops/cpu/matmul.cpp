@@ -16,9 +16,24 @@
 namespace sft::ops::cpu {
 namespace {
 
-/// Tiles of the products in converted float32.
-constexpr std::int64_t tile_rows = 256, tile_columns = 256, tile_depth = 512;
-constexpr std::int64_t tile_floats = (tile_rows + tile_columns) * tile_depth + (tile_rows + 1) * tile_columns;
+/// Largest tiles of a product in converted float32, (rows, depth) times (depth, columns). They stay in a second-level
+/// cache of 2 MiB; each operand is read as often as the other has tiles, from farther away.
+struct Float32Tiles {
+  std::int64_t rows, columns, depth;
+
+  /// Sums that fit into one tile leave each tile of b in place for all rows; longer ones are kept in larger tiles of c.
+  Float32Tiles(std::int64_t k, int num_threads) {
+    constexpr std::int64_t whole_depth = 512;
+    *this = k <= whole_depth ? Float32Tiles{256, 256, whole_depth} : Float32Tiles{512, 512, 128};
+    rows *= num_threads;
+  }
+
+  [[nodiscard]] std::int64_t num_floats() const { return (rows + columns) * depth + (rows + 1) * columns; }
+
+ private:
+  Float32Tiles(std::int64_t rows_in, std::int64_t columns_in, std::int64_t depth_in)
+      : rows(rows_in), columns(columns_in), depth(depth_in) {}
+};
 
 const dnnl::engine& engine() {
   static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
@@ -115,8 +130,8 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
     bias.emplace(dnnl::memory::dims{1, product.c.shape[1]}, type_of(product.bias.dtype), dnnl::memory::format_tag::ab);
   }
   const auto chosen = describe_matmul(engine(), a, b, bias ? &*bias : nullptr, c, attributes);
-  const bool is_slow_bf16 =
-      chosen && product.a.dtype == DType::bf16 && std::string(chosen.impl_info_str()).starts_with("ref");
+  const bool is_slow_bf16 = chosen && product.a.dtype == DType::bf16 &&
+                            (is_faster_in_float32(product) || std::string(chosen.impl_info_str()).starts_with("ref"));
   if (!chosen || is_slow_bf16) return std::make_unique<Plan>(Plan::Way::float32_tiles);
   if (chosen.scratchpad_desc().get_size() > workspace_bytes) {
     const Dims dims(product);
@@ -126,7 +141,7 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   return std::make_unique<Plan>(chosen);
 }
 
-MatmulEngine::MatmulEngine(const Kernels& kernels) : kernels_(kernels) {
+MatmulEngine::MatmulEngine(Isa isa) : isa_(isa), kernels_(kernels_of(isa)) {
   dnnl::set_primitive_cache_capacity(0);  // plans_ is the cache; oneDNN's own would keep what it forgets
 }
 MatmulEngine::~MatmulEngine() = default;
@@ -160,8 +175,12 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
   if (c.empty()) return;
   if (is_small(product, workspace.size_bytes())) {
     run_small(product, workspace);
-    return;
+  } else {
+    run_planned(product, workspace);
   }
+}
+
+void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {
   const Key key = key_of(product);
   auto found = plans_.find(key);
   if (found == plans_.end()) {
@@ -179,6 +198,13 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
       run_in_float32(product, workspace);
       break;
   }
+}
+
+bool MatmulEngine::is_faster_in_float32(const Matmul& product) const {
+  // So few that reading and converting the other operand takes longer than the multiplications do.
+  const std::int64_t few_rows = isa_ == Isa::avx512_bf16 ? 32 : 4;
+  const Dims dims(product);
+  return !has_fast_bf16_products(isa_) && std::min(dims.m, dims.n) > few_rows;
 }
 
 bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) {
@@ -234,44 +260,46 @@ void MatmulEngine::run_halves(const Matmul& product, Tensor workspace) {
 void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
   const Dims dims(product);
+  const Float32Tiles sizes(dims.k, omp_get_max_threads());
   float* scratch = workspace.as<float>();
-  const Tensor rest(scratch + tile_floats, DType::float32,
-                    {static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float)) - tile_floats});
-  const auto convert = [&](float* to, const Tensor& from) {
-    const Tensor converted(to, DType::float32, {from.shape[0], from.shape[1]});
-    kernels_.copy(view_of(converted), view_of(from));
+  const Tensor rest(scratch + sizes.num_floats(), DType::float32,
+                    {static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float)) - sizes.num_floats()});
+  ensure(rest.shape[0] > 0, "matmul: set_workspace first");
+  float* a_tile = scratch;
+  float* b_tile = a_tile + sizes.rows * sizes.depth;
+  float* c_tile = b_tile + sizes.columns * sizes.depth;
+  float* bias_tile = c_tile + sizes.rows * sizes.columns;
+  const auto convert = [&](float* to, const Tensor& from, bool transpose) {
+    const Tensor converted(to, DType::float32, {from.shape[transpose ? 1 : 0], from.shape[transpose ? 0 : 1]});
+    (transpose ? kernels_.copy_transposed : kernels_.copy)(view_of(converted), view_of(from));
     return converted;
   };
-  float* a_tile = scratch;
-  float* b_tile = a_tile + tile_rows * tile_depth;
-  float* c_tile = b_tile + tile_columns * tile_depth;
-  float* bias_tile = c_tile + tile_rows * tile_columns;
-  for (std::int64_t row = 0; row < dims.m; row += tile_rows) {
-    const std::int64_t rows = std::min(tile_rows, dims.m - row);
-    const Tensor a_rows = piece_of(a, true, transpose_a, row, rows);
-    for (std::int64_t column = 0; column < dims.n; column += tile_columns) {
-      const std::int64_t columns = std::min(tile_columns, dims.n - column);
-      const Tensor b_columns = piece_of(b, false, transpose_b, column, columns);
+  for (std::int64_t column = 0; column < dims.n; column += sizes.columns) {
+    const std::int64_t columns = std::min(sizes.columns, dims.n - column);
+    const Tensor b_columns = piece_of(b, false, transpose_b, column, columns);
+    Matmul tile;
+    for (std::int64_t row = 0; row < dims.m; row += sizes.rows) {
+      const std::int64_t rows = std::min(sizes.rows, dims.m - row);
+      const Tensor a_rows = piece_of(a, true, transpose_a, row, rows);
       const Tensor target = c.rows(row, rows).columns(column, columns);
-      Matmul tile{.a = {},
-                  .b = {},
-                  .c = Tensor(c_tile, DType::float32, {rows, columns}),
-                  .transpose_a = transpose_a,
-                  .transpose_b = transpose_b,
-                  .accumulate = accumulate};
-      if (accumulate) convert(c_tile, target);
+      const bool is_in_place = c.dtype == DType::float32 && !is_column_with_gaps(target);
+      tile.c = is_in_place ? target : Tensor(c_tile, DType::float32, {rows, columns});
+      tile.accumulate = accumulate;
+      if (accumulate && !is_in_place) convert(c_tile, target, false);
       if (bias.data != nullptr) {
-        tile.bias = convert(bias_tile, bias.rows(column, columns).view({1, columns})).view({columns});
+        tile.bias = convert(bias_tile, bias.rows(column, columns).view({1, columns}), false).view({columns});
       }
-      for (std::int64_t begin = 0; begin < dims.k; begin += tile_depth) {
-        const std::int64_t depth = std::min(tile_depth, dims.k - begin);
-        tile.a = convert(a_tile, piece_of(a_rows, false, transpose_a, begin, depth));
-        tile.b = convert(b_tile, piece_of(b_columns, true, transpose_b, begin, depth));
-        run(tile, rest);
+      for (std::int64_t begin = 0; begin < dims.k; begin += sizes.depth) {
+        const std::int64_t depth = std::min(sizes.depth, dims.k - begin);
+        tile.a = convert(a_tile, piece_of(a_rows, false, transpose_a, begin, depth), transpose_a);
+        if (row == 0 || dims.k > sizes.depth) {
+          tile.b = convert(b_tile, piece_of(b_columns, true, transpose_b, begin, depth), transpose_b);
+        }
+        run_planned(tile, rest);
         tile.accumulate = true;
         tile.bias = {};
       }
-      kernels_.copy(view_of(target), view_of(tile.c));
+      if (!is_in_place) kernels_.copy(view_of(target), view_of(tile.c));
     }
   }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself; small ones in float32 with float64 sums.
+// Matrix products through oneDNN, which picks AVX2, AVX-512 or AMX itself, those of bf16 in float32 where that is
+// faster; small float32 ones with float64 sums.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
 
-#include "ops/cpu/kernels.hpp"
+#include "ops/cpu/isa.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::ops::cpu {
@@ -22,12 +23,14 @@ inline constexpr std::int64_t max_kept_products = 512;
 /// Runs products, keeping what oneDNN has generated for each shape. Not thread-safe.
 class MatmulEngine {
  public:
-  explicit MatmulEngine(const Kernels& kernels);
+  /// With the kernels of `isa`.
+  explicit MatmulEngine(Isa isa);
   ~MatmulEngine();
 
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
   void run(const Matmul& product, Tensor workspace);
-  /// The same in float32 on converted tiles, for bf16 on processors whose oneDNN has no such product.
+  /// The same in float32 on converted tiles, for bf16 on processors that have no such product or a slower one. float32
+  /// holds every product of two bf16 numbers; only the order of sums differs.
   void run_in_float32(const Matmul& product, Tensor workspace);
 
  private:
@@ -46,10 +49,16 @@ class MatmulEngine {
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, std::size_t workspace_bytes) const;
   /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits.
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
+  /// As oneDNN runs it best here.
+  void run_planned(const Matmul& product, Tensor workspace);
   void run_small(const Matmul& product, Tensor workspace) const;
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.
   void run_halves(const Matmul& product, Tensor workspace);
 
+  /// Whether float32 tiles take less time than oneDNN's bf16 product.
+  [[nodiscard]] bool is_faster_in_float32(const Matmul& product) const;
+
+  Isa isa_;
   const Kernels& kernels_;
   std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
 };

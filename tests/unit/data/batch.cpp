@@ -120,6 +120,14 @@ BOOST_AUTO_TEST_CASE(padding_is_no_part_of_a_micro_batch) {
   // From 1024 tokens on there are 16 lengths, 64 apart; never more than the rows can hold.
   BOOST_TEST(cut_rows({row_of(1000), row_of(100)}, 1, 0).tokens.size() == 1152u);
   BOOST_TEST(cut_rows({row_of(1000), row_of(990)}, 1, 0).tokens.size() == 2000u);
+  // Ranks that cut their tokens further get a number that divides, also without a document.
+  const MicroBatch divisible = cut_rows({row_of(10), row_of(1), row_of(3)}, 1, 0, {}, 3);
+  BOOST_TEST(divisible.tokens.size() == 15u);
+  BOOST_TEST(divisible.attention.num_tokens == 15);
+  BOOST_TEST(std::equal(batch.tokens.begin(), batch.tokens.end(), divisible.tokens.begin()));
+  BOOST_TEST(divisible.weights.back() == 0.0f);
+  BOOST_TEST(cut_rows({row_of(10), row_of(1), row_of(3)}, 2, 1, {}, 6).tokens.size() == 12u);
+  BOOST_TEST(cut_rows({row_of(0)}, 1, 0, {}, 4).tokens.size() == 4u);
 }
 
 BOOST_AUTO_TEST_CASE(targets_never_cross_documents) {

@@ -70,6 +70,28 @@ BOOST_AUTO_TEST_CASE(counts_agree_with_the_configuration) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(gradients_of_norms_are_summed_where_tokens_are_cut) {
+  using sft::parallel::TpSplit;
+  auto m = small();
+  m.qk_norm = m.attention_output_bias = m.mlp_bias = true;
+  for (const bool cuts_tokens : {false, true}) {
+    const sft::model::Architecture model =
+        sft::model::make_architecture(m, sft::model::all_parameters, {}, 1, cuts_tokens);
+    for (const sft::parallel::Unit& unit : model.units) {
+      for (const sft::parallel::Parameter& p : unit.parameters) {
+        const bool is_of_head =
+            p.name.find("q_norm") != std::string::npos || p.name.find("k_norm") != std::string::npos;
+        const bool is_norm = !is_of_head && p.name.find("norm.weight") != std::string::npos;
+        if (is_norm) BOOST_TEST((p.split == (cuts_tokens ? TpSplit::partial : TpSplit::none)), p.name);
+        if (is_of_head) BOOST_TEST((p.split == TpSplit::partial), p.name);
+        if (p.name.ends_with("o_proj.bias") || p.name.ends_with("down_proj.bias")) {
+          BOOST_TEST((p.split == TpSplit::none), p.name);
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(frozen_parameters_have_a_list_of_their_own) {
   auto m = small();
   m.qk_norm = true;

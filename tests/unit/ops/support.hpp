@@ -178,7 +178,8 @@ class TestBackend {
 /// Runs `test(backend)` on every instruction set of this machine, on one thread and on three.
 template <class F>
 void on_every_backend(F test) {
-  for (const cpu::Isa isa : {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::amx}) {
+  for (const cpu::Isa isa :
+       {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16, cpu::Isa::amx}) {
     if (isa > cpu::best_isa()) continue;
     for (const int num_threads : {1, 3}) {
       omp_set_num_threads(num_threads);

@@ -11,8 +11,11 @@ BOOST_AUTO_TEST_SUITE(processor)
 BOOST_AUTO_TEST_CASE(names_of_onednn_limit_the_kernels) {
   for (const char* name : {"SSE41", "AVX", "sse41"}) BOOST_CHECK(isa_limit(name) == Isa::baseline);
   for (const char* name : {"AVX2", "AVX2_VNNI", "avx2"}) BOOST_CHECK(isa_limit(name) == Isa::avx2);
-  for (const char* name : {"AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16", "AVX10_1_512"}) {
+  for (const char* name : {"AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_MIC"}) {
     BOOST_CHECK(isa_limit(name) == Isa::avx512);
+  }
+  for (const char* name : {"AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX10_1_512", "avx512_core_bf16"}) {
+    BOOST_CHECK(isa_limit(name) == Isa::avx512_bf16);
   }
   for (const char* name : {"AVX512_CORE_AMX", "AVX10_1_512_AMX", "ALL", "DEFAULT", "", "unheard of"}) {
     BOOST_CHECK(isa_limit(name) == Isa::amx);
@@ -22,6 +25,11 @@ BOOST_AUTO_TEST_CASE(names_of_onednn_limit_the_kernels) {
 
 BOOST_AUTO_TEST_CASE(the_limit_of_the_environment_holds) {
   BOOST_CHECK(best_isa() <= isa_limit(std::getenv("ONEDNN_MAX_CPU_ISA")));
+}
+
+BOOST_AUTO_TEST_CASE(bf16_products_are_fast_where_the_processor_has_instructions_for_them) {
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) BOOST_CHECK(!has_fast_bf16_products(isa));
+  BOOST_CHECK(has_fast_bf16_products(Isa::amx));
 }
 
 BOOST_AUTO_TEST_CASE(the_best_kernels_can_be_entered) {  // on lesser processors too: ops_test_Nehalem

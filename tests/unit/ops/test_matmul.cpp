@@ -104,17 +104,35 @@ BOOST_AUTO_TEST_CASE(bf16_products_by_way_of_float32_tiles) {
   omp_set_num_threads(2);
   const Owned workspace(DType::float32,
                         {static_cast<std::int64_t>(cpu::workspace_bytes(2, largest_shapes, {}) / sizeof(float))});
-  cpu::MatmulEngine engine(cpu::kernels_of(cpu::best_isa()));
+  cpu::MatmulEngine engine(cpu::best_isa());
   const auto product = [&](const Matmul& matmul) { engine.run_in_float32(matmul, *workspace); };
   for (const Case& test : cases_of(DType::bf16)) check_product(test, DType::bf16, "tiles", product);
-  check_product({270, 300, 1100, true, false, true, true, DType::bf16}, DType::bf16, "many tiles", product);
-  check_product({270, 300, 1100, false, true, false, true, DType::float32}, DType::bf16, "many tiles", product);
+  // Sums of one tile and of many, tiles of c in place and not, and a last one of a single column.
+  for (const auto& [m, n, k] : {std::tuple{600, 257, 90}, {1100, 513, 550}}) {
+    for (const DType c_dtype : {DType::bf16, DType::float32}) {
+      check_product({m, n, k, true, false, true, true, c_dtype}, DType::bf16, "many tiles", product);
+      check_product({m, n, k, false, true, false, true, c_dtype}, DType::bf16, "many tiles", product);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bf16_products_run_in_float32_where_that_is_faster) {
+  // What float32 holds and bf16 products do not: their instructions take subnormal numbers for zero.
+  constexpr double subnormal = 0x1p-130, large = 0x1p+100;
+  constexpr std::int64_t size = 64;
+  on_every_backend([&](TestBackend& backend) {
+    const Owned a = Owned(DType::bf16, {size, size}).fill(subnormal), b = Owned(DType::bf16, {size, size}).fill(large);
+    const Owned c(DType::float32, {size, size});
+    backend->matmul({*a, *b, *c});
+    const double expected = cpu::has_fast_bf16_products(backend.isa()) ? 0.0 : size * subnormal * large;
+    BOOST_TEST(get(*c, 1, 2) == expected, backend.name());
+  });
 }
 
 BOOST_AUTO_TEST_CASE(products_in_halves_where_the_workspace_is_small) {
   omp_set_num_threads(2);
   const Owned workspace(DType::float32, {24 * 1024});
-  cpu::MatmulEngine engine(cpu::kernels_of(cpu::best_isa()));
+  cpu::MatmulEngine engine(cpu::best_isa());
   const auto product = [&](const Matmul& matmul) { engine.run(matmul, *workspace); };
   for (int flags = 0; flags < 16; ++flags) {
     for (const auto& [m, n] : {std::pair{300, 130}, {130, 300}}) {

@@ -4,6 +4,7 @@
 #define BOOST_TEST_MODULE unit_sequence
 #include "sft/sequence/row_cut.hpp"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <set>
 #include <stdexcept>
@@ -21,6 +22,25 @@ BOOST_AUTO_TEST_CASE(rows_are_padded_to_two_chunks_a_rank) {
   BOOST_TEST(padded_row_length(8, 2) == 8);
   BOOST_TEST(padded_row_length(1, 16) == 32);
   BOOST_TEST(padded_row_length((std::int64_t{1} << 40) + 1, 3) % 6 == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_tokens_of_a_rank_are_a_multiple) {
+  BOOST_TEST(row_multiple(1, 3) == 3);
+  BOOST_TEST(row_multiple(2, 3) == 12);
+  BOOST_TEST(row_multiple(2, 4) == 8);
+  BOOST_TEST(padded_row_length(7, 1, 4) == 8);
+  BOOST_TEST(padded_row_length(9, 2, 4) == 16);
+  BOOST_CHECK_THROW((void)row_multiple(2, 0), std::logic_error);
+  for (const int sp_size : {1, 2, 3}) {
+    for (const int multiple : {1, 2, 3, 4, 7}) {
+      for (std::int64_t tokens = 0; tokens <= 301; ++tokens) {
+        const std::int64_t length = joined_row_length(tokens, 301, sp_size, multiple);
+        BOOST_TEST_REQUIRE(length >= std::max<std::int64_t>(tokens, 1));
+        BOOST_TEST_REQUIRE(length % row_multiple(sp_size, multiple) == 0);
+        BOOST_TEST_REQUIRE(length <= padded_row_length(301, sp_size, multiple));
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(joined_rows_have_few_lengths_and_little_padding) {

@@ -2,7 +2,7 @@
 // Fill, copy with conversion, sums.
 
 #include "ops/cpu/kernels/table.hpp"
-#include "ops/cpu/kernels/types.hpp"
+#include "ops/cpu/kernels/transpose.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
@@ -49,6 +49,35 @@ void copy(View destination, View source) {
     with_type(source, [&](auto from) {
       copy_rows<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
     });
+  });
+}
+
+/// Squares of source numbers are widened, then transposed in registers.
+void copy_transposed(View destination, View source) {
+  constexpr std::int64_t step = vector_floats;
+  with_type(source, [&](auto type) {
+    using T = typename decltype(type)::type;
+#pragma omp parallel for if (source.rows * source.columns >= min_parallel_elements)
+    for (std::int64_t r = 0; r < source.rows; r += step) {
+      for (std::int64_t c = 0; c < source.columns; c += step) {
+        const std::int64_t rows = min(step, source.rows - r), columns = min(step, source.columns - c);
+        float* to = row<float>(destination, c) + r;
+        if (rows == step && columns == step) {
+          float square[step * step];
+          for (std::int64_t i = 0; i < step; ++i) {
+            const T* from = row<T>(source, r + i) + c;
+#pragma omp simd
+            for (std::int64_t j = 0; j < step; ++j) square[i * step + j] = load(from[j]);
+          }
+          transpose(to, destination.stride, square, step, step, step);
+        } else {
+          for (std::int64_t i = 0; i < rows; ++i) {
+            const T* from = row<T>(source, r + i) + c;
+            for (std::int64_t j = 0; j < columns; ++j) to[j * destination.stride + i] = load(from[j]);
+          }
+        }
+      }
+    }
   });
 }
 
@@ -119,6 +148,7 @@ void column_sums(float* sums, View x, Scratch scratch) {
 void enter_elementary(Kernels& table) {
   table.fill = fill;
   table.copy = copy;
+  table.copy_transposed = copy_transposed;
   table.add = add;
   table.scale = scale;
   table.sum_squares = sum_squares;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A temporary file without a name: the system removes it when the process ends, however it ends.
+// A temporary file that takes much in small pieces and gives it back in small pieces: it buffers both.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,16 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "sft/io/unnamed_file.hpp"
+
 namespace sft::data {
 
-class UnnamedFile {
+class SpillFile {
  public:
-  /// A new empty file on the disk of `folder`, which exists. Here and below a data Error names the folder when the disk
-  /// refuses.
-  explicit UnnamedFile(const std::string& folder);
-  ~UnnamedFile();
-  UnnamedFile(const UnnamedFile&) = delete;
-  UnnamedFile& operator=(const UnnamedFile&) = delete;
+  /// A new empty file without a name on the disk of `folder`, which exists. Here and below a data Error names the
+  /// folder when the disk refuses.
+  explicit SpillFile(const std::string& folder);
 
   [[nodiscard]] std::int64_t size_bytes() const {
     return written_bytes_ + static_cast<std::int64_t>(unwritten_.size());
@@ -31,7 +30,7 @@ class UnnamedFile {
   void read_directly(std::int64_t begin_byte, std::span<std::byte> bytes) const;
 
   std::string folder_;
-  int descriptor_ = -1;
+  io::UnnamedFile file_;
   std::int64_t written_bytes_ = 0;
   std::vector<std::byte> unwritten_;  ///< what was appended last
   std::vector<std::byte> window_;     ///< what was read last, for small reads close to each other
