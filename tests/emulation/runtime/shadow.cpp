@@ -18,7 +18,7 @@ extern "C" const char __executable_start, _end;  // of the program, by the linke
 
 namespace sft::emulation {
 
-Running running;
+thread_local Running running;
 
 namespace {
 
