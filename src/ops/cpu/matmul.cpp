@@ -173,6 +173,10 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
          "matmul: shapes do not fit");
   ensure(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes do not fit");
   if (c.empty()) return;
+  if (Dims(product).k == 0 && bias.data == nullptr) {  // oneDNN divides by it
+    if (!accumulate) kernels_.fill(view_of(c), 0.0F);
+    return;
+  }
   if (is_small(product, workspace.size_bytes())) {
     run_small(product, workspace);
   } else {

@@ -150,6 +150,17 @@ BOOST_AUTO_TEST_CASE(an_empty_product_is_no_work) {
   BOOST_TEST(std::isnan(get(*c, 0, 0)));
 }
 
+BOOST_AUTO_TEST_CASE(a_sum_over_nothing_is_zero) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const Owned a(dtype, {0, 4}), b(dtype, {0, 5}), c(DType::float32, {4, 5}),
+        kept = Owned(DType::float32, {4, 5}).fill(2.0);
+    backend->matmul({.a = *a, .b = *b, .c = *c, .transpose_a = true});
+    backend->matmul({.a = *a, .b = *b, .c = *kept, .transpose_a = true, .accumulate = true});
+    BOOST_TEST(get(*c, 3, 4) == 0.0, label);
+    BOOST_TEST(get(*kept, 3, 4) == 2.0, label);
+  });
+}
+
 BOOST_AUTO_TEST_CASE(operands_that_do_not_fit_are_refused) {
   TestBackend backend(cpu::best_isa());
   const Owned a(DType::float32, {2, 4}), b(DType::float32, {5, 3}), c(DType::float32, {2, 3});
