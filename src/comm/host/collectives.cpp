@@ -157,6 +157,28 @@ void HostCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
   call.leave();
 }
 
+void HostCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+  ensure(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
+  ensure(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+  if (group.size() == 1) return;
+  Call call(*this, group, "reduce_scatter", inout.size_bytes(), stream);
+  const std::size_t all_bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
+  const std::size_t slot = slot_bytes(group.size());
+  const auto own = static_cast<std::size_t>(group.rank());
+  for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
+    const std::size_t bytes = std::min(slot, all_bytes - begin);
+    const auto count = static_cast<std::int64_t>(bytes / size_of(inout.dtype));
+    const Tensor copy(pinned(), inout.dtype, {count * group.size()});
+    for (std::size_t rank = 0; std::cmp_less(rank, group.size()); ++rank) {
+      call.copy(copy.as<std::byte>() + rank * bytes, inout.as<std::byte>() + rank * all_bytes + begin, bytes);
+    }
+    call.synchronize();
+    call.on_host([&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter(group, copy, at); });
+    call.copy(inout.as<std::byte>() + own * all_bytes + begin, copy.as<std::byte>() + own * bytes, bytes);
+  }
+  call.leave();
+}
+
 void HostCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                                device::Stream& stream) {
   ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");

@@ -104,7 +104,7 @@ void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::S
   if (group.size() == 1) return;
   const std::size_t count = count_of(inout) / static_cast<std::size_t>(group.size());
   std::byte* piece = inout.as<std::byte>() + static_cast<std::size_t>(group.rank()) * count * size_of(inout.dtype);
-  communicators_.of(group).run("ncclReduceScatter", [&](ncclComm_t comm) {
+  communicators_.of(group).run("ncclReduceScatter", inout.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
     return ncclReduceScatter(inout.data, piece, count, nccl_type(inout.dtype), ncclSum, comm, native_stream(stream));
   });
 }
