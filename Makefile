@@ -36,7 +36,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build deps test-deps demo install test test-asan test-tsan test-mpich format tidy clean help
+.PHONY: build deps test-deps demo install test test-asan test-asan-gpu test-tsan test-mpich format tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -85,6 +85,9 @@ ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text un
   unit_parallel unit_hub unit_model unit_optim unit_sequence unit_train ops_test faults_data device_cpu_test \
   device_gpus_test mpi_group_test mpi_collectives_test mpi_host_collectives_test mpi_windows_test mpi_decoder_test \
   reference leakage evaluation
+# What runs on an emulated GPU (tests/emulation), without the longest of them.
+GPU_TESTS := emulation_runtime_test emulation_faults_test emulation_streams_test emulation_ops_test emulated_device \
+  emulated_nccl_test emulated_cublaslt_test
 TSAN_TESTS := comm_watchdog_test unit_io unit_optim unit_text unit_data unit_train device_cpu_test mpi_streams_test \
   mpi_windows_test
 
@@ -95,6 +98,9 @@ sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parall
 
 test-asan: test-deps ## a part of the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(call sanitized,asan,$(ASAN_TESTS))
+
+test-asan-gpu: test-deps ## the CUDA side on an emulated GPU under both sanitizers; needs CUDA's headers and compiler
+	$(call sanitized,asan-gpu,$(GPU_TESTS))
 
 test-tsan: test-deps ## loader, streams and signals under ThreadSanitizer
 	$(call sanitized,tsan,$(TSAN_TESTS))
@@ -120,4 +126,4 @@ clean: ## remove everything that was built
 	find . -maxdepth 1 -type l \( -name sft -o -name 'sft-*' \) -delete
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

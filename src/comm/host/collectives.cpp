@@ -163,8 +163,8 @@ void HostCollectives::reduce_scatter(const Group& group, Tensor inout, device::S
   if (group.size() == 1) return;
   Call call(*this, group, "reduce_scatter", inout.size_bytes(), stream);
   const std::size_t all_bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
-  const std::size_t slot = slot_bytes(group.size());
   const auto own = static_cast<std::size_t>(group.rank());
+  const std::size_t slot = slot_bytes(group.size());
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
     const auto count = static_cast<std::int64_t>(bytes / size_of(inout.dtype));

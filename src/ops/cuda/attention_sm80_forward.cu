@@ -9,9 +9,9 @@ namespace sft::ops::cuda {
 
 namespace {
 
-/// Sizes of the kernel for head dims up to kColumns. A warp has 16 kM queries: with 32 of them, what it reads from
-/// shared memory is used by two products, which keeps the matrix units ahead of it; with 256 columns the sums of 32
-/// would not fit in its registers.
+/// Sizes of the kernel for head dims up to kColumns. A warp has 16 kM queries: with 32 of them, two products use what
+/// it reads from shared memory, which could not keep up with the matrix units otherwise. Registers set the rest: with
+/// 256 columns they do not hold the sums of 32 queries, with 128 not the scores of these and 64 keys beside the sums.
 template <int kColumnsOf>
 struct ForwardSizes {
   static constexpr int kColumns = kColumnsOf;
@@ -124,10 +124,10 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
     multiply_add<kM, kOther, kColumns, kColumns>(sums, scores, values, 0);
   }
 
-  // With out and lse of earlier calls: out = (exp(lse - new lse) out + exp(own lse - new lse) own out).
-  float factor[kM][2];
-  // What out holds gets a factor for each row.
-  float* before = sft::cuda::shared_memory<float>() + Sizes::kRowsBegin / sizeof(float);
+  // Of this call alone: out = sums / total, lse = largest + log(total). Merged with those of earlier calls: new lse =
+  // log(exp(lse) + exp(earlier lse)), new out = exp(lse - new lse) out + exp(earlier lse - new lse) earlier out.
+  float factor[kM][2];                                                                    // of the sums
+  float* before = sft::cuda::shared_memory<float>() + Sizes::kRowsBegin / sizeof(float);  // of earlier out, a row
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll

@@ -56,7 +56,7 @@ def copy_sources(to):
 def build(folder, tests):
     """None, or the last line of what the build said."""
     targets = sorted({target_of(test) for test in tests})
-    done = subprocess.run(["cmake", "--build", folder, "--target", *targets], capture_output=True, text=True)
+    done = subprocess.run(["cmake", "--build", folder, "-j", "2", "--target", *targets], capture_output=True, text=True)
     return None if done.returncode == 0 else "\n".join(done.stdout.splitlines()[-20:])
 
 
@@ -105,9 +105,11 @@ def main():
     parser.add_argument("--only", default="", help="those with this word in their name or file")
     arguments = parser.parse_args()
     mutations = [m for m in read_list() if arguments.only in m.name or arguments.only in m.file]
-    source, folder = arguments.folder / "source", arguments.folder / "build"
+    source = arguments.folder / "source"
+    folder = source / "build" / "release"
     copy_sources(source)
-    subprocess.run(["cmake", "-S", source, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DSFT_CUDA=ON"], check=True,
+    subprocess.run(["cmake", "-S", source, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DSFT_CUDA=ON",
+                    "-DCMAKE_OPTIMIZE_DEPENDENCIES=ON"], check=True,
                    stdout=subprocess.DEVNULL)
     tests = sorted({test for mutation in mutations for test in mutation.tests})
     print(f"{len(mutations)} mutations; building and running {len(tests)} tests as they are", flush=True)

@@ -332,7 +332,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_formula) {
       for (Twin* twin : twins) backends.copy(twin->bytes().data(), twin->device_bytes(), twin->bytes().size());
       const auto compare_with = [&](Twin& twin, const naive::Values& expected, double tolerance, const char* what) {
         const naive::Values actual = values_of(twin);
-        double largest = 1e-30, worst = 0.0;
+        double largest = 1.0, worst = 0.0;  // gradients of queries that see one key are rounding of terms around 10
         for (const double value : expected) largest = std::max(largest, std::isfinite(value) ? std::abs(value) : 0.0);
         for (std::size_t i = 0; i < expected.size(); ++i) {
           if (actual[i] == expected[i]) continue;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t seed = 0x1234567890abcdefU;
 const std::vector<std::int64_t> first_indices = {0, 4, 7, (std::int64_t{1} << 40) + 3};
-const std::vector<std::int64_t> sizes = {0, 1, 6, 64, 5003};
+const std::vector<std::int64_t> sizes = {0, 1, 6, 64, 2500};
 
 }  // namespace
 
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(dropout) {
   for (const DType from : compute_dtypes) {
     for (const DType to : compute_dtypes) {
       for (const Layout layout : flat_layouts) {
-        for (const std::int64_t first : first_indices) {
+        for (const std::int64_t first : {first_indices.front(), first_indices.back()}) {
           for (const std::int64_t size : sizes) {
             const std::string what = "dropout " + name_of(from) + " to " + name_of(to) + " from " +
                                      std::to_string(first) + ", " + std::to_string(size);

@@ -12,6 +12,7 @@
 #include "runtime/host_counts.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/scheduler.hpp"
+#include "runtime/shadow.hpp"
 #include "runtime/state.hpp"
 #include "runtime/stream_queue.hpp"
 
@@ -110,9 +111,12 @@ cudaError_t allocate_into(void** memory, MemoryKind kind, std::size_t bytes) {
 cudaError_t free_memory(void* memory, MemoryKind kind, const char* call) {
   const Lock lock(mutex());
   if (memory == nullptr) return cudaSuccess;
+  const Allocation* allocation = find_allocation(memory);
+  const std::size_t bytes = allocation == nullptr ? 0 : allocation->bytes;
   if (!release(kind, memory)) {
     fault(std::string(call) + " of " + describe_address(memory) + ", which is not what it gives back");
   }
+  forget_accesses(memory, bytes);
   return cudaSuccess;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What runs at this moment. One thread of the host at a time runs work of the GPU (it holds mutex()), so this is one
-// global.
+// What runs at this moment. One thread of the host at a time runs work of the GPU (it holds mutex()); what other threads
+// do meanwhile, in the host's part of a .cu file too, is none of it.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Running {
   std::uint32_t last_block_barrier = 0;
   std::uint32_t last_warp_barrier[max_warps] = {};
 };
-extern Running running;
+extern thread_local Running running;
 
 /// In the runtime while it lives: accesses are not those of a kernel.
 class InRuntime {

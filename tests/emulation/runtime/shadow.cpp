@@ -18,7 +18,7 @@ extern "C" const char __executable_start, _end;  // of the program, by the linke
 
 namespace sft::emulation {
 
-Running running;
+thread_local Running running;
 
 namespace {
 
@@ -198,7 +198,9 @@ void add_reader(Cell& cell, std::size_t index, const Record& reader, bool is_sha
     if (is_of_task(old)) {
       next.several_blocks = 1;
     } else if (!is_ordered_run(static_cast<std::uint32_t>(old.run))) {
-      shadow().other_readers[index].push_back(old);
+      std::vector<Record>& others = shadow().other_readers[index];
+      std::erase_if(others, [](const Record& other) { return is_ordered_run(static_cast<std::uint32_t>(other.run)); });
+      others.push_back(old);
     }
   }
   cell.read = next;
@@ -328,6 +330,15 @@ void check_access(const void* begin, std::size_t bytes, std::size_t alignment, A
     if (first >= &__executable_start && last <= &_end) return;  // constants, threadIdx
   }
   refuse(what, access, begin, bytes, "not within the memory that it may use");
+}
+
+void forget_accesses(const void* begin, std::size_t bytes) {
+  constexpr std::uintptr_t page_bytes = 4096;
+  const std::size_t first = shadow_index(begin);
+  const auto first_page = (reinterpret_cast<std::uintptr_t>(shadow().gpu + first) + page_bytes - 1) / page_bytes;
+  const auto last_page = reinterpret_cast<std::uintptr_t>(shadow().gpu + first + bytes / 2) / page_bytes;
+  if (last_page <= first_page) return;
+  madvise(reinterpret_cast<void*>(first_page * page_bytes), (last_page - first_page) * page_bytes, MADV_DONTNEED);
 }
 
 void exchange_order(const void* address, bool has_fence) {

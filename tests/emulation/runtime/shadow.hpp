@@ -37,6 +37,9 @@ enum class Access { read, write, atomic };
 /// plain load or store. Ends the program where the access is illegal.
 void check_access(const void* begin, std::size_t bytes, std::size_t alignment, Access access, const char* what);
 
+/// These bytes of the GPU's memory were freed, and their addresses are not used again.
+void forget_accesses(const void* begin, std::size_t bytes);
+
 /// A thread makes an atomic operation at `address`. Its block sees what other blocks wrote that came here before it and
 /// had a fence behind what they wrote; with `has_fence` later ones see what this block wrote.
 void exchange_order(const void* address, bool has_fence);
