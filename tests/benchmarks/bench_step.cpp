@@ -39,7 +39,7 @@ struct Options {
   std::string precision = "fp32";
   mesh::Layout layout;
   std::string sp_method = "ring";
-  int ulysses_size = 0;
+  int ulysses_size = 0, zero_stage = 3, tp_sequence_parallel = 0;
   std::int64_t document_length = 0;
   std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
 };
@@ -51,6 +51,8 @@ bool parse(int argc, char** argv, Options& options) {
   line.add_mesh(options.layout);
   line.add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
   line.add("ulysses_size", options.ulysses_size, "of hybrid");
+  line.add("zero_stage", options.zero_stage, "0 to 3");
+  line.add("tp_sequence_parallel", options.tp_sequence_parallel, "1: tokens are cut over tp between products");
   line.add("rows", options.rows, "rows of a micro-batch on each data rank");
   line.add("document_length", options.document_length, "tokens of each document of a row; 0: one document a row");
   line.add("length", options.length, "tokens of a row");
@@ -65,6 +67,8 @@ config::Config make_config(const Options& options) {
   config.train.gradient_accumulation_steps = options.accumulation;
   config::read(options.sp_method, config.parallel.sp_method);
   config.parallel.ulysses_size = options.ulysses_size;
+  config.parallel.zero_stage = options.zero_stage;
+  config.parallel.tp_sequence_parallel = options.tp_sequence_parallel != 0;
   return config;
 }
 

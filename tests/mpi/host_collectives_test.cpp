@@ -107,6 +107,21 @@ BOOST_FIXTURE_TEST_CASE(reduce_scatters_have_the_bits_of_other_ones, Fixture) {
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(pieces_of_sums_have_the_bits_of_other_ones, Fixture) {
+  for (const comm::Group& group : {world, half}) {
+    for (const std::int64_t count : counts) {
+      const auto results = [&](comm::Collectives& way) {
+        std::vector<double> inout = noise_vector<double>(rank, count * group.size());
+        way.reduce_scatter(group, tensor_of(inout), *stream);
+        stream->synchronize();
+        const auto own = inout.begin() + group.rank() * count;
+        return std::vector<double>(own, own + count);
+      };
+      BOOST_TEST((results(*through_host) == results(*collectives)));
+    }
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(neighbours_exchange_messages_of_different_lengths, Fixture) {
   const int to = (rank + 1) % size, from = (rank + size - 1) % size;
   for (const std::int64_t unit : {std::int64_t{1}, std::int64_t{20000}}) {

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string>
@@ -173,11 +174,27 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
          "matmul: shapes do not fit");
   ensure(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes do not fit");
   if (c.empty()) return;
-  if (is_small(product, workspace.size_bytes())) {
+  if (Dims(product).k == 0) {
+    run_without_terms(product, workspace);
+  } else if (is_small(product, workspace.size_bytes())) {
     run_small(product, workspace);
   } else {
     run_planned(product, workspace);
   }
+}
+
+void MatmulEngine::run_without_terms(const Matmul& product, Tensor workspace) {
+  const Dims dims(product);
+  const auto line_floats = std::int64_t{16};
+  const Tensor zeros =
+      workspace.view({workspace.num_elements()}).rows(0, round_up(std::max(dims.m, dims.n), line_floats));
+  const Tensor rest = workspace.rows(zeros.num_elements(), workspace.num_elements() - zeros.num_elements());
+  std::memset(zeros.data, 0, zeros.size_bytes());
+  Matmul one_term = product;
+  one_term.a = Tensor(zeros.data, product.a.dtype, {dims.m, 1});
+  one_term.b = Tensor(zeros.data, product.a.dtype, {1, dims.n});
+  one_term.transpose_a = one_term.transpose_b = false;
+  run(one_term, rest);
 }
 
 void MatmulEngine::run_planned(const Matmul& product, Tensor workspace) {

@@ -49,6 +49,8 @@ class MatmulEngine {
   [[nodiscard]] std::unique_ptr<Plan> make_plan(const Matmul& product, std::size_t workspace_bytes) const;
   /// Whether the product is float32 and takes less time than would be noticed, and its scratch fits.
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
+  /// The product of operands without terms to sum (k = 0), which oneDNN does not take: one term, which is 0.
+  void run_without_terms(const Matmul& product, Tensor workspace);
   /// As oneDNN runs it best here.
   void run_planned(const Matmul& product, Tensor workspace);
   void run_small(const Matmul& product, Tensor workspace) const;

@@ -179,6 +179,26 @@ BOOST_AUTO_TEST_CASE(reduce_scatters_add_to_what_is_there) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_gets_its_piece_of_the_sum_in_place) {
+  on_both_ways([](Machine& m) {
+    for (const comm::Group& group : {m.world, m.half}) {
+      for (const std::int64_t count : counts) {
+        const OnDevice inout(m, *m.stream, values(m.rank, count * group.size()));
+        m.collectives->reduce_scatter(group, inout.tensor(), *m.stream);
+        const std::vector<float> all = inout.download();
+        const std::vector<int> ranks = members(m, group);
+        std::int64_t num_wrong = 0;
+        for (std::int64_t i = group.rank() * count; i < (group.rank() + 1) * count; ++i) {
+          float sum = value(ranks[0], i);
+          for (std::size_t r = 1; r < ranks.size(); ++r) sum += value(ranks[r], i);
+          num_wrong += all[static_cast<std::size_t>(i)] != sum;
+        }
+        BOOST_TEST(num_wrong == 0, count << " elements, " << group.name());
+      }
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(memory_of_the_collectives_is_like_any_other) {
   on_both_ways([](Machine& m) {
     for (const comm::Group& group : {m.world, m.half}) {

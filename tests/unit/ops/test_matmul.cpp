@@ -150,6 +150,19 @@ BOOST_AUTO_TEST_CASE(an_empty_product_is_no_work) {
   BOOST_TEST(std::isnan(get(*c, 0, 0)));
 }
 
+BOOST_AUTO_TEST_CASE(a_sum_without_terms_is_zero) {
+  on_every_backend_and_dtype([](TestBackend& backend, DType dtype, const std::string& label) {
+    const Owned a(dtype, {3, 1}), b(dtype, {1, 5}), c(dtype, {3, 5}), bias(dtype, {5});
+    const Tensor no_columns = a->columns(0, 0), no_rows = b->rows(0, 0);
+    backend->matmul({.a = no_columns, .b = no_rows, .c = *c});
+    BOOST_TEST(get(*c, 2, 4) == 0.0, label);
+    backend->fill(*bias, 2.0F);
+    backend->matmul({.a = no_columns, .b = no_rows, .c = *c, .accumulate = true, .bias = *bias});
+    backend->matmul({.a = no_columns, .b = no_rows, .c = *c, .accumulate = true, .bias = *bias});
+    BOOST_TEST(get(*c, 2, 4) == 4.0, label);
+  });
+}
+
 BOOST_AUTO_TEST_CASE(operands_that_do_not_fit_are_refused) {
   TestBackend backend(cpu::best_isa());
   const Owned a(DType::float32, {2, 4}), b(DType::float32, {5, 3}), c(DType::float32, {2, 3});
