@@ -2,9 +2,14 @@
 // Collectives on memory that the ranks of a node share, beside the same calls on ordinary memory, which send messages.
 #define BOOST_TEST_MODULE mpi_windows
 #define BOOST_TEST_NO_MAIN
+#include <mpi.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "support/barrier.hpp"
@@ -192,6 +197,47 @@ BOOST_FIXTURE_TEST_CASE(a_buffer_serves_again_as_soon_as_its_call_is_over, Windo
     }
   }
   BOOST_TEST(num_wrong == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(who_waits_in_a_window_lets_messages_go_on, Windows) {
+  // Rank 0 has received all that rank 1 sends, but MPI still has to tell rank 1 so, which it cannot while rank 1 is away
+  // and the way there is full of small messages. Only later calls of MPI on rank 0 can: those of its wait in a window.
+  if (size == 1) return;
+  constexpr int num_small = 300;
+  const auto flags = allocate(world, MemoryUse::gathered, 2);
+  const auto block = allocate(world, MemoryUse::reduced, 8);
+  auto* const is_sent = static_cast<std::atomic<int>*>(flags.get());
+  std::atomic<int>* const is_received = is_sent + 1;
+  if (rank == 0) new (flags.get()) std::atomic<int>[2]{};
+  MPI_Comm apart = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &apart);
+  std::vector<char> large(1'000'000), small(num_small);
+  std::vector<MPI_Request> sends(num_small, MPI_REQUEST_NULL);
+  const auto wait_for = [](const std::atomic<int>& flag) {
+    while (flag == 0) std::this_thread::yield();
+  };
+  if (rank == 0) {
+    wait_for(*is_sent);
+    for (auto& send : sends) MPI_Isend(small.data(), 1, MPI_BYTE, 1, 0, apart, &send);
+    MPI_Recv(large.data(), 1'000'000, MPI_BYTE, 1, 0, apart, MPI_STATUS_IGNORE);
+    *is_received = 1;
+  }
+  if (rank == 1) {
+    MPI_Request send = MPI_REQUEST_NULL;
+    MPI_Isend(large.data(), 1'000'000, MPI_BYTE, 0, 0, apart, &send);
+    *is_sent = 1;
+    wait_for(*is_received);
+    MPI_Wait(&send, MPI_STATUS_IGNORE);
+  }
+  std::fill_n(static_cast<float*>(block.get()), 4, 1.0F);
+  collectives->all_reduce(world, Tensor(block.get(), DType::float32, {4}), comm::ReduceOp::sum, *stream);
+  stream->synchronize();
+  BOOST_TEST(*static_cast<float*>(block.get()) == static_cast<float>(size));
+  if (rank == 1) {
+    for (char& byte : small) MPI_Recv(&byte, 1, MPI_BYTE, 0, 0, apart, MPI_STATUS_IGNORE);
+  }
+  MPI_Waitall(num_small, sends.data(), MPI_STATUSES_IGNORE);
+  MPI_Comm_free(&apart);
 }
 
 BOOST_FIXTURE_TEST_CASE(without_room_for_windows_messages_are_sent, Windows) {

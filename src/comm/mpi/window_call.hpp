@@ -36,6 +36,9 @@ class WindowCall final : public device::Pending {
   bool test() override;
 
  private:
+  /// As far as the other ranks allow; true when the call is over.
+  bool advance();
+
   Site site_;
   std::size_t offset_;
   std::vector<Round> rounds_;

@@ -186,9 +186,11 @@ void MatmulEngine::run(const Matmul& product, Tensor workspace) {
 void MatmulEngine::run_without_terms(const Matmul& product, Tensor workspace) {
   const Dims dims(product);
   const auto line_floats = std::int64_t{16};
-  const Tensor zeros =
-      workspace.view({workspace.num_elements()}).rows(0, round_up(std::max(dims.m, dims.n), line_floats));
-  const Tensor rest = workspace.rows(zeros.num_elements(), workspace.num_elements() - zeros.num_elements());
+  // Whatever dtype the workspace has: as many bytes as float32 takes, so that the rest is aligned.
+  const Tensor floats(workspace.data, DType::float32,
+                      {static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float))});
+  const Tensor zeros = floats.rows(0, round_up(std::max(dims.m, dims.n), line_floats));
+  const Tensor rest = floats.rows(zeros.num_elements(), floats.num_elements() - zeros.num_elements());
   std::memset(zeros.data, 0, zeros.size_bytes());
   Matmul one_term = product;
   one_term.a = Tensor(zeros.data, product.a.dtype, {dims.m, 1});

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -240,11 +241,12 @@ void run_in_background() {
       const std::uint64_t calls = scheduler().num_calls;
       const bool is_host_quiet = calls == calls_before;
       calls_before = calls;
-      if (!is_host_quiet || !mutex().try_lock()) continue;
-      const DeviceMemoryAccess access;
+      if (!is_host_quiet) continue;
+      const std::unique_lock own_turn(mutex(), std::try_to_lock);
+      if (!own_turn) continue;
+      const DeviceMemoryAccess access;  // ends before the lock does
       while (run_one() && scheduler().num_calls == calls) {
       }
-      mutex().unlock();
     }
   }).detach();
 }

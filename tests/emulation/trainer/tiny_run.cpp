@@ -14,9 +14,15 @@ namespace {
 
 constexpr double learning_rate = 1e-2;
 
+/// CPUs have no need of copies.
+comm::Transport::Way way_of(const TinyRun& tiny, device::Kind kind) {
+  return kind == device::Kind::cuda ? tiny.way : comm::Transport::Way::direct;
+}
+
 config::Config config_of(const TinyRun& tiny, device::Kind kind) {
   config::Config config;
   config.device.backend = kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
+  if (way_of(tiny, kind) == comm::Transport::Way::host_copy) config.device.comm = config::CommChoice::host;
   config.model = model_of(tiny.family);
   config.model.num_hidden_layers = 2;
   config.lora.use_peft = tiny.has_adapters;
@@ -64,7 +70,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   std::unique_ptr<device::Device> own =
       device::make_device(kind, kind == device::Kind::cuda ? node.rank() : 0, node.size());
   device::Device& device = *own;
-  EngineFixture fixture(config, tiny.max_length, mesh, session, std::move(own), {.way = tiny.way});
+  EngineFixture fixture(config, tiny.max_length, mesh, session, std::move(own), {.way = way_of(tiny, kind)});
   train::Engine& engine = fixture.engine();
   engine.initialize();
   TinyOutcome outcome;
