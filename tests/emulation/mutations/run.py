@@ -107,6 +107,8 @@ def run(folder, tests, cases="", jobs="1"):
                "--timeout", str(TEST_TIMEOUT_S), "-j", jobs]
     environment = os.environ | ENVIRONMENT | ({"BOOST_TESTS_TO_RUN": cases} if cases else {})
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+    if "no test cases matching filter" in done.stdout:
+        sys.exit(f"{names} has no cases `{cases}`")
     return None if done.returncode == 0 else done.stdout
 
 
