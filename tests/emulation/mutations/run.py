@@ -105,7 +105,7 @@ def run(folder, tests, cases="", jobs="1"):
     names = "|".join(sorted({name_of(test) for test in tests}))
     command = ["ctest", "--test-dir", str(folder), "-R", f"^({names})$", "--output-on-failure", "--no-tests=error",
                "--timeout", str(TEST_TIMEOUT_S), "-j", jobs]
-    environment = os.environ | ENVIRONMENT | ({"BOOST_TESTS_TO_RUN": cases} if cases else {})
+    environment = os.environ | ENVIRONMENT | ({"BOOST_TEST_RUN_FILTERS": cases} if cases else {})
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
     if "no test cases matching filter" in done.stdout:
         sys.exit(f"{names} has no cases `{cases}`")
