@@ -11,17 +11,20 @@ and prints the lines that would be broken; it fails where an expression changes 
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 LIST = Path(__file__).resolve().parent / "mutations.txt"
-TEST_TIMEOUT_S = 900
+TEST_TIMEOUT_S = 1800
 # A missing wait shows in every schedule: a few are enough here.
 ENVIRONMENT = {"SFT_EMULATED_SCHEDULES": "2"}
 
@@ -100,29 +103,56 @@ def build(folder, tests, jobs):
     return None if done.returncode == 0 else "\n".join(done.stdout.splitlines()[-20:])
 
 
-def run(folder, tests, cases="", jobs="1"):
-    """None when all pass, else what they said."""
-    names = "|".join(sorted({name_of(test) for test in tests}))
-    command = ["ctest", "--test-dir", str(folder), "-R", f"^({names})$", "--output-on-failure", "--no-tests=error",
-               "--timeout", str(TEST_TIMEOUT_S), "-j", jobs]
-    environment = os.environ | ENVIRONMENT | ({"BOOST_TEST_RUN_FILTERS": cases} if cases else {})
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
-    if "no test cases matching filter" in done.stdout:
-        sys.exit(f"{names} has no cases `{cases}`")
-    return None if done.returncode == 0 else done.stdout
+class Tests:
+    """The tests of a build, run without ctest: it would wait for the end of one that has failed already."""
+
+    def __init__(self, folder):
+        text = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True,
+                              text=True).stdout
+        self.commands, self.environments = {}, {}
+        for test in json.loads(text)["tests"]:
+            if "command" not in test:
+                continue  # of a target that is not built
+            properties = {entry["name"]: entry["value"] for entry in test["properties"]}
+            variables = dict(entry.split("=", 1) for entry in properties.get("ENVIRONMENT", []))
+            self.commands[test["name"]] = test["command"]
+            self.environments[test["name"]] = os.environ | variables | ENVIRONMENT
+
+    def run(self, test):
+        """None when it passes, else what it said up to its first wrong check."""
+        name, _, cases = test.partition("/")
+        command = self.commands[name] + ([f"--run_test={cases}"] if cases else [])
+        output = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              env=self.environments[name], start_new_session=True) as process:
+            watch = threading.Timer(TEST_TIMEOUT_S, os.killpg, (process.pid, signal.SIGTERM))
+            watch.start()
+            for line in process.stdout:
+                output.append(line)
+                if "error: in " in line:
+                    os.killpg(process.pid, signal.SIGTERM)
+                    break
+            has_ended = watch.is_alive()
+            watch.cancel()
+            for line in process.stdout:
+                output.append(line)
+        text = "".join(output)
+        if "no test cases matching filter" in text:
+            sys.exit(f"{name} has no cases `{cases}`")
+        return None if process.returncode == 0 else text if has_ended else text + "did not end\n"
 
 
 def reason(output):
     """The line of a failing test that says most."""
     output = re.sub(r"\x1b\[[0-9;]*m", "", output)
-    for pattern in (r"emulated (?:GPU|NCCL): .*", r"rank \d+: .*", r".*error: in .*", r".*\*\*\*(?:Timeout|Failed|Exception).*"):
+    for pattern in (r"emulated (?:GPU|NCCL): .*", r"rank \d+: .*", r"sft: error: .*", r".*error: in .*", r"did not end"):
         found = re.search(pattern, output)
         if found:
             return " ".join(found.group(0).split())[:150]
-    return "failed"
+    return next((line.strip()[:150] for line in reversed(output.splitlines()) if line.strip()), "failed")
 
 
-def try_mutant(mutant, source, folder, jobs):
+def try_mutant(mutant, source, folder, tests, jobs):
     """What became of it: (caught or not or useless, by which test, why)."""
     path = source / mutant.file
     whole = path.read_text()
@@ -135,7 +165,7 @@ def try_mutant(mutant, source, folder, jobs):
         if said is not None:
             return "USELESS", "", "it does not build: " + said
         for test in mutant.tests:
-            output = run(folder, [test], test.partition("/")[2])
+            output = tests.run(test)
             if output is not None:
                 return "caught", test, reason(output)
         return "MISSED", "", ""
@@ -155,7 +185,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutations")
     parser.add_argument("--only", default="", help="those with this word in their name or file")
-    parser.add_argument("--jobs", default="2", help="that the build and the tests as they are may run at a time")
+    parser.add_argument("--jobs", default="2", help="that a build may run at a time")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     mutants = [m for m in read_list() if arguments.only in m.name or arguments.only in m.file]
@@ -167,21 +197,22 @@ def main():
     subprocess.run(["cmake", "-S", source, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DSFT_CUDA=ON",
                     "-DCMAKE_OPTIMIZE_DEPENDENCIES=ON"], check=True,
                    stdout=subprocess.DEVNULL)
-    tests = sorted({test for mutant in mutants for test in mutant.tests})
-    print(f"{len(mutants)} mutants; building and running {len({name_of(test) for test in tests})} tests as they are",
-          flush=True)
-    said = build(folder, tests, arguments.jobs)
+    names = sorted({test for mutant in mutants for test in mutant.tests})
+    print(f"{len(mutants)} mutants; building and running {len(names)} tests as they are", flush=True)
+    said = build(folder, names, arguments.jobs)
     if said is not None:
         sys.exit("the sources do not build:\n" + said)
-    output = run(folder, tests, jobs=arguments.jobs)
-    if output is not None:
-        sys.exit(f"a test fails without a mutation:\n{output}")
+    tests = Tests(folder)
+    for name in names:
+        output = tests.run(name)
+        if output is not None:
+            sys.exit(f"{name} fails without a mutation:\n{output}")
 
     print("\n| mutation | place | outcome | caught by | seconds | how |\n|---|---|---|---|---|---|", flush=True)
     num_caught = 0
     for mutant in mutants:
         start = time.monotonic()
-        outcome, test, why = try_mutant(mutant, source, folder, arguments.jobs)
+        outcome, test, why = try_mutant(mutant, source, folder, tests, arguments.jobs)
         num_caught += outcome == "caught"
         place = mutant.place((source / mutant.file).read_text()) or mutant.file
         cells = (mutant.name, place, outcome, test, f"{time.monotonic() - start:.0f}",
