@@ -200,9 +200,10 @@ bool query(const StreamPosition& position) {
   // What a watching thread asks, and when, changes nothing.
   if (std::this_thread::get_id() != scheduler().owner) return is_finished(position);
   constexpr unsigned long long max_tasks = 8;
-  const DeviceMemoryAccess access;
-  for (unsigned long long i = random_below(max_tasks); i > 0 && !is_finished(position); --i) {
-    if (!run_one()) break;
+  unsigned long long num_left = random_below(max_tasks);
+  if (num_left > 0 && !is_finished(position)) {
+    const DeviceMemoryAccess access;
+    while (num_left > 0 && !is_finished(position) && run_one()) --num_left;
   }
   if (!is_finished(position)) return false;
   join(scheduler().host_clock, position.clock);
