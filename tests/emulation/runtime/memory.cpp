@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::size_t device_range_bytes = std::size_t{32} << 30, pinned_range_bytes = std::size_t{16} << 30;
 constexpr std::size_t alignment_bytes = 512, gap_bytes = 512, page_bytes = 4096;
+/// Device memory is opened and closed by multiples of these: one entry of the page table instead of 512.
+constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 /// Not a number in float, bfloat16 and double.
 constexpr int poison_byte = 0xff;
 
@@ -28,9 +30,12 @@ void report_host_access(int signal, siginfo_t* info, void* context);
 class Memory {
  public:
   Memory() {
-    range_ = static_cast<char*>(mmap(nullptr, device_range_bytes + pinned_range_bytes, PROT_NONE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (range_ == MAP_FAILED) fault("no range of addresses for the memory of the emulated GPU");
+    void* const mapping = mmap(nullptr, huge_page_bytes + device_range_bytes + pinned_range_bytes, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) fault("no range of addresses for the memory of the emulated GPU");
+    const auto address = reinterpret_cast<std::uintptr_t>(mapping) + huge_page_bytes - 1;
+    range_ = reinterpret_cast<char*>(address / huge_page_bytes * huge_page_bytes);
+    madvise(range_, device_range_bytes, MADV_HUGEPAGE);  // a system without them is slower
     device_top_ = range_;
     pinned_top_ = pinned_begin();
     if (mprotect(pinned_begin(), pinned_range_bytes, PROT_READ | PROT_WRITE) != 0) fault("mprotect failed");
@@ -139,7 +144,8 @@ class Memory {
   }
 
   void protect(int protection) {
-    const auto bytes = (static_cast<std::size_t>(device_top_ - range_) + page_bytes - 1) / page_bytes * page_bytes;
+    const auto used_bytes = static_cast<std::size_t>(device_top_ - range_);
+    const std::size_t bytes = (used_bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
     if (bytes > 0 && mprotect(range_, bytes, protection) != 0) fault("mprotect failed");
   }
 
