@@ -83,6 +83,33 @@ const std::vector<RunCase> cases{
      config::ActivationCheckpointing::full},
 };
 
+/// What a rank of `run` must have noted in steps 2 and 3, of 2 micro-batches each.
+void check_rank(const Trace& trace, int rank, const RunCase& run) {
+  BOOST_TEST_CONTEXT("rank " << rank) {
+    for (const auto& [track, ranges] : trace.ranges.at(rank)) check_nesting(ranges);
+    const auto count = [&](const char* track, const char* name) { return trace.count(rank, track, name); };
+    const config::Parallel& sizes = run.parallel;
+    const bool recomputes = run.checkpointing == config::ActivationCheckpointing::full;
+    for (const char* step : {"step 2", "step 3"}) BOOST_TEST(count("host", step) == 1);
+    for (const char* step : {"step 1", "step 4"}) BOOST_TEST(count("host", step) == 0);
+    BOOST_TEST(count("host", "save checkpoint") == 1);
+    BOOST_TEST(count("host", "micro-batch 1") == 2);
+    BOOST_TEST(count("host", "read batch") == 4);
+    BOOST_TEST(count("compute", "block 1 forward") == 4);
+    BOOST_TEST(count("compute", "block 1 backward") == 4);
+    BOOST_TEST(count("compute", "block 0 recompute") == (recomputes ? 4 : 0));
+    BOOST_TEST(count("compute", "loss head") == 4);
+    BOOST_TEST(count("compute", "optimizer") == 2);
+    const bool is_sharded = sizes.dp_shard_size > 1;
+    BOOST_TEST((count("communication", "fsdp all_gather") > 0) == is_sharded);
+    BOOST_TEST((count("communication", "fsdp reduce_scatter_add") > 0) == is_sharded);
+    BOOST_TEST((count("communication", "model.layers.1 gather") > 0) == is_sharded);
+    BOOST_TEST((count("communication", "replicate all_reduce") > 0) == (sizes.dp_replicate_size > 1));
+    BOOST_TEST((count("ring", "sp exchange") > 0) == (sizes.sp_size > 1));
+    BOOST_TEST((count("tp", "tp all_reduce") > 0) == (sizes.tp_size > 1));
+  }
+}
+
 void profile(config::Config& config, std::int64_t first, std::int64_t last) {
   config.train.profile_steps = {first, last};
 }
@@ -104,32 +131,7 @@ BOOST_DATA_TEST_CASE(a_profiled_run_trains_like_another_and_leaves_a_timeline_of
   BOOST_TEST(!fs::exists(workshop.path("profiled/trace.json.tmp")));
   const Trace trace(workshop.path("profiled/trace.json"));
   BOOST_TEST(std::ssize(trace.ranges) == run.num_ranks());
-  const config::Parallel& sizes = run.parallel;
-  for (const auto& [rank, tracks] : trace.ranges) {
-    BOOST_TEST_CONTEXT("rank " << rank) {
-      for (const auto& [track, ranges] : tracks) check_nesting(ranges);
-      const auto count = [&, rank = rank](const char* track, const char* name) {
-        return trace.count(rank, track, name);
-      };
-      for (const char* step : {"step 2", "step 3"}) BOOST_TEST(count("host", step) == 1);
-      for (const char* step : {"step 1", "step 4"}) BOOST_TEST(count("host", step) == 0);
-      BOOST_TEST(count("host", "save checkpoint") == 1);
-      BOOST_TEST(count("host", "micro-batch 1") == 2);
-      BOOST_TEST(count("host", "read batch") == 4);
-      BOOST_TEST(count("compute", "block 1 forward") == 4);
-      BOOST_TEST(count("compute", "block 1 backward") == 4);
-      BOOST_TEST(count("compute", "block 0 recompute") ==
-                 (run.checkpointing == config::ActivationCheckpointing::full ? 4 : 0));
-      BOOST_TEST(count("compute", "loss head") == 4);
-      BOOST_TEST(count("compute", "optimizer") == 2);
-      BOOST_TEST((count("communication", "fsdp all_gather") > 0) == (sizes.dp_shard_size > 1));
-      BOOST_TEST((count("communication", "fsdp reduce_scatter_add") > 0) == (sizes.dp_shard_size > 1));
-      BOOST_TEST((count("communication", "model.layers.1 gather") > 0) == (sizes.dp_shard_size > 1));
-      BOOST_TEST((count("communication", "replicate all_reduce") > 0) == (sizes.dp_replicate_size > 1));
-      BOOST_TEST((count("ring", "sp exchange") > 0) == (sizes.sp_size > 1));
-      BOOST_TEST((count("tp", "tp all_reduce") > 0) == (sizes.tp_size > 1));
-    }
-  }
+  for (const auto& [rank, tracks] : trace.ranges) check_rank(trace, rank, run);
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_ends_within_the_range_leaves_the_steps_that_it_had) {
