@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; it refuses too few GPUs, and
+# The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; a timeline changes none; it refuses too few GPUs, and
 # ends when a rank never comes to a collective.
 #
 #   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
@@ -52,6 +52,22 @@ same() { [[ -s $1/metrics.jsonl ]] && diff <(losses "$1") <(losses "$2"); }
 succeeds "2 ranks on CPUs" "${train[@]}" --train.output_dir cpu --device.backend cpu
 succeeds "2 ranks on GPUs" "${train[@]}" --train.output_dir gpu --device.backend cuda
 check "GPUs train like CPUs" alike cpu gpu
+
+# traced FOLDER: its timeline has both ranks, on all tracks that such a mesh uses, and the steps that were asked for.
+# shellcheck disable=SC2317  # check calls it
+traced() {
+  local rank
+  for rank in 0 1; do
+    grep -q '"name":"block 0 backward",.*"pid":'"$rank,\"tid\":2," "$1/trace.json" || return 1          # compute
+    grep -q '"name":"fsdp reduce_scatter_add",.*"pid":'"$rank,\"tid\":3," "$1/trace.json" || return 1  # communication
+    [[ $(grep -c '"name":"step [23]",.*"pid":'"$rank," "$1/trace.json") -eq 2 ]] || return 1
+  done
+  [[ $(grep -c '"name":"step ' "$1/trace.json") -eq 4 ]]
+}
+succeeds "2 ranks on GPUs, with a timeline" "${train[@]}" --train.output_dir traced --device.backend cuda --train.profile_steps 2-3
+check "the timeline has both ranks" traced traced
+check "it changes no bit" same gpu traced
+check "there is none where none was asked for" test ! -e gpu/trace.json
 succeeds "2 ranks on GPUs, half of the steps" "${train[@]}" --train.output_dir halves --device.backend cuda --train.max_steps 2
 succeeds "the other half" "${train[@]}" --train.output_dir halves --device.backend cuda --checkpoint.resume_from_checkpoint auto
 check "a resumed run has the same bits" same gpu halves
