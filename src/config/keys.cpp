@@ -307,6 +307,9 @@ std::vector<Key> make_keys() {
       eval_steps_key("steps between two evaluations on eval_files, beside the one at the end; none: logging_steps; "
                      "0: only at the end"),
       key("train", &C::train, "eval_on_start", &Train::eval_on_start, "evaluate before the first step too"),
+      key("train", &C::train, "profile_steps", &Train::profile_steps,
+          "steps, counted from 1, whose timeline goes to output_dir/trace.json and to NVIDIA's profilers: 3, or 3-5; "
+          "none: no step"),
 
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate of AdamW"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,

@@ -7,6 +7,7 @@
 
 #include "cuda_check.hpp"
 #include "cuda_stream.hpp"
+#include "cuda_timeline.hpp"
 #include "host_memory.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
@@ -78,7 +79,8 @@ OwnGpu own_cuda_gpu() {
   return own;
 }
 
-CudaDevice::CudaDevice(int gpu, int num_sharing) : num_sharing_(checked_cast<std::size_t>(num_sharing)) {
+CudaDevice::CudaDevice(int gpu, int num_sharing)
+    : Device(std::make_unique<CudaTimeline>()), num_sharing_(checked_cast<std::size_t>(num_sharing)) {
   check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");

@@ -13,8 +13,8 @@ namespace sft::ops::testing {
 namespace {
 
 /// Shapes of matrices: none, one element, whole vectors, hardly any, and more than a block takes.
-const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = {{0, 8},  {1, 1},    {3, 64},
-                                                                   {7, 13}, {2, 5000}, {70, 40}};
+const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = with_large<std::pair<std::int64_t, std::int64_t>>(
+    {{0, 8}, {1, 1}, {3, 64}, {7, 13}, {2, 5000}, {70, 40}}, {{601, 1152}, {3, 200003}});
 
 std::string label(const char* op, DType dtype, std::int64_t rows, std::int64_t columns, Layout layout) {
   return std::string(op) + " " + name_of(dtype) + " " + std::to_string(rows) + " x " + std::to_string(columns) +
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(add_and_scale) {
 
 BOOST_AUTO_TEST_CASE(sum_squares) {
   for (const Layout layout : flat_layouts) {
-    for (const std::int64_t size : {0, 1, 5, 1000, 70001}) {
+    for (const std::int64_t size : with_large<std::int64_t>({0, 1, 5, 1000, 70001}, {10000019})) {
       Twin x = Twin(DType::float32, {size}, layout).normal(1), result = Twin(DType::float64, {1}).filled(3.0);
       check("sum_squares of " + std::to_string(size), {in(x), out(result, {.of_itself = 1e-6})},
             [&](Backend& ops, auto of) { ops.sum_squares(of(result), of(x)); });

@@ -59,7 +59,10 @@ BOOST_AUTO_TEST_CASE(every_form_of_a_product) {
       compare_product({5, 16, 8}, dtype, c_dtype, dtype, true, next_form(layout));
       compare_product({3, 7, 4}, dtype, c_dtype, c_dtype, true, next_form(layout));
     }
-    if (has_real_gpu) compare_product({300, 520, 1000}, dtype, c_dtype, dtype, true, next_form({}));
+    for (const Dims dims :
+         with_large<Dims>({}, {{300, 520, 1000}, {512, 4864, 896}, {333, 1152, 896}, {96, 896, 4864}})) {
+      compare_product(dims, dtype, c_dtype, dtype, true, next_form({}));
+    }
   }
 }
 
