@@ -22,7 +22,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.device.backend = kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
   if (way == comm::Transport::Way::host_copy) config.device.comm = config::CommChoice::host;
   config.model = model_of(tiny.family);
-  config.model.num_hidden_layers = 2;
+  config.model.num_hidden_layers = tiny.offloads_activations ? 4 : 2;  // the last two are never offloaded
   config.lora.use_peft = tiny.has_adapters;
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
