@@ -1,280 +1,309 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_ops: time of every op at the shapes of a 40M Llama step, as a share of what this machine can do.
+// bench_ops: time of every op at the shapes of a training step, as a share of what this machine can do.
 //
-//   OMP_NUM_THREADS=2 build/release/bin/bench_ops [repetitions, default 5]
+//   OMP_NUM_THREADS=2 build/release/bin/bench_ops
+//   build/release/bin/bench_ops --backend cuda --model qwen3-8b --tokens 16384 --length 4096 --precision bf16
 //
-// Memory-bound ops are held against the bandwidth of a streaming copy, products against oneDNN's own at 2048^3 in the
-// same dtype, both measured in the same run. The best of all repetitions counts; the last column is the time that one
-// training step of the model spends in the op.
-
-#include <omp.h>
+// Memory-bound ops are held against the bandwidth of a streaming copy. Products and attention are held against the
+// library's own product in the same dtype, or, on a GPU in bf16, against the peak of its data sheet. Ops that compute
+// more than they move and are no products have no roof. The best of all repetitions counts. The last column is the time
+// that a micro-batch of the model spends in the op, recomputation included; `sum_s` is the sum of it over products and
+// attention, over memory-bound ops, or over both, as --part says.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <functional>
-#include <memory>
+#include <exception>
 #include <string>
 #include <vector>
 
-#include "sft/device/arena.hpp"
-#include "sft/device/factory.hpp"
+#include "benchmarks/op_bench.hpp"
+#include "benchmarks/step_options.hpp"
+#include "sft/config/values.hpp"
+#include "sft/core/log.hpp"
 #include "sft/ops/factory.hpp"
-#include "support/dtype_name.hpp"
 
 namespace sft {
 namespace {
 
-// T tokens, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns, V vocabulary, L layers.
-constexpr std::int64_t T = 2048, C = 512, H = 8, K = 4, D = 64, F = 1408, V = 32000, L = 8, num_rows = 4;
-constexpr std::int64_t head_rows = 512;  ///< tokens of one chunk of the loss
-constexpr std::int64_t num_parameters = V * C + L * (C * ((H + 2 * K) * D + H * D + 3 * F) + 2 * C) + C;
-constexpr std::int64_t copy_elements = std::int64_t{1} << 25;
-
-class Bench {
- public:
-  explicit Bench(int repetitions)
-      : repetitions_(repetitions),
-        device_(device::make_device(device::Kind::cpu, 0, 1)),
-        stream_(device_->make_stream()),
-        ops_(ops::make_backend(*device_, *stream_)),
-        memory_(*device_, ledger_, device::Label::activations, std::size_t{3} << 30) {
-    const ops::Shapes shapes{
-        .tokens = T, .hidden = C, .q_heads = H, .kv_heads = K, .head_dim = D, .mlp = F, .vocab = V};
-    const std::size_t workspace_bytes =
-        ops::workspace_bytes(device::Kind::cpu, omp_get_max_threads(), shapes,
-                             {.num_keys = T, .longest_lane = T, .num_kv_heads = K, .head_dim = D});
-    ops_->set_workspace(take(memory_, DType::float32, {static_cast<std::int64_t>(workspace_bytes / sizeof(float))}));
-    std::printf("%s, %s, %d threads, best of %d\n", device_->description().c_str(), ops::cpu_instruction_set(),
-                omp_get_max_threads(), repetitions_);
-  }
-
-  void run(DType dtype);
-
- private:
-  Tensor make(DType dtype, std::initializer_list<std::int64_t> shape, float stddev = 1.0f) {
-    const Tensor x = take(memory_, dtype, shape);
-    if (dtype == DType::int32) {
-      for (std::int64_t i = 0; i < x.num_elements(); ++i) x.as<std::int32_t>()[i] = static_cast<int>(i * 7919 % V);
-    } else if (dtype == DType::float32) {
-      ops_->fill_normal(x, 1, 0, stddev);
-    } else if (dtype == DType::bf16) {
-      ops_->fill(x, 0.01f);
-    }
-    return x;
-  }
-
-  double best_s(const std::function<void()>& op) const {
-    op();
-    double best = 1e30;
-    for (int i = 0; i < repetitions_; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      op();
-      best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    }
-    return best;
-  }
-
-  /// `work` in bytes or FLOPs, `roof` in the same a second.
-  void report(const std::string& name, const char* unit, double work, double roof, int calls_per_step,
-              const std::function<void()>& op) {
-    const double seconds = best_s(op);
-    step_s_ += seconds * calls_per_step;
-    std::printf("%-28s %9.3f ms %9.1f %s %6.2f of the roof %9.1f ms a step\n", name.c_str(), seconds * 1e3,
-                work / seconds * 1e-9, unit, work / seconds / roof, seconds * calls_per_step * 1e3);
-    std::fflush(stdout);
-  }
-  void memory(const std::string& name, double bytes, int calls_per_step, const std::function<void()>& op) {
-    report(name, "GB/s", bytes, bytes_per_s_, calls_per_step, op);
-  }
-  void product(const std::string& name, double flops, int calls_per_step, const std::function<void()>& op) {
-    report(name, "GF/s", flops, flops_per_s_, calls_per_step, op);
-  }
-
-  void measure_roofs(DType dtype);
-  void products(DType dtype);
-  void elementary();
-  void row_ops(DType dtype);
-  void attention(DType dtype, const std::string& name, std::int64_t document_length, int calls_per_step);
-  void loss(DType dtype);
-
-  int repetitions_;
-  device::Ledger ledger_;
-  std::unique_ptr<device::Device> device_;
-  std::unique_ptr<device::Stream> stream_;
-  std::unique_ptr<ops::Backend> ops_;
-  device::Arena memory_;
-  double bytes_per_s_ = 0.0, flops_per_s_ = 0.0, step_s_ = 0.0;
+struct Options {
+  std::string backend = "cpu", model = "small", precision = "both", part = "all", checkpointing = "none";
+  std::int64_t layers = 0, tokens = 2048, length = 512, copy_mib = 0, product_size = 0;
+  double peak_tflops = 0.0;
+  int repetitions = 5;
 };
 
-void Bench::measure_roofs(DType dtype) {
-  const Tensor a = make(DType::float32, {copy_elements}), b = make(DType::float32, {copy_elements});
-  bytes_per_s_ = 2.0 * static_cast<double>(a.size_bytes()) / best_s([&] { ops_->copy(b, a); });
-  constexpr std::int64_t size = 2048;
-  const Tensor x = make(dtype, {size, size}), y = make(dtype, {size, size}), z = make(dtype, {size, size});
-  flops_per_s_ = 2.0 * size * size * size / best_s([&] { ops_->matmul({x, y, z}); });
-  std::printf("\n%s: streaming copy %.1f GB/s, product at 2048^3 %.1f GF/s\n", name_of(dtype), bytes_per_s_ * 1e-9,
-              flops_per_s_ * 1e-9);
+/// False: help was asked for.
+bool parse(int argc, char** argv, Options& options) {
+  bench::CommandLine line("bench_ops");
+  line.add("backend", options.backend, "cpu or cuda");
+  line.add("model", options.model, bench::model_names);
+  line.add("layers", options.layers, "of the model; 0: its own");
+  line.add("tokens", options.tokens, "of a micro-batch");
+  line.add("length", options.length, "tokens of each of its documents");
+  line.add("precision", options.precision, "fp32, bf16 or both");
+  line.add("part", options.part, "memory: memory-bound ops; products: products and attention; all: both");
+  line.add("activation_checkpointing", options.checkpointing, "what is computed again: none, selective or full");
+  line.add("copy_mib", options.copy_mib, "that the streaming copy reads; 0: 128 on a CPU, 1024 on a GPU");
+  line.add("product_size", options.product_size, "of the product that is the roof; 0: 2048 on a CPU, 8192 on a GPU");
+  line.add("peak_tflops", options.peak_tflops, "of a GPU in bf16; 0: what its data sheet says");
+  line.add("repetitions", options.repetitions, "of every op");
+  return line.parse(argc, argv);
 }
+
+bench::OpBenchOptions bench_options(const Options& options, const config::Model& model) {
+  const bool is_cuda = options.backend == "cuda";
+  return {.kind = is_cuda ? device::Kind::cuda : device::Kind::cpu,
+          .repetitions = options.repetitions,
+          .shapes = {.tokens = options.tokens,
+                     .hidden = model.hidden_size,
+                     .q_heads = model.num_attention_heads,
+                     .kv_heads = model.num_key_value_heads,
+                     .head_dim = model.head_dim,
+                     .mlp = model.intermediate_size,
+                     .vocab = model.vocab_size,
+                     .compute = options.precision == "bf16" ? DType::bf16 : DType::float32},
+          .copy_mib = options.copy_mib > 0 ? options.copy_mib
+                      : is_cuda            ? 1024
+                                           : 128,
+          .product_size = options.product_size > 0 ? options.product_size
+                          : is_cuda                ? 8192
+                                                   : 2048,
+          .peak_tflops = options.peak_tflops};
+}
+
+/// The ops of one model, in one dtype.
+class ModelOps {
+ public:
+  ModelOps(const Options& options, const config::Model& model, bench::OpBench& bench, DType dtype)
+      : model_(model), bench_(bench), ops_(bench.ops()), dtype_(dtype), T(options.tokens), length_(options.length) {
+    L = options.layers > 0 ? options.layers : model.num_hidden_layers;
+    config::ActivationCheckpointing checkpointing{};
+    config::read(options.checkpointing, checkpointing);
+    is_recomputed_ = checkpointing == config::ActivationCheckpointing::full;
+    joins_again_ = checkpointing != config::ActivationCheckpointing::none;
+    const ops::Shapes shapes = bench_options(options, model).shapes;
+    head_rows = ops::loss_chunk_tokens(bench_options(options, model).kind, shapes);
+    num_chunks_ = (T + head_rows - 1) / head_rows;
+  }
+
+  void products();
+  /// FLOPs of the causal half alone: 4 D a visible pair forward, 10 D backward.
+  void attention(const std::string& name, std::int64_t document_length, bool is_counted);
+  void memory_bound();
+
+ private:
+  void norms_and_embedding();
+  void rotations();
+  void mlp();
+  void loss();
+  void elementary();
+
+  Tensor make(DType dtype, std::initializer_list<std::int64_t> shape) { return bench_.make(dtype, shape); }
+
+  const config::Model& model_;
+  bench::OpBench& bench_;
+  ops::Backend& ops_;
+  const DType dtype_;
+  // T tokens, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns, V vocabulary, L layers.
+  const std::int64_t T, C = model_.hidden_size, H = model_.num_attention_heads, K = model_.num_key_value_heads,
+                        D = model_.head_dim, F = model_.intermediate_size, V = model_.vocab_size;
+  const std::int64_t length_;
+  std::int64_t L = 0, head_rows = 0, num_chunks_ = 0;
+  bool is_recomputed_ = false, joins_again_ = false;  ///< all of a block but its last product; its output product
+  const double element_ = static_cast<double>(size_of(dtype_));
+};
 
 /// Forward, input gradient and weight gradient of every linear layer.
-void Bench::products(DType dtype) {
+void ModelOps::products() {
   struct Layer {
     const char* name;
-    std::int64_t tokens, rows, columns;
-    int calls;
+    std::int64_t tokens, rows, columns, calls, again;
     DType out;
   };
-  const Layer layers[] = {{"qkv", T, (H + 2 * K) * D, C, L, dtype},
-                          {"o", T, C, H * D, L, dtype},
-                          {"gate_up", T, 2 * F, C, L, dtype},
-                          {"down", T, C, F, L, dtype},
-                          {"head", head_rows, V, C, T / head_rows, DType::float32}};
-  for (const auto& [name, tokens, rows, columns, calls, out_dtype] : layers) {
-    const std::size_t mark = memory_.used_bytes();
-    const double flops = 2.0 * static_cast<double>(tokens * rows * columns);
-    const Tensor weight = make(dtype, {rows, columns}), x = make(dtype, {tokens, columns});
-    const Tensor out = make(out_dtype, {tokens, rows}), dout = make(dtype, {tokens, rows});
-    const Tensor dx = make(dtype, {tokens, columns}), dweight = make(DType::float32, {rows, columns});
-    const std::string label = std::string("matmul ") + name;
-    product(label, flops, calls, [&] { ops_->matmul({.a = x, .b = weight, .c = out, .transpose_b = true}); });
-    product(label + " input gradient", flops, calls, [&] { ops_->matmul({.a = dout, .b = weight, .c = dx}); });
-    product(label + " weight gradient", flops, calls,
-            [&] { ops_->matmul({.a = dout, .b = x, .c = dweight, .transpose_a = true, .accumulate = true}); });
-    memory_.rewind(mark);
+  // The last block's activations are still there when its backward pass begins, but gate and up.
+  const Layer layers[] = {{"qkv", T, (H + 2 * K) * D, C, L, is_recomputed_ ? L - 1 : 0, dtype_},
+                          {"o", T, C, H * D, L, joins_again_ ? L - 1 : 0, dtype_},
+                          {"gate_up", T, 2 * F, C, L, is_recomputed_ ? L : 0, dtype_},
+                          {"down", T, C, F, L, 0, dtype_},
+                          {"head", std::min(T, head_rows), V, C, num_chunks_, 0, DType::float32}};
+  for (const Layer& l : layers) {
+    bench_.part([&] {
+      const std::string name = std::string("matmul ") + l.name;
+      const double flops = 2.0 * static_cast<double>(l.tokens * l.rows) * static_cast<double>(l.columns);
+      const Tensor weight = make(dtype_, {l.rows, l.columns}), x = make(dtype_, {l.tokens, l.columns});
+      const Tensor out = make(l.out, {l.tokens, l.rows}), dout = make(dtype_, {l.tokens, l.rows});
+      const Tensor dx = make(dtype_, {l.tokens, l.columns}), dweight = make(DType::float32, {l.rows, l.columns});
+      bench_.product_bound(name, flops, l.calls + l.again,
+                           [&] { ops_.matmul({.a = x, .b = weight, .c = out, .transpose_b = true}); });
+      bench_.product_bound(name + " input gradient", flops, l.calls,
+                           [&] { ops_.matmul({.a = dout, .b = weight, .c = dx}); });
+      bench_.product_bound(name + " weight gradient", flops, l.calls, [&] {
+        ops_.matmul({.a = dout, .b = x, .c = dweight, .transpose_a = true, .accumulate = true});
+      });
+    });
   }
 }
 
-void Bench::row_ops(DType dtype) {
-  const double element = static_cast<double>(size_of(dtype)), width = static_cast<double>(T * C);
-  const Tensor x = make(dtype, {T, C}), y = make(dtype, {T, C}), delta = make(dtype, {T, C}),
-               rstd = make(DType::float32, {T});
-  const Tensor weight = make(dtype, {C}), dweight = make(DType::float32, {C});
-  memory("add_rms_norm_forward", 4 * element * width, 2 * L,
-         [&] { ops_->add_rms_norm_forward(x, y, rstd, x, delta, weight, 1e-5f); });
-  memory("rms_norm_apply", 2 * element * width, 0, [&] { ops_->rms_norm_apply(y, x, rstd, weight); });
-  memory("rms_norm_backward", 4 * element * width, 2 * L,
-         [&] { ops_->rms_norm_backward(delta, dweight, y, x, rstd, weight, delta); });
+void ModelOps::attention(const std::string& name, std::int64_t document_length, bool is_counted) {
+  bench_.part([&] {
+    const Tensor qkv = make(dtype_, {T, (H + 2 * K) * D}), dqkv = make(dtype_, {T, (H + 2 * K) * D});
+    const Tensor lse = make(DType::float32, {T, H}), delta = make(DType::float32, {T, H});
+    const Tensor dout = make(dtype_, {T, H, D}), out = make(dtype_, {T, H, D});
+    const auto heads = [&](const Tensor& x, std::int64_t first, std::int64_t count) {
+      return x.columns(first * D, count * D).view({T, count, D});
+    };
+    const Tensor q = heads(qkv, 0, H), k = heads(qkv, H, K), v = heads(qkv, H + K, K);
+    std::vector<sequence::AttentionSpan> spans;
+    double pairs = 0.0;
+    for (std::int64_t begin = 0; begin < T; begin += document_length) {
+      const std::int64_t n = std::min(document_length, T - begin);
+      spans.push_back({begin, n, begin, n, 0, static_cast<std::int32_t>(begin / document_length)});
+      pairs += 0.5 * static_cast<double>(H) * static_cast<double>(n) * static_cast<double>(n + 1);
+    }
+    const auto plan = bench_.plan(spans, T);
+    const double size = static_cast<double>(D);
+    const std::int64_t calls = is_counted ? L : 0;
+    bench_.product_bound("attention_forward " + name, 4.0 * size * pairs,
+                         is_recomputed_ && is_counted ? 2 * L - 1 : calls, [&] {
+                           ops_.attention_forward({q, k, v, out, lse, 0.125f, *plan});
+                         });
+    bench_.memory_bound("attention_delta " + name, 2.0 * element_ * static_cast<double>(T * H * D), calls,
+                        [&] { ops_.attention_delta(delta, out, dout); });
+    bench_.product_bound("attention_backward " + name, 10.0 * size * pairs, calls, [&] {
+      ops_.attention_backward(
+          {q, k, v, dout, lse, delta, heads(dqkv, 0, H), heads(dqkv, H, K), heads(dqkv, H + K, K), 0.125f, *plan});
+    });
+  });
+}
 
-  const Tensor tokens = make(DType::int32, {T}), table = make(dtype, {V, C}), dtable = make(DType::float32, {V, C});
-  memory("embedding_forward", 2 * element * width, 1, [&] { ops_->embedding_forward(x, tokens, table, 0); });
-  memory("embedding_backward", (8 + element) * width, 1, [&] { ops_->embedding_backward(dtable, tokens, x, 0); });
+void ModelOps::norms_and_embedding() {
+  const double width = static_cast<double>(T * C);
+  const Tensor x = make(dtype_, {T, C}), y = make(dtype_, {T, C}), delta = make(dtype_, {T, C});
+  const Tensor rstd = make(DType::float32, {T}), weight = make(dtype_, {C}), dweight = make(DType::float32, {C});
+  bench_.memory_bound("add_rms_norm_forward", 4 * element_ * width, 2 * L,
+                      [&] { ops_.add_rms_norm_forward(x, y, rstd, x, delta, weight, 1e-5f); });
+  bench_.memory_bound("rms_norm_apply", 2 * element_ * width, 2 * L, [&] { ops_.rms_norm_apply(y, x, rstd, weight); });
+  bench_.memory_bound("rms_norm_backward", 4 * element_ * width, 2 * L,
+                      [&] { ops_.rms_norm_backward(delta, dweight, y, x, rstd, weight, delta); });
+  const Tensor tokens = make(DType::int32, {T}), table = make(dtype_, {V, C}), dtable = make(DType::float32, {V, C});
+  bench_.memory_bound("embedding_forward", 2 * element_ * width, 1,
+                      [&] { ops_.embedding_forward(x, tokens, table, 0); });
+  bench_.memory_bound("embedding_backward", (8 + element_) * width, 1,
+                      [&] { ops_.embedding_backward(dtable, tokens, x, 0); });
+}
 
-  const Tensor frequencies = make(DType::float64, {D / 2}), cosine = make(DType::float32, {T, D / 2});
-  const Tensor sine = make(DType::float32, {T, D / 2}), qkv = make(dtype, {T, (H + 2 * K) * D});
-  const Tensor heads = qkv.columns(0, (H + K) * D).view({T, H + K, D});
-  const Tensor dheads = make(dtype, {T, (H + 2 * K) * D}).columns(0, (H + K) * D).view({T, H + K, D});
-  const Tensor norm_rstd = make(DType::float32, {T, H + K}), norm_weight = make(dtype, {D}),
-               dnorm = make(DType::float32, {D});
-  const double heads_width = static_cast<double>(T * (H + K) * D);
-  for (std::int64_t j = 0; j < D / 2; ++j) frequencies.as<double>()[j] = 1.0 / static_cast<double>(1 + j);
-  memory("rope_table", 4.0 * static_cast<double>(T * D), 1,
-         [&] { ops_->rope_table(cosine, sine, tokens, frequencies, 1.0F); });
-  memory("rope_forward", 2 * element * heads_width, L, [&] { ops_->rope_forward(heads, heads, cosine, sine); });
-  memory("rope_backward", 2 * element * heads_width, L, [&] { ops_->rope_backward(dheads, dheads, cosine, sine); });
-  memory("norm_rope_forward", 2 * element * heads_width, 0,
-         [&] { ops_->norm_rope_forward(heads, norm_rstd, heads, norm_weight, cosine, sine, 1e-6f); });
-  memory("norm_rope_backward", 3 * element * heads_width, 0,
-         [&] { ops_->norm_rope_backward(dheads, dnorm, dheads, heads, norm_rstd, norm_weight, cosine, sine); });
-
-  const Tensor gate_up = make(dtype, {T, 2 * F}), dgate_up = make(dtype, {T, 2 * F}), act = make(dtype, {T, F});
-  const Tensor dact = make(dtype, {T, F});
-  memory("swiglu_forward", 3 * element * static_cast<double>(T * F), L, [&] { ops_->swiglu_forward(act, gate_up); });
-  memory("swiglu_backward", 6 * element * static_cast<double>(T * F), L,
-         [&] { ops_->swiglu_backward(dgate_up, act, dact, gate_up); });
+void ModelOps::rotations() {
+  const Tensor tokens = make(DType::int32, {T}), frequencies = make(DType::float64, {D / 2});
+  const Tensor cosine = make(DType::float32, {T, D / 2}), sine = make(DType::float32, {T, D / 2});
+  const Tensor qkv = make(dtype_, {T, (H + 2 * K) * D}), dqkv = make(dtype_, {T, (H + 2 * K) * D});
+  const auto rotated = [&](const Tensor& x) { return x.columns(0, (H + K) * D).view({T, H + K, D}); };
+  const Tensor heads = rotated(qkv), dheads = rotated(dqkv), norm_rstd = make(DType::float32, {T, H + K});
+  const Tensor norm_weight = make(dtype_, {D}), dnorm = make(DType::float32, {D});
   const Tensor dbias = make(DType::float32, {(H + 2 * K) * D});
-  memory("bias_backward", element * static_cast<double>(qkv.num_elements()), 0,
-         [&] { ops_->bias_backward(dbias, qkv); });
+  const double width = static_cast<double>(T * (H + K) * D);
+  const std::int64_t plain = model_.qk_norm ? 0 : L, normed = model_.qk_norm ? L : 0;
+  bench_.without_roof("rope_table", 4.0 * static_cast<double>(T * D), 1,
+                      [&] { ops_.rope_table(cosine, sine, tokens, frequencies, 1.0F); });
+  bench_.memory_bound("rope_forward", 2 * element_ * width, plain,
+                      [&] { ops_.rope_forward(heads, heads, cosine, sine); });
+  bench_.memory_bound("rope_backward", 2 * element_ * width, plain,
+                      [&] { ops_.rope_backward(dheads, dheads, cosine, sine); });
+  bench_.memory_bound("norm_rope_forward", 2 * element_ * width, normed,
+                      [&] { ops_.norm_rope_forward(heads, norm_rstd, heads, norm_weight, cosine, sine, 1e-6f); });
+  bench_.memory_bound("norm_rope_backward", 3 * element_ * width, normed, [&] {
+    ops_.norm_rope_backward(dheads, dnorm, dheads, heads, norm_rstd, norm_weight, cosine, sine);
+  });
+  bench_.memory_bound("bias_backward", element_ * static_cast<double>(qkv.num_elements()),
+                      model_.attention_bias ? L : 0, [&] { ops_.bias_backward(dbias, qkv); });
 }
 
-/// FLOPs of the causal half alone: 4 D a visible pair forward, 10 D backward.
-void Bench::attention(DType dtype, const std::string& name, std::int64_t document_length, int calls_per_step) {
-  const Tensor qkv = make(dtype, {T, (H + 2 * K) * D}), dqkv = make(dtype, {T, (H + 2 * K) * D});
-  const Tensor lse = make(DType::float32, {T, H}), delta = make(DType::float32, {T, H}), dout = make(dtype, {T, H, D});
-  const Tensor out = make(dtype, {T, H, D});
-  const auto heads = [](const Tensor& x, std::int64_t first, std::int64_t count) {
-    return x.columns(first * D, count * D).view({T, count, D});
-  };
-  const Tensor q = heads(qkv, 0, H), k = heads(qkv, H, K), v = heads(qkv, H + K, K);
-  std::vector<sequence::AttentionSpan> spans;
-  for (std::int64_t begin = 0; begin < T; begin += document_length) {
-    spans.push_back({begin, document_length, begin, document_length, 0, begin * num_rows / T});
-  }
-  const auto plan = ops_->plan_attention(spans, T, T);
-  const double pairs = 0.5 * static_cast<double>(T * H) * static_cast<double>(document_length + 1);
-  product("attention_forward " + name, 4.0 * static_cast<double>(D) * pairs, calls_per_step, [&] {
-    ops_->attention_forward({q, k, v, out, lse, 0.125f, *plan});
-  });
-  memory("attention_delta " + name, 2.0 * static_cast<double>(size_of(dtype) * T * H * D), calls_per_step,
-         [&] { ops_->attention_delta(delta, out, dout); });
-  product("attention_backward " + name, 10.0 * static_cast<double>(D) * pairs, calls_per_step, [&] {
-    ops_->attention_backward(
-        {q, k, v, dout, lse, delta, heads(dqkv, 0, H), heads(dqkv, H, K), heads(dqkv, H + K, K), 0.125f, *plan});
-  });
+void ModelOps::mlp() {
+  const Tensor gate_up = make(dtype_, {T, 2 * F}), dgate_up = make(dtype_, {T, 2 * F});
+  const Tensor act = make(dtype_, {T, F}), dact = make(dtype_, {T, F});
+  const double width = static_cast<double>(T * F);
+  bench_.memory_bound("swiglu_forward", 3 * element_ * width, L, [&] { ops_.swiglu_forward(act, gate_up); });
+  bench_.memory_bound("swiglu_backward", 6 * element_ * width, L,
+                      [&] { ops_.swiglu_backward(dgate_up, act, dact, gate_up); });
 }
 
-void Bench::loss(DType dtype) {
-  const Tensor logits = make(DType::float32, {head_rows, V}), max = make(DType::float32, {head_rows});
-  const Tensor partials = make(DType::float32, {3, head_rows}), targets = make(DType::int32, {head_rows});
-  const Tensor weights = make(DType::float32, {head_rows}), metrics = make(DType::float64, {4});
-  const Tensor dlogits = dtype == DType::bf16 ? make(dtype, {head_rows, V}) : logits;
-  ops_->fill(weights, 1.0f);
+void ModelOps::loss() {
+  const std::int64_t n = std::min(T, head_rows);
+  const Tensor logits = make(DType::float32, {n, V}), max = make(DType::float32, {n});
+  const Tensor partials = make(DType::float32, {3, n}), targets = make(DType::int32, {n});
+  const Tensor weights = bench_.make_filled(DType::float32, {n}, 1.0F), metrics = make(DType::float64, {4});
+  const Tensor dlogits = dtype_ == DType::bf16 ? make(dtype_, {n, V}) : logits;
   const ops::CrossEntropy chunk{logits, max, partials, targets, weights, 0};
   const double size = static_cast<double>(logits.num_elements());
-  const int calls = T / head_rows;
-  memory("cross_entropy_max", 4 * size, calls, [&] { ops_->cross_entropy_max(chunk); });
-  memory("cross_entropy_partials", 8 * size, calls, [&] { ops_->cross_entropy_partials(chunk); });
-  memory("cross_entropy_finish", (4 + static_cast<double>(size_of(dtype))) * size, calls,
-         [&] { ops_->cross_entropy_finish(chunk, dlogits, 1e-3f, metrics); });
+  bench_.memory_bound("cross_entropy_max", 4 * size, num_chunks_, [&] { ops_.cross_entropy_max(chunk); });
+  bench_.memory_bound("cross_entropy_partials", 8 * size, num_chunks_, [&] { ops_.cross_entropy_partials(chunk); });
+  bench_.memory_bound("cross_entropy_finish", (4 + element_) * size, num_chunks_,
+                      [&] { ops_.cross_entropy_finish(chunk, dlogits, 1e-3f, metrics); });
 }
 
-void Bench::elementary() {
-  const double size = static_cast<double>(num_parameters);
-  const Tensor parameters = make(DType::float32, {num_parameters}), gradients = make(DType::float32, {num_parameters});
-  const Tensor exp_avg = make(DType::float32, {num_parameters}), exp_avg_sq = make(DType::float32, {num_parameters});
-  const Tensor copy = make(DType::bf16, {num_parameters}), sum = make(DType::float64, {1});
-  ops_->fill(exp_avg_sq, 1.0f);
+/// Over the parameters of a block and the embedding, or of so many as 4 GiB hold.
+void ModelOps::elementary() {
+  const std::int64_t block = C * ((H + 2 * K) * D + H * D + 3 * F) + 2 * C;
+  const std::int64_t all = model_.num_parameters() - (model_.num_hidden_layers - L) * block;
+  const std::int64_t num = std::min(all, std::int64_t{1} << 28);
+  const std::int64_t calls = (all + num - 1) / num;
+  const double size = static_cast<double>(num);
+  const Tensor parameters = make(DType::float32, {num}), gradients = make(DType::float32, {num});
+  const Tensor exp_avg = make(DType::float32, {num});
+  const Tensor exp_avg_sq = bench_.make_filled(DType::float32, {num}, 1.0F);
+  const Tensor copy = make(DType::bf16, {num}), sum = make(DType::float64, {1});
   const ops::AdamW step{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, 1.0};
-  memory("adamw", 28 * size, 1, [&] { ops_->adamw(parameters, gradients, exp_avg, exp_avg_sq, {}, step); });
-  memory("adamw with bf16 copy", 30 * size, 0,
-         [&] { ops_->adamw(parameters, gradients, exp_avg, exp_avg_sq, copy, step); });
-  memory("sum_squares", 4 * size, 1, [&] { ops_->sum_squares(sum, gradients); });
-  memory("fill", 4 * size, 1, [&] { ops_->fill(gradients, 0.0f); });
-  memory("add", 12 * size, 0, [&] { ops_->add(gradients, parameters); });
-  memory("copy float32 to bf16", 6 * size, 0, [&] { ops_->copy(copy, parameters); });
-  memory("copy bf16 to float32", 6 * size, 0, [&] { ops_->copy(parameters, copy); });
-  memory("fill_normal", 4 * size, 0, [&] { ops_->fill_normal(parameters, 1, 0, 0.02f); });
+  const bool is_bf16 = dtype_ == DType::bf16;
+  bench_.memory_bound("adamw", 28 * size, is_bf16 ? 0 : calls,
+                      [&] { ops_.adamw(parameters, gradients, exp_avg, exp_avg_sq, {}, step); });
+  bench_.memory_bound("adamw with bf16 copy", 30 * size, is_bf16 ? calls : 0,
+                      [&] { ops_.adamw(parameters, gradients, exp_avg, exp_avg_sq, copy, step); });
+  bench_.memory_bound("sum_squares", 4 * size, calls, [&] { ops_.sum_squares(sum, gradients); });
+  bench_.memory_bound("fill", 4 * size, calls, [&] { ops_.fill(gradients, 0.0f); });
+  bench_.memory_bound("add", 12 * size, 0, [&] { ops_.add(gradients, parameters); });
+  bench_.memory_bound("copy float32 to bf16", 6 * size, 0, [&] { ops_.copy(copy, parameters); });
+  bench_.memory_bound("copy bf16 to float32", 6 * size, 0, [&] { ops_.copy(parameters, copy); });
+  bench_.without_roof("fill_normal", 4 * size, 0, [&] { ops_.fill_normal(parameters, 1, 0, 0.02f); });
 }
 
-void Bench::run(DType dtype) {
-  step_s_ = 0.0;
-  const auto part = [&](const auto& body) {
-    const std::size_t mark = memory_.used_bytes();
-    body();
-    memory_.rewind(mark);
-  };
-  part([&] { measure_roofs(dtype); });
-  part([&] { products(dtype); });
-  part([&] { attention(dtype, "4 x 512", T / num_rows, L); });
-  part([&] { attention(dtype, "128 x 16", 16, 0); });
-  part([&] { row_ops(dtype); });
-  part([&] { loss(dtype); });
-  part([&] { elementary(); });
-  const double tokens = static_cast<double>(T);
-  const double model_flops = 6.0 * (static_cast<double>(V * C + L * C * ((H + 2 * K) * D + H * D + 3 * F)) * tokens +
-                                    static_cast<double>(L * H * D * T * T / num_rows));
-  std::printf("a step: %.0f ms in these ops, %.2f of the product at 2048^3\n", step_s_ * 1e3,
-              model_flops / step_s_ / flops_per_s_);
+void ModelOps::memory_bound() {
+  bench_.part([&] { norms_and_embedding(); });
+  bench_.part([&] { rotations(); });
+  bench_.part([&] { mlp(); });
+  bench_.part([&] { loss(); });
+  bench_.part([&] { elementary(); });
+}
+
+void run(const Options& options) {
+  const config::Model model = bench::model_by_name(options.model);
+  bench::OpBench bench(bench_options(options, model));
+  std::vector<DType> dtypes;
+  if (options.precision != "bf16") dtypes.push_back(DType::float32);
+  if (options.precision != "fp32") dtypes.push_back(DType::bf16);
+  for (const DType dtype : dtypes) {
+    bench.measure_roofs(dtype);
+    ModelOps model_ops(options, model, bench, dtype);
+    if (options.part != "memory") {
+      model_ops.products();
+      model_ops.attention(std::to_string(options.tokens / options.length) + " x " + std::to_string(options.length),
+                          options.length, true);
+    }
+    if (options.part != "products") model_ops.memory_bound();
+    if (options.part == "all") model_ops.attention("of 16", 16, false);
+    std::printf("sum_s %.6f\n", bench.take_total_s());
+  }
 }
 
 }  // namespace
 }  // namespace sft
 
 int main(int argc, char** argv) {
-  sft::Bench bench(argc > 1 ? std::atoi(argv[1]) : 5);
-  bench.run(sft::DType::float32);
-  bench.run(sft::DType::bf16);
+  try {
+    sft::Options options;
+    if (sft::parse(argc, argv, options)) sft::run(options);
+  } catch (const std::exception& error) {
+    sft::log_error(error.what());
+    return 1;
+  }
   return 0;
 }

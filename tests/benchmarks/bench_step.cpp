@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps of a 40M Llama on any mesh, beside oneDNN's own matrix product in the same run.
+// Training steps of a model on any mesh, of CPUs or of GPUs.
 //
 //   ./bench_step --precision bf16
 //   mpirun -np 4 ./bench_step --precision fp32 --dp_shard_size 4 --rows 1
+//   mpirun -np 1 ./bench_step --backend cuda --precision bf16 --model qwen3-8b --layers fit --rows 1 --length 16384
 //
-// Prints lines of `name value`, the medians over the steps:
+// Prints lines of `name value`; times are medians over the steps:
+//   layers                         that were trained, and of how many
 //   step_s, tokens_per_second      of a whole optimizer step, all ranks
+//   loss                           of the last step
+// on CPUs, beside oneDNN's own matrix product in the same run,
 //   step_processor_s               processor time of a step, all ranks: says more than step_s on a busy machine
 //   model_gflops                   model FLOPs a second (no recomputation), all ranks
 //   matmul_gflops                  oneDNN at 2048^3 on every rank at the same time, the fastest sample, all ranks; in
@@ -13,6 +17,11 @@
 //   share_of_matmul                the one over the other
 //   ledger_mib, peak_resident_mib  the rank whose peak resident size is farthest from its ledger, before any matmul of
 //   peak_over_ledger               the yardstick, and the ratio
+// and on GPUs
+//   model_tflops                   model FLOPs a second and GPU
+//   mfu                            their share of the peak of the GPU's data sheet, where it is known, in bf16
+//   ledger_mib, peak_gpu_mib       of the GPU's memory: planned, and used, all that CUDA and its libraries hold
+//   included
 
 #include <algorithm>
 #include <chrono>
@@ -20,13 +29,17 @@
 #include <cstdio>
 #include <ctime>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "benchmarks/fitting_layers.hpp"
+#include "benchmarks/gpu_peak.hpp"
 #include "benchmarks/square_matmul.hpp"
 #include "benchmarks/step_options.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/values.hpp"
+#include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/device/process_memory.hpp"
 #include "support/engine_fixture.hpp"
@@ -35,19 +48,30 @@ namespace {
 
 using namespace sft;
 
+constexpr double mib = 1 << 20;
+
 struct Options {
-  std::string precision = "fp32";
+  std::string backend = "cpu", model = "small", layers = "all", precision = "fp32", checkpointing = "none";
   mesh::Layout layout;
   std::string sp_method = "ring";
   int ulysses_size = 0, zero_stage = 3, tp_sequence_parallel = 0;
-  std::int64_t document_length = 0;
+  std::int64_t document_length = 0, mlp_tile_tokens = 0;
   std::int64_t rows = 4, length = 512, accumulation = 1, steps = 7;
+  double peak_tflops = 0.0;
+
+  [[nodiscard]] device::Kind kind() const { return backend == "cuda" ? device::Kind::cuda : device::Kind::cpu; }
 };
 
 /// False: help was asked for.
 bool parse(int argc, char** argv, Options& options) {
   bench::CommandLine line("bench_step");
+  line.add("backend", options.backend, "cpu or cuda");
+  line.add("model", options.model, bench::model_names);
+  line.add("layers", options.layers,
+           "number of layers; all: those of the model; fit: as many as one GPU has memory for");
   line.add("precision", options.precision, "fp32 or bf16");
+  line.add("activation_checkpointing", options.checkpointing, "none, selective or full");
+  line.add("mlp_tile_tokens", options.mlp_tile_tokens, "tokens that the MLP works on at a time; 0: all");
   line.add_mesh(options.layout);
   line.add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
   line.add("ulysses_size", options.ulysses_size, "of hybrid");
@@ -58,17 +82,28 @@ bool parse(int argc, char** argv, Options& options) {
   line.add("length", options.length, "tokens of a row");
   line.add("accumulation", options.accumulation, "micro-batches of a step");
   line.add("steps", options.steps, "timed steps");
+  line.add("peak_tflops", options.peak_tflops, "of a GPU, for mfu; 0: what its data sheet says");
   return line.parse(argc, argv);
 }
 
-config::Config make_config(const Options& options) {
-  config::Config config = bench::small_llama(/*num_layers=*/8, /*vocab_size=*/32000, options.precision);
+config::Config make_config(const Options& options, device::Device& device, const comm::Group& world) {
+  config::Config config;
+  config.model = bench::model_by_name(options.model);
+  config.train.precision = options.precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
   config.train.per_device_train_batch_size = options.rows;
   config.train.gradient_accumulation_steps = options.accumulation;
+  config.train.mlp_tile_tokens = options.mlp_tile_tokens;
+  config::read(options.checkpointing, config.train.activation_checkpointing);
   config::read(options.sp_method, config.parallel.sp_method);
   config.parallel.ulysses_size = options.ulysses_size;
   config.parallel.zero_stage = options.zero_stage;
   config.parallel.tp_sequence_parallel = options.tp_sequence_parallel != 0;
+  if (options.layers == "fit") {
+    config.model.num_hidden_layers =
+        bench::fitting_layers(config, options.length, options.layout, device, world.size());
+  } else if (options.layers != "all") {
+    config::read(options.layers, config.model.num_hidden_layers);
+  }
   return config;
 }
 
@@ -97,7 +132,6 @@ struct Memory {
 
 /// Of the rank where the two are farthest apart. Collective.
 Memory measure_memory(const device::Ledger& ledger, const comm::Group& world) {
-  constexpr double mib = 1 << 20;
   std::vector<double> numbers(2 * world.size());
   numbers[2 * world.rank()] = static_cast<double>(ledger.total_bytes()) / mib;
   numbers[2 * world.rank() + 1] = static_cast<double>(device::peak_resident_bytes()) / mib;
@@ -110,60 +144,129 @@ Memory measure_memory(const device::Ledger& ledger, const comm::Group& world) {
   return worst;
 }
 
-int run(comm::Session& session, const Options& options) {
-  const comm::Group& world = session.world();
-  const config::Config config = make_config(options);
-  const test::Mesh mesh(session.world(), options.layout, config.model);
-  test::EngineFixture fixture(config, options.length, mesh, session);
-  fixture.engine().initialize();
-  const std::int64_t num_rows = options.rows * options.accumulation * mesh.place.data_size();
-  train::StepResult result;
-  // From when all begin to when all are done.
-  const auto seconds_of = [&](const auto& work) {
-    test::barrier(world);
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    test::barrier(world);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  double processor_s = 0.0;  // of the last step, on this rank
-  const auto timed_step = [&](std::int64_t step) {
-    const std::vector<data::Row> rows =
-        make_rows(num_rows, options.length, options.document_length > 0 ? options.document_length : options.length,
-                  config.model.vocab_size, step);
-    return seconds_of([&] {
+/// Seconds from when all begin to when all are done. Collective.
+template <class Work>
+double seconds_of(const comm::Group& world, const Work& work) {
+  test::barrier(world);
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  test::barrier(world);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Steps on rows that are new each time, one after the other.
+class Steps {
+ public:
+  /// Runs the first few already.
+  Steps(const Options& options, const config::Config& config, test::EngineFixture& fixture, const comm::Group& world,
+        int num_warm_up_steps)
+      : options_(options), config_(config), fixture_(fixture), world_(world) {
+    fixture.engine().initialize();
+    for (int i = 0; i < num_warm_up_steps; ++i) (void)run();
+  }
+
+  /// A step's time. The rows are cut before it, as the loader's thread does in a run. Collective.
+  double run() {
+    const std::int64_t num_rows = options_.rows * options_.accumulation * fixture_.mesh().place.data_size();
+    const std::vector<data::MicroBatch> micro_batches = fixture_.deal(
+        make_rows(num_rows, options_.length, options_.document_length > 0 ? options_.document_length : options_.length,
+                  config_.model.vocab_size, num_steps_));
+    train::Engine& engine = fixture_.engine();
+    return seconds_of(world_, [&] {
       const std::clock_t start = std::clock();
-      result = fixture.step(rows, step, 1e-4);
+      engine.begin_step(++num_steps_, 1e-4, micro_batches.front().step_counts);
+      for (const data::MicroBatch& batch : micro_batches) engine.add_micro_batch(batch);
+      result = engine.finish_step();
+      engine.stream().synchronize();
       processor_s = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     });
-  };
+  }
 
-  constexpr std::int64_t num_warm_up_steps = 2;
-  for (std::int64_t step = 0; step < num_warm_up_steps; ++step) timed_step(step);
+  // Of the last step.
+  train::StepResult result;
+  double processor_s = 0.0;  ///< on this rank
+
+ private:
+  const Options& options_;
+  const config::Config& config_;
+  test::EngineFixture& fixture_;
+  const comm::Group& world_;
+  std::int64_t num_steps_ = 0;
+};
+
+void print_common(const Options& options, const config::Config& config, const train::StepResult& result,
+                  double step_s) {
+  std::printf("layers             %lld of %lld\n", static_cast<long long>(config.model.num_hidden_layers),
+              static_cast<long long>(bench::model_by_name(options.model).num_hidden_layers));
+  std::printf("step_s             %.4f\n", step_s);
+  std::printf("tokens_per_second  %.0f\n", static_cast<double>(result.num_tokens) / step_s);
+  std::printf("loss               %.4f\n", result.loss);
+}
+
+void run_on_cpus(const Options& options, const config::Config& config, test::EngineFixture& fixture,
+                 const comm::Group& world) {
+  Steps steps(options, config, fixture, world, /*num_warm_up_steps=*/2);
   const Memory memory = measure_memory(fixture.ledger(), world);
   bench::SquareMatmul matmul(2048, options.precision == "bf16" ? DType::bf16 : DType::float32);
   std::vector<double> step_times_s, step_processor_times_s;
   double matmul_s = std::numeric_limits<double>::infinity();
   for (std::int64_t step = 0; step < options.steps; ++step) {
-    step_times_s.push_back(timed_step(num_warm_up_steps + step));
-    world.sum(std::span<double>(&processor_s, 1));
-    step_processor_times_s.push_back(processor_s);
-    for (int sample = 0; sample < 3; ++sample) matmul_s = std::min(matmul_s, seconds_of([&] { matmul.run(); }));
+    step_times_s.push_back(steps.run());
+    world.sum(std::span<double>(&steps.processor_s, 1));
+    step_processor_times_s.push_back(steps.processor_s);
+    for (int sample = 0; sample < 3; ++sample) matmul_s = std::min(matmul_s, seconds_of(world, [&] { matmul.run(); }));
   }
 
-  if (world.rank() != 0) return 0;
+  if (world.rank() != 0) return;
   const double matmul_flops = matmul.flops() * world.size() / matmul_s;
-  const double step_s = bench::median(step_times_s), model_flops = result.model_flops / step_s;
-  std::printf("step_s             %.4f\n", step_s);
+  const double step_s = bench::median(step_times_s), model_flops = steps.result.model_flops / step_s;
+  print_common(options, config, steps.result, step_s);
   std::printf("step_processor_s   %.4f\n", bench::median(step_processor_times_s));
-  std::printf("tokens_per_second  %.0f\n", static_cast<double>(result.num_tokens) / step_s);
   std::printf("model_gflops       %.1f\n", model_flops / 1e9);
   std::printf("matmul_gflops      %.1f\n", matmul_flops / 1e9);
   std::printf("share_of_matmul    %.3f\n", model_flops / matmul_flops);
   std::printf("ledger_mib         %.1f\n", memory.ledger_mib);
   std::printf("peak_resident_mib  %.1f\n", memory.peak_mib);
   std::printf("peak_over_ledger   %.3f\n", memory.ratio());
-  std::printf("loss               %.4f\n", result.loss);
+}
+
+void run_on_gpus(const Options& options, const config::Config& config, test::EngineFixture& fixture,
+                 device::Device& device, const comm::Group& world) {
+  Steps steps(options, config, fixture, world, /*num_warm_up_steps=*/1);
+  std::vector<double> step_times_s;
+  for (std::int64_t step = 0; step < options.steps; ++step) step_times_s.push_back(steps.run());
+  const auto peak_bytes = static_cast<double>(device.peak_bytes());
+
+  if (world.rank() != 0) return;
+  const double step_s = bench::median(step_times_s);
+  const double model_tflops = steps.result.model_flops / step_s / world.size() * 1e-12;
+  const double peak = options.peak_tflops > 0 ? options.peak_tflops : bench::peak_bf16_tflops(device.description());
+  print_common(options, config, steps.result, step_s);
+  std::printf("model_tflops       %.1f\n", model_tflops);
+  if (peak > 0 && config.train.precision == config::Precision::bf16) {
+    std::printf("mfu                %.3f\n", model_tflops / peak);
+  }
+  std::size_t ledger_bytes = 0;
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    ledger_bytes += fixture.ledger().bytes(static_cast<device::Label>(i), device::Space::device);
+  }
+  std::printf("ledger_mib         %.1f\n", static_cast<double>(ledger_bytes) / mib);
+  std::printf("peak_gpu_mib       %.1f\n", peak_bytes / mib);
+}
+
+int run(comm::Session& session, const Options& options) {
+  const comm::Group &world = session.world(), &node = session.node();
+  const bool is_cuda = options.kind() == device::Kind::cuda;
+  std::unique_ptr<device::Device> own = device::make_device(options.kind(), is_cuda ? node.rank() : 0, node.size());
+  device::Device& device = *own;
+  const config::Config config = make_config(options, device, world);
+  test::EngineFixture fixture(config, options.length, test::Mesh(world, options.layout, config.model), session,
+                              std::move(own));
+  if (is_cuda) {
+    run_on_gpus(options, config, fixture, device, world);
+  } else {
+    run_on_cpus(options, config, fixture, world);
+  }
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/named_models.hpp"
 #include "sft/config/config.hpp"
 #include "sft/mesh/layout.hpp"
 
@@ -48,14 +49,9 @@ class CommandLine {
 /// A Llama of 512 wide layers with 8 query and 4 key/value heads of 64 each, and tied embeddings.
 inline config::Config small_llama(std::int64_t num_layers, std::int64_t vocab_size, const std::string& precision) {
   config::Config config;
-  config.model.hidden_size = 512;
+  config.model = model_by_name("small");
   config.model.num_hidden_layers = num_layers;
-  config.model.num_attention_heads = 8;
-  config.model.num_key_value_heads = 4;
-  config.model.head_dim = 64;
-  config.model.intermediate_size = 1408;
   config.model.vocab_size = vocab_size;
-  config.model.tie_word_embeddings = true;
   config.train.precision = precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
   return config;
 }

@@ -37,6 +37,14 @@ BOOST_AUTO_TEST_CASE(the_gpus_are_seen_with_what_tells_them_apart) {
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(the_gpu_that_was_taken_is_one_of_them, Machine) {
+  const OwnGpu own = own_gpu();
+  BOOST_TEST(own.index == 1);
+  BOOST_TEST(own.uuid == visible_gpus().gpus[1].uuid);
+  BOOST_TEST(own.clock_hz > 1e9);
+  BOOST_TEST(own.memory_bytes_per_second > 1e12);  // of an A100: 1.555e12
+}
+
 BOOST_FIXTURE_TEST_CASE(memory_is_counted_and_its_peak_stays, Machine) {
   const OwnMemory before = device->own_memory().value();
   BOOST_TEST(before.total_bytes == 64 * mebibyte);

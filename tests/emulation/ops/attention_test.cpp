@@ -47,7 +47,7 @@ std::vector<std::int32_t> random_documents(std::mt19937& random, std::int64_t le
 
 /// Calls as the ways of attending make them: whole rows; each step of a ring; all keys at once; keys in a cache.
 Work random_work(unsigned seed, std::int64_t max_tokens) {
-  std::mt19937 random(seed);
+  std::mt19937 random = random_of(seed);
   const auto below = [&](std::int64_t count) { return static_cast<std::int64_t>(random()) % count; };
   const std::int64_t tokens = 1 + below(max_tokens);
   if (seed % 4 == 3) {
@@ -70,7 +70,7 @@ Work random_work(unsigned seed, std::int64_t max_tokens) {
 
 /// More than a tile where the heads are small; few otherwise where a GPU is emulated.
 std::int64_t max_tokens_of(Heads heads) {
-  if (has_real_gpu) return 3000;
+  if (has_large_sizes()) return 3000;
   const std::int64_t columns = heads.num * heads.dim;
   return columns <= 256 ? 170 : columns <= 512 ? 100 : 48;
 }
@@ -80,7 +80,7 @@ std::int64_t max_tokens_of(Heads heads) {
 unsigned num_rounds() {
   const char* const text = std::getenv("SFT_ATTENTION_ROUNDS");
   if (text != nullptr) return static_cast<unsigned>(std::atoi(text));
-  return has_real_gpu ? 24 : 1;
+  return has_large_sizes() ? 24 : 1;
 }
 
 /// Seeds of random work for every heads and dtype, and the layouts in turn.
@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
   for (const DType dtype : compute_dtypes) {
     for (const Layout layout : layouts) {
       for (const Heads heads : {Heads{2, 1, 64}, {2, 2, 128}, {1, 1, 256}, {3, 1, 10}}) {
-        std::mt19937 random(++seed);
+        std::mt19937 random = random_of(++seed);
         const int sp_size = 2 + static_cast<int>(seed % 3), rank = static_cast<int>(seed) % sp_size;
         const sequence::RowCut cut(sequence::padded_row_length(220, sp_size), sp_size);
         const auto schedule = schedule_ring({random_documents(random, cut.length())}, cut, rank);

@@ -17,8 +17,8 @@ BOOST_AUTO_TEST_SUITE(block_ops)
 BOOST_AUTO_TEST_CASE(swiglu) {
   for (const DType dtype : compute_dtypes) {
     for (const Layout layout : layouts) {
-      for (const auto& [tokens, size] :
-           std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 8}, {1, 1}, {3, 13}, {5, 64}, {2, 2056}}) {
+      for (const auto& [tokens, size] : with_large<std::pair<std::int64_t, std::int64_t>>(
+               {{0, 8}, {1, 1}, {3, 13}, {5, 64}, {2, 2056}}, {{301, 4864}, {60, 12288}})) {
         const std::string what = "swiglu " + name_of(dtype) + " " + std::to_string(tokens) + " x " +
                                  std::to_string(size) + ", gap " + std::to_string(layout.gap);
         Twin gate_up = Twin(dtype, {tokens, 2 * size}, layout).normal(1, 4.0), act(dtype, {tokens, size}, layout),
@@ -58,8 +58,8 @@ BOOST_AUTO_TEST_CASE(embedding_forward) {
   for (const DType table_dtype : compute_dtypes) {
     for (const DType dtype : {DType::float32, table_dtype}) {
       for (const Layout layout : layouts) {
-        for (const auto& [tokens, vocab, size] : std::vector<std::tuple<std::int64_t, int, std::int64_t>>{
-                 {0, 5, 8}, {1, 1, 1}, {40, 11, 13}, {20, 30, 64}}) {
+        for (const auto& [tokens, vocab, size] : with_large<std::tuple<std::int64_t, int, std::int64_t>>(
+                 {{0, 5, 8}, {1, 1, 1}, {40, 11, 13}, {20, 30, 64}}, {{300, 1000, 4096}})) {
           Twin ids = Twin(DType::int32, {tokens}).uniform(1, -3, vocab + 103),
                table = Twin(table_dtype, {vocab, size}, layout).normal(2), x(dtype, {tokens, size}, layout);
           check("embedding_forward " + std::to_string(tokens) + " of " + std::to_string(vocab) + " x " +
@@ -100,11 +100,12 @@ BOOST_AUTO_TEST_CASE(embedding_backward) {
       compare_embedding_backward(70, 9, 9, 24, dtype, layout);
     }
     compare_embedding_backward(300, 1, 5, 8, dtype, {});     // one run over many pieces
+    compare_embedding_backward(97, 1, 5, 8, dtype, {});      // whose last piece is one token
     compare_embedding_backward(300, 3, 5, 2056, dtype, {});  // more than a block of columns
     compare_embedding_backward(5000, 400, 600, 8, dtype, {});
   }
   compare_embedding_backward(2100, 70000, 70000, 8, DType::bf16, {});  // three digits
-  if (has_real_gpu) {
+  if (has_large_sizes()) {
     compare_embedding_backward(66000, 150000, 151936, 896, DType::bf16, {});
     compare_embedding_backward((1 << 19) + 5000, 1000, 1200, 64, DType::bf16, {});  // sorted in two parts
   }
@@ -154,8 +155,8 @@ void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype,
 BOOST_AUTO_TEST_CASE(cross_entropy) {
   for (const DType dtype : compute_dtypes) {
     for (const Layout layout : layouts) {
-      for (const auto& [tokens, vocab] :
-           std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 8}, {1, 1}, {11, 37}, {6, 272}, {3, 2500}}) {
+      for (const auto& [tokens, vocab] : with_large<std::pair<std::int64_t, std::int64_t>>(
+               {{0, 8}, {1, 1}, {11, 37}, {6, 272}, {3, 2500}}, {{30, 151936}, {21, 128257}})) {
         compare_cross_entropy(tokens, vocab, dtype, layout, false);
       }
     }

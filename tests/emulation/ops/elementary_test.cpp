@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <boost/test/unit_test.hpp>
+#include <cstring>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "emulation/ops/support.hpp"
+#include "ops/cuda/upload.hpp"
 
 namespace sft::ops::testing {
 
 namespace {
 
 /// Shapes of matrices: none, one element, whole vectors, hardly any, and more than a block takes.
-const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = {{0, 8},  {1, 1},    {3, 64},
-                                                                   {7, 13}, {2, 5000}, {70, 40}};
+const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = with_large<std::pair<std::int64_t, std::int64_t>>(
+    {{0, 8}, {1, 1}, {3, 64}, {7, 13}, {2, 5000}, {70, 40}}, {{601, 1152}, {3, 200003}});
 
 std::string label(const char* op, DType dtype, std::int64_t rows, std::int64_t columns, Layout layout) {
   return std::string(op) + " " + name_of(dtype) + " " + std::to_string(rows) + " x " + std::to_string(columns) +
@@ -73,7 +77,7 @@ BOOST_AUTO_TEST_CASE(add_and_scale) {
 
 BOOST_AUTO_TEST_CASE(sum_squares) {
   for (const Layout layout : flat_layouts) {
-    for (const std::int64_t size : {0, 1, 5, 1000, 70001}) {
+    for (const std::int64_t size : with_large<std::int64_t>({0, 1, 5, 1000, 70001}, {10000019})) {
       Twin x = Twin(DType::float32, {size}, layout).normal(1), result = Twin(DType::float64, {1}).filled(3.0);
       check("sum_squares of " + std::to_string(size), {in(x), out(result, {.of_itself = 1e-6})},
             [&](Backend& ops, auto of) { ops.sum_squares(of(result), of(x)); });
@@ -93,6 +97,23 @@ BOOST_AUTO_TEST_CASE(bias_backward) {
       check(label("bias_backward", dtype, 700, 16, layout), {in(dy), out(dbias)},
             [&](Backend& ops, auto of) { ops.bias_backward(of(dbias), of(dy)); });
     }
+  }
+}
+
+// Tables of one word of 16 bytes, of what fits a kernel's arguments, and more.
+BOOST_AUTO_TEST_CASE(upload) {
+  for (const std::int64_t num_words : {1, 7, 240, 241, 500}) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(4 * num_words));
+    std::iota(values.begin(), values.end(), 1);
+    Twin table(DType::int32, {4 * num_words});
+    check("upload of " + std::to_string(num_words) + " words", {out(table, {})}, [&](Backend& ops, auto of) {
+      const Tensor to = of(table);
+      if (&ops == &Backends::get().cpu()) {
+        std::memcpy(to.data, values.data(), to.size_bytes());
+      } else {
+        cuda::upload(to.data, values.data(), to.size_bytes(), static_cast<cudaStream_t>(ops.stream().native()));
+      }
+    });
   }
 }
 

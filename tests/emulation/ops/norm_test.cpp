@@ -14,7 +14,7 @@ struct Case {
 /// Columns: one, odd, a part of a warp's vectors, more than a warp's, and more than a block keeps in registers, with
 /// and without whole vectors.
 const std::vector<Case> cases = {{0, 8}, {1, 1}, {5, 7}, {9, 64}, {3, 904}, {2, 2048}};
-const std::vector<Case> long_rows = {{2, 4355}, {1, 16640}};
+const std::vector<Case> long_rows = with_large<Case>({{2, 4355}, {1, 16640}}, {{700, 896}, {300, 4096}, {40, 12288}});
 
 constexpr float epsilon = 1e-5F;
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t seed = 0x1234567890abcdefU;
 const std::vector<std::int64_t> first_indices = {0, 4, 7, (std::int64_t{1} << 40) + 3};
-const std::vector<std::int64_t> sizes = {0, 1, 6, 64, 2500};
+const std::vector<std::int64_t> sizes = with_large<std::int64_t>({0, 1, 6, 64, 2500}, {300001});
 
 }  // namespace
 

@@ -12,8 +12,19 @@ namespace {
 struct Case {
   std::int64_t tokens, heads, head_dim;
 };
-const std::vector<Case> cases = {{0, 2, 8},  {1, 1, 2},  {3, 3, 6},   {2, 2, 10},  {5, 3, 16},  {4, 5, 64},
-                                 {3, 2, 80}, {2, 7, 96}, {3, 4, 128}, {2, 1, 254}, {2, 3, 256}, {61, 2, 16}};
+const std::vector<Case> cases = with_large<Case>({{0, 2, 8},
+                                                  {1, 1, 2},
+                                                  {3, 3, 6},
+                                                  {2, 2, 10},
+                                                  {5, 3, 16},
+                                                  {4, 5, 64},
+                                                  {3, 2, 80},
+                                                  {2, 7, 96},
+                                                  {3, 4, 128},
+                                                  {2, 1, 254},
+                                                  {2, 3, 256},
+                                                  {61, 2, 16}},
+                                                 {{700, 16, 64}, {300, 40, 128}});
 
 std::string label(const std::string& op, DType dtype, Case c, Layout layout) {
   return op + " " + name_of(dtype) + " " + std::to_string(c.tokens) + " x " + std::to_string(c.heads) + " x " +

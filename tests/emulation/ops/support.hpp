@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -24,12 +25,35 @@
 
 namespace sft::ops::testing {
 
-/// Whether the GPU is a real one, which is fast enough for large sizes.
+/// Whether sizes of real models are tried too: on a real GPU, which is fast enough, unless SFT_OPS_SIZES=small says
+/// that a tool makes it slow.
+inline bool has_large_sizes() {
 #ifdef SFT_REAL_GPU
-inline constexpr bool has_real_gpu = true;
+  static const bool is_asked_small = [] {
+    const char* const sizes = std::getenv("SFT_OPS_SIZES");
+    return sizes != nullptr && std::strcmp(sizes, "small") == 0;
+  }();
+  return !is_asked_small;
 #else
-inline constexpr bool has_real_gpu = false;
+  return false;
 #endif
+}
+
+/// `sizes`, and where large ones are tried `large` behind them.
+template <class T>
+std::vector<T> with_large(std::vector<T> sizes, const std::vector<T>& large) {
+  if (has_large_sizes()) sizes.insert(sizes.end(), large.begin(), large.end());
+  return sizes;
+}
+
+/// Random numbers of a test's own `seed` and of SFT_OPS_SEED, by which all tests get other inputs; 0 by default.
+inline std::mt19937 random_of(unsigned seed) {
+  static const unsigned long fresh = [] {
+    const char* const text = std::getenv("SFT_OPS_SEED");
+    return text != nullptr ? std::strtoul(text, nullptr, 10) : 0UL;
+  }();
+  return std::mt19937(seed + static_cast<unsigned>(fresh) * 1000003U);
+}
 
 inline double get(const std::byte* at, DType dtype) {
   switch (dtype) {
@@ -183,12 +207,12 @@ class Twin {
     return std::move(*this).filled([&](std::int64_t, std::int64_t) { return value; });
   }
   Twin&& normal(unsigned seed, double stddev = 1.0, double mean = 0.0) && {
-    std::mt19937 generator(seed);
+    std::mt19937 generator = random_of(seed);
     std::normal_distribution<double> distribution(mean, stddev);
     return std::move(*this).filled([&](std::int64_t, std::int64_t) { return distribution(generator); });
   }
   Twin&& uniform(unsigned seed, int low, int high) && {
-    std::mt19937 generator(seed);
+    std::mt19937 generator = random_of(seed);
     std::uniform_int_distribution<int> distribution(low, high);
     return std::move(*this).filled([&](std::int64_t, std::int64_t) { return distribution(generator); });
   }

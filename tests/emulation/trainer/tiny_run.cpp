@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tiny_run.hpp"
 
+#include <iterator>
 #include <memory>
 #include <utility>
 
+#include "sft/core/error.hpp"
 #include "sft/device/factory.hpp"
+#include "sft/device/gpus.hpp"
 #include "sft/train/engine.hpp"
 #include "support/engine_fixture.hpp"
 
@@ -14,15 +17,10 @@ namespace {
 
 constexpr double learning_rate = 1e-2;
 
-/// CPUs have no need of copies.
-comm::Transport::Way way_of(const TinyRun& tiny, device::Kind kind) {
-  return kind == device::Kind::cuda ? tiny.way : comm::Transport::Way::direct;
-}
-
-config::Config config_of(const TinyRun& tiny, device::Kind kind) {
+config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport::Way way) {
   config::Config config;
   config.device.backend = kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
-  if (way_of(tiny, kind) == comm::Transport::Way::host_copy) config.device.comm = config::CommChoice::host;
+  if (way == comm::Transport::Way::host_copy) config.device.comm = config::CommChoice::host;
   config.model = model_of(tiny.family);
   config.model.num_hidden_layers = 2;
   config.lora.use_peft = tiny.has_adapters;
@@ -42,6 +40,20 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind) {
   config.optimizer.adam_epsilon = 1e-6;  // as in tests/equivalence: an update must not hang on rounding alone
   config.optimizer.max_grad_norm = 1.0;
   return config;
+}
+
+/// This rank's of the GPUs that all ranks of its node see.
+device::DealtGpu gpu_of_rank(const comm::Group& node) {
+  const std::vector<device::VisibleGpus> seen(static_cast<std::size_t>(node.size()), device::visible_gpus());
+  device::DealtGpu gpu = device::deal_gpus(seen, /*may_share=*/true)[static_cast<std::size_t>(node.rank())];
+  if (gpu.refusal) throw Error(*gpu.refusal);
+  return gpu;
+}
+
+/// What a run has on GPUs, or on CPUs: NCCL cannot work between ranks that share a GPU.
+comm::Transport::Way way_of(const TinyRun& tiny, device::Kind kind, const comm::Group& node) {
+  if (kind == device::Kind::cpu) return comm::Transport::Way::direct;
+  return node.size() > std::ssize(device::visible_gpus().gpus) ? comm::Transport::Way::host_copy : tiny.way;
 }
 
 /// The bytes of a tensor in device memory.
@@ -64,13 +76,14 @@ std::string TinyRun::name() const {
 }
 
 TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session) {
-  const config::Config config = config_of(tiny, kind);
-  const Mesh mesh(session.world(), tiny.layout, config.model);
   const comm::Group& node = session.node();
-  std::unique_ptr<device::Device> own =
-      device::make_device(kind, kind == device::Kind::cuda ? node.rank() : 0, node.size());
+  const comm::Transport transport{.way = way_of(tiny, kind, node)};
+  const config::Config config = config_of(tiny, kind, transport.way);
+  const Mesh mesh(session.world(), tiny.layout, config.model);
+  const device::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : device::DealtGpu{};
+  std::unique_ptr<device::Device> own = device::make_device(kind, gpu.index, node.size(), gpu.num_sharing);
   device::Device& device = *own;
-  EngineFixture fixture(config, tiny.max_length, mesh, session, std::move(own), {.way = way_of(tiny, kind)});
+  EngineFixture fixture(config, tiny.max_length, mesh, session, std::move(own), transport);
   train::Engine& engine = fixture.engine();
   engine.initialize();
   TinyOutcome outcome;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Some steps of a tiny model on a mesh, on CPUs or on emulated GPUs.
+// Some steps of a tiny model on a mesh, on CPUs or on GPUs.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,8 @@ struct TinyOutcome {
   std::vector<std::vector<std::byte>> state;  ///< weights and moments
 };
 
-/// Collective over the world.
+/// Ranks take the GPUs of their node in turn. Where these are fewer they share them, and all tensors go through the
+/// host. Collective over the world.
 [[nodiscard]] TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session);
 
 }  // namespace sft::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole trainer on emulated GPUs computes what it computes on CPUs: every stage of sharding, every way of attending
-// over the sequence, every way of keeping activations, adapters, both precisions, NCCL and host copies.
+// The whole trainer on GPUs, emulated ones or with tests/device real ones, computes what it computes on CPUs: every
+// stage of sharding, every way of attending over the sequence, every way of keeping activations, adapters, both
+// precisions, NCCL and host copies.
 
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_MODULE emulated_trainer
@@ -35,6 +36,11 @@ const std::vector<TinyRun> runs{
     {.layout = {1, 1, 1, 1}, .family = Family::llama, .precision = Precision::bf16},
     {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .precision = Precision::pure_bf16},
     {.layout = {1, 1, 1, 1}, .family = Family::qwen2, .precision = Precision::bf16, .has_adapters = true},
+    // 2 ranks
+    {.layout = {1, 2, 1, 1}, .family = Family::llama, .accumulation = 2},
+    {.layout = {2, 1, 1, 1}, .family = Family::qwen2, .precision = Precision::bf16},
+    {.layout = {1, 1, 2, 1}, .family = Family::qwen3},
+    {.layout = {1, 1, 1, 2}, .family = Family::llama, .precision = Precision::bf16},
     // 4 ranks
     {.layout = {2, 2, 1, 1}, .family = Family::qwen2, .zero_stage = 0, .accumulation = 2},
     {.layout = {1, 2, 1, 2}, .family = Family::llama, .zero_stage = 1, .accumulation = 2},
@@ -53,6 +59,9 @@ const std::vector<TinyRun> runs{
      .checkpointing = ActivationCheckpointing::selective},
     {.layout = {2, 1, 1, 2}, .family = Family::qwen3, .way = comm::Transport::Way::host_copy},
     {.layout = {1, 2, 2, 1}, .family = Family::qwen2, .zero_stage = 1, .way = comm::Transport::Way::host_copy},
+    // 8 ranks
+    {.layout = {2, 2, 2, 1}, .family = Family::qwen3},
+    {.layout = {1, 2, 2, 2}, .family = Family::llama, .precision = Precision::bf16},
     // 16 ranks
     {.layout = {2, 2, 2, 2}, .family = Family::qwen2},
     {.layout = {1, 2, 4, 2}, .family = Family::llama, .sp_method = SpMethod::hybrid, .ulysses_size = 2},

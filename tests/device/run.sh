@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Tries and measures the CUDA side on a GPU of this machine: PASS and FAIL lines, and a table of all results at the end.
+# README.md says what each part shows. Every part ends within 10 minutes.
+#
+# usage: tests/device/run.sh [--output FOLDER] [BUILD_FOLDER] [PART...]
+#        tests/device/run.sh --programs [BUILD_FOLDER]
+#
+#   BUILD_FOLDER       where the programs were built; build/release of this source by default, or this script's own folder
+#                      if they lie there
+#   PART               ops sanitizer models nccl rooflines products step peers; all of them by default
+#   --output FOLDER    where results go, device_results by default; the table has those of earlier calls too
+#   --programs         lists the files that another machine needs; all in one folder will do, beside mpirun and libraries
+#
+# The environment changes what is measured: SFT_DEVICE_MODELS (the names that bench_step knows), SFT_DEVICE_LENGTHS (tokens
+# of a row), SFT_DEVICE_STEP_TOKENS (of an optimizer step), SFT_DEVICE_STEPS (of which the median counts),
+# SFT_DEVICE_TOKENS (of a micro-batch, for rooflines), SFT_DEVICE_BENCH_OPS (options of bench_ops), SFT_DEVICE_PART_S (time
+# of a part), SFT_OPS_SEED (of random inputs), SFT_ATTENTION_ROUNDS, PYTHON (with torch and transformers, for peers).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+all_parts=(ops sanitizer models nccl rooflines products step peers)
+programs=(device_ops_test device_attention_test device_trainer_test device_comm_test device_nccl_test bench_ops bench_step
+  sft sft-prepare)
+scripts=(run.sh report.sh measure.sh program.sh ../support/checks.sh ../support/gpu_training.sh
+  ../benchmarks/peer_torch.py)
+
+# fail PROBLEM: one line, and the exit status of a wrong command line.
+fail() {
+  printf 'run.sh: error: %s\n' "$1" >&2
+  exit 2
+}
+
+output=device_results action=run build='' chosen=()
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --output)
+      output=${2:?run.sh: error: --output needs a folder}
+      shift
+      ;;
+    --programs) action=list ;;
+    -h | --help)
+      sed -n '3,22s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+      exit 0
+      ;;
+    *)
+      if [[ " ${all_parts[*]} " == *" $1 "* ]]; then
+        chosen+=("$1")
+      elif [[ -z $build && -d $1 ]]; then
+        build=$(cd "$1" && pwd)
+      else
+        fail "$1 is neither a part (${all_parts[*]}) nor a folder of programs; see --help"
+      fi
+      ;;
+  esac
+  shift
+done
+if [[ -z $build && -x $here/bench_step ]]; then build=$here; fi
+build=${build:-$(cd "$here/../.." && pwd)/build/release}
+[[ ${#chosen[@]} -gt 0 ]] || chosen=("${all_parts[@]}")
+
+# program NAME: its path.
+program() {
+  local folder
+  for folder in "$build/bin" "$build"; do
+    if [[ -x $folder/$1 && ! -d $folder/$1 ]]; then
+      echo "$folder/$1"
+      return
+    fi
+  done
+  fail "there is no program $1 in $build (it is built where CUDA and NCCL are found): build it, or name another folder"
+}
+
+# script PATH: a file beside this one, or where it lies in the source.
+script() {
+  if [[ -e $here/${1##*/} ]]; then echo "$here/${1##*/}"; else echo "$here/$1"; fi
+}
+
+for name in "${programs[@]}"; do program "$name" >/dev/null; done
+if [[ $action == list ]]; then
+  for name in "${programs[@]}"; do program "$name"; done
+  for name in "${scripts[@]}"; do readlink -f "$(script "$name")"; done
+  exit 0
+fi
+
+# Ranks that share one GPU and few cores.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+export BOOST_TEST_COLOR_OUTPUT=no
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+mpiexec=$(command -v mpirun) || fail "there is no mpirun in PATH: install Open MPI"
+
+mkdir -p "$output"
+output=$(cd "$output" && pwd)
+touch "$output/results.tsv"
+# shellcheck source=tests/device/report.sh
+source "$(script report.sh)"
+# shellcheck source=tests/device/measure.sh
+source "$(script measure.sh)"
+
+part_ops() {
+  local seed=${SFT_OPS_SEED:-$RANDOM} name
+  for name in device_ops_test device_attention_test; do
+    check "$name" "$name: as on the CPU, the same bits twice, inputs of SFT_OPS_SEED=$seed" \
+      env SFT_OPS_SEED="$seed" SFT_ATTENTION_ROUNDS="${SFT_ATTENTION_ROUNDS:-8}" "$(program "$name")" || true
+  done
+}
+
+# cuBLASLt's own kernels are left out.
+part_sanitizer() {
+  local tool name
+  if ! command -v compute-sanitizer >/dev/null; then
+    record SKIP "compute-sanitizer" "it is not in PATH (it comes with the CUDA toolkit)"
+    return
+  fi
+  for tool in memcheck racecheck synccheck; do
+    for name in device_ops_test device_attention_test; do
+      check "$tool-$name" "$tool of $name" env SFT_OPS_SIZES=small SFT_ATTENTION_ROUNDS=1 \
+        compute-sanitizer --tool "$tool" --error-exitcode 9 --launch-timeout 120 --print-limit 20 \
+        "$(program "$name")" '--run_test=!products' || true
+    done
+  done
+}
+
+part_models() {
+  local num
+  for num in 1 2 4 8; do
+    check "trainer-$num" "tiny models, losses and gradient norms as on CPUs, ranks that share one GPU: $num" \
+      "$mpiexec" -np "$num" "$(program device_trainer_test)" || true
+  done
+  check "program" "sft on 2 ranks of one GPU: as on CPUs, resumed with the same bits" \
+    "$(script program.sh)" "$mpiexec" "$(program sft)" "$(program sft-prepare)" || true
+}
+
+part_nccl() {
+  check "nccl" "NCCL on one rank: every call, two communicators on two streams" \
+    "$mpiexec" -np 1 "$(program device_nccl_test)" || true
+  check "collectives" "the collectives of one rank, by NCCL's way and through the host" \
+    "$mpiexec" -np 1 "$(program device_comm_test)" || true
+  cat >"$output/nccl/check.ini" <<INI
+[model]
+hidden_size = 64
+num_hidden_layers = 1
+intermediate_size = 128
+num_attention_heads = 4
+vocab_size = 272
+[data]
+train_files = none
+INI
+  check "machine" "sft --check on one rank" "$mpiexec" -np 1 "$(program sft)" "$output/nccl/check.ini" --check \
+    --device.backend cuda || true
+}
+
+describe_machine() {
+  date -u '+%Y-%m-%d %H:%M UTC'
+  uname -sr
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>&1 || true
+  "$(program sft)" --version
+}
+
+describe_machine | tee "$output/machine.txt"
+failures=0
+for part in "${chosen[@]}"; do
+  printf '\n== %s\n' "$part"
+  rm -rf "${output:?}/$part"
+  mkdir "$output/$part"
+  awk -F '\t' -v part="$part" '$1 != part' "$output/results.tsv" >"$output/results.new"
+  mv "$output/results.new" "$output/results.tsv"
+  deadline=$((SECONDS + ${SFT_DEVICE_PART_S:-580}))
+  case $part in
+    ops) part_ops ;;
+    sanitizer) part_sanitizer ;;
+    models) part_models ;;
+    nccl) part_nccl ;;
+    rooflines) part_rooflines ;;
+    products) part_products ;;
+    step) part_step ;;
+    peers) part_peers ;;
+  esac
+done
+print_table "${all_parts[@]}"
+exit $((failures > 0))

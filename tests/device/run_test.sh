@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh with programs that only print: what passes and fails, the table, the exit status, parts one by one.
+#
+#   run_test.sh
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/support/checks.sh
+source "$here/../support/checks.sh"
+run=$here/run.sh
+
+# stub FOLDER NAME: a program whose text comes from standard input.
+stub() {
+  { echo '#!/usr/bin/env bash' && cat; } >"$1/$2"
+  chmod +x "$1/$2"
+}
+
+mkdir -p build/bin tools
+for name in device_ops_test device_attention_test device_trainer_test device_comm_test device_nccl_test sft-prepare; do
+  stub build/bin "$name" <<<'echo "No errors detected"'
+done
+stub build/bin sft <<<'echo "sft 0.0.0"'
+stub build/bin bench_ops <<'END'
+case "$*" in
+  *"--part memory"*)
+    echo "fill                  0.100 ms    4000.0 GB/s   0.97 of the roof       0.1 ms a micro-batch"
+    echo "embedding forward     0.100 ms    4000.0 GB/s   ${STUB_SHARE:-0.90} of the roof       0.1 ms a micro-batch" ;;
+  *)
+    echo "matmul qkv            1.000 ms     600.0 TF/s   0.60 of the roof       1.0 ms a micro-batch"
+    echo "matmul o              3.000 ms     400.0 TF/s   0.40 of the roof       3.0 ms a micro-batch"
+    echo "attention_forward 4   2.000 ms     300.0 TF/s   0.30 of the roof       2.0 ms a micro-batch"
+    echo "sum_s 0.100000" ;;
+esac
+END
+stub build/bin bench_step <<'END'
+while [[ $1 != --layers ]]; do shift; done
+if [[ $2 == fit ]]; then layers=24; else layers=$2; fi
+printf '%s\n' "layers $layers of 36" "step_s ${STUB_STEP_S:-0.44}" "tokens_per_second 1000" "mfu 0.456"
+END
+stub tools mpirun <<<'shift 2; exec "$@"'
+stub tools compute-sanitizer <<'END'
+[[ "$*" != *racecheck* || -z ${STUB_RACE:-} ]]
+END
+# PyTorch has memory for 20 of the 24 layers that sft has.
+stub tools python <<'END'
+if [[ $1 == -c ]]; then exit 0; fi
+while [[ $1 != --layers ]]; do shift; done
+if [[ $2 -gt 20 ]]; then exit 3; fi
+echo "tokens_per_second ${STUB_TORCH:-800}"
+END
+export PATH=$PWD/tools:$PATH PYTHON=$PWD/tools/python
+export SFT_DEVICE_MODELS=qwen3-8b SFT_DEVICE_LENGTHS="4096" SFT_DEVICE_STEP_TOKENS=16384
+shown=(out)
+
+# The program's own checks need a real sft; the part without them is left to the other parts.
+parts=(ops sanitizer nccl rooflines products step peers)
+prints 0 ', 0 FAIL, 0 SKIP$' "$run" build "${parts[@]}"
+check "two tests of the ops" test "$(grep -c '^PASS .*SFT_OPS_SEED' out)" -eq 2
+check "six runs of the sanitizer" test "$(grep -c '^PASS .*check of device' out)" -eq 6
+# shellcheck disable=SC2016
+check "rates are weighted by time" grep -q 'matmul *450.0 TF/s, 0.45 of the roof' out
+check "a step over its products" grep -q 'step over its products and attention *PASS *1.10' out
+check "PyTorch and sft have as many layers" grep -q '^peers .*18 layers, .*PASS *1000 / 800 = 1.25' out
+check "the table names a part once" test "$(grep -c '^peers ' out)" -eq 1
+
+prints 1 '^FAIL .*embedding forward: 0.61 of' env STUB_SHARE=0.61 "$run" build rooflines
+prints 1 '^FAIL .*step over its products and attention: 1.50' env STUB_STEP_S=0.6 "$run" build step
+prints 1 'racecheck of device_ops_test *FAIL *status 1' env STUB_RACE=1 "$run" build sanitizer
+prints 1 '^FAIL .*over PyTorch.s, compiled, SDPA: 1000 / 2000 = 0.50' env STUB_TORCH=2000 "$run" build peers
+prints 0 'peers *PyTorch *SKIP' env PYTHON=/nowhere/python "$run" build peers
+prints 0 'rooflines .*the slowest of 2' "$run" build rooflines
+check "the table has the parts of earlier calls" grep -q '^step ' out
+
+stub build/bin device_ops_test <<<'echo "wrong at element 7"; exit 201'
+prints 1 '^ *wrong at element 7' "$run" build ops
+check "the table has the failure" grep -q '^ops .*FAIL *status 201' out
+stub build/bin device_ops_test <<<'sleep 30'
+prints 1 '^FAIL .*device_ops_test.*: no end after' env SFT_DEVICE_PART_S=1 "$run" build ops
+
+prints 2 'error: rooflnes is neither a part' "$run" build rooflnes
+rm build/bin/bench_step
+prints 2 'error: there is no program bench_step' "$run" build ops
+
+# All files that --programs lists, in one folder.
+stub build/bin bench_step <<<'exit 1'
+mkdir packed
+"$run" --programs build >files
+while read -r file; do cp "$file" packed/; done <files
+prints 0 'rooflines .*the slowest of 2' packed/run.sh --output other rooflines
+finish_checks
