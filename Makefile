@@ -83,7 +83,7 @@ test: test-deps ## build and run every test
 # The parts of the tests that a sanitizer runs: what reads files and moves memory; what has threads and signals.
 ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_jinja unit_data unit_checkpoint \
   unit_parallel unit_hub unit_model unit_optim unit_sequence unit_train ops_test faults_data device_cpu_test \
-  device_gpus_test mpi_group_test mpi_collectives_test mpi_host_collectives_test mpi_windows_test mpi_decoder_test \
+  device_gpus_test device_timeline_test mpi_group_test mpi_collectives_test mpi_host_collectives_test mpi_windows_test mpi_decoder_test \
   reference leakage evaluation
 # What runs on an emulated GPU (tests/emulation), without the longest of them.
 GPU_TESTS := emulation_runtime_test emulation_faults_test emulation_streams_test emulation_ops_test emulated_device \

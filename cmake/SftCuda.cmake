@@ -6,12 +6,14 @@ if(NOT SFT_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV NCCL_HOME PATH_SUFFIXES include)
   find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ENV NCCL_HOME PATH_SUFFIXES lib lib64)
-  if(CUDAToolkit_NVCC_EXECUTABLE AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12)
+  find_path(NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(CUDAToolkit_NVCC_EXECUTABLE AND CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12 AND NVTX_INCLUDE_DIR
+     AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
     set(SFT_HAVE_CUDA ON)
   elseif(SFT_CUDA STREQUAL "ON")
     message(FATAL_ERROR "SFT_CUDA=ON needs the CUDA toolkit 12 or 13 (nvcc: ${CUDAToolkit_NVCC_EXECUTABLE}, version: "
-                        "${CUDAToolkit_VERSION}) and NCCL (nccl.h: ${NCCL_INCLUDE_DIR}, libnccl: ${NCCL_LIBRARY}): "
-                        "install what is missing, or set CUDAToolkit_ROOT and NCCL_HOME")
+                        "${CUDAToolkit_VERSION}, NVTX: ${NVTX_INCLUDE_DIR}) and NCCL (nccl.h: ${NCCL_INCLUDE_DIR}, "
+                        "libnccl: ${NCCL_LIBRARY}): install what is missing, or set CUDAToolkit_ROOT and NCCL_HOME")
   endif()
 endif()
 message(STATUS "sft: CUDA and NCCL ${SFT_HAVE_CUDA}")

@@ -38,14 +38,14 @@ last_step() {
 
 # run_and_stop FOLDER STEP COMMAND...: runs sft-run, which writes to FOLDER, and stops it behind STEP, as a cluster would.
 run_and_stop() {
-  local folder=$1 stop_after_step=$2 job status=0
+  local folder=$1 last_wanted=$2 job status=0
   shift 2
   printf '$ %s\n' "$*"
   "$@" &
   job=$!
   # shellcheck disable=SC2064  # of this job
   trap "kill $job 2>/dev/null || true" EXIT
-  while kill -0 $job 2>/dev/null && [[ $(last_step "$folder" || true) -lt $stop_after_step ]]; do sleep 0.2; done
+  while kill -0 $job 2>/dev/null && [[ $(last_step "$folder" || true) -lt $last_wanted ]]; do sleep 0.2; done
   printf '$ kill %s   # of sft-run\n' $job
   kill $job || true
   wait $job || status=$?

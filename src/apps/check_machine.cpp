@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check_machine.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -10,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective_trial.hpp"
@@ -18,6 +21,8 @@
 #include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 #include "sft/device/format_bytes.hpp"
+#include "sft/device/gpus.hpp"
+#include "sft/device/network.hpp"
 #include "sft/device/node.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/start_table.hpp"
@@ -79,6 +84,39 @@ std::string describe_devices(const CheckedMachine& machine) {
   return all;
 }
 
+/// "4 nodes with eth0 25 Gb/s", of each kind of node; empty where no node tells.
+std::string describe_networks(const CheckedMachine& machine, const std::vector<int>& nodes) {
+  std::string mine;
+  for (const std::string& adapter : device::network_adapters()) mine += (mine.empty() ? "" : ", ") + adapter;
+  const std::vector<std::string> of_rank = machine.groups.world.all_gather(mine);
+  std::map<std::string, std::int64_t> counts;
+  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
+    const bool is_first_of_node = std::cmp_equal(nodes[rank], rank);
+    if (is_first_of_node && !of_rank[rank].empty()) ++counts[of_rank[rank]];
+  }
+  std::string all;
+  for (const auto& [text, count] : counts) all += (all.empty() ? "" : "; ") + plural(count, "node") + " with " + text;
+  return all;
+}
+
+/// "node07, GPU 3, GPU-1a2b..., up to 1980 MHz".
+std::string describe_own_gpu() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const device::OwnGpu own = device::own_gpu();
+  return std::string(host.data()) + ", GPU " + std::to_string(own.index) + ", " + own.uuid +
+         (own.clock_hz > 0 ? ", up to " + number(1e-6 * own.clock_hz) + " MHz" : "");
+}
+
+/// A line for each rank.
+void print_gpus(const CheckedMachine& machine) {
+  if (machine.device.kind() != device::Kind::cuda) return;
+  Table table({Align::left, Align::left}, 2);
+  const std::vector<std::string> of_rank = machine.groups.world.all_gather(describe_own_gpu());
+  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) table.add({"rank " + std::to_string(rank), of_rank[rank]});
+  log_info("\n" + table.text());
+}
+
 /// What the rank with the least of it has free.
 std::string describe_memory(const CheckedMachine& machine) {
   const std::optional<device::OwnMemory> own = machine.device.own_memory();
@@ -102,6 +140,9 @@ void print_machine(const CheckedMachine& machine, const std::vector<int>& nodes)
   table.add({"device", describe_devices(machine)});
   if (const std::string memory = describe_memory(machine); !memory.empty()) table.add({"memory", memory});
   table.add({"collectives", describe_transport(machine)});
+  if (const std::string networks = describe_networks(machine, nodes); !networks.empty()) {
+    table.add({"network", networks});
+  }
   log_info(table.text());
   constexpr std::size_t tp_axis = 3;
   if (layout.axes_between_nodes(nodes)[tp_axis]) {
@@ -187,14 +228,16 @@ void time_ranks(const CheckedMachine& machine) {
   const Measured products_s = gather(product_s, world), copies_s = gather(copy_s, world);
 
   Table table({Align::left, Align::right, Align::left}, 2);
-  const auto add = [&](const char* what, const Measured& time_s, double amount, const char* unit) {
+  const auto add = [&](const std::string& what, const Measured& time_s, double amount, const char* unit) {
     const std::string slowest =
         "slowest: rank " + std::to_string(time_s.rank_of_most()) + " with " + number(amount / time_s.most()) + unit;
     table.add({what, number(amount / time_s.median()) + unit, world.size() > 1 ? slowest : ""});
   };
   const auto cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   add(dtype == DType::float32 ? "float32 product" : "bf16 product", products_s, 2e-9 * cube, " GFLOP/s");
-  add("copy in memory", copies_s, 2e-9 * static_cast<double>(matrix_bytes), " GB/s");
+  const double promised = is_gpu ? 1e-9 * device::own_gpu().memory_bytes_per_second : 0;
+  add(promised > 0 ? "copy in memory, of " + number(promised) + " GB/s" : "copy in memory", copies_s,
+      2e-9 * static_cast<double>(matrix_bytes), " GB/s");
   log_info("\n" + table.text());
   constexpr double tolerated = 1.25;
   if (products_s.most() > tolerated * products_s.median()) {
@@ -212,6 +255,7 @@ void check_machine(const CheckedMachine& machine) {
       machine.device.kind() == device::Kind::cuda ? std::size_t{64} << 20 : std::size_t{4} << 20;
   const std::vector<int> nodes = train::nodes_of_ranks(machine.session);
   print_machine(machine, nodes);
+  print_gpus(machine);
   const std::vector<comm::TensorGroup> groups = machine.groups.of_tensors();
   CollectiveTrial trial(machine.device, machine.collectives, machine.copies_through_host, large_bytes);
   check_collectives(machine, groups, trial);

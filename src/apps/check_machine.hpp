@@ -22,9 +22,9 @@ struct CheckedMachine {
   bool copies_through_host;  ///< comm::Transport::Way::host_copy
 };
 
-/// Prints the mesh and what its ranks compute on; makes every collective of every group, and throws an Error (failure)
-/// on every rank where one is wrong; prints how fast they are and which rank is slowest, in these and in matrix
-/// products. Collective over the world; takes seconds.
+/// Prints the mesh, what its ranks compute on, and the rates that the network's adapters promise; makes every
+/// collective of every group, and throws an Error (failure) on every rank where one is wrong; prints how fast they are
+/// and which rank is slowest, in these and in matrix products. Collective over the world; takes seconds.
 void check_machine(const CheckedMachine& machine);
 
 }  // namespace sft::apps

@@ -2,15 +2,18 @@
 #include "host/collectives.hpp"
 #include "mpi/collectives.hpp"
 #include "sft/core/error.hpp"
+#include "timed_collectives.hpp"
 #if SFT_HAVE_CUDA
 #include "nccl/collectives.hpp"
 #endif
 
 namespace sft::comm {
 
-std::unique_ptr<Collectives> make_collectives(device::Device& device,
-                                              [[maybe_unused]] const std::vector<TensorGroup>& groups,
-                                              [[maybe_unused]] const Transport& transport) {
+namespace {
+
+std::unique_ptr<Collectives> make_untimed(device::Device& device,
+                                          [[maybe_unused]] const std::vector<TensorGroup>& groups,
+                                          [[maybe_unused]] const Transport& transport) {
   if (transport.way == Transport::Way::host_copy) {
     return std::make_unique<HostCollectives>(device, groups, transport.timeout_s);
   }
@@ -21,6 +24,13 @@ std::unique_ptr<Collectives> make_collectives(device::Device& device,
   throw_config_error("no collectives for GPU memory", "this program was built without NCCL",
                      "install NCCL and build again with -DSFT_CUDA=ON, or set backend = cpu");
 #endif
+}
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_collectives(device::Device& device, const std::vector<TensorGroup>& groups,
+                                              const Transport& transport) {
+  return std::make_unique<TimedCollectives>(device.timeline(), make_untimed(device, groups, transport));
 }
 
 }  // namespace sft::comm

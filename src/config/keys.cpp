@@ -283,7 +283,8 @@ std::vector<Key> make_keys() {
           "fp32; bf16: compute and gather in bf16, master weights and reductions in float32; or pure_bf16: weights "
           "in bf16 alone, updated with stochastic rounding"),
       key("train", &C::train, "offload_optimizer", &Train::offload_optimizer,
-          "where the moments lie between steps: none (on the device), host (its memory; the same on a CPU) or nvme "
+          "where the moments lie between steps: none (on the device), host (the same on a CPU; not there for GPUs) or "
+          "nvme "
           "(files of offload_folder)"),
       key("train", &C::train, "offload_parameters", &Train::offload_parameters,
           "the same for the float32 master weights of precision bf16"),
@@ -306,6 +307,9 @@ std::vector<Key> make_keys() {
       eval_steps_key("steps between two evaluations on eval_files, beside the one at the end; none: logging_steps; "
                      "0: only at the end"),
       key("train", &C::train, "eval_on_start", &Train::eval_on_start, "evaluate before the first step too"),
+      key("train", &C::train, "profile_steps", &Train::profile_steps,
+          "steps, counted from 1, whose timeline goes to output_dir/trace.json and to NVIDIA's profilers: 3, or 3-5; "
+          "none: no step"),
 
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate of AdamW"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,

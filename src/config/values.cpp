@@ -173,6 +173,20 @@ void read(const std::string& text, BackendChoice& value) { read_choice(text, val
 void read(const std::string& text, CommChoice& value) { read_choice(text, value, comm_names); }
 void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
+void read(const std::string& text, StepRange& value) {
+  const std::string word = unquoted(text);
+  if (is_none(word)) {
+    value = {};
+    return;
+  }
+  const std::size_t dash = word.find('-');
+  const auto first = parse_number<std::int64_t>(word.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : parse_number<std::int64_t>(word.substr(dash + 1));
+  if (!first || !last || *first < 1 || *last < *first) {
+    throw std::invalid_argument("none, or steps counted from 1, such as 3 or 3-5");
+  }
+  value = {*first, *last};
+}
 
 std::vector<std::string> choices(bool) { return texts_of(bool_names); }
 std::vector<std::string> choices(Precision) { return texts_of(precision_names); }
@@ -204,5 +218,9 @@ std::string write(BackendChoice value) { return write_choice(value, backend_name
 std::string write(CommChoice value) { return write_choice(value, comm_names); }
 std::string write(SpMethod value) { return write_choice(value, sp_method_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
+std::string write(const StepRange& value) {
+  if (value.is_empty()) return "none";
+  return write(value.first) + (value.last == value.first ? "" : "-" + write(value.last));
+}
 
 }  // namespace sft::config

@@ -2,7 +2,10 @@
 #pragma once
 // Host memory and host streams.
 
+#include <memory>
+
 #include "cpu_stream.hpp"
+#include "cpu_timeline.hpp"
 #include "sft/device/device.hpp"
 
 namespace sft::device {
@@ -10,7 +13,7 @@ namespace sft::device {
 class CpuDevice : public Device {
  public:
   /// ranks_share_cores: waiting ranks leave their core to others.
-  explicit CpuDevice(bool ranks_share_cores) : streams_(ranks_share_cores) {}
+  explicit CpuDevice(bool ranks_share_cores) : Device(std::make_unique<CpuTimeline>()), streams_(ranks_share_cores) {}
 
   [[nodiscard]] Kind kind() const override { return Kind::cpu; }
   [[nodiscard]] std::string description() const override;

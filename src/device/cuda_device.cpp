@@ -7,6 +7,7 @@
 
 #include "cuda_check.hpp"
 #include "cuda_stream.hpp"
+#include "cuda_timeline.hpp"
 #include "host_memory.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
@@ -60,7 +61,26 @@ VisibleGpus visible_cuda_gpus() {
   return visible;
 }
 
-CudaDevice::CudaDevice(int gpu, int num_sharing) : num_sharing_(checked_cast<std::size_t>(num_sharing)) {
+OwnGpu own_cuda_gpu() {
+  OwnGpu own;
+  check_cuda(cudaGetDevice(&own.index), "cudaGetDevice");
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, own.index), "cudaGetDeviceProperties");
+  own.uuid = text_of(properties.uuid);
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    check_cuda(cudaDeviceGetAttribute(&value, which, own.index), "cudaDeviceGetAttribute");
+    return static_cast<double>(value);
+  };
+  constexpr double hz_per_khz = 1e3, transfers_per_cycle = 2, bits_per_byte = 8;
+  own.clock_hz = attribute(cudaDevAttrClockRate) * hz_per_khz;
+  own.memory_bytes_per_second = attribute(cudaDevAttrMemoryClockRate) * hz_per_khz * transfers_per_cycle *
+                                attribute(cudaDevAttrGlobalMemoryBusWidth) / bits_per_byte;
+  return own;
+}
+
+CudaDevice::CudaDevice(int gpu, int num_sharing)
+    : Device(std::make_unique<CudaTimeline>()), num_sharing_(checked_cast<std::size_t>(num_sharing)) {
   check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");

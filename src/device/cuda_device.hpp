@@ -37,4 +37,7 @@ class CudaDevice final : public Device {
 /// visible_gpus() of a build with CUDA.
 [[nodiscard]] VisibleGpus visible_cuda_gpus();
 
+/// own_gpu() of a build with CUDA.
+[[nodiscard]] OwnGpu own_cuda_gpu();
+
 }  // namespace sft::device

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_stream.hpp"
 
+#include <nvtx3/nvToolsExtCudaRt.h>
+
 #include "cuda_check.hpp"
 
 namespace sft::device {
@@ -34,6 +36,11 @@ void CudaStream::synchronize() {
 
 void CudaStream::wait(Event& event) {
   check_cuda(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).native(), 0), "cudaStreamWaitEvent");
+}
+
+void CudaStream::set_name(const std::string& name) {
+  Stream::set_name(name);
+  nvtxNameCudaStreamA(stream_, name.c_str());
 }
 
 CudaEvent::CudaEvent(const WaitChecks& checks) : checks_(checks) {

@@ -20,6 +20,7 @@ class CudaStream final : public Stream {
   void wait(Event& event) override;
   void poll() override {}  // a GPU progresses by itself
   [[nodiscard]] void* native() const override { return stream_; }
+  void set_name(const std::string& name) override;
 
  private:
   const WaitChecks& checks_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/device/factory.hpp"
 
+#include <stdexcept>
+
 #include "cpu_device.hpp"
 #include "cpu_threads.hpp"
 #include "sft/core/error.hpp"
@@ -24,6 +26,14 @@ VisibleGpus visible_gpus() {
   return visible_cuda_gpus();
 #else
   return {{}, "this program was built without CUDA and NCCL"};
+#endif
+}
+
+OwnGpu own_gpu() {
+#if SFT_HAVE_CUDA
+  return own_cuda_gpu();
+#else
+  throw std::logic_error("a build without CUDA has taken no GPU");
 #endif
 }
 

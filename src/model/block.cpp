@@ -53,6 +53,16 @@ void rotate(const Context& c, const BlockParameters& p, BlockActivations& saved,
   }
 }
 
+/// work(), named in the timeline.
+template <class Work>
+void timed(const Context& c, const char* name, const Work& work) {
+  device::timed(c.device.timeline(), c.ops.stream(), {.category = "model", .what = name}, work);
+}
+
+void attend(const Context& c, BlockActivations& saved) {
+  timed(c, "attention forward", [&] { c.attention.forward(saved.heads, saved.attention, saved.lse); });
+}
+
 /// middle = x + what attention adds; the slice of normed is that of middle. Enters the unit of the MLP.
 void join_attention(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.attention));
@@ -68,7 +78,8 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
   linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dx);
 
   const parallel::SequenceAttention::Heads gradients = split_heads(scratch.qkv, c.sizes);
-  c.attention.backward(saved.heads, saved.attention, saved.lse, scratch.dattention, gradients);
+  timed(c, "attention backward",
+        [&] { c.attention.backward(saved.heads, saved.attention, saved.lse, scratch.dattention, gradients); });
   c.ops.rms_norm_apply(c.tp.slice(scratch.normed), saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
   c.tp.start_gather(scratch.normed);  // beside the gradients of queries, keys and values
   if (p.q_norm.exists()) {
@@ -284,10 +295,10 @@ void block_forward(const Context& c, const BlockParameters& p, const Tensor& pre
   c.tp.gather(scratch.normed);
   project(c, p, saved, scratch);
   rotate(c, p, saved, scratch);
-  c.attention.forward(saved.heads, saved.attention, saved.lse);
+  attend(c, saved);
   join_attention(c, p, saved, scratch);
   c.tp.gather(scratch.normed);
-  mlp_forward(c, p, saved, scratch);
+  timed(c, "MLP forward", [&] { mlp_forward(c, p, saved, scratch); });
 }
 
 void block_recompute(const Context& c, const BlockParameters& p, const ActivationPolicy& policy,
@@ -302,13 +313,13 @@ void block_recompute(const Context& c, const BlockParameters& p, const Activatio
   }
   const bool is_rotated_in_place = !p.q_norm.exists();
   if (!keeps_products || !is_rotated_in_place) rotate(c, p, saved, scratch);
-  if (!keeps_products) c.attention.forward(saved.heads, saved.attention, saved.lse);
+  if (!keeps_products) attend(c, saved);
   join_attention(c, p, saved, scratch);
 }
 
 void block_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   c.units.enter(p.mlp_unit);
-  mlp_backward(c, p, saved, scratch);
+  timed(c, "MLP backward", [&] { mlp_backward(c, p, saved, scratch); });
   const Tensor dx = c.tp.slice(scratch.dx), dnormed = c.tp.slice(scratch.dnormed);
   c.ops.rms_norm_backward(dx, c.units.accumulated_gradient(p.post_attention_norm), dnormed, saved.middle,
                           saved.middle_rstd, c.units.parameter(p.post_attention_norm), dx);

@@ -6,10 +6,21 @@
 
 namespace sft::model {
 
+namespace {
+
+constexpr device::RangeLabel loss_head_label{.category = "model", .what = "loss head"};
+
+}  // namespace
+
 Decoder::Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
                  ActivationStore* store)
     : c_(context), p_(parameters), b_(buffers), store_(store) {
   ensure(store != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
+}
+
+template <class Work>
+void Decoder::timed(const device::RangeLabel& label, const Work& work) {
+  device::timed(c_.device.timeline(), c_.ops.stream(), label, work);
 }
 
 void Decoder::initialize() {
@@ -40,11 +51,15 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies,
                     static_cast<float>(c_.config.rope_scaling.attention_factor));
 
-  c_.units.enter(p_.embedding_unit());
-  embed(inputs);
+  timed({.category = "model", .what = "forward", .of = "embedding"}, [&] {
+    c_.units.enter(p_.embedding_unit());
+    embed(inputs);
+  });
   for (std::size_t i = 0; i < p_.blocks.size(); ++i) {
     if (i >= b_.num_slots()) wait_for(i - b_.num_slots());  // whose memory it gets
-    block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : b_.blocks[i - 1].middle, b_.blocks[i], b_.scratch);
+    timed({.category = "model", .what = "forward", .of = "block", .number = static_cast<std::int64_t>(i)}, [&] {
+      block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : b_.blocks[i - 1].middle, b_.blocks[i], b_.scratch);
+    });
     if (keeps) save(i);
   }
   c_.units.enter(p_.head_unit());
@@ -56,7 +71,9 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
 }
 
 void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics) {
-  b_.loss_head.forward_backward(c_, p_.head, b_.scratch.normed, inputs, gradient_scale, b_.scratch.dnormed, metrics);
+  timed(loss_head_label, [&] {
+    b_.loss_head.forward_backward(c_, p_.head, b_.scratch.normed, inputs, gradient_scale, b_.scratch.dnormed, metrics);
+  });
   c_.units.enter(p_.head_unit());
   c_.ops.rms_norm_backward(c_.tp.slice(b_.scratch.dx), c_.units.accumulated_gradient(p_.final_norm),
                            c_.tp.slice(b_.scratch.dnormed), b_.last, b_.last_rstd, c_.units.parameter(p_.final_norm),
@@ -65,9 +82,13 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
 
 void Decoder::block_backward_of(std::size_t i) {
   wait_for(i);
-  // What the last block computed is still there.
-  if (i + 1 < p_.blocks.size()) block_recompute(c_, p_.blocks[i], b_.policy(), b_.blocks[i], b_.scratch);
-  block_backward(c_, p_.blocks[i], b_.blocks[i], b_.scratch);
+  const auto number = static_cast<std::int64_t>(i);
+  if (i + 1 < p_.blocks.size() && !b_.policy().keeps_all()) {  // what the last block computed is still there
+    timed({.category = "model", .what = "recompute", .of = "block", .number = number},
+          [&] { block_recompute(c_, p_.blocks[i], b_.policy(), b_.blocks[i], b_.scratch); });
+  }
+  timed({.category = "model", .what = "backward", .of = "block", .number = number},
+        [&] { block_backward(c_, p_.blocks[i], b_.blocks[i], b_.scratch); });
   if (i >= b_.num_slots()) load(i - b_.num_slots());
 }
 
@@ -89,19 +110,20 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   forward_body(inputs, schedule, dropout_seed, /*keeps=*/true);
   head_backward(inputs, gradient_scale, metrics);
   for (std::size_t i = p_.blocks.size(); i-- > 0;) block_backward_of(i);
-  c_.units.enter(p_.embedding_unit());
-  if (p_.embedding.trainable) {
+  timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
+    c_.units.enter(p_.embedding_unit());
+    if (!p_.embedding.trainable) return;
     c_.tp.gather(b_.scratch.dx);
     c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
                               c_.sizes.vocab_begin);
-  }
+  });
   c_.units.end_pass();
 }
 
 void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
   forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
-  b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics);
+  timed(loss_head_label, [&] { b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics); });
   c_.units.end_pass();
 }
 

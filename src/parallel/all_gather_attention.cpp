@@ -43,6 +43,7 @@ AllGatherAttention::AllGatherAttention(const AllGatherBuffers& buffers, const co
     : b_(buffers),
       group_(sp),
       backend_(backend),
+      timeline_(device.timeline()),
       collectives_(collectives),
       ring_stream_(ring_stream),
       cut_(0, buffers.sp_size),
@@ -104,7 +105,7 @@ void AllGatherAttention::start_gather(const HeadGroup& group, const Heads& heads
 }
 
 AllGatherAttention::KeysValues AllGatherAttention::finish_gather(const HeadGroup& group) {
-  backend_.stream().wait(*gathered_[group.slot]);
+  device::timed_wait(timeline_, backend_.stream(), *gathered_[group.slot], "wait for keys");
   return split(rows_of(b_.gathered_kv[group.slot], group, cut_.length()), group);
 }
 
@@ -159,7 +160,7 @@ void AllGatherAttention::start_return(const HeadGroup& group) {
 }
 
 void AllGatherAttention::finish_return(const HeadGroup& group, const Heads& gradients) {
-  backend_.stream().wait(*returned_);
+  device::timed_wait(timeline_, backend_.stream(), *returned_, "wait for gradients of keys");
   const int rank = group_.rank();
   const ChunkRows sums = chunks_in_row(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), cut_, rank);
   for (std::size_t d = 0; d < steps_.size(); ++d) {

@@ -81,6 +81,7 @@ class AllGatherAttention final : public SequenceAttention {
   const AllGatherBuffers& b_;
   comm::Group group_;
   ops::Backend& backend_;
+  device::Timeline& timeline_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   sequence::RowCut cut_;

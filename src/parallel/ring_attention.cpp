@@ -61,6 +61,7 @@ RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, 
       all_(buffers),
       b_(buffers),
       group_(sp),
+      timeline_(device.timeline()),
       collectives_(collectives),
       ring_stream_(ring_stream),
       compute_done_(device.make_event()) {
@@ -103,7 +104,7 @@ void RingAttention::start_exchange(std::size_t d) {
 
 RingAttention::KeysValues RingAttention::keys_of(std::size_t d, const Heads& heads) {
   if (d == 0) return {heads.k, heads.v};
-  backend_.stream().wait(*kv_done_[d % 2]);
+  device::timed_wait(timeline_, backend_.stream(), *kv_done_[d % 2], "wait for keys");
   return halves_of(b_.received_kv[d % 2]);
 }
 
@@ -156,7 +157,7 @@ void RingAttention::start_return(std::size_t d) {
 }
 
 void RingAttention::add_returned(std::size_t d, const KeysValues& sums) {
-  backend_.stream().wait(*dkv_done_[d % 2]);
+  device::timed_wait(timeline_, backend_.stream(), *dkv_done_[d % 2], "wait for gradients of keys");
   if (!steps_[d].sends) return;
   const KeysValues returned = halves_of(b_.returned_dkv[d % 2]);
   backend_.add(sums.k, returned.k);

@@ -75,6 +75,7 @@ class RingAttention final : public InnerAttention {
   const RingBuffers& all_;
   RingBuffers b_;  ///< for the tokens of the schedule
   comm::Group group_;
+  device::Timeline& timeline_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   std::vector<Step> steps_;

@@ -34,6 +34,10 @@ ShardedUnits::ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffer
   for (int slot = 0; slot < slots.num_gradient_slots(); ++slot) gradient_slots_free_.push_back(device.make_event());
 }
 
+device::RangeLabel ShardedUnits::label(const char* what, int unit) const {
+  return {.category = "unit", .what = what, .of = shard_map_.unit(unit).name};
+}
+
 device::Event& ShardedUnits::parameter_slot_free(int unit) const {
   return *parameter_slots_free_[static_cast<std::size_t>(slots_.parameters[static_cast<std::size_t>(unit)])];
 }
@@ -107,17 +111,20 @@ void ShardedUnits::gather(int unit) {
     collectives_.all_gather(of_neighbours ? groups_.reshard : groups_.fsdp, whole, of_neighbours ? kept : shard,
                             comm_stream_);
   };
-  gather_flat(buffers_.parameters(unit), storage_.parameters_of(unit), buffers_.kept_parameters(unit));
-  if (policy_.parameters) {
+  timed(device_.timeline(), comm_stream_, label("gather", unit), [&] {
+    gather_flat(buffers_.parameters(unit), storage_.parameters_of(unit), buffers_.kept_parameters(unit));
+    if (!policy_.parameters) return;
     gather_flat(buffers_.frozen_parameters(unit), storage_.frozen_parameters_of(unit),
                 buffers_.kept_frozen_parameters(unit));
-  }
+  });
   unit_state.gather_done->record(comm_stream_);
 }
 
 void ShardedUnits::use(int unit) {
   order_.use(unit);
-  backend_.stream().wait(*state(unit).gather_done);
+  device::Event& gather_done = *state(unit).gather_done;
+  if (groups_.fsdp.size() == 1) return backend_.stream().wait(gather_done);  // nothing that a timeline should show
+  timed_wait(device_.timeline(), backend_.stream(), gather_done, "wait for gather", shard_map_.unit(unit).name);
 }
 
 void ShardedUnits::release(int unit) {
@@ -149,14 +156,17 @@ void ShardedUnits::reduce(int unit) {
   zero_untouched(unit);
   compute_done_->record(backend_.stream());
   comm_stream_.wait(*compute_done_);
-  if (policy_.optimizer_state) {
-    collectives_.reduce_scatter_add(groups_.fsdp, storage_.gradients_of(unit), buffers_.gradients(unit), comm_stream_);
-  }
-  if (policy_.gradients) {
-    gradient_slot_free(unit).record(comm_stream_);
-    std::fill(unit_state.touched.begin(), unit_state.touched.end(), false);
-  }
-  if (is_last) sum_replicas(unit);
+  timed(device_.timeline(), comm_stream_, label("reduce", unit), [&] {
+    if (policy_.optimizer_state) {
+      collectives_.reduce_scatter_add(groups_.fsdp, storage_.gradients_of(unit), buffers_.gradients(unit),
+                                      comm_stream_);
+    }
+    if (policy_.gradients) {
+      gradient_slot_free(unit).record(comm_stream_);
+      std::fill(unit_state.touched.begin(), unit_state.touched.end(), false);
+    }
+    if (is_last) sum_replicas(unit);
+  });
   if (is_last && gradient_queued_) gradient_queued_(unit);
 }
 
@@ -259,7 +269,7 @@ void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
 
 void ShardedUnits::wait_for_sums() {
   comm_done_->record(comm_stream_);
-  backend_.stream().wait(*comm_done_);
+  timed_wait(device_.timeline(), backend_.stream(), *comm_done_, "wait for gradients");
 }
 
 void ShardedUnits::finish_step() {

@@ -8,6 +8,7 @@ namespace sft::parallel {
 TensorParallel::TensorParallel(const comm::Group& tp, device::Device& device, comm::Collectives& collectives,
                                device::Stream& compute_stream, device::Stream& tp_stream, bool cuts_tokens)
     : group_(tp),
+      timeline_(device.timeline()),
       collectives_(collectives),
       compute_stream_(compute_stream),
       tp_stream_(tp_stream),
@@ -63,7 +64,8 @@ void TensorParallel::start_gather(Tensor x) {
 }
 
 void TensorParallel::finish() {
-  if (is_under_way_) compute_stream_.wait(*tp_done_);
+  if (!is_under_way_) return;
+  device::timed_wait(timeline_, compute_stream_, *tp_done_, "wait for tp");
   is_under_way_ = false;
 }
 

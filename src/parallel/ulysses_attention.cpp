@@ -67,6 +67,7 @@ UlyssesAttention::UlyssesAttention(const UlyssesBuffers& buffers, const comm::Gr
       group_(sp),
       rank_(sp.rank() % buffers.deal.size()),
       backend_(backend),
+      timeline_(device.timeline()),
       collectives_(collectives),
       ring_stream_(ring_stream),
       inner_(buffers.inner->make_inner(sp, device, backend, collectives, ring_stream)),
@@ -146,7 +147,7 @@ void UlyssesAttention::exchange(const Messages& messages) {
   ring_stream_.wait(*compute_done_);
   collectives_.exchange_all(group_, messages.sends, messages.receives, ring_stream_);
   exchange_done_->record(ring_stream_);
-  backend_.stream().wait(*exchange_done_);
+  device::timed_wait(timeline_, backend_.stream(), *exchange_done_, "wait for heads");
 }
 
 void UlyssesAttention::forward(const Heads& heads, Tensor out, Tensor lse) {

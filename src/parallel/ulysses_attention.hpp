@@ -105,6 +105,7 @@ class UlyssesAttention final : public SequenceAttention {
   comm::Group group_;
   int rank_;  ///< in the group of neighbours
   ops::Backend& backend_;
+  device::Timeline& timeline_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   std::unique_ptr<InnerAttention> inner_;

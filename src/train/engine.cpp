@@ -89,6 +89,10 @@ struct Engine::Impl {
                 plan.architecture.parameters, plan.decoder, activation_store.get()),
         norm(plan.shard_map),
         upload(device, *compute_stream, plan.upload) {
+    compute_stream->set_name("compute");
+    comm_stream->set_name("communication");
+    ring_stream->set_name("ring");
+    tp_stream->set_name("tp");
     if (plan.adamw.file_bytes() > 0) open_optimizer_file();
     // Sums over tp come behind the backward pass.
     if (plan.adamw.file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1) {
@@ -154,7 +158,8 @@ struct Engine::Impl {
   std::array<double, num_metrics + 1> download_results() {
     std::array<double, num_metrics + 1> values{};
     device.copy(plan.downloaded_results.data, plan.results.data, plan.results.size_bytes(), *compute_stream);
-    compute_stream->synchronize();
+    device::timed(device.timeline(), {.category = "wait", .what = "wait for the device"},
+                  [&] { compute_stream->synchronize(); });
     std::copy_n(plan.downloaded_results.as<double>(), values.size(), values.begin());
     return values;
   }
@@ -204,11 +209,13 @@ struct Engine::Impl {
     }
   }
   void update(std::int64_t step, double learning_rate, double gradient_scale) {
-    if (early_update) {
-      early_update->finish();
-    } else {
-      plan.adamw.step(plan.storage, *ops, step, learning_rate, gradient_scale);
-    }
+    device::timed(device.timeline(), *compute_stream, {.category = "step", .what = "optimizer"}, [&] {
+      if (early_update) {
+        early_update->finish();
+      } else {
+        plan.adamw.step(plan.storage, *ops, step, learning_rate, gradient_scale);
+      }
+    });
   }
   /// After the master weights were loaded or made.
   void refresh_weights() {
@@ -289,9 +296,12 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
   ensure(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
   if (step.num_micro_batches + 1 == num_micro_batches) e.prepare_update(step.step, step.learning_rate);
-  const model::Inputs inputs = e.upload.put(batch);
-  e.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(), e.plan.results.rows(0, num_metrics),
-                             e.dropout_seed(step.step, step.num_micro_batches++));
+  const std::int64_t number = step.num_micro_batches++;
+  device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
+    const model::Inputs inputs = e.upload.put(batch);
+    e.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(), e.plan.results.rows(0, num_metrics),
+                               e.dropout_seed(step.step, number));
+  });
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
 }
 
@@ -301,7 +311,8 @@ StepResult Engine::finish_step() {
   const StepUnderWay& step = e.current;
   ensure(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.units.finish_step();
-  e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1));
+  device::timed(e.device.timeline(), *e.compute_stream, {.category = "step", .what = "gradient norm"},
+                [&] { e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1)); });
 
   const auto local = e.download_results();
   auto sums = local;

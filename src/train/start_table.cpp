@@ -7,6 +7,7 @@
 #include <span>
 #include <sstream>
 
+#include "sft/config/values.hpp"
 #include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 #include "sft/device/format_bytes.hpp"
@@ -238,6 +239,10 @@ std::string start_table(const StartFacts& facts) {
   add("steps", describe_steps(facts));
   add("sharding", describe_sharding(facts.config.parallel));
   add("sends", layout.size() == 1 ? "" : describe_traffic(facts.traffic) + " per rank and step of full rows");
+  if (const config::StepRange& steps = facts.config.train.profile_steps; !steps.is_empty()) {
+    add("profile", (steps.first == steps.last ? "step " : "steps ") + config::write(steps) + ", in " +
+                       facts.config.train.output_dir + "/trace.json");
+  }
   add("output", facts.config.train.output_dir);
   return table.text() + "\n" + format_memory(facts.memory);
 }

@@ -15,6 +15,7 @@
 
 #include "evaluation.hpp"
 #include "notice.hpp"
+#include "profile.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
@@ -247,9 +248,13 @@ int Trainer::evaluate(Progress& progress) {
     progress.show_evaluation(done, all);
     return signals_ ? stop_signal(*signals_) : 0;
   };
-  const auto [signal, result] =
-      train::evaluate(run_.engine, *run_.datasets.eval, eval_loader_plan(run_.config, run_.place, run_.datasets),
-                      position_.step, run_.groups.world, before_batch);
+  const Evaluation evaluation =
+      device::timed(run_.device.timeline(), {.category = "evaluation", .what = "evaluation"}, [&] {
+        return train::evaluate(run_.engine, *run_.datasets.eval,
+                               eval_loader_plan(run_.config, run_.place, run_.datasets), position_.step,
+                               run_.groups.world, before_batch);
+      });
+  const auto& [signal, result] = evaluation;
   if (signal != 0) return signal;
   position_.evaluated_step = position_.step;
   const EvalMetrics metrics{.step = position_.step,
@@ -292,8 +297,10 @@ ExitStatus Trainer::train() {
   if (is_evaluation_due()) (void)evaluate(progress);  // no signal cuts it short: before the first step they end the run
   signals_.emplace();
 
+  Profile profile(run_, last_step_, progress);
   ExitStatus status = ExitStatus::done;
   while (position_.step < last_step_ && status == ExitStatus::done) {
+    profile.begin_step(position_.step + 1);
     const auto start = Clock::now();
     const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
     Notice notice = accumulate(loader, batch, learning_rate);
@@ -308,9 +315,10 @@ ExitStatus Trainer::train() {
     count(result);
 
     const bool is_last = position_.step == last_step_;
-    if (!failure_ && !is_last) failure_ = fetch(loader, batch);
+    if (!failure_ && !is_last) failure_ = read(loader, batch);
     notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
     const double step_time_s = seconds_since(start);
+    profile.end_step();
 
     progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
     if (is_last || is_due(position_.step, config.train.logging_steps)) {
@@ -335,16 +343,22 @@ ExitStatus Trainer::train() {
       status = ExitStatus::stopped;
     }
   }
+  profile.finish();
   progress.finish();
   if (exchange({0, failure_ != nullptr}, world).failed) save_and_rethrow();
   return status;
+}
+
+std::exception_ptr Trainer::read(data::Loader& loader, data::MicroBatch& batch) {
+  return device::timed(run_.device.timeline(), {.category = "data", .what = "read batch"},
+                       [&] { return fetch(loader, batch); });
 }
 
 Notice Trainer::accumulate(data::Loader& loader, data::MicroBatch& batch, double learning_rate) {
   run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts);
   run_.engine.add_micro_batch(batch);
   for (std::int64_t i = 1; i < run_.config.train.gradient_accumulation_steps; ++i) {
-    if (!failure_) failure_ = fetch(loader, batch);
+    if (!failure_) failure_ = read(loader, batch);
     const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, run_.groups.world);
     if (notice.must_stop()) return notice;
     run_.engine.add_micro_batch(batch);
@@ -377,8 +391,10 @@ void Trainer::save_and_rethrow() {
 void Trainer::save() {
   if (saved_step_ == position_.step) return;
   const auto start = Clock::now();
-  checkpoint::save(run_.config.train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place, run_.groups,
-                   run_.engine.state(), position_, run_.device, run_.engine.stream());
+  device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, [&] {
+    checkpoint::save(run_.config.train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place,
+                     run_.groups, run_.engine.state(), position_, run_.device, run_.engine.stream());
+  });
   saved_step_ = position_.step;
   log_info("saved " + checkpoint::path_of(run_.config.train.output_dir, position_.step) + " in " +
            format_seconds(seconds_since(start)));

@@ -115,6 +115,14 @@ struct Parallel {
   [[nodiscard]] int token_slices() const { return tp_sequence_parallel ? tp_size : 1; }
 };
 
+/// Steps of a run, counted from 1.
+struct StepRange {
+  std::int64_t first = 1, last = 0;  ///< the default: none
+
+  [[nodiscard]] bool is_empty() const { return last < first; }
+  [[nodiscard]] bool contains(std::int64_t step) const { return first <= step && step <= last; }
+};
+
 struct Train {
   std::int64_t per_device_train_batch_size = 8;
   std::int64_t gradient_accumulation_steps = 1;
@@ -132,6 +140,7 @@ struct Train {
   std::int64_t logging_steps = 10;
   std::int64_t eval_steps = -1;  ///< -1 ("none" in the file): logging_steps; 0: only at the end
   bool eval_on_start = false;
+  StepRange profile_steps;  ///< whose timeline is written
 
   /// Steps between two evaluations; 0: only at the end.
   [[nodiscard]] std::int64_t eval_interval() const { return eval_steps < 0 ? logging_steps : eval_steps; }

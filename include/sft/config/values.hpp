@@ -34,6 +34,7 @@ void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, CommChoice& value);
 void read(const std::string& text, SpMethod& value);
 void read(const std::string& text, RopeScaling& value);
+void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 
 /// The texts that a value can be, where it is one of a few.
 [[nodiscard]] inline std::vector<std::string> choices(const auto&) { return {}; }
@@ -63,5 +64,6 @@ void read(const std::string& text, RopeScaling& value);
 [[nodiscard]] std::string write(CommChoice value);
 [[nodiscard]] std::string write(SpMethod value);
 [[nodiscard]] std::string write(const RopeScaling& value);
+[[nodiscard]] std::string write(const StepRange& value);
 
 }  // namespace sft::config

@@ -11,8 +11,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "sft/device/kind.hpp"
+#include "sft/device/timeline.hpp"
 #include "sft/device/wait_checks.hpp"
 
 namespace sft::device {
@@ -47,6 +49,13 @@ class Stream {
   virtual void push(std::unique_ptr<Pending> work);
   /// The native handle (cudaStream_t), null on the CPU.
   [[nodiscard]] virtual void* native() const { return nullptr; }
+
+  /// What the stream carries, for timelines and profilers.
+  [[nodiscard]] const std::string& name() const { return name_; }
+  virtual void set_name(const std::string& name) { name_ = name; }
+
+ private:
+  std::string name_ = "stream";
 };
 
 class Event {
@@ -67,6 +76,8 @@ struct OwnMemory {
 /// One processor with its memory. Not copyable; outlives everything made from it.
 class Device {
  public:
+  /// `timeline`: for the kind of its streams.
+  explicit Device(std::unique_ptr<Timeline> timeline = std::make_unique<Timeline>()) : timeline_(std::move(timeline)) {}
   virtual ~Device() = default;
   [[nodiscard]] virtual Kind kind() const = 0;
   /// For the start table: "CPU, AVX-512 + AMX, 2 threads" or the GPU's name.
@@ -98,7 +109,11 @@ class Device {
   /// asked on the CPU, where the work that is waited for throws itself.
   [[nodiscard]] WaitChecks& wait_checks() { return wait_checks_; }
 
+  /// Of this rank's host thread and of the device's streams.
+  [[nodiscard]] Timeline& timeline() { return *timeline_; }
+
  private:
+  std::unique_ptr<Timeline> timeline_;
   WaitChecks wait_checks_;
 };
 

@@ -33,6 +33,17 @@ struct VisibleGpus {
 /// CUDA, there are none, and the problem says so.
 [[nodiscard]] VisibleGpus visible_gpus();
 
+/// The GPU that this process computes on, and what its maker promises.
+struct OwnGpu {
+  int index = 0;                       ///< in this process's order
+  std::string uuid;                    ///< as in Gpu
+  double clock_hz = 0;                 ///< the highest; 0: unknown
+  double memory_bytes_per_second = 0;  ///< read and written together; 0: unknown
+};
+
+/// Of the thread that has called make_device for one; throws std::logic_error in a build without CUDA.
+[[nodiscard]] OwnGpu own_gpu();
+
 /// For the way to other ranks: from_text(to_text(x)) is x. Throws std::logic_error for other text.
 [[nodiscard]] std::string to_text(const VisibleGpus& visible);
 [[nodiscard]] VisibleGpus from_text(const std::string& text);

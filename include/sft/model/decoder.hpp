@@ -39,6 +39,10 @@ class Decoder {
                       std::int64_t count, Tensor logits);
 
  private:
+  /// work(), as a range of the timeline.
+  template <class Work>
+  void timed(const device::RangeLabel& label, const Work& work);
+
   void embed(const Inputs& inputs);
   /// Embedding, blocks and final norm, in a pass that was begun; scratch.normed holds the result, of all T tokens, and
   /// the head is entered. `keeps`: a backward pass follows.

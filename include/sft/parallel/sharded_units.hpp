@@ -108,6 +108,8 @@ class ShardedUnits {
   void wait_for_sums();
   void leave(std::size_t stop);
 
+  /// Of a range in the timeline.
+  [[nodiscard]] device::RangeLabel label(const char* what, int unit) const;
   [[nodiscard]] UnitState& state(int unit) { return units_[static_cast<std::size_t>(unit)]; }
   [[nodiscard]] device::Event& parameter_slot_free(int unit) const;
   [[nodiscard]] device::Event& gradient_slot_free(int unit) const;

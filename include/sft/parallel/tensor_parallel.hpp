@@ -56,6 +56,7 @@ class TensorParallel {
   void start(const Work& work);
 
   comm::Group group_;
+  device::Timeline& timeline_;
   comm::Collectives& collectives_;
   device::Stream& compute_stream_;
   device::Stream& tp_stream_;

@@ -42,6 +42,8 @@ class Trainer {
   void save();
 
  private:
+  /// The next micro-batch, as fetch() of notice.hpp.
+  [[nodiscard]] std::exception_ptr read(data::Loader& loader, data::MicroBatch& batch);
   /// Begins the next step and computes its micro-batches; `batch` is the first of them. Before each of the others the
   /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
   /// nothing of where the run stands, and the notice says so.

@@ -78,10 +78,9 @@ const char* name_of(Isa isa) {
   return "baseline";
 }
 
-// AMD's processors since Zen 4 begin a vdpbf16ps in every cycle, as they do an FMA, which does half the work (AMD's
-// Software Optimization Guide for Zen 4); Intel presented Cooper Lake with twice the float32 rate. But where Intel's
-// processors have AMX, which a virtual machine may hide, they begin one vdpbf16ps for four FMAs: half the work,
-// measured on the fifth generation of Xeon.
+// Measured: Intel's processors with AMX, which a virtual machine may hide, begin one vdpbf16ps, twice the work of an
+// FMA, in the time of four FMAs (fifth generation of Xeon). Assumed, for want of such machines: on AMD's processors and
+// on Intel's Cooper Lake, whose fastest bf16 instruction it is, it is faster than FMAs.
 bool has_fast_bf16_products(Isa isa) {
   if (isa == Isa::avx512_bf16) return __builtin_cpu_is("intel") == 0 || __builtin_cpu_is("cooperlake") != 0;
   return isa == Isa::amx;

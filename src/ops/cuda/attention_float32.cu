@@ -127,7 +127,6 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void forward_kernel(const Atten
     }
     __syncwarp();
     for (int other = 0; other < block.count; ++other) add_row(sums, weights[other], values + other * pitch, head_dim);
-    __syncwarp();  // the weights are used
   }
 
   total = sum_over_row(total);
@@ -200,7 +199,6 @@ __global__ __launch_bounds__(Sizes::kThreads, 2) void backward_kernel(const Atte
       add_row(sums0, dscores[other], other0 + other * pitch, head_dim);
       if (!kOwnIsQueries) add_row(sums1, probabilities[other], other1 + other * pitch, head_dim);
     }
-    __syncwarp();  // scores are used
   }
   if (row >= item.count) return;
   const float before = adds ? 1.0f : 0.0f;

@@ -3,12 +3,17 @@
 // The only assembly of the CUDA sources: instructions of compute capability 8.0 that CUDA C++ has no function for. See
 // NVIDIA's "PTX ISA", sections "Matrix multiply-accumulate operation using mma instruction", "ldmatrix" and "cp.async".
 //
-// How a warp holds matrices, lane l = 4 g + t (g in 0..7, t in 0..3); "pair (r, c)" is elements (r, c), low half, and
-// (r, c + 1), high half, of a bf16 matrix in one 32-bit register:
-//   A (16, 16)         a[0] = pair (g, 2t), a[1] = pair (g + 8, 2t), a[2] = pair (g, 2t + 8), a[3] = pair (g + 8, 2t +
-//   8) B (16, 8)          b0 = elements (2t, g) and (2t + 1, g); b1 = elements (2t + 8, g) and (2t + 9, g) C, D (16, 8)
-//   float c[0], c[1] = (g, 2t), (g, 2t + 1); c[2], c[3] = (g + 8, 2t), (g + 8, 2t + 1) a loaded (8, 8)    pair (g, 2t);
-//   transposed: elements (2t, g) and (2t + 1, g)
+// How a warp holds matrices, lane l = 4 g + t (g in 0..7, t in 0..3). "pair (r, c)" is elements (r, c), low half, and
+// (r, c + 1), high half, of a bf16 matrix in one 32-bit register.
+//
+// - A (16, 16): a[0] = pair (g, 2t), a[1] = pair (g + 8, 2t), a[2] = pair (g, 2t + 8), a[3] = pair (g + 8, 2t + 8)
+//
+// - B (16, 8): b0 = elements (2t, g) and (2t + 1, g), b1 = elements (2t + 8, g) and (2t + 9, g)
+//
+// - C and D (16, 8), float: c[0], c[1] = (g, 2t), (g, 2t + 1), c[2], c[3] = (g + 8, 2t), (g + 8, 2t + 1)
+//
+// - a loaded (8, 8): pair (g, 2t); transposed: elements (2t, g) and (2t + 1, g)
+//
 // C of two neighbouring products is, rounded to bf16, A of the next: a[0] = c[0..1] and a[1] = c[2..3] of the left one,
 // a[2] and a[3] those of the right one.
 

@@ -14,7 +14,7 @@ int run(comm::Session& session) {
   const auto device = device::make_device(device::Kind::cuda, world.rank(), world.size());
   const comm::Group fsdp = world.split(0, world.rank(), "fsdp"), tp = world.split(0, world.rank(), "tp");
   const auto collectives =
-      comm::make_collectives(*device, {{fsdp, false, 0}, {tp, false, 0}}, {.way = {}, .timeout_s = 1});
+      comm::make_collectives(*device, {{fsdp, false, 0}, {tp, false, 0}}, {.way = {}, .timeout_s = 4});
   const auto stream = device->make_stream(), other = device->make_stream();
   const auto memory = device->allocate(64);
   const Tensor values(memory.get(), DType::float32, {4});

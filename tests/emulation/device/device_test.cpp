@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device room on GPUs: two of them with 64 MiB each.
 #define BOOST_TEST_MODULE emulated_device
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cstring>
 #include <string>
 
+#include "runtime/stream_queue.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
@@ -33,6 +35,14 @@ BOOST_AUTO_TEST_CASE(the_gpus_are_seen_with_what_tells_them_apart) {
     BOOST_TEST(gpu.compute_capability >= least_compute_capability);
     BOOST_TEST(gpu.memory_bytes == 64 * mebibyte);
   }
+}
+
+BOOST_FIXTURE_TEST_CASE(the_gpu_that_was_taken_is_one_of_them, Machine) {
+  const OwnGpu own = own_gpu();
+  BOOST_TEST(own.index == 1);
+  BOOST_TEST(own.uuid == visible_gpus().gpus[1].uuid);
+  BOOST_TEST(own.clock_hz > 1e9);
+  BOOST_TEST(own.memory_bytes_per_second > 1e12);  // of an A100: 1.555e12
 }
 
 BOOST_FIXTURE_TEST_CASE(memory_is_counted_and_its_peak_stays, Machine) {
@@ -95,6 +105,60 @@ BOOST_FIXTURE_TEST_CASE(an_event_that_was_not_recorded_is_not_waited_for, Machin
   stream->wait(*event);
   stream->drain();
   BOOST_TEST(stream->native() != nullptr);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_timeline_has_the_times_of_work_on_streams_and_of_queueing_it, Machine) {
+  const auto other = device->make_stream(Priority::communication);
+  const auto event = device->make_event();
+  constexpr std::size_t bytes = 10000;
+  const auto memory = device->allocate(bytes);
+  stream->set_name("compute");
+  other->set_name("communication");
+  Timeline& timeline = device->timeline();
+  const emulation::HostCounts before = emulation::host_counts();
+  for (int round = 0; round < 20; ++round) {
+    timeline.start(100);
+    timed(timeline, *stream, {.category = "test", .what = "outer"}, [&] {
+      timed(timeline, *stream, {.category = "test", .what = "inner"},
+            [&] { device->fill_zero(memory.get(), bytes, *stream); });
+    });
+    event->record(*stream);
+    other->wait(*event);
+    timed(timeline, *other, {.category = "test", .what = "behind"},
+          [&] { device->fill_zero(memory.get(), bytes, *other); });
+    timed(timeline, {.category = "test", .what = "alone"}, [] {});
+    const Timeline::Noted noted = timeline.stop();
+
+    BOOST_TEST(noted.num_left_out == 0u);
+    BOOST_TEST_REQUIRE(noted.ranges.size() == 7u);  // all but the last on two tracks
+    const auto find = [&](const std::string& name, const std::string& track) {
+      const auto found = std::ranges::find_if(
+          noted.ranges, [&](const TimedRange& range) { return range.name == name && range.track == track; });
+      BOOST_TEST_REQUIRE((found != noted.ranges.end()), name << " on " << track);
+      BOOST_TEST(found->begin_ns <= found->end_ns);
+      return *found;
+    };
+    const TimedRange outer = find("outer", "compute"), inner = find("inner", "compute");
+    const TimedRange behind = find("behind", "communication");
+    BOOST_TEST(outer.begin_ns <= inner.begin_ns);
+    BOOST_TEST(inner.end_ns <= outer.end_ns);
+    BOOST_TEST(outer.end_ns <= behind.end_ns);
+    BOOST_TEST(find("outer", "host").begin_ns <= outer.begin_ns);
+    BOOST_TEST(find("behind", "host").begin_ns <= behind.begin_ns);
+    (void)find("inner", "host");
+    (void)find("alone", "host");
+  }
+  const emulation::HostCounts after = emulation::host_counts();
+  BOOST_TEST(after.profiler_starts - before.profiler_starts == 20);
+  BOOST_TEST(after.profiler_stops - before.profiler_stops == 20);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_timeline_that_is_off_queues_nothing, Machine) {
+  const emulation::HostCounts before = emulation::host_counts();
+  timed(device->timeline(), *stream, {.category = "test", .what = "work"}, [] {});
+  BOOST_TEST(emulation::host_counts().profiler_starts == before.profiler_starts);
+  device->timeline().start(100);
+  BOOST_TEST(device->timeline().stop().ranges.empty());
 }
 
 }  // namespace sft::device

@@ -15,7 +15,7 @@ namespace sft::emulation {
 
 namespace {
 
-constexpr std::chrono::seconds max_wait_for_ranks(60);
+constexpr std::chrono::minutes max_wait_for_ranks(5);
 
 }  // namespace
 

@@ -19,7 +19,8 @@ namespace sft::emulation {
 
 class Communicator {
  public:
-  /// Comes to the board and waits until all ranks have. Throws std::runtime_error where they do not within a minute.
+  /// Comes to the board and waits until all ranks have. Throws std::runtime_error where they do not within five
+  /// minutes.
   Communicator(const SharedMemoryKey& key, int num_ranks, int rank, const char* name, bool is_blocking);
 
   [[nodiscard]] int rank() const { return rank_; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks.hpp"
 
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <stdexcept>
 #include <thread>
 
@@ -16,13 +19,11 @@ namespace sft::test {
 
 namespace {
 
-constexpr unsigned max_rank_s = 60;
-
 /// In the child: runs the body and writes how it ended into the pipe.
 [[noreturn]] void run_child(int rank, const std::function<void(int)>& body, int pipe_end) {
   std::string text;
   try {
-    ::alarm(max_rank_s);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     body(rank);
   } catch (const std::exception& error) {
     text = error.what();
@@ -96,8 +97,15 @@ Rank::~Rank() {
 
 void Rank::synchronize() const { expect(cudaStreamSynchronize(stream_) == cudaSuccess, "cudaStreamSynchronize"); }
 
-std::string wait_for(double max_s, const std::vector<const Rank*>& ranks) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(max_s);
+Signal::Signal() {
+  void* memory = ::mmap(nullptr, sizeof *is_given_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  expect(memory != MAP_FAILED, "mmap");
+  is_given_ = new (memory) std::atomic<bool>(false);
+}
+
+Signal::~Signal() { ::munmap(is_given_, sizeof *is_given_); }
+
+std::string wait_for(const std::vector<const Rank*>& ranks, const std::function<bool()>& has_enough) {
   const auto is_busy = [](const Rank* rank) { return cudaStreamQuery(rank->stream()) == cudaErrorNotReady; };
   while (std::ranges::any_of(ranks, is_busy)) {
     for (const Rank* rank : ranks) {
@@ -105,10 +113,15 @@ std::string wait_for(double max_s, const std::vector<const Rank*>& ranks) {
       expect(ncclCommGetAsyncError(rank->communicator(), &error) == ncclSuccess, "ncclCommGetAsyncError");
       if (error != ncclSuccess) return ncclGetLastError(rank->communicator());
     }
-    if (std::chrono::steady_clock::now() > deadline) return "time is up";
+    if (has_enough()) return "still waiting";
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return "";
+}
+
+std::function<bool()> after_many_polls() {
+  constexpr int many = 3000;
+  return [num_polls = 0]() mutable { return ++num_polls >= many; };
 }
 
 ncclUniqueId new_id() {

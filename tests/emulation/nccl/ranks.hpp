@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -16,7 +17,7 @@ namespace sft::test {
 void expect(bool holds, const std::string& text);
 
 /// Runs `body(rank)` in `num_ranks` processes at once and returns what each ended with: "" when the body returned, the
-/// text of its exception, or how the process was ended. Those that take longer than a minute are killed.
+/// text of its exception, or how the process was ended. They end with their parent.
 [[nodiscard]] std::vector<std::string> run_ranks(int num_ranks, const std::function<void(int)>& body);
 
 /// A communicator of all ranks, and a stream.
@@ -37,9 +38,27 @@ class Rank {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Polls until the streams are done, NCCL has an error, or the time is up; says which: "", NCCL's last error, or "time
-/// is up".
-[[nodiscard]] std::string wait_for(double max_s, const std::vector<const Rank*>& ranks);
+/// Something that one rank tells all others. Made before they start.
+class Signal {
+ public:
+  Signal();
+  ~Signal();
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+
+  void give() { *is_given_ = true; }
+  [[nodiscard]] bool is_given() const { return *is_given_; }
+
+ private:
+  std::atomic<bool>* is_given_;  ///< in memory that the ranks share
+};
+
+/// Polls until the streams are done or NCCL has an error, however long that takes; says which: "", or NCCL's last
+/// error. "still waiting" once `has_enough`, asked after each poll, is true.
+[[nodiscard]] std::string wait_for(
+    const std::vector<const Rank*>& ranks, const std::function<bool()>& has_enough = [] { return false; });
+/// For wait_for: what has not happened after this many polls is taken for something that never does.
+[[nodiscard]] std::function<bool()> after_many_polls();
 
 /// Device memory that holds copies of values.
 template <class T>

@@ -11,17 +11,22 @@ namespace sft::emulation {
 namespace {
 
 constexpr std::chrono::milliseconds min_age(200);
-constexpr std::size_t max_waited_for = 64, max_text = 200;
+constexpr std::size_t max_waited_for = 64, max_text = 200, max_circle_text = 4096;
 
-/// Zero at first. The version is odd while the rest is written, and another each time that it differs; the beat counts
-/// how often it was found to hold.
+/// Zero at first. The version is odd while `what` and `waited_for` are written, and another each time that they differ;
+/// the beat counts how often they were found to hold. A process that finds a circle writes so to all pages of it:
+/// claimed_version keeps two from writing at once, and the text counts while doomed_version is the page's version.
 struct Page {
   std::uint64_t nonce;
   std::atomic<std::uint64_t> version, beat;
   std::uint32_t num_waited_for;
   SharedMemoryKey waited_for[max_waited_for];
   char what[max_text];
+  std::atomic<std::uint64_t> claimed_version, doomed_version;
+  char circle[max_circle_text];
 };
+
+Page& page_in(const SharedMemory& memory) { return *reinterpret_cast<Page*>(memory.data()); }
 
 }  // namespace
 
@@ -33,7 +38,7 @@ WaitPage& WaitPage::mine() {
 }
 
 void WaitPage::set(const std::string& what, const std::vector<SharedMemoryKey>& waited_for) {
-  auto& page = *reinterpret_cast<Page*>(memory_.data());
+  Page& page = page_in(memory_);
   ++page.beat;
   if (waited_for == waited_for_ && (waited_for.empty() || what == what_)) return;
   what_ = what;
@@ -45,16 +50,19 @@ void WaitPage::set(const std::string& what, const std::vector<SharedMemoryKey>& 
   page.version.fetch_add(1);
 }
 
-std::optional<WaitPage::Wait> WaitPage::read(const SharedMemoryKey& key) {
-  const SharedMemory* memory = &memory_;
-  if (!(key == key_)) {
-    try {
-      memory = &others_.try_emplace({key.process, key.descriptor}, key, sizeof(Page)).first->second;
-    } catch (const std::runtime_error&) {
-      return std::nullopt;  // that process has ended
-    }
+const SharedMemory* WaitPage::memory_of(const SharedMemoryKey& key) {
+  if (key == key_) return &memory_;
+  try {
+    return &others_.try_emplace({key.process, key.descriptor}, key, sizeof(Page)).first->second;
+  } catch (const std::runtime_error&) {
+    return nullptr;
   }
-  const auto& page = *reinterpret_cast<const Page*>(memory->data());
+}
+
+std::optional<WaitPage::Wait> WaitPage::read(const SharedMemoryKey& key) {
+  const SharedMemory* memory = memory_of(key);
+  if (memory == nullptr) return std::nullopt;
+  const Page& page = page_in(*memory);
   Wait wait{.page = key, .version = page.version.load(), .beat = page.beat.load(), .what = {}, .waited_for = {}};
   wait.waited_for.assign(page.waited_for, page.waited_for + std::min<std::size_t>(page.num_waited_for, max_waited_for));
   wait.what.assign(page.what, ::strnlen(page.what, max_text));
@@ -77,7 +85,18 @@ bool WaitPage::extend_to_circle(std::vector<Wait>& path) {
   return false;
 }
 
+void WaitPage::tell(const Wait& wait, const std::string& circle) {
+  const SharedMemory* memory = memory_of(wait.page);
+  if (memory == nullptr) return;
+  Page& page = page_in(*memory);
+  std::uint64_t claimed = page.claimed_version;
+  if (claimed == wait.version || !page.claimed_version.compare_exchange_strong(claimed, wait.version)) return;
+  std::strncpy(page.circle, circle.c_str(), max_circle_text - 1);
+  page.doomed_version = wait.version;
+}
+
 std::optional<std::string> WaitPage::find_circle() {
+  if (const Page& own = page_in(memory_); !waited_for_.empty() && own.doomed_version == own.version) return own.circle;
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_at_ < min_age) return std::nullopt;
   looked_at_ = now;
@@ -100,7 +119,9 @@ std::optional<std::string> WaitPage::find_circle() {
   if (!std::ranges::equal(circle, seen_, has_looked)) return std::nullopt;
   std::string text;
   for (const Wait& wait : circle) text += (text.empty() ? "" : "; it waits for ") + wait.what;
-  return text + "; it waits for the first";
+  text += "; it waits for the first";
+  for (const Wait& wait : circle) tell(wait, text);
+  return text;
 }
 
 }  // namespace sft::emulation

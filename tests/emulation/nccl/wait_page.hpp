@@ -30,7 +30,8 @@ class WaitPage {
   void set(const std::string& what, const std::vector<SharedMemoryKey>& waited_for);
 
   /// Describes a circle of waits through this process that will not end. It has to be seen twice, some time apart, so
-  /// it is found after some calls. Cheap in between.
+  /// it is found after some calls. Cheap in between. Who finds it tells the other processes of the circle, which then
+  /// get the same words even where it leaves at once.
   [[nodiscard]] std::optional<std::string> find_circle();
 
  private:
@@ -43,7 +44,11 @@ class WaitPage {
     std::string what;
     std::vector<SharedMemoryKey> waited_for;
   };
+  /// The page of a process; null when that has ended.
+  [[nodiscard]] const SharedMemory* memory_of(const SharedMemoryKey& key);
   [[nodiscard]] std::optional<Wait> read(const SharedMemoryKey& key);
+  /// Writes to the page of one who waits that the wait belongs to this circle.
+  void tell(const Wait& wait, const std::string& circle);
   /// Follows the waits from the last of `path` until they come back to its first.
   [[nodiscard]] bool extend_to_circle(std::vector<Wait>& path);
 

@@ -100,6 +100,7 @@ BOOST_AUTO_TEST_CASE(embedding_backward) {
       compare_embedding_backward(70, 9, 9, 24, dtype, layout);
     }
     compare_embedding_backward(300, 1, 5, 8, dtype, {});     // one run over many pieces
+    compare_embedding_backward(97, 1, 5, 8, dtype, {});      // whose last piece is one token
     compare_embedding_backward(300, 3, 5, 2056, dtype, {});  // more than a block of columns
     compare_embedding_backward(5000, 400, 600, 8, dtype, {});
   }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <boost/test/unit_test.hpp>
+#include <cstring>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "emulation/ops/support.hpp"
+#include "ops/cuda/upload.hpp"
 
 namespace sft::ops::testing {
 
@@ -93,6 +97,23 @@ BOOST_AUTO_TEST_CASE(bias_backward) {
       check(label("bias_backward", dtype, 700, 16, layout), {in(dy), out(dbias)},
             [&](Backend& ops, auto of) { ops.bias_backward(of(dbias), of(dy)); });
     }
+  }
+}
+
+// Tables of one word of 16 bytes, of what fits a kernel's arguments, and more.
+BOOST_AUTO_TEST_CASE(upload) {
+  for (const std::int64_t num_words : {1, 7, 240, 241, 500}) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(4 * num_words));
+    std::iota(values.begin(), values.end(), 1);
+    Twin table(DType::int32, {4 * num_words});
+    check("upload of " + std::to_string(num_words) + " words", {out(table, {})}, [&](Backend& ops, auto of) {
+      const Tensor to = of(table);
+      if (&ops == &Backends::get().cpu()) {
+        std::memcpy(to.data, values.data(), to.size_bytes());
+      } else {
+        cuda::upload(to.data, values.data(), to.size_bytes(), static_cast<cudaStream_t>(ops.stream().native()));
+      }
+    });
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime's calls that ask about devices, kernels and errors.
+// The CUDA runtime's calls that ask about devices, kernels and errors, and those for profilers.
+#include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "runtime/device_properties.hpp"
 #include "runtime/errors.hpp"
+#include "runtime/host_counts.hpp"
 #include "runtime/memory.hpp"
 #include "runtime/scheduler.hpp"
 #include "runtime/state.hpp"
@@ -207,6 +209,17 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* num_bloc
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* num_blocks, const void* kernel, int block_size,
                                                           std::size_t shared_bytes) {
   return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(num_blocks, kernel, block_size, shared_bytes, 0);
+}
+
+cudaError_t cudaProfilerStart() {
+  const Lock lock(mutex());
+  ++counts().profiler_starts;
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStop() {
+  const Lock lock(mutex());
+  ++counts().profiler_stops;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetLastError() {

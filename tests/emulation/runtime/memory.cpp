@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::size_t device_range_bytes = std::size_t{32} << 30, pinned_range_bytes = std::size_t{16} << 30;
 constexpr std::size_t alignment_bytes = 512, gap_bytes = 512, page_bytes = 4096;
+/// Device memory is opened and closed by multiples of these: one entry of the page table instead of 512.
+constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 /// Not a number in float, bfloat16 and double.
 constexpr int poison_byte = 0xff;
 
@@ -28,17 +30,16 @@ void report_host_access(int signal, siginfo_t* info, void* context);
 class Memory {
  public:
   Memory() {
-    range_ = static_cast<char*>(mmap(nullptr, device_range_bytes + pinned_range_bytes, PROT_NONE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (range_ == MAP_FAILED) fault("no range of addresses for the memory of the emulated GPU");
+    void* const mapping = mmap(nullptr, huge_page_bytes + device_range_bytes + pinned_range_bytes, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) fault("no range of addresses for the memory of the emulated GPU");
+    const auto address = reinterpret_cast<std::uintptr_t>(mapping) + huge_page_bytes - 1;
+    range_ = reinterpret_cast<char*>(address / huge_page_bytes * huge_page_bytes);
+    madvise(range_, device_range_bytes, MADV_HUGEPAGE);  // a system without them is slower
     device_top_ = range_;
     pinned_top_ = pinned_begin();
     if (mprotect(pinned_begin(), pinned_range_bytes, PROT_READ | PROT_WRITE) != 0) fault("mprotect failed");
     used_bytes_.resize(static_cast<std::size_t>(num_gpus()));
-    key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
-    if (key_ >= 0 && pkey_mprotect(range_, device_range_bytes, PROT_READ | PROT_WRITE, key_) != 0) {
-      fault("pkey_mprotect failed");
-    }
     watch_host();
   }
 
@@ -53,7 +54,7 @@ class Memory {
     top += taken;
     {
       const DeviceMemoryAccess access;
-      if (is_device) open();  // the range has grown
+      if (is_device) protect(PROT_READ | PROT_WRITE);  // the range has grown
       std::memset(begin, poison_byte, bytes);
     }
     live_[begin] = {begin, bytes, kind, device, ++num_allocations_};
@@ -120,15 +121,11 @@ class Memory {
   [[nodiscard]] const struct sigaction& previous_action() const { return previous_action_; }
 
   void begin_access() {
-    if (num_accesses_++ == 0) open();
+    if (num_accesses_++ == 0) protect(PROT_READ | PROT_WRITE);
   }
   void end_access() {
     if (--num_accesses_ > 0) return;
-    if (key_ >= 0) {
-      pkey_set(key_, PKEY_DISABLE_ACCESS);
-    } else {
-      protect(PROT_NONE);
-    }
+    protect(PROT_NONE);
     watch_host();
   }
 
@@ -146,16 +143,9 @@ class Memory {
     if (previous.sa_sigaction != &report_host_access) previous_action_ = previous;
   }
 
-  void open() {
-    if (key_ >= 0) {
-      pkey_set(key_, 0);
-    } else {
-      protect(PROT_READ | PROT_WRITE);
-    }
-  }
-
   void protect(int protection) {
-    const auto bytes = (static_cast<std::size_t>(device_top_ - range_) + page_bytes - 1) / page_bytes * page_bytes;
+    const auto used_bytes = static_cast<std::size_t>(device_top_ - range_);
+    const std::size_t bytes = (used_bytes + huge_page_bytes - 1) / huge_page_bytes * huge_page_bytes;
     if (bytes > 0 && mprotect(range_, bytes, protection) != 0) fault("mprotect failed");
   }
 
@@ -166,9 +156,6 @@ class Memory {
   std::vector<std::size_t> used_bytes_;
   unsigned long long num_allocations_ = 0;
   int num_accesses_ = 0;
-  /// A protection key of the processor, which opens and closes device memory for the running thread at no cost; -1
-  /// where there is none, and pages are changed one by one.
-  int key_ = -1;
   struct sigaction previous_action_ {};
 };
 

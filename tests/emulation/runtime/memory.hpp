@@ -40,7 +40,8 @@ struct Allocation {
 [[nodiscard]] std::size_t shadow_index(const void* address);
 [[nodiscard]] std::size_t num_shadow_cells();
 
-/// Device memory is readable and writable while one of these lives.
+/// Device memory is readable and writable while one of these lives. Lives and dies under mutex() (state.hpp), and
+/// opens it for all threads of the host: one around many tasks costs less than one around each.
 class DeviceMemoryAccess {
  public:
   DeviceMemoryAccess();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What runs at this moment. One thread of the host at a time runs work of the GPU (it holds mutex()); what other threads
-// do meanwhile, in the host's part of a .cu file too, is none of it.
+// What runs at this moment. One thread of the host at a time runs work of the GPU (it holds mutex()); what other
+// threads do meanwhile, in the host's part of a .cu file too, is none of it.
 
 #include <cstddef>
 #include <cstdint>

@@ -20,6 +20,9 @@ namespace sft::emulation {
 
 namespace {
 
+/// When no task can run, those that are queued wait for other processes, which need the processor.
+constexpr useconds_t wait_us = 50;
+
 /// Handles are never freed, so that a destroyed one is known when it is used again.
 struct Scheduler {
   std::vector<std::unique_ptr<CUstream_st>> streams;
@@ -185,7 +188,7 @@ bool is_finished(const StreamPosition& position) {
 void finish(const StreamPosition& position) {
   const DeviceMemoryAccess access;
   while (!is_finished(position)) {
-    if (!run_one()) usleep(50);  // tasks wait for other processes
+    if (!run_one()) usleep(wait_us);
   }
   join(scheduler().host_clock, position.clock);
 }
@@ -200,9 +203,12 @@ bool query(const StreamPosition& position) {
   // What a watching thread asks, and when, changes nothing.
   if (std::this_thread::get_id() != scheduler().owner) return is_finished(position);
   constexpr unsigned long long max_tasks = 8;
-  const DeviceMemoryAccess access;
-  for (unsigned long long i = random_below(max_tasks); i > 0 && !is_finished(position); --i) {
-    if (!run_one()) break;
+  const unsigned long long num_tasks = random_below(max_tasks);
+  if (num_tasks > 0 && !is_finished(position)) {
+    const DeviceMemoryAccess access;
+    bool has_run = true;
+    for (unsigned long long i = 0; i < num_tasks && has_run && !is_finished(position); ++i) has_run = run_one();
+    if (!has_run) usleep(wait_us);
   }
   if (!is_finished(position)) return false;
   join(scheduler().host_clock, position.clock);

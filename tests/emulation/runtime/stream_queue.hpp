@@ -58,6 +58,7 @@ struct HostCounts {
   long synchronizations = 0;    ///< calls that blocked until work was finished; queries do not count
   long pageable_copies = 0;     ///< asynchronous copies of pageable host memory, which block or are staged
   long device_allocations = 0;  ///< cudaMalloc
+  long profiler_starts = 0, profiler_stops = 0;
 };
 [[nodiscard]] HostCounts host_counts();
 

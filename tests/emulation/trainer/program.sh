@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; it refuses too few GPUs, and
-# ends when a rank never comes to a collective.
+# The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; a timeline
+# changes none; it refuses too few GPUs, and ends when a rank never comes to a collective.
 #
 #   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
 set -euo pipefail
@@ -15,6 +15,22 @@ source "$support/gpu_training.sh"
 
 make_tiny_run
 check_training --device.comm auto
+
+# traced FOLDER: its timeline has both ranks, on all tracks that such a mesh uses, and the steps that were asked for.
+# shellcheck disable=SC2317  # check calls it
+traced() {
+  local rank
+  for rank in 0 1; do
+    grep -q '"name":"block 0 backward",.*"pid":'"$rank,\"tid\":2," "$1/trace.json" || return 1          # compute
+    grep -q '"name":"fsdp reduce_scatter_add",.*"pid":'"$rank,\"tid\":3," "$1/trace.json" || return 1  # communication
+    [[ $(grep -c '"name":"step [23]",.*"pid":'"$rank," "$1/trace.json") -eq 2 ]] || return 1
+  done
+  [[ $(grep -c '"name":"step ' "$1/trace.json") -eq 4 ]]
+}
+succeeds "2 ranks on GPUs, with a timeline" "${train[@]}" --train.output_dir traced --device.backend cuda --train.profile_steps 2-3
+check "the timeline has both ranks" traced traced
+check "it changes no bit" same gpu traced
+check "there is none where none was asked for" test ! -e gpu/trace.json
 
 export SFT_EMULATED_GPUS=1
 refuses 2 'GPU' "${train[@]}" --train.output_dir few --device.backend cuda

@@ -3,6 +3,8 @@
 #include "apps/choose_device.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <string>
+#include <tuple>
 
 #include "support/config_error.hpp"
 
@@ -53,6 +55,26 @@ BOOST_AUTO_TEST_CASE(tensors_of_gpus_travel_as_comm_says) {
     return std::string(error.what()).starts_with("`device.comm = nccl` has nothing to send");
   });
   BOOST_TEST(transport_of({.comm_timeout_s = 7}, device::Kind::cuda).timeout_s == 7);
+}
+
+BOOST_AUTO_TEST_CASE(state_in_the_memory_of_a_node_is_for_cpus) {
+  using config::Offload;
+  for (const auto& [moments, weights, refused] :
+       {std::tuple{Offload::none, Offload::none, ""}, std::tuple{Offload::nvme, Offload::nvme, ""},
+        std::tuple{Offload::host, Offload::none, "`train.offload_optimizer = host`"},
+        std::tuple{Offload::nvme, Offload::host, "`train.offload_parameters = host`"}}) {
+    config::Train train;
+    train.offload_optimizer = moments;
+    train.offload_parameters = weights;
+    BOOST_CHECK_NO_THROW(require_place_of_state(train, device::Kind::cpu));
+    if (std::string(refused).empty()) {
+      BOOST_CHECK_NO_THROW(require_place_of_state(train, device::Kind::cuda));
+    } else {
+      BOOST_CHECK_EXCEPTION(require_place_of_state(train, device::Kind::cuda), Error, [&](const Error& error) {
+        return error.status() == ExitStatus::configuration && std::string(error.what()).starts_with(refused);
+      });
+    }
+  }
 }
 
 }  // namespace sft::apps

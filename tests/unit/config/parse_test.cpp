@@ -145,6 +145,25 @@ BOOST_AUTO_TEST_CASE(evaluation_comes_as_often_as_lines_unless_said_otherwise) {
   BOOST_TEST(parse_text("", {"--eval_files", "none"}).data.eval_files.empty());
 }
 
+BOOST_AUTO_TEST_CASE(steps_to_profile_are_none_one_or_a_range) {
+  const auto steps = [](const std::string& text) {
+    const Config config = parse_text("[train]\nprofile_steps = " + text + "\n");
+    BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
+    return config.train.profile_steps;
+  };
+  BOOST_TEST(parse_text("").train.profile_steps.is_empty());
+  for (const char* none : {"none", "", "no"}) BOOST_TEST(steps(none).is_empty());
+  const StepRange one = steps("3"), several = steps("3-5");
+  BOOST_TEST(!one.contains(2));
+  BOOST_TEST(one.contains(3));
+  BOOST_TEST(!one.contains(4));
+  BOOST_TEST(!several.contains(2));
+  BOOST_TEST(several.contains(3));
+  BOOST_TEST(several.contains(5));
+  BOOST_TEST(!several.contains(6));
+  BOOST_TEST(parse_text("", {"--train.profile_steps", "2-4"}).train.profile_steps.last == 4);
+}
+
 BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_no_part_of_the_text) {
   BOOST_TEST(parse_text("\xEF\xBB\xBF[parallel]\ntp_size = 2\n").parallel.tp_size == 2);
 }
@@ -214,6 +233,10 @@ const Refused refused_texts[] = {
     {"[optimizer]\nlearning_rate = nan\n", "expected a finite number"},
     {"[device]\nbackend = tpu\n", "expected one of auto | cpu | cuda"},
     {"[train]\neval_steps = -1\n", "expected none, or a whole number from 0"},
+    {"[train]\nprofile_steps = 0\n", "expected none, or steps counted from 1, such as 3 or 3-5"},
+    {"[train]\nprofile_steps = 5-3\n", "expected none, or steps counted from 1, such as 3 or 3-5"},
+    {"[train]\nprofile_steps = 3-\n", "expected none, or steps counted from 1, such as 3 or 3-5"},
+    {"[train]\nprofile_steps = 3-5-7\n", "expected none, or steps counted from 1, such as 3 or 3-5"},
     {"[train]\neval_steps = 0.1\n", "expected none, or a whole number from 0"},
     {"[train]\nactivation_checkpointing = all\n", "expected one of none | selective | full"},
     {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},

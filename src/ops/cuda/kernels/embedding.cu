@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(sum_threads)
   }
 }
 
-/// Adds up the parts of the run that begins in piece blockIdx.x and goes over its end, if there is one.
+/// Adds up the parts of the run that begins in piece blockIdx.x and goes over its end, if there is one. Moves 4 C bytes
+/// a part and 8 C a run.
 template <int N>
 __global__ void __launch_bounds__(sum_threads)
     sum_parts_kernel(Rows<float> dtable, const float* parts, Pieces pieces, std::int64_t num_columns) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Vocabulary-parallel embedding; see ops::Backend.
+// Vocabulary-parallel embedding (Shoeybi et al. 2019); see ops::Backend.
 
 #include "ops/cuda/kernels/view.hpp"
 

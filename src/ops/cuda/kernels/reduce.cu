@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(sum_threads) sum_squares_kernel(double* partia
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-/// One block: result += the partials.
+/// One block: result += the partials. Moves 8 bytes a partial.
 __global__ void __launch_bounds__(sum_threads) sum_partials_kernel(double* result, const double* partials, int count) {
   double sum = 0.0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(sum_threads)) sum += partials[i];

@@ -16,6 +16,7 @@ constexpr unsigned sort_threads = 256, num_warps = sort_threads / warp_size;
 static_assert(sort_threads == sort_digits, "a thread for each digit");
 constexpr int warp_elements = static_cast<int>(sort_tile / num_warps);  ///< neighbours that a warp takes in turn
 
+/// Moves 12 bytes a token.
 struct MakePairs {
   static constexpr int unroll = 1;
   struct Registers {};
@@ -36,7 +37,7 @@ __device__ __forceinline__ unsigned digit_of(std::uint32_t key, int shift) {
   return key >> shift & static_cast<unsigned>(sort_digits - 1);
 }
 
-/// Row b of counts: how often each digit occurs in tile b.
+/// Row b of counts: how often each digit occurs in tile b. Moves 4 bytes a key, and 1 KiB a tile.
 __global__ void __launch_bounds__(sort_threads)
     count_kernel(std::uint32_t* counts, const std::uint32_t* keys, std::int64_t size, int shift) {
   auto* count = shared_memory<unsigned>();
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(sort_threads)
   counts[blockIdx.x * sort_digits + threadIdx.x] = count[threadIdx.x];
 }
 
-/// One block: counts become the place of the first key of each digit of each tile.
+/// One block: counts become the place of the first key of each digit of each tile. Moves 3 KiB a tile.
 __global__ void __launch_bounds__(sort_threads) place_kernel(std::uint32_t* counts, std::int64_t num_tiles) {
   auto* totals = shared_memory<unsigned>();
   unsigned total = 0;
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(sort_threads) place_kernel(std::uint32_t* coun
 }
 
 /// Moves every pair of tile b to its place. A warp has neighbours and takes them in their order, so that equal digits
-/// keep it.
+/// keep it. Moves 16 bytes a pair, and 1 KiB a tile.
 __global__ void __launch_bounds__(sort_threads)
     scatter_kernel(Pairs to, Pairs from, const std::uint32_t* places, std::int64_t size, int shift) {
   auto* next = shared_memory<unsigned>();  // (num_warps, sort_digits): of the warp's next key of each digit

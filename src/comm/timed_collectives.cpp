@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "timed_collectives.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace sft::comm {
+
+namespace {
+
+std::size_t bytes_of(const std::vector<Message>& messages) {
+  return std::transform_reduce(messages.begin(), messages.end(), std::size_t{0}, std::plus<>(),
+                               [](const Message& message) { return message.tensor.size_bytes(); });
+}
+
+}  // namespace
+
+template <class Call>
+void TimedCollectives::run(const Group& group, const char* name, std::size_t bytes, device::Stream& stream,
+                           const Call& call) {
+  if (!timeline_.is_on() || group.size() == 1) return call();
+  const device::RangeLabel label{.category = "collective", .what = name, .of = group.name(), .bytes = bytes};
+  device::timed(timeline_, stream, label, call);
+}
+
+void TimedCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
+  run(group, "all_reduce", inout.size_bytes(), stream, [&] { inner_->all_reduce(group, inout, op, stream); });
+}
+
+void TimedCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+  run(group, "all_gather", full.size_bytes(), stream, [&] { inner_->all_gather(group, full, local, stream); });
+}
+
+void TimedCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
+  run(group, "reduce_scatter_add", full.size_bytes(), stream,
+      [&] { inner_->reduce_scatter_add(group, local, full, stream); });
+}
+
+void TimedCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+  run(group, "reduce_scatter", inout.size_bytes(), stream, [&] { inner_->reduce_scatter(group, inout, stream); });
+}
+
+void TimedCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
+                                device::Stream& stream) {
+  run(group, "exchange", send.size_bytes() + receive.size_bytes(), stream,
+      [&] { inner_->exchange(group, send, to, receive, from, stream); });
+}
+
+void TimedCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
+                                    const std::vector<Message>& receives, device::Stream& stream) {
+  if (!timeline_.is_on()) return inner_->exchange_all(group, sends, receives, stream);
+  run(group, "exchange_all", bytes_of(sends) + bytes_of(receives), stream,
+      [&] { inner_->exchange_all(group, sends, receives, stream); });
+}
+
+device::Device::Block TimedCollectives::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
+  return inner_->allocate(group, use, bytes);
+}
+
+void TimedCollectives::set_staging(const StagingMemory& staging) { inner_->set_staging(staging); }
+
+}  // namespace sft::comm
