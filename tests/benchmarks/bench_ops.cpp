@@ -91,8 +91,12 @@ class ModelOps {
   /// FLOPs of the causal half alone: 4 D a visible pair forward, 10 D backward.
   void attention(const std::string& name, std::int64_t document_length, bool is_counted);
   void memory_bound();
+  /// The one memory-bound op of attention, which attention() has too.
+  void attention_delta();
 
  private:
+  void measure_delta(const std::string& name, const Tensor& delta, const Tensor& out, const Tensor& dout,
+                     std::int64_t calls);
   void norms_and_embedding();
   void rotations();
   void mlp();
@@ -168,13 +172,18 @@ void ModelOps::attention(const std::string& name, std::int64_t document_length, 
                          is_recomputed_ && is_counted ? 2 * L - 1 : calls, [&] {
                            ops_.attention_forward({q, k, v, out, lse, 0.125f, *plan});
                          });
-    bench_.memory_bound("attention_delta " + name, 2.0 * element_ * static_cast<double>(T * H * D), calls,
-                        [&] { ops_.attention_delta(delta, out, dout); });
+    measure_delta("attention_delta " + name, delta, out, dout, calls);
     bench_.product_bound("attention_backward " + name, 10.0 * size * pairs, calls, [&] {
       ops_.attention_backward(
           {q, k, v, dout, lse, delta, heads(dqkv, 0, H), heads(dqkv, H, K), heads(dqkv, H + K, K), 0.125f, *plan});
     });
   });
+}
+
+void ModelOps::measure_delta(const std::string& name, const Tensor& delta, const Tensor& out, const Tensor& dout,
+                             std::int64_t calls) {
+  bench_.memory_bound(name, 2.0 * element_ * static_cast<double>(T * H * D), calls,
+                      [&] { ops_.attention_delta(delta, out, dout); });
 }
 
 void ModelOps::norms_and_embedding() {
@@ -274,6 +283,13 @@ void ModelOps::memory_bound() {
   bench_.part([&] { elementary(); });
 }
 
+void ModelOps::attention_delta() {
+  bench_.part([&] {
+    const Tensor delta = make(DType::float32, {T, H}), out = make(dtype_, {T, H, D}), dout = make(dtype_, {T, H, D});
+    measure_delta("attention_delta", delta, out, dout, L);
+  });
+}
+
 void run(const Options& options) {
   const config::Model model = bench::model_by_name(options.model);
   bench::OpBench bench(bench_options(options, model));
@@ -289,6 +305,7 @@ void run(const Options& options) {
                           options.length, true);
     }
     if (options.part != "products") model_ops.memory_bound();
+    if (options.part == "memory") model_ops.attention_delta();
     if (options.part == "all") model_ops.attention("of 16", 16, false);
     std::printf("sum_s %.6f\n", bench.take_total_s());
   }

@@ -26,7 +26,7 @@ logged() {
     status=124
   else
     printf '%s\n' "$*" >"$log.command"
-    timeout --kill-after=10 "$left" "$@" >"$log" 2>&1 || status=$?
+    timeout --kill-after=10 "$left" "$@" </dev/null >"$log" 2>&1 || status=$?
   fi
   if [[ $status -ne 0 ]]; then tail -n 30 "$log" | sed 's/^/        /'; fi
   return "$status"

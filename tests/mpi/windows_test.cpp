@@ -200,15 +200,16 @@ BOOST_FIXTURE_TEST_CASE(a_buffer_serves_again_as_soon_as_its_call_is_over, Windo
 }
 
 BOOST_FIXTURE_TEST_CASE(who_waits_in_a_window_lets_messages_go_on, Windows) {
-  // Rank 0 has received all that rank 1 sends, but MPI still has to tell rank 1 so, which it cannot while rank 1 is away
-  // and the way there is full of small messages. Only later calls of MPI on rank 0 can: those of its wait in a window.
+  // Rank 0 has received all that rank 1 sends, but MPI still has to tell rank 1 so, which it cannot while rank 1 is
+  // away and the way there is full of small messages. Only later calls of MPI on rank 0 can: those of its wait in a
+  // window.
   if (size == 1) return;
   constexpr int num_small = 300;
   const auto flags = allocate(world, MemoryUse::gathered, 2);
   const auto block = allocate(world, MemoryUse::reduced, 8);
   auto* const is_sent = static_cast<std::atomic<int>*>(flags.get());
   std::atomic<int>* const is_received = is_sent + 1;
-  if (rank == 0) new (flags.get()) std::atomic<int>[2]{};
+  if (rank == 0) new (flags.get()) std::atomic<int>[2] {};
   MPI_Comm apart = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &apart);
   std::vector<char> large(1'000'000), small(num_small);

@@ -38,7 +38,8 @@ struct Trace {
     std::ifstream file(path);
     BOOST_TEST_REQUIRE(file.is_open(), path);
     std::map<std::pair<int, int>, std::string> tracks;
-    for (const auto& event : nlohmann::json::parse(file).at("traceEvents")) {
+    const auto json = nlohmann::json::parse(file);
+    for (const auto& event : json.at("traceEvents")) {
       if (event.at("name") == "thread_name") tracks[{event.at("pid"), event.at("tid")}] = event.at("args").at("name");
       if (event.at("ph") != "X") continue;
       const double begin_us = event.at("ts"), duration_us = event.at("dur");
@@ -104,7 +105,7 @@ void check_rank(const Trace& trace, int rank, const RunCase& run) {
     BOOST_TEST((count("communication", "fsdp all_gather") > 0) == is_sharded);
     BOOST_TEST((count("communication", "fsdp reduce_scatter_add") > 0) == is_sharded);
     BOOST_TEST((count("communication", "model.layers.1 gather") > 0) == is_sharded);
-    BOOST_TEST((count("communication", "replicate all_reduce") > 0) == (sizes.dp_replicate_size > 1));
+    BOOST_TEST((count("communication", "dp_replicate all_reduce") > 0) == (sizes.dp_replicate_size > 1));
     BOOST_TEST((count("ring", "sp exchange") > 0) == (sizes.sp_size > 1));
     BOOST_TEST((count("tp", "tp all_reduce") > 0) == (sizes.tp_size > 1));
   }

@@ -21,8 +21,8 @@ struct CommandLine {
 };
 
 /// Splits `sft [INPUT.ini] [--section.key VALUE ...] [--help] [--version] [--print-config] [--dry-run [--json]
-/// [--num_ranks N]] [--check]`. Throws a configuration Error on words that are no such thing, and on options that exclude or need
-/// one another; --help and --version come before all else.
+/// [--num_ranks N]] [--check]`. Throws a configuration Error on words that are no such thing, and on options that
+/// exclude or need one another; --help and --version come before all else.
 [[nodiscard]] CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
 /// Parses .ini text, then the overrides, which win. Names of TRL, transformers and Accelerate that mean a key are

@@ -18,8 +18,8 @@ struct Shapes {
 
 /// What the attention of a model needs beside the shapes.
 struct AttentionNeeds {
-  // The largest calls of attention_backward that write dk and dv in bf16 rather than float32: their sums may need scratch
-  // memory. None by default.
+  // The largest calls of attention_backward that write dk and dv in bf16 rather than float32: their sums may need
+  // scratch memory. None by default.
   std::int64_t num_keys = 0;      ///< Tk; 0: there is no such call
   std::int64_t longest_lane = 0;  ///< most keys of a lane
   std::int64_t num_kv_heads = 0, head_dim = 0;
