@@ -64,7 +64,10 @@ def read_reports(objects):
     mangled = {}
     for object_file in objects:
         name = architecture = None
-        for line in Path(object_file + ".ptxas").read_text().splitlines():
+        report = Path(object_file + ".ptxas")
+        if not report.exists():
+            sys.exit(f"error: {report} is missing (nvcc has not compiled this source yet): build everything first")
+        for line in report.read_text().splitlines():
             if match := re.search(r"Compiling entry function '(\S+)' for 'sm_(\w+)'", line):
                 name, architecture = match.groups()
             elif match := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill", line):
