@@ -10,6 +10,12 @@
 
 namespace sft::comm {
 
+std::vector<std::string> names_of(const std::vector<TensorGroup>& groups) {
+  std::vector<std::string> names;
+  for (const TensorGroup& group : groups) names.push_back(group.group.name());
+  return names;
+}
+
 Watchdog::Watchdog(const std::vector<std::string>& names, double timeout_s, Hooks hooks)
     : timeout_(std::chrono::duration_cast<CallLog::Duration>(std::chrono::duration<double>(timeout_s))),
       hooks_(std::move(hooks)),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "call_log.hpp"
+#include "sft/comm/collectives.hpp"
 
 namespace sft::comm {
 
@@ -47,6 +48,9 @@ class Watchdog {
   bool ends_ = false;  // under mutex_
   std::thread thread_;
 };
+
+/// The names of groups, for a Watchdog.
+[[nodiscard]] std::vector<std::string> names_of(const std::vector<TensorGroup>& groups);
 
 /// What a run does at a standstill: one line with the rank and what stands still on standard error, then the end of
 /// this process with ExitStatus::failure, upon which the launcher ends the others. Not MPI_Abort, which the watchdog's

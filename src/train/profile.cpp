@@ -98,7 +98,7 @@ void Profile::write() {
     if (world.rank() == rank) {
       events = chrome_trace_events(rank, describe(run_.place), noted.ranges, origin_ns_);
     }
-    world.broadcast(events, rank);
+    events = world.deliver(events, rank, 0);
     if (is_writer) file << (rank == 0 ? "" : ",\n") << events;
   }
   if (!is_writer) return;

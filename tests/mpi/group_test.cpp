@@ -60,6 +60,17 @@ BOOST_FIXTURE_TEST_CASE(broadcasts_of_numbers_and_text, World) {
   BOOST_TEST(empty.empty());
 }
 
+BOOST_FIXTURE_TEST_CASE(a_text_goes_to_one_rank_alone, World) {
+  const int to = size - 1;
+  for (int from = 0; from < size; ++from) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{7}, std::size_t{300'000}}) {
+      const std::string text(length, static_cast<char>('a' + rank));
+      const std::string expected = rank == to ? std::string(length, static_cast<char>('a' + from)) : "";
+      BOOST_TEST((world.deliver(text, from, to) == expected), length << " bytes from rank " << from);
+    }
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(all_gather_of_texts, World) {
   const std::vector<std::string> texts =
       world.all_gather(rank == 0 ? "" : std::string(static_cast<std::size_t>(rank), 'x'));

@@ -41,6 +41,8 @@ class Group {
   void broadcast(std::span<std::int64_t> values, int root) const;
   /// Every rank ends with the text of `root`; lengths may differ before.
   void broadcast(std::string& text, int root) const;
+  /// The text of rank `from`, on rank `to`; nothing on all others, which do not wait. All ranks call it.
+  [[nodiscard]] std::string deliver(const std::string& text, int from, int to) const;
   /// All ranks' texts in rank order, on every rank.
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& text) const;
 

@@ -13,12 +13,6 @@ namespace sft::comm {
 
 namespace {
 
-std::vector<std::string> names_of(const std::vector<TensorGroup>& groups) {
-  std::vector<std::string> names;
-  for (const TensorGroup& group : groups) names.push_back(group.group.name());
-  return names;
-}
-
 std::vector<const Tensor*> messages_of(const std::vector<Message>& messages, int rank) {
   std::vector<const Tensor*> found;
   for (const Message& message : messages) {

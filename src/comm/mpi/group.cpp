@@ -63,6 +63,24 @@ void Group::broadcast(std::string& text, int root) const {
   impl_->check(MPI_Bcast(text.data(), checked_cast<int>(length), MPI_CHAR, root, impl_->communicator), "MPI_Bcast");
 }
 
+std::string Group::deliver(const std::string& text, int from, int to) const {
+  const int tag = impl_->next_tag();
+  if (from == to) return rank() == to ? text : "";
+  if (rank() == from) {
+    impl_->check(MPI_Send(text.data(), checked_cast<int>(text.size()), MPI_CHAR, to, tag, impl_->communicator),
+                 "MPI_Send");
+  }
+  if (rank() != to) return "";
+  MPI_Status status;
+  impl_->check(MPI_Probe(from, tag, impl_->communicator, &status), "MPI_Probe");
+  int length = 0;
+  impl_->check(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count");
+  std::string received(static_cast<std::size_t>(length), '\0');
+  impl_->check(MPI_Recv(received.data(), length, MPI_CHAR, from, tag, impl_->communicator, MPI_STATUS_IGNORE),
+               "MPI_Recv");
+  return received;
+}
+
 std::vector<std::string> Group::all_gather(const std::string& text) const {
   const auto num_ranks = static_cast<std::size_t>(size());
   const int length = checked_cast<int>(text.size());

@@ -9,16 +9,6 @@
 
 namespace sft::comm {
 
-namespace {
-
-std::vector<std::string> names_of(const std::vector<TensorGroup>& groups) {
-  std::vector<std::string> names;
-  for (const TensorGroup& group : groups) names.push_back(group.group.name());
-  return names;
-}
-
-}  // namespace
-
 NcclCommunicators::NcclCommunicators(const std::vector<TensorGroup>& groups, double timeout_s,
                                      device::WaitChecks& checks)
     : checks_(checks), watchdog_(names_of(groups), timeout_s, {[this] { look(); }, end_at_standstill}) {

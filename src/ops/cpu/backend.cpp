@@ -10,7 +10,7 @@
 #include "ops/cpu/attention_plan.hpp"
 #include "ops/cpu/matmul.hpp"
 #include "ops/cpu/planning.hpp"
-#include "ops/cpu/view.hpp"
+#include "ops/tensor_arguments.hpp"
 
 namespace sft::ops::cpu {
 namespace {
@@ -165,7 +165,7 @@ class CpuBackend final : public Backend {
   void attention_forward(const AttentionForward& attention) override {
     stream_.synchronize();
     const TilePlan& plan = plan_of(attention);
-    AttentionArguments arguments = arguments_of(attention, plan);
+    AttentionArguments arguments = attention_arguments(attention, plan);
     arguments.lse = floats_of(attention.lse);
     arguments.out = view_of(attention.out);
     arguments.merges = attention.merge;
@@ -186,7 +186,7 @@ class CpuBackend final : public Backend {
   void attention_backward(const AttentionBackward& attention) override {
     stream_.synchronize();
     const TilePlan& plan = plan_of(attention);
-    AttentionArguments arguments = arguments_of(attention, plan);
+    AttentionArguments arguments = attention_arguments(attention, plan);
     arguments.lse = floats_of(attention.lse);
     arguments.dout = view_of(attention.dout);
     arguments.delta = floats_of(attention.delta);
@@ -248,33 +248,20 @@ class CpuBackend final : public Backend {
   void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
              const AdamW& step) override {
     stream_.synchronize();
-    const double learning_rate = step.learning_rate;
-    const StochasticRounding& rounding = step.rounding;
     const View parameters_view = flat_view_of(parameters), exp_avg_view = flat_view_of(exp_avg),
                exp_avg_sq_view = flat_view_of(exp_avg_sq);
     ensure(exp_avg_view.is_bf16 == exp_avg_sq_view.is_bf16, "both moments have one dtype");
     ensure(copy.empty() || !parameters_view.is_bf16, "bf16 parameters have no copy");
-    kernels_.adamw({.parameters = parameters_view.data,
-                    .exp_avg = exp_avg_view.data,
-                    .exp_avg_sq = exp_avg_sq_view.data,
-                    .gradients = floats_of(gradients),
-                    .copy = copy.as<std::uint16_t>(),
-                    .has_bf16_parameters = parameters_view.is_bf16,
-                    .has_bf16_moments = exp_avg_view.is_bf16,
-                    .size = parameters.num_elements(),
-                    .decay = static_cast<float>(1.0 - learning_rate * step.weight_decay),
-                    .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
-                    .beta2 = static_cast<float>(step.beta2),
-                    .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
-                    .inverse_sqrt_bias_correction2 = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
-                    .epsilon = static_cast<float>(step.epsilon),
-                    .step_size = static_cast<float>(learning_rate / step.bias_correction1),
-                    .gradient_scale = static_cast<float>(step.gradient_scale),
-                    .key = rounding.key | 1U,
-                    .first_index = rounding.first_index,
-                    .num_columns = rounding.num_columns,
-                    .row_stride = rounding.row_stride,
-                    .begin = rounding.begin});
+    AdamWArguments arguments{factors_of(step)};
+    arguments.parameters = parameters_view.data;
+    arguments.exp_avg = exp_avg_view.data;
+    arguments.exp_avg_sq = exp_avg_sq_view.data;
+    arguments.gradients = floats_of(gradients);
+    arguments.copy = copy.as<std::uint16_t>();
+    arguments.has_bf16_parameters = parameters_view.is_bf16;
+    arguments.has_bf16_moments = exp_avg_view.is_bf16;
+    arguments.size = parameters.num_elements();
+    kernels_.adamw(arguments);
   }
 
  private:
@@ -344,7 +331,7 @@ class CpuBackend final : public Backend {
   }
 
   template <class Attention>
-  static AttentionArguments arguments_of(const Attention& attention, const TilePlan& plan) {
+  static AttentionArguments attention_arguments(const Attention& attention, const TilePlan& plan) {
     check_head_dim(attention.q);
     AttentionArguments arguments{};
     arguments.q = view_of(attention.q);
@@ -360,21 +347,6 @@ class CpuBackend final : public Backend {
     arguments.num_tiles = std::ssize(plan.tiles);
     arguments.num_lanes = std::ssize(plan.lanes);
     return arguments;
-  }
-
-  static CrossEntropyArguments arguments_of(const CrossEntropy& chunk) {
-    const std::int64_t rows = chunk.logits.shape[0];
-    float* partials = floats_of(chunk.partials);
-    return {.logits = floats_of(chunk.logits),
-            .max = floats_of(chunk.max),
-            .sum_exp = partials,
-            .target_logit = partials + rows,
-            .sum_exp_logit = partials + 2 * rows,
-            .targets = chunk.targets.as<std::int32_t>(),
-            .weights = floats_of(chunk.weights),
-            .rows = rows,
-            .columns = chunk.logits.shape[1],
-            .vocab_begin = chunk.vocab_begin};
   }
 
   device::Device& device_;

@@ -9,14 +9,9 @@
 
 #include <cstdint>
 
-namespace sft::ops::cpu {
+#include "ops/kernel_arguments.hpp"
 
-/// A matrix of float32 or bf16: `rows` rows of `columns` neighbours, `stride` elements apart. data may be null.
-struct View {
-  void* data;
-  bool is_bf16;
-  std::int64_t rows, columns, stride;
-};
+namespace sft::ops::cpu {
 
 /// Scratch floats shared by all threads of an op.
 struct Scratch {
@@ -78,27 +73,13 @@ inline constexpr std::int64_t attention_scratch_floats = attention_tile * (10 * 
 /// Scratch of an op that sums up columns, unless one row of them is larger.
 inline constexpr std::int64_t column_sum_floats = std::int64_t{1} << 18;
 
-struct CrossEntropyArguments {
-  float* logits;  ///< (rows, columns)
-  float *max, *sum_exp, *target_logit, *sum_exp_logit;
-  const std::int32_t* targets;
-  const float* weights;
-  std::int64_t rows, columns, vocab_begin;
-};
-
-struct AdamWArguments {
-  void* parameters;            ///< float32 or bf16
-  void *exp_avg, *exp_avg_sq;  ///< both float32 or both bf16
-  const float* gradients;
-  std::uint16_t* copy;  ///< of float32 parameters; may be null
-  bool has_bf16_parameters, has_bf16_moments;
-  std::int64_t size;
-  float decay;  ///< 1 - learning_rate * weight_decay
-  float one_minus_beta1, beta2, one_minus_beta2;
-  float inverse_sqrt_bias_correction2, epsilon, step_size, gradient_scale;
-  // StochasticRounding; without bf16 it is not read.
-  std::uint64_t key;
-  std::int64_t first_index, num_columns, row_stride, begin;
+struct AdamWArguments : AdamWFactors {
+  void* parameters = nullptr;                      ///< float32 or bf16
+  void *exp_avg = nullptr, *exp_avg_sq = nullptr;  ///< both float32 or both bf16
+  const float* gradients = nullptr;
+  std::uint16_t* copy = nullptr;  ///< of float32 parameters; may be null
+  bool has_bf16_parameters = false, has_bf16_moments = false;
+  std::int64_t size = 0;
 };
 
 /// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c]: float32 in and out, float64 in between.

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "ops/cpu/onednn_matmul.hpp"
-#include "ops/cpu/view.hpp"
+#include "ops/tensor_arguments.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 
@@ -157,13 +157,9 @@ std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
 }
 
 MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {
-  const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  const auto bit = [](bool set, int position) { return static_cast<std::uint32_t>(set) << position; };
-  const std::uint32_t flags = bit(transpose_a, 0) | bit(transpose_b, 1) | bit(accumulate, 2) |
-                              bit(bias.data != nullptr, 3) | bit(a.dtype == DType::bf16, 4) |
-                              bit(c.dtype == DType::bf16, 5) | bit(bias.dtype == DType::bf16, 6);
-  return {c.shape[0], c.shape[1], a.shape[transpose_a ? 0 : 1], a.stride0, b.stride0,
-          c.stride0,  flags,      omp_get_max_threads()};
+  return {product.c.shape[0], product.c.shape[1],   product.a.shape[product.transpose_a ? 0 : 1],
+          product.a.stride0,  product.b.stride0,    product.c.stride0,
+          flags_of(product),  omp_get_max_threads()};
 }
 
 void MatmulEngine::run(const Matmul& product, Tensor workspace) {

@@ -56,6 +56,23 @@ std::int32_t heads_at_once(const Attention& attention) {
   return static_cast<std::int32_t>(kv_heads * (num_heads / num_kv_heads));
 }
 
+/// What calls of forward and backward have in common.
+template <class Call, class Attention>
+Call begin_call(const Attention& attention, const TilePlan& plan) {
+  Call call{};
+  call.q = head_rows(attention.q);
+  call.k = head_rows(attention.k);
+  call.v = head_rows(attention.v);
+  call.lse = contiguous_floats(attention.lse);
+  call.queries = plan.queries();
+  call.num_heads = static_cast<std::int32_t>(attention.q.shape[1]);
+  call.num_kv_heads = static_cast<std::int32_t>(attention.k.shape[1]);
+  call.head_dim = static_cast<std::int32_t>(attention.q.shape[2]);
+  call.heads_at_once = heads_at_once(attention);
+  call.scale = attention.scale;
+  return call;
+}
+
 void check_output(const Tensor& out, const Tensor& in, bool adds) {
   ensure(out.dtype == DType::float32 || out.dtype == in.dtype,
          "ops: results of attention are float32 or have the dtype of its inputs");
@@ -67,18 +84,8 @@ void check_output(const Tensor& out, const Tensor& in, bool adds) {
 void attention_forward(const AttentionForward& attention, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
   check_output(attention.out, attention.q, attention.merge);
-  AttentionForwardCall call{};
-  call.q = head_rows(attention.q);
-  call.k = head_rows(attention.k);
-  call.v = head_rows(attention.v);
+  auto call = begin_call<AttentionForwardCall>(attention, plan);
   call.out = head_rows(attention.out);
-  call.lse = contiguous_floats(attention.lse);
-  call.queries = plan.queries();
-  call.num_heads = static_cast<std::int32_t>(attention.q.shape[1]);
-  call.num_kv_heads = static_cast<std::int32_t>(attention.k.shape[1]);
-  call.head_dim = static_cast<std::int32_t>(attention.q.shape[2]);
-  call.heads_at_once = heads_at_once(attention);
-  call.scale = attention.scale;
   call.merges = attention.merge;
   if (call.q.is_bf16) return attention_forward_sm80(call, stream);
   attention_forward_float32(call, stream);
@@ -96,23 +103,13 @@ void attention_backward(const AttentionBackward& attention, cudaStream_t stream)
   ensure(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
   check_output(attention.dq, attention.q, attention.accumulate_dq);
   check_output(attention.dk, attention.k, attention.accumulate_dkv);
-  AttentionBackwardCall call{};
-  call.q = head_rows(attention.q);
-  call.k = head_rows(attention.k);
-  call.v = head_rows(attention.v);
+  auto call = begin_call<AttentionBackwardCall>(attention, plan);
   call.dout = head_rows(attention.dout);
-  call.lse = contiguous_floats(attention.lse);
   call.delta = contiguous_floats(attention.delta);
   call.dq = head_rows(attention.dq);
   call.dk = head_rows(attention.dk);
   call.dv = head_rows(attention.dv);
-  call.queries = plan.queries();
   call.keys = plan.keys();
-  call.num_heads = static_cast<std::int32_t>(attention.q.shape[1]);
-  call.num_kv_heads = static_cast<std::int32_t>(attention.k.shape[1]);
-  call.head_dim = static_cast<std::int32_t>(attention.q.shape[2]);
-  call.heads_at_once = heads_at_once(attention);
-  call.scale = attention.scale;
   call.adds_to_dq = attention.accumulate_dq;
   call.adds_to_dkv = attention.accumulate_dkv;
   if (call.q.is_bf16) return attention_backward_sm80(call, stream);

@@ -2,7 +2,6 @@
 #include "ops/cuda/backend.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "ops/cuda/attention.hpp"
@@ -110,7 +109,7 @@ class CudaBackend final : public Backend {
     const Partials partials(*this, dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
     cuda::rms_norm_backward(view_of(dx), partials.data(), view_of(dy), rows, floats_of(rstd), weight_of(weight, x),
                             view_of(dresidual), native_);
-    if (!rows.is_empty()) partials.add_up();
+    if (!is_empty(rows)) partials.add_up();
   }
 
   void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) override {
@@ -140,7 +139,7 @@ class CudaBackend final : public Backend {
     const Partials partials(*this, dweight, norm_rope_backward_partials(in.shape[0] * in.shape[1]), in.shape[2]);
     cuda::norm_rope_backward(view_of(din), partials.data(), view_of(dout), rows, floats_of(rstd), weight_of(weight, in),
                              floats_of(cosine), floats_of(sine), in.shape[2], native_);
-    if (!rows.is_empty()) partials.add_up();
+    if (!is_empty(rows)) partials.add_up();
   }
 
   void matmul(const Matmul& product) override { products_.run(product, scratch_); }
@@ -186,31 +185,18 @@ class CudaBackend final : public Backend {
 
   void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
              const AdamW& step) override {
-    const StochasticRounding& rounding = step.rounding;
     const View parameters_view = flat_view_of(parameters), exp_avg_view = flat_view_of(exp_avg),
                exp_avg_sq_view = flat_view_of(exp_avg_sq);
     ensure(exp_avg_view.is_bf16 == exp_avg_sq_view.is_bf16, "both moments have one dtype");
     ensure(copy.empty() || !parameters_view.is_bf16, "bf16 parameters have no copy");
     ensure(gradients.dtype == DType::float32, "ops: float32 expected");
-    cuda::adamw({.parameters = parameters_view,
-                 .exp_avg = exp_avg_view,
-                 .exp_avg_sq = exp_avg_sq_view,
-                 .gradients = flat_view_of(gradients),
-                 .copy = copy.empty() ? View{} : flat_view_of(copy),
-                 .decay = static_cast<float>(1.0 - step.learning_rate * step.weight_decay),
-                 .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
-                 .beta2 = static_cast<float>(step.beta2),
-                 .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
-                 .inverse_sqrt_bias_correction2 = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
-                 .epsilon = static_cast<float>(step.epsilon),
-                 .step_size = static_cast<float>(step.learning_rate / step.bias_correction1),
-                 .gradient_scale = static_cast<float>(step.gradient_scale),
-                 .key = rounding.key | 1U,
-                 .first_index = rounding.first_index,
-                 .num_columns = rounding.num_columns,
-                 .row_stride = rounding.row_stride,
-                 .begin = rounding.begin},
-                native_);
+    AdamWArguments arguments{factors_of(step)};
+    arguments.parameters = parameters_view;
+    arguments.exp_avg = exp_avg_view;
+    arguments.exp_avg_sq = exp_avg_sq_view;
+    arguments.gradients = flat_view_of(gradients);
+    if (!copy.empty()) arguments.copy = flat_view_of(copy);
+    cuda::adamw(arguments, native_);
   }
 
  private:
@@ -245,21 +231,6 @@ class CudaBackend final : public Backend {
     std::int64_t num_rows_, num_columns_;
     float *sums_ = nullptr, *data_ = nullptr;
   };
-
-  static CrossEntropyArguments arguments_of(const CrossEntropy& chunk) {
-    const std::int64_t rows = chunk.logits.shape[0];
-    float* partials = floats_of(chunk.partials);
-    return {.logits = floats_of(chunk.logits),
-            .max = floats_of(chunk.max),
-            .sum_exp = partials,
-            .target_logit = partials + rows,
-            .sum_exp_logit = partials + 2 * rows,
-            .targets = chunk.targets.as<std::int32_t>(),
-            .weights = floats_of(chunk.weights),
-            .rows = rows,
-            .columns = chunk.logits.shape[1],
-            .vocab_begin = chunk.vocab_begin};
-  }
 
   device::Stream& stream_;
   cudaStream_t native_;

@@ -107,7 +107,7 @@ inline View folded(const View& row) {
 template <int N, std::size_t num_views, class Run>
 void by_vectors(const std::array<View, num_views>& views, bool may_be_vectors, Run run) {
   const View& first = views[0];
-  if (first.is_empty()) return;
+  if (is_empty(first)) return;
   bool is_vectors = may_be_vectors;
   for (const View& view : views) is_vectors = is_vectors && is_aligned(view, N);
   if (first.rows > 1) {

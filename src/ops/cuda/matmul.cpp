@@ -168,12 +168,8 @@ std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
 
 MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  const auto bit = [](bool set, int position) { return static_cast<std::uint32_t>(set) << position; };
-  const std::uint32_t flags = bit(transpose_a, 0) | bit(transpose_b, 1) | bit(accumulate, 2) |
-                              bit(bias.data != nullptr, 3) | bit(a.dtype == DType::bf16, 4) |
-                              bit(c.dtype == DType::bf16, 5) | bit(bias.dtype == DType::bf16, 6);
   return {{c.shape[0], c.shape[1], a.shape[transpose_a ? 0 : 1], row_stride(a), row_stride(b), row_stride(c)},
-          flags,
+          flags_of(product),
           {alignment_of(a.data), alignment_of(b.data), alignment_of(c.data), alignment_of(bias.data)}};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers by counters (ops/random_bits.hpp); normal ones through the transform of Box and Muller (1958).
 
+#include "ops/box_muller.hpp"
 #include "ops/cpu/kernels/math.hpp"
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/random_bits.hpp"
@@ -14,16 +15,7 @@ constexpr std::int64_t batch_numbers = 4 * batch_counters;
 
 /// Two independent normal numbers from 24 bits of each of two words.
 inline void box_muller(std::uint32_t a, std::uint32_t b, float& first, float& second) {
-  const float uniform = static_cast<float>(static_cast<std::int32_t>(a >> 8) + 1) * 0x1p-24f;  // (0, 1]
-  const float radius = __builtin_sqrtf(-2.0f * log_of(uniform));
-  // A turn is 2^24 steps: the upper two of 24 bits, rounded, are the quarter.
-  const std::int32_t turn = static_cast<std::int32_t>(b >> 8);
-  const std::int32_t quarter = (turn + 0x200000) >> 22;
-  const float angle = static_cast<float>(turn - quarter * 0x400000) * (1.57079632679489662f * 0x1p-22f);
-  float sine, cosine;
-  sine_cosine_of(quarter, angle, sine, cosine);
-  first = radius * cosine;
-  second = radius * sine;
+  box_muller_pair(__builtin_sqrtf(-2.0f * log_of(box_muller_uniform(a))), b, first, second);
 }
 
 /// The four words of counter first + i go to words[k][i].

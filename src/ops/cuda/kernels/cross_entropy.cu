@@ -156,7 +156,7 @@ void cross_entropy_metrics(const CrossEntropyArguments& chunk, double* metrics, 
 void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, double gradient_scale,
                             cudaStream_t stream) {
   const View exps = logits_of(chunk);
-  if (exps.is_empty()) return;
+  if (is_empty(exps)) return;
   with_type(dlogits.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int vectors = vector_size<T>;

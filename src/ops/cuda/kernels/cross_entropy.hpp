@@ -6,14 +6,6 @@
 
 namespace sft::ops::cuda {
 
-struct CrossEntropyArguments {
-  float* logits;  ///< (rows, columns)
-  float *max, *sum_exp, *target_logit, *sum_exp_logit;
-  const std::int32_t* targets;
-  const float* weights;
-  std::int64_t rows, columns, vocab_begin;
-};
-
 void cross_entropy_max(const CrossEntropyArguments& chunk, cudaStream_t stream);
 void cross_entropy_partials(const CrossEntropyArguments& chunk, cudaStream_t stream);
 /// metrics (4) += the sums of ops::Backend::cross_entropy_finish.

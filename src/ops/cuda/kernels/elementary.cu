@@ -152,7 +152,7 @@ void scale(View x, float factor, cudaStream_t stream) {
 }
 
 void add_bias(View x, Weight bias, cudaStream_t stream) {
-  if (x.is_empty()) return;
+  if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     with_type(bias.is_bf16, [&](auto bias_type) {
       using T = typename decltype(type)::type;

@@ -182,7 +182,7 @@ void add_sorted(View dtable, View dout, const Pieces& pieces, std::int64_t num_p
 
 void embedding_forward(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin,
                        cudaStream_t stream) {
-  if (out.is_empty()) return;
+  if (is_empty(out)) return;
   with_type(out.is_bf16, [&](auto to) {
     with_type(table.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
@@ -209,7 +209,7 @@ std::size_t embedding_backward_bytes(std::int64_t columns) {
 
 void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std::int64_t vocab_begin,
                         Workspace workspace, cudaStream_t stream) {
-  if (dout.is_empty() || dtable.is_empty()) return;
+  if (is_empty(dout) || is_empty(dtable)) return;
   const Layout layout(workspace, dout.columns);
   constexpr std::int64_t min_piece_tokens = 32;
   with_type(dout.is_bf16, [&](auto type) {

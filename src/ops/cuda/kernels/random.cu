@@ -3,9 +3,9 @@
 // and Muller (1958). A thread draws whole counters where its elements begin with one.
 #include "ops/cuda/kernels/random.hpp"
 
+#include "ops/box_muller.hpp"
 #include "ops/cuda/elementwise.cuh"
 #include "ops/random_bits.hpp"
-#include "ops/sine_cosine.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -16,16 +16,7 @@ struct Four {
 
 /// Two independent normal numbers from 24 bits of each of two words.
 __device__ __forceinline__ void box_muller(std::uint32_t a, std::uint32_t b, float& first, float& second) {
-  const float uniform = static_cast<float>(static_cast<std::int32_t>(a >> 8) + 1) * 0x1p-24f;  // (0, 1]
-  const float radius = sqrtf(-2.0f * logf(uniform));
-  // A turn is 2^24 steps: the upper two of 24 bits, rounded, are the quarter.
-  const std::int32_t turn = static_cast<std::int32_t>(b >> 8);
-  const std::int32_t quarter = (turn + 0x200000) >> 22;
-  const float angle = static_cast<float>(turn - quarter * 0x400000) * (1.57079632679489662f * 0x1p-22f);
-  float sine, cosine;
-  sine_cosine_of(quarter, angle, sine, cosine);
-  first = radius * cosine;
-  second = radius * sine;
+  box_muller_pair(sqrtf(-2.0f * logf(box_muller_uniform(a))), b, first, second);
 }
 
 /// Standard normal numbers.

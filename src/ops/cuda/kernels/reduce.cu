@@ -114,7 +114,7 @@ void sum_squares(double* result, const float* x, std::int64_t size, Workspace wo
 
 void add_rows(float* sums, const float* partials, std::int64_t num_rows, std::int64_t columns, cudaStream_t stream) {
   const View x{const_cast<float*>(partials), false, num_rows, columns, columns};
-  if (x.is_empty()) return;
+  if (is_empty(x)) return;
   launch_column_sums<float, 1, true>(sums, x, 1, num_rows, stream);
 }
 
@@ -123,7 +123,7 @@ std::size_t column_sums_bytes(std::int64_t rows, std::int64_t columns) {
 }
 
 void column_sums(float* sums, View x, Workspace workspace, cudaStream_t stream) {
-  if (x.is_empty()) return;
+  if (is_empty(x)) return;
   const std::int64_t num_blocks = num_row_blocks(x.rows, x.columns),
                      rows_per_block = (x.rows + num_blocks - 1) / num_blocks;
   auto* partials = static_cast<float*>(workspace.data);

@@ -282,7 +282,7 @@ dim3 backward_threads(std::int64_t columns) { return threads_for((columns + 7) /
 }  // namespace
 
 void rms_norm_forward(View y, float* rstd, View x, Weight weight, float epsilon, cudaStream_t stream) {
-  if (x.is_empty()) return;
+  if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto run = [&](auto n) {
@@ -301,7 +301,7 @@ void rms_norm_forward(View y, float* rstd, View x, Weight weight, float epsilon,
 
 void add_rms_norm_forward(View sum, View y, float* rstd, View x, View delta, Weight weight, float epsilon,
                           cudaStream_t stream) {
-  if (x.is_empty()) return;
+  if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     with_type(delta.is_bf16, [&](auto delta_type) {
       using T = typename decltype(type)::type;
@@ -324,7 +324,7 @@ void add_rms_norm_forward(View sum, View y, float* rstd, View x, View delta, Wei
 }
 
 void rms_norm_apply(View y, View x, const float* rstd, Weight weight, cudaStream_t stream) {
-  if (x.is_empty()) return;
+  if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto run = [&](auto n) {
@@ -348,7 +348,7 @@ std::int64_t rms_norm_backward_partials(std::int64_t rows, std::int64_t columns)
 
 void rms_norm_backward(View dx, float* partials, View dy, View x, const float* rstd, Weight weight, View dresidual,
                        cudaStream_t stream) {
-  if (x.is_empty()) return;
+  if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     with_type(dy.is_bf16, [&](auto dy_type) {
       using T = typename decltype(type)::type;

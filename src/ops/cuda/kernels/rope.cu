@@ -289,7 +289,7 @@ void rope_table(float* cosine, float* sine, const std::int32_t* positions, const
 
 void rope(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim, float direction,
           cudaStream_t stream) {
-  if (in.is_empty()) return;
+  if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, num_pairs = in.columns / 2;
   with_type(in.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -311,7 +311,7 @@ void rope(View out, View in, const float* cosine, const float* sine, std::int64_
 
 void norm_rope_forward(View out, float* rstd, View in, Weight weight, const float* cosine, const float* sine,
                        std::int64_t head_dim, float epsilon, cudaStream_t stream) {
-  if (in.is_empty()) return;
+  if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, heads_per_row = in.columns / head_dim, num_heads = in.rows * heads_per_row;
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
   by_heads({in, out, out}, others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
@@ -328,7 +328,7 @@ std::int64_t norm_rope_backward_partials(std::int64_t num_heads) { return num_ba
 
 void norm_rope_backward(View din, float* partials, View dout, View in, const float* rstd, Weight weight,
                         const float* cosine, const float* sine, std::int64_t head_dim, cudaStream_t stream) {
-  if (in.is_empty()) return;
+  if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, heads_per_row = in.columns / head_dim, num_heads = in.rows * heads_per_row;
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
   by_heads({in, din, dout}, others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {

@@ -10,16 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/kernel_arguments.hpp"
+
 namespace sft::ops::cuda {
 
-/// A matrix of float32 or bf16: `rows` rows of `columns` neighbours, `stride` elements apart. data may be null.
-struct View {
-  void* data = nullptr;
-  bool is_bf16 = false;
-  std::int64_t rows = 0, columns = 0, stride = 0;
-
-  [[nodiscard]] bool is_empty() const { return rows == 0 || columns == 0; }
-};
+[[nodiscard]] inline bool is_empty(const View& view) { return view.rows == 0 || view.columns == 0; }
 
 /// Row weights: float32 or bf16.
 struct Weight {

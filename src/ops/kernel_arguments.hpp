@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the kernels of all backends are given. Memory is that of the backend. Plain C++17 without headers that have
+// inline functions: for every compiler and instruction set (ops/cpu/kernels.hpp).
+
+#include <cstdint>
+
+namespace sft::ops {
+
+/// A matrix of float32 or bf16: `rows` rows of `columns` neighbours, `stride` elements apart. data may be null.
+struct View {
+  void* data = nullptr;
+  bool is_bf16 = false;
+  std::int64_t rows = 0, columns = 0, stride = 0;
+};
+
+/// A chunk of ops::CrossEntropy: `rows` rows of `columns` of the vocabulary from vocab_begin on.
+struct CrossEntropyArguments {
+  float* logits;                                        ///< (rows, columns)
+  float *max, *sum_exp, *target_logit, *sum_exp_logit;  ///< (rows)
+  const std::int32_t* targets;                          ///< (rows)
+  const float* weights;                                 ///< (rows)
+  std::int64_t rows, columns, vocab_begin;
+};
+
+/// What a step of ops::AdamW multiplies with, and where its random bits come from.
+struct AdamWFactors {
+  float decay = 1;  ///< 1 - learning_rate * weight_decay
+  float one_minus_beta1 = 0, beta2 = 0, one_minus_beta2 = 0;
+  float inverse_sqrt_bias_correction2 = 1, epsilon = 0, step_size = 0, gradient_scale = 1;
+  // StochasticRounding; without bf16 it is not read.
+  std::uint64_t key = 1;  ///< odd
+  std::int64_t first_index = 0, num_columns = 0, row_stride = 0, begin = 0;
+};
+
+}  // namespace sft::ops

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// From the arguments of ops::Backend to those of the kernels, for all backends. Broken contracts throw
+// std::logic_error.
+
+#include <cmath>
+
+#include "ops/kernel_arguments.hpp"
+#include "sft/core/error.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::ops {
+
+/// The first dim are the rows; all others, which are contiguous, the columns.
+[[nodiscard]] inline View view_of(const Tensor& x) {
+  if (x.data == nullptr) return {};
+  ensure(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
+  const std::int64_t columns = x.row_elements();
+  return {x.data, x.dtype == DType::bf16, x.shape[0], columns, x.shape[0] > 1 ? x.stride0 : columns};
+}
+
+/// A contiguous tensor as one long row.
+[[nodiscard]] inline View flat_view_of(const Tensor& x) {
+  ensure(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
+  View view = view_of(x);
+  view.columns *= view.rows;
+  view.rows = 1;
+  view.stride = view.columns;
+  return view;
+}
+
+/// The elements of a contiguous float32 tensor.
+[[nodiscard]] inline float* floats_of(const Tensor& x) {
+  ensure(x.dtype == DType::float32, "ops: float32 expected");
+  ensure(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
+  return x.as<float>();
+}
+
+[[nodiscard]] inline CrossEntropyArguments arguments_of(const CrossEntropy& chunk) {
+  const std::int64_t rows = chunk.logits.shape[0];
+  float* partials = floats_of(chunk.partials);
+  return {.logits = floats_of(chunk.logits),
+          .max = floats_of(chunk.max),
+          .sum_exp = partials,
+          .target_logit = partials + rows,
+          .sum_exp_logit = partials + 2 * rows,
+          .targets = chunk.targets.as<std::int32_t>(),
+          .weights = floats_of(chunk.weights),
+          .rows = rows,
+          .columns = chunk.logits.shape[1],
+          .vocab_begin = chunk.vocab_begin};
+}
+
+[[nodiscard]] inline AdamWFactors factors_of(const AdamW& step) {
+  const StochasticRounding& rounding = step.rounding;
+  return {.decay = static_cast<float>(1.0 - step.learning_rate * step.weight_decay),
+          .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
+          .beta2 = static_cast<float>(step.beta2),
+          .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
+          .inverse_sqrt_bias_correction2 = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
+          .epsilon = static_cast<float>(step.epsilon),
+          .step_size = static_cast<float>(step.learning_rate / step.bias_correction1),
+          .gradient_scale = static_cast<float>(step.gradient_scale),
+          .key = rounding.key | 1U,
+          .first_index = rounding.first_index,
+          .num_columns = rounding.num_columns,
+          .row_stride = rounding.row_stride,
+          .begin = rounding.begin};
+}
+
+/// What of a product, beside sizes and strides, decides how it is computed: one bit each.
+[[nodiscard]] inline std::uint32_t flags_of(const Matmul& product) {
+  const auto bit = [](bool set, int position) { return static_cast<std::uint32_t>(set) << position; };
+  return bit(product.transpose_a, 0) | bit(product.transpose_b, 1) | bit(product.accumulate, 2) |
+         bit(product.bias.data != nullptr, 3) | bit(product.a.dtype == DType::bf16, 4) |
+         bit(product.c.dtype == DType::bf16, 5) | bit(product.bias.dtype == DType::bf16, 6);
+}
+
+}  // namespace sft::ops
