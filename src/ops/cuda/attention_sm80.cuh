@@ -181,7 +181,10 @@ __device__ __forceinline__ void store_staged(const HeadRows& out, const float* s
     const int row = i / pieces, column = i % pieces * 8;
     if (column >= columns) continue;
     const float4* from = reinterpret_cast<const float4*>(staged + staged_offset<kColumns>(row, column));
-    const float4 low = from[0], high = from[1];
+    // Half of each eight lanes reads its second 16 bytes first: of neighbouring pieces the same ones share banks.
+    const bool is_late = threadIdx.x % 8 >= 4;
+    const float4 one = from[is_late ? 1 : 0], two = from[is_late ? 0 : 1];
+    const float4 low = is_late ? two : one, high = is_late ? one : two;
     float value[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     const std::int64_t element = origin + row * out.row_stride + column;
     if (out.is_bf16) {

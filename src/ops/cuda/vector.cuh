@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -13,9 +14,10 @@ namespace sft::ops::cuda {
 
 using Bf16 = __nv_bfloat16;
 
-/// Elements in 16 bytes.
-template <class T>
-inline constexpr int vector_size = 16 / static_cast<int>(sizeof(T));
+/// Elements in 16 bytes, of the widest type: with more, the lanes of a warp would leave gaps between the 16 bytes that
+/// each accesses at a time.
+template <class... T>
+inline constexpr int vector_size = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
 __device__ __forceinline__ float load(const float* at) { return *at; }
 __device__ __forceinline__ float load(const Bf16* at) { return __bfloat162float(*at); }

@@ -8,6 +8,7 @@
 #include "runtime/running.hpp"
 #include "runtime/shadow.hpp"
 #include "runtime/stream_queue.hpp"
+#include "runtime/traffic.hpp"
 
 namespace sft::emulation {
 
@@ -119,11 +120,13 @@ void warp_collective(const char* name, void* lane, void (*work)(void* const* lan
 void check_read(const void* begin, std::size_t bytes, std::size_t alignment, const char* what) {
   require_kernel(what);
   check_access(begin, bytes, alignment, Access::read, what);
+  if (is_counting_traffic) count_access(begin, bytes, Access::read, __builtin_return_address(0));
 }
 
 void check_write(void* begin, std::size_t bytes, std::size_t alignment, const char* what) {
   require_kernel(what);
   check_access(begin, bytes, alignment, Access::write, what);
+  if (is_counting_traffic) count_access(begin, bytes, Access::write, __builtin_return_address(0));
 }
 
 void defer_copy(void* destination, const void* source, std::size_t bytes, std::size_t source_bytes) {
@@ -140,6 +143,10 @@ void defer_copy(void* destination, const void* source, std::size_t bytes, std::s
   }
   check_access(destination, bytes, bytes, Access::write, name);
   check_access(source, source_bytes, source_bytes == 0 ? 1 : bytes, Access::read, name);
+  if (is_counting_traffic) {
+    count_access(destination, bytes, Access::write, __builtin_return_address(0));
+    count_access(source, source_bytes, Access::read, __builtin_return_address(0));
+  }
   std::memset(destination, 0xff, bytes);
   block().current().uncommitted_copies.push_back({to, static_cast<const char*>(source), bytes, source_bytes});
 }

@@ -76,8 +76,13 @@ __global__ void __launch_bounds__(column_threads)
     for (unsigned lane = 1; lane < sum_lanes; ++lane) sums[i] += lanes[(lane * N + i) * sum_columns + threadIdx.x];
   }
   float* to = out + blockIdx.y * num_columns + column;
+  if (accumulate) {
+    float before[N];
+    load(before, to);
 #pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = accumulate ? to[i] + sums[i] : sums[i];
+    for (int i = 0; i < N; ++i) sums[i] = before[i] + sums[i];
+  }
+  store(to, sums);
 }
 
 template <class T, int N, bool accumulate>
