@@ -6,9 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
-#include <vector>
 
-#include "runtime/traffic.hpp"
 #include "sft/ops/backend.hpp"
 
 namespace sft::ops::testing {
@@ -17,21 +15,21 @@ namespace sft::ops::testing {
 [[nodiscard]] Tensor make(DType dtype, std::initializer_list<std::int64_t> shape);
 /// (count) of int32: 0, 1, 2...
 [[nodiscard]] Tensor make_ids(std::int64_t count);
-
 void free_tensors();
 
-/// What an op may move.
+/// What the kernels of an op may ask for, in bytes of device memory.
 struct Budget {
-  /// Bytes of device memory by the op's formula, and what else its kernels move, to the byte.
-  std::int64_t bytes, others = 0;
-  /// Sectors asked for, times 32, over these bytes: more than 1 where instructions leave parts of sectors unused, or
-  /// where several ask for the same ones, as for the weights of a norm.
-  double asked = 1.0;
-  /// Passes over the banks of shared memory over the least.
-  double shared = 1.0;
+  std::int64_t formula;  ///< what the op has to move (benchmarks/op_bytes.hpp)
+  /// What else its kernels move, an ideal L2 cache within each: together it is what is counted, to the byte.
+  std::int64_t others = 0;
+  /// What instructions ask the caches for again: what several of them read, as the weight of a norm, and what they
+  /// leave unused of sectors. A sixteenth of all may come to it: a sector for a number of the row, its root or its
+  /// token, beside 16 bytes of each lane.
+  std::int64_t asked_again = 0;
+  std::int64_t bank_conflicts = 0;  ///< passes over shared memory that they cost
 };
 
-/// Runs `op`, checks its kernels against `budget`, and keeps a row for the table.
+/// Runs `op`, checks its kernels against `budget`, and keeps a row of the table, which is printed at the end.
 void check_traffic(const std::string& op, const std::string& shape, const Budget& budget,
                    const std::function<void(Backend&)>& run);
 

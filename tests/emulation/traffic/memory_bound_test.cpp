@@ -35,6 +35,10 @@ constexpr DType dtypes[] = {bf16, float32};
 /// Partial sums: `rows` rows are written and read again.
 Count partials_bytes(Count rows, Count columns) { return 8 * rows * columns; }
 
+/// Bytes left unused of the sectors that hold a row of float32, for each number: kernels in bf16 write 8 numbers a
+/// lane, 16 bytes at a time.
+Count halves(DType dtype) { return dtype == bf16 ? 4 : 0; }
+
 /// What embedding_backward moves to sort the tokens, and to read them sorted, up to a tile of them: the pairs are made;
 /// each pass counts digits, makes places of the counts and moves the pairs; the sums read them, and the ids at the ends
 /// of pieces once more.
@@ -52,32 +56,34 @@ BOOST_AUTO_TEST_SUITE(memory_bound)
 BOOST_AUTO_TEST_CASE(norms) {
   for (const Count C : hidden_sizes) {
     for (const DType dtype : dtypes) {
-      const Count T = 12, s = size(dtype);
+      const Count T = 64, s = size(dtype);
       const std::string shape = text({T, C}, dtype);
+      const Count weights = s * (T - 1) * C;  // every row reads the weight
       const auto rows = [&] { return make(dtype, {T, C}); };
       const auto floats = [](Count count) { return make(float32, {count}); };
       {
         const Tensor y = rows(), x = rows(), rstd = floats(T), weight = make(dtype, {C});
-        check_traffic("rms_norm_forward", shape, {bytes_of::rms_norm_forward(s, s, T, C)},
+        check_traffic("rms_norm_forward", shape, {bytes_of::rms_norm_forward(s, s, T, C), 0, weights},
                       [&](Backend& ops) { ops.rms_norm_forward(y, rstd, x, weight, 1e-5F); });
       }
       {
         const Tensor x = rows(), y = rows(), delta = rows(), rstd = floats(T), weight = make(dtype, {C});
-        check_traffic("add_rms_norm_forward", shape, {bytes_of::add_rms_norm_forward(s, s, s, T, C)},
+        check_traffic("add_rms_norm_forward", shape, {bytes_of::add_rms_norm_forward(s, s, s, T, C), 0, weights},
                       [&](Backend& ops) { ops.add_rms_norm_forward(x, y, rstd, x, delta, weight, 1e-5F); });
       }
       {
         const Tensor x = rows(), y = rows(), rstd = floats(T), weight = make(dtype, {C});
-        check_traffic("rms_norm_apply", shape, {bytes_of::rms_norm_apply(s, s, T, C)},
+        check_traffic("rms_norm_apply", shape, {bytes_of::rms_norm_apply(s, s, T, C), 0, weights},
                       [&](Backend& ops) { ops.rms_norm_apply(y, x, rstd, weight); });
       }
       {
         const Tensor x = rows(), dy = rows(), dx = rows(), rstd = floats(T), weight = make(dtype, {C});
         const Tensor dweight = floats(C);
-        check_traffic(
-            "rms_norm_backward", shape,
-            {bytes_of::rms_norm_backward(s, s, s, T, C), partials_bytes(cuda::rms_norm_backward_partials(T, C), C)},
-            [&](Backend& ops) { ops.rms_norm_backward(dx, dweight, dy, x, rstd, weight, dx); });
+        const Count num_partials = cuda::rms_norm_backward_partials(T, C);
+        check_traffic("rms_norm_backward", shape,
+                      {bytes_of::rms_norm_backward(s, s, s, T, C), partials_bytes(num_partials, C),
+                       2 * weights + halves(dtype) * num_partials * C},
+                      [&](Backend& ops) { ops.rms_norm_backward(dx, dweight, dy, x, rstd, weight, dx); });
       }
     }
   }
@@ -111,25 +117,28 @@ BOOST_AUTO_TEST_CASE(rotations) {
       const Count T = 12, s = size(dtype), n = heads.num, D = heads.dim;
       const std::string shape = text({T, n, D}, dtype);
       const auto rotated = [&] { return make(dtype, {T, (n + heads.others) * D}).columns(0, n * D).view({T, n, D}); };
+      // Tables and weights are read by every warp, which has 32 vectors of pairs; those of tables by halves of sectors.
+      const Count num_warps = T * n * D / 2 / (32 * 16 / s);
+      const Count tables = num_warps * D * (4 + halves(dtype)) - 4 * T * D, weights = (num_warps - 1) * s * D;
       const auto table = [&] { return make(float32, {T, D / 2}); };
       {
         const Tensor x = rotated(), cosine = table(), sine = table();
-        check_traffic("rope_forward", shape, {bytes_of::rope(s, T, n, D)},
+        check_traffic("rope_forward", shape, {bytes_of::rope(s, T, n, D), 0, tables},
                       [&](Backend& ops) { ops.rope_forward(x, x, cosine, sine); });
       }
       {
         const Tensor x = rotated(), cosine = table(), sine = table();
         const Tensor rstd = make(float32, {T, n}), weight = make(dtype, {D});
-        check_traffic("norm_rope_forward", shape, {bytes_of::norm_rope_forward(s, s, T, n, D)},
+        check_traffic("norm_rope_forward", shape, {bytes_of::norm_rope_forward(s, s, T, n, D), 0, tables + weights},
                       [&](Backend& ops) { ops.norm_rope_forward(x, rstd, x, weight, cosine, sine, 1e-6F); });
       }
       {
         const Tensor x = rotated(), dx = rotated(), cosine = table(), sine = table();
         const Tensor rstd = make(float32, {T, n}), weight = make(dtype, {D}), dweight = make(float32, {D});
-        check_traffic(
-            "norm_rope_backward", shape,
-            {bytes_of::norm_rope_backward(s, s, T, n, D), partials_bytes(cuda::norm_rope_backward_partials(T * n), D)},
-            [&](Backend& ops) { ops.norm_rope_backward(dx, dweight, dx, x, rstd, weight, cosine, sine); });
+        check_traffic("norm_rope_backward", shape,
+                      {bytes_of::norm_rope_backward(s, s, T, n, D),
+                       partials_bytes(cuda::norm_rope_backward_partials(T * n), D), tables + weights},
+                      [&](Backend& ops) { ops.norm_rope_backward(dx, dweight, dx, x, rstd, weight, cosine, sine); });
       }
     }
   }
@@ -141,15 +150,16 @@ BOOST_AUTO_TEST_CASE(biases) {
     const std::string shape = text({T, W}, dtype);
     {
       const Tensor x = make(dtype, {T, W}), bias = make(dtype, {W});
-      check_traffic("add_bias", shape, {bytes_of::add_bias(s, s, T, W)}, [&](Backend&) {
+      check_traffic("add_bias", shape, {bytes_of::add_bias(s, s, T, W), 0, s * (T - 1) * W}, [&](Backend&) {
         cuda::add_bias(view_of(x), cuda::weight_of(bias, x), nullptr);
         BOOST_TEST_REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
       });
     }
     {
       const Tensor dy = make(dtype, {T, W}), dbias = make(float32, {W});
-      const auto partials = static_cast<Count>(2 * cuda::column_sums_bytes(T, W));
-      check_traffic("bias_backward", shape, {bytes_of::bias_backward(s, T, W), partials},
+      const auto partials = static_cast<Count>(cuda::column_sums_bytes(T, W));
+      check_traffic("bias_backward", shape,
+                    {bytes_of::bias_backward(s, T, W), 2 * partials, halves(dtype) * partials / 4},
                     [&](Backend& ops) { ops.bias_backward(dbias, dy); });
     }
   }
@@ -187,8 +197,9 @@ BOOST_AUTO_TEST_CASE(cross_entropy) {
                   [&](Backend& ops) { ops.cross_entropy_max(chunk); });
     check_traffic("cross_entropy_partials", shape, {bytes_of::cross_entropy_partials(T, V)},
                   [&](Backend& ops) { ops.cross_entropy_partials(chunk); });
-    // Weights and sums are read for the metrics and for the gradient.
-    check_traffic("cross_entropy_finish", shape, {bytes_of::cross_entropy_finish(size(dtype), T, V), 8 * T},
+    // Weights and sums are read for the metrics and for the gradient, of which every warp has 128 columns of a row.
+    check_traffic("cross_entropy_finish", shape,
+                  {bytes_of::cross_entropy_finish(size(dtype), T, V), 8 * T, 3 * 32 * T * V / 128},
                   [&](Backend& ops) { ops.cross_entropy_finish(chunk, dlogits, 1e-3F, metrics); });
     free_tensors();
   }
