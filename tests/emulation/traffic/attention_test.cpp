@@ -109,7 +109,7 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
       4 * k * row_bytes * T + n * (2 * row_bytes + kernels.for_keys) * met_by_keys;
   check_traffic("attention_backward", shape,
                 {backward, read_again + key_lists + query_lists, asked - backward - read_again,
-                 kernels.bank_conflicts * n * (met_by_queries + 2 * met_by_keys)},
+                 kernels.bank_conflicts * n * (met_by_queries + 2 * met_by_keys), false},
                 [&](Backend& ops) {
                   ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
                 });

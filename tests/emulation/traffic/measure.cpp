@@ -92,6 +92,7 @@ void check_traffic(const std::string& op, const std::string& shape, const Budget
   const std::string what = op + " " + shape;
   const std::int64_t may_move = budget.formula + budget.others, may_ask = (moved + budget.asked_again) / 16 * 17;
   BOOST_TEST(moved == may_move, what << " moves " << moved << " bytes, not " << may_move);
+  BOOST_TEST((!budget.is_memory_bound || 4 * moved <= 5 * budget.formula), what << " moves far more than it has to");
   BOOST_TEST(asked <= may_ask, what << " asks for " << asked << " bytes, not " << may_ask << " or less");
   BOOST_TEST(num_conflicts == budget.bank_conflicts,
              what << " has " << num_conflicts << " bank conflicts, not " << budget.bank_conflicts);

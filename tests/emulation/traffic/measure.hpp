@@ -27,6 +27,7 @@ struct Budget {
   /// token, beside 16 bytes of each lane.
   std::int64_t asked_again = 0;
   std::int64_t bank_conflicts = 0;  ///< passes over shared memory that they cost
+  bool is_memory_bound = true;      ///< then it moves at most 1.25 times its formula
 };
 
 /// Runs `op`, checks its kernels against `budget`, and keeps a row of the table, which is printed at the end.
