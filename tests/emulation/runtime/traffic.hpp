@@ -35,7 +35,7 @@ struct LaunchTraffic {
   [[nodiscard]] std::uint64_t bytes() const { return read_bytes + written_bytes; }
 };
 
-/// Counts launches that run from now on.
+/// Counts launches that run from now on. This and take_traffic() are called while no work is queued.
 void start_counting_traffic();
 /// Stops, and returns what was counted, in the order in which the launches ran.
 [[nodiscard]] std::vector<LaunchTraffic> take_traffic();
