@@ -113,12 +113,11 @@ void check(const Kernels& kernels, const Work& work, const Heads& heads) {
                 [&](Backend& ops) {
                   ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
                 });
-  free_tensors();
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(attention)
+BOOST_FIXTURE_TEST_SUITE(attention, FreesTensors)
 
 BOOST_AUTO_TEST_CASE(on_tensor_cores) {
   for (const Work& work : works) check(tensor_cores, work, {3, 1, 64});

@@ -42,30 +42,36 @@ Table& table() {
   return the_table;
 }
 
+/// A tensor whose element number i is value(i).
+template <class Value>
+Tensor uploaded(DType dtype, std::initializer_list<std::int64_t> shape, Value value) {
+  Backends& backends = Backends::get();
+  Tensor x(nullptr, dtype, shape);
+  blocks().push_back(backends.allocate(x.size_bytes()));
+  x.data = blocks().back().get();
+  backends.synchronize();
+  std::byte* const staging = backends.staging(x.size_bytes());
+  for (std::int64_t i = 0; i < x.num_elements(); ++i) {
+    put(staging + static_cast<std::size_t>(i) * size_of(dtype), dtype, value(i));
+  }
+  backends.copy(x.data, staging, x.size_bytes());
+  backends.synchronize();
+  return x;
+}
+
 double ratio(std::int64_t a, std::int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
 
 }  // namespace
 
 Tensor make(DType dtype, std::initializer_list<std::int64_t> shape) {
-  Tensor x(nullptr, dtype, shape);
-  blocks().push_back(Backends::get().allocate(x.size_bytes()));
-  x.data = blocks().back().get();
-  if (dtype == DType::float32 || dtype == DType::bf16) Backends::get().gpu().fill(x, 1.0F);
-  return x;
+  return uploaded(dtype, shape, [](std::int64_t) { return 1.0; });
 }
 
 Tensor make_ids(std::int64_t count) {
-  const Tensor ids = make(DType::int32, {count});
-  Backends& backends = Backends::get();
-  backends.synchronize();
-  std::byte* const staging = backends.staging(ids.size_bytes());
-  for (std::int64_t i = 0; i < count; ++i) put(staging + 4 * i, DType::int32, static_cast<double>(i));
-  backends.copy(ids.data, staging, ids.size_bytes());
-  backends.synchronize();
-  return ids;
+  return uploaded(DType::int32, {count}, [](std::int64_t i) { return static_cast<double>(i); });
 }
 
-void free_tensors() {
+FreesTensors::~FreesTensors() {
   Backends::get().synchronize();
   blocks().clear();
 }
@@ -78,8 +84,7 @@ void check_traffic(const std::string& op, const std::string& shape, const Budget
   emulation::start_counting_traffic();
   run(backends.gpu());
   backends.synchronize();
-  std::int64_t moved = 0, asked = 0;
-  std::int64_t num_conflicts = 0;
+  std::int64_t moved = 0, asked = 0, num_conflicts = 0;
   for (const emulation::LaunchTraffic& launch : emulation::take_traffic()) {
     moved += static_cast<std::int64_t>(launch.bytes());
     asked += static_cast<std::int64_t>(launch.sectors * sector_bytes);

@@ -11,11 +11,13 @@
 
 namespace sft::ops::testing {
 
-/// A tensor in device memory, all of it 1; it lives until free_tensors().
+/// A tensor in device memory, all of it 1; it lives to the end of the test case, whose fixture is FreesTensors.
 [[nodiscard]] Tensor make(DType dtype, std::initializer_list<std::int64_t> shape);
 /// (count) of int32: 0, 1, 2...
 [[nodiscard]] Tensor make_ids(std::int64_t count);
-void free_tensors();
+struct FreesTensors {
+  ~FreesTensors();
+};
 
 /// What the kernels of an op may ask for, in bytes of device memory.
 struct Budget {

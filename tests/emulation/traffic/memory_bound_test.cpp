@@ -51,7 +51,7 @@ Count sort_bytes(Count T, Count V) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(memory_bound)
+BOOST_FIXTURE_TEST_SUITE(memory_bound, FreesTensors)
 
 BOOST_AUTO_TEST_CASE(norms) {
   for (const Count C : hidden_sizes) {
@@ -121,6 +121,13 @@ BOOST_AUTO_TEST_CASE(rotations) {
       const Count num_warps = T * n * D / 2 / (32 * 16 / s);
       const Count tables = num_warps * D * (4 + halves(dtype)) - 4 * T * D, weights = (num_warps - 1) * s * D;
       const auto table = [&] { return make(float32, {T, D / 2}); };
+      if (dtype == float32) {
+        const Tensor positions = make_ids(T), frequencies = make(DType::float64, {D / 2});
+        const Tensor cosine = table(), sine = table();
+        // Every row reads the frequencies.
+        check_traffic("rope_table", text({T, D}, float32), {bytes_of::rope_table(T, D), 0, 4 * D * (T - 1)},
+                      [&](Backend& ops) { ops.rope_table(cosine, sine, positions, frequencies, 1.0F); });
+      }
       {
         const Tensor x = rotated(), cosine = table(), sine = table();
         check_traffic("rope_forward", shape, {bytes_of::rope(s, T, n, D), 0, tables},
@@ -201,7 +208,6 @@ BOOST_AUTO_TEST_CASE(cross_entropy) {
     check_traffic("cross_entropy_finish", shape,
                   {bytes_of::cross_entropy_finish(size(dtype), T, V), 8 * T, 3 * 32 * T * V / 128},
                   [&](Backend& ops) { ops.cross_entropy_finish(chunk, dlogits, 1e-3F, metrics); });
-    free_tensors();
   }
 }
 
@@ -222,7 +228,6 @@ BOOST_AUTO_TEST_CASE(optimizer) {
     check_traffic("adamw", shape, {bytes}, [&](Backend& ops) {
       ops.adamw(parameters, gradients, first, second, copy, AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, 1.0});
     });
-    free_tensors();
   }
   const Tensor x = make(float32, {N}), sum = make(DType::float64, {1});
   const Count num_partials = (N + 4095) / 4096;
