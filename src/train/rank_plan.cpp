@@ -66,11 +66,12 @@ RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& l
       decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.layout().sp,
                                                 config.parallel.attention_method())),
-      adamw(config.optimizer, shard_map, optim::state_form(config)) {}
+      adamw(config.optimizer, shard_map, optim::state_form(config, machine.kind)) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
-  storage.lay_out(arenas.parameters, arenas.gradients);
-  adamw.lay_out(arenas.optimizer, arenas.optimizer_windows);
+  storage.lay_out(adamw.form().master_place == optim::Place::host ? arenas.host_parameters : arenas.parameters,
+                  arenas.parameters, arenas.gradients);
+  adamw.lay_out(arenas.optimizer, arenas.host_optimizer);
   unit_buffers.lay_out(
       {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);

@@ -87,7 +87,10 @@ std::string describe_offload(const StartFacts& facts) {
   };
   const std::string on_host = parts_in(config::Offload::host), in_files = parts_in(config::Offload::nvme);
   std::string text;
-  if (!on_host.empty()) text = on_host + " in host memory, which on a CPU is where they are anyway";
+  if (!on_host.empty()) {
+    const bool is_cpu = facts.kind == device::Kind::cpu;
+    text = on_host + " in host memory" + (is_cpu ? ", which on a CPU is where they are anyway" : "");
+  }
   if (!in_files.empty()) {
     text += (text.empty() ? "" : "; ") + in_files + " in files in " + train.offload_folder + ", " +
             device::format_bytes(facts.offloaded_bytes) + " of rank 0";
