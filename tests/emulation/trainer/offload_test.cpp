@@ -85,13 +85,10 @@ void for_each_run(const Visit& visit) {
 BOOST_AUTO_TEST_CASE(where_state_lies_changes_no_bit) {
   for_each_run([](const TinyRun& tiny, const std::string&) {
     const test::TinyOutcome in_place = run_in_order(tiny, 0);
+    unsigned order = 0;
     for (const Places& places : places_of(tiny.precision)) {
       const TinyRun elsewhere = with(tiny, places);
-      for (const unsigned order : {1U, 2U}) {
-        BOOST_TEST_CONTEXT(elsewhere.name() << ", order " << order) {
-          check_same(run_in_order(elsewhere, order), in_place);
-        }
-      }
+      BOOST_TEST_CONTEXT(elsewhere.name()) { check_same(run_in_order(elsewhere, ++order), in_place); }
     }
   });
 }
