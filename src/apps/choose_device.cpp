@@ -86,10 +86,9 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
   return {.way = copies ? Way::host_copy : Way::direct, .timeout_s = wanted.comm_timeout_s};
 }
 
-void require_place_of_state(const config::Train& train, device::Kind kind) {
-  if (kind == device::Kind::cuda && train.offload_parameters == config::Offload::host) {
-    config::require_master_weights(train);
-  }
+void require_place_of_state(const config::Config& config, device::Kind kind) {
+  const bool moves_weights = kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
+  if (moves_weights && config.parallel.zero_stage < 3) config::require_master_weights(config.train);
 }
 
 }  // namespace sft::apps

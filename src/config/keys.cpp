@@ -287,7 +287,8 @@ std::vector<Key> make_keys() {
           "nvme "
           "(files of offload_folder)"),
       key("train", &C::train, "offload_parameters", &Train::offload_parameters,
-          "the same for the float32 master weights of precision bf16"),
+          "the same for the float32 master weights of precision bf16; host, on GPUs and with zero_stage 3, for all "
+          "parameters, which then come to the GPU a unit at a time"),
       key("train", &C::train, "activation_checkpointing", &Train::activation_checkpointing,
           "activations that are computed again in the backward pass rather than kept: none, selective (what is cheap) "
           "or full (all but the input of each block; also written true)"),

@@ -362,14 +362,15 @@ void check_vocabulary(const Model& model, std::int64_t vocab_size, const std::st
 
 void require_master_weights(const Train& train) {
   if (train.precision == Precision::bf16) return;
-  const bool is_fp32 = train.precision == Precision::fp32;
+  const bool is_fp32 = train.precision == Precision::fp32, is_host = train.offload_parameters == Offload::host;
   const std::string place = write(train.offload_parameters);
   throw_config_error(
       "`train.offload_parameters = " + place + "` does not go with precision = " + write(train.precision),
       std::string("it moves the float32 master weights away, 4 bytes a parameter beside the 2 that "
                   "precision = bf16 computes with; here the ") +
           (is_fp32 ? "4 bytes" : "2 bytes") + " a parameter are computed with, and there are no others",
-      "set precision = bf16, or offload_parameters = none; offload_optimizer = " + place + " goes with both");
+      std::string("set ") + (is_host ? "parallel.zero_stage = 3, which moves those too, or " : "") +
+          "precision = bf16, or offload_parameters = none; offload_optimizer = " + place + " goes with both");
 }
 
 void validate(Config& config, int world_size) {

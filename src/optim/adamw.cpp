@@ -47,7 +47,7 @@ AdamW::AdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard
     parts.push_back(dtype);
     return Part{place, parts.size() - 1};
   };
-  master_ = put(form_.master_place, DType::float32);
+  master_ = put(form_.master_place, form_.rounds_parameters ? DType::bf16 : DType::float32);
   first_moment_ = put(form_.moments_place, form_.moments);
   second_moment_ = put(form_.moments_place, form_.moments);
   if (!in_host.empty()) in_host_ = std::make_unique<OffloadedState>(windows_, in_host);

@@ -34,7 +34,7 @@ class RankPlan {
     device::Arena tp_sums;                        ///< workspace that is summed over tp
     device::Arena offloaded;                      ///< activations in host memory
     device::Arena pinned;                         ///< host memory that the device copies from and to
-    device::Arena host_parameters;                ///< master weights in host memory
+    device::Arena host_parameters;                ///< those in host memory
     device::Arena host_optimizer;                 ///< moments in host memory, and windows of state in a file
   };
 

@@ -79,11 +79,12 @@ std::string describe_precision(const config::Config& config) {
 /// What is offloaded where; empty: nothing.
 std::string describe_offload(const StartFacts& facts) {
   const config::Train& train = facts.config.train;
+  const bool moves_all_weights = facts.kind == device::Kind::cuda && facts.config.parallel.zero_stage == 3;
   const auto parts_in = [&](config::Offload place) {
     const bool moments = train.offload_optimizer == place;
     const bool weights = train.offload_parameters == place;
     return std::string(moments ? "moments" : "") + (moments && weights ? " and " : "") +
-           (weights ? "master weights" : "");
+           (weights ? moves_all_weights && place == config::Offload::host ? "weights" : "master weights" : "");
   };
   const std::string on_host = parts_in(config::Offload::host), in_files = parts_in(config::Offload::nvme);
   std::string text;

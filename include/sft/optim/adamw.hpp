@@ -29,7 +29,7 @@ enum class Place {
 struct StateForm {
   DType moments = DType::float32;  ///< or bf16
   Place moments_place = Place::device;
-  Place master_place = Place::device;  ///< of the float32 weights: with file UnitStorage has none
+  Place master_place = Place::device;  ///< of the weights that it updates: with file UnitStorage has none
   bool rounds_parameters = false;      ///< UnitStorage's parameters are bf16 alone
   std::uint64_t rounding_seed = 42;    ///< of stochastic rounding, where anything is bf16
   /// Of a window of state that lies elsewhere, at most; a multiple of parallel::alignment_elements. 4 MiB of float32

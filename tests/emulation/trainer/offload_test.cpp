@@ -42,9 +42,11 @@ struct Places {
   Offload moments, weights;
 };
 
-/// Those that go with a precision: float32 has no master weights to move.
+/// Those that go with a precision: others than bf16 have no master weights for a file.
 std::vector<Places> places_of(Precision precision) {
-  if (precision != Precision::bf16) return {{Offload::host, Offload::none}, {Offload::nvme, Offload::none}};
+  if (precision != Precision::bf16) {
+    return {{Offload::host, Offload::none}, {Offload::host, Offload::host}, {Offload::nvme, Offload::host}};
+  }
   return {{Offload::host, Offload::none},
           {Offload::none, Offload::host},
           {Offload::host, Offload::host},
