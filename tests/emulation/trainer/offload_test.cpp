@@ -4,6 +4,8 @@
 
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_MODULE emulated_offload
+#include <iterator>
+#include <string>
 #include <vector>
 
 #include "runtime/stream_queue.hpp"
@@ -35,7 +37,18 @@ const std::vector<TinyRun> runs{
      .precision = Precision::bf16,
      .evaluates = false,
      .max_length = 8},
-    {.layout = {2, 1, 2, 1}, .family = Family::qwen3, .has_adapters = true, .evaluates = false, .max_length = 8},
+    {.layout = {1, 4, 1, 1},
+     .family = Family::qwen3,
+     .reshard_size = 2,
+     .has_adapters = true,
+     .evaluates = false,
+     .max_length = 8},
+    {.layout = {2, 2, 1, 1},
+     .family = Family::qwen2,
+     .precision = Precision::bf16,
+     .zero_stage = 1,
+     .evaluates = false,
+     .max_length = 8},
 };
 
 struct Places {
@@ -97,11 +110,12 @@ BOOST_AUTO_TEST_CASE(where_state_lies_changes_no_bit) {
 
 BOOST_AUTO_TEST_CASE(a_checkpoint_leads_from_one_place_to_another) {
   for_each_run([](const TinyRun& tiny, const std::string& folder) {
+    if (tiny.precision != Precision::bf16 || tiny.zero_stage < 3) return;
     const test::TinyOutcome uninterrupted = run_in_order(tiny, 0);
-    std::vector<Places> places = places_of(tiny.precision);
-    places.push_back({Offload::none, Offload::none});
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      TinyRun first = with(tiny, places[i]), second = with(tiny, places[(i + 1) % places.size()]);
+    const Places places[] = {
+        {Offload::none, Offload::none}, {Offload::host, Offload::host}, {Offload::nvme, Offload::nvme}};
+    for (std::size_t i = 0; i < std::size(places); ++i) {
+      TinyRun first = with(tiny, places[i]), second = with(tiny, places[(i + 1) % std::size(places)]);
       first.num_steps = second.first_step = 1;
       first.saves_to = second.resumes_from = folder + "/" + std::to_string(i);
       test::TinyOutcome outcome = run_in_order(first, 1);

@@ -28,6 +28,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
   config.parallel.zero_stage = tiny.zero_stage;
+  config.parallel.reshard_size = tiny.reshard_size;
   config.parallel.sp_method = tiny.sp_method;
   config.parallel.ulysses_size = tiny.ulysses_size;
   config.train.precision = tiny.precision;
@@ -79,17 +80,17 @@ std::vector<std::byte> bytes_of(const checkpoint::Entry& entry, device::Device& 
 std::string TinyRun::name() const {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
   return layout.describe() + ", family " + number(family) + ", precision " + number(precision) + ", stage " +
-         number(zero_stage) + ", sp method " + number(sp_method) + ", checkpointing " + number(checkpointing) +
-         (offloads_activations ? ", offloaded" : "") + ", moments at " + number(offload_optimizer) + ", weights at " +
-         number(offload_parameters) + (has_adapters ? ", adapters" : "") + ", accumulation " + number(accumulation) +
-         (way == comm::Transport::Way::host_copy ? ", host copies" : "");
+         number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) +
+         ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
+         number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
+         ", accumulation " + number(accumulation) + (way == comm::Transport::Way::host_copy ? ", host copies" : "");
 }
 
 TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session) {
   const comm::Group& node = session.node();
   const comm::Transport transport{.way = way_of(tiny, kind, node)};
   const config::Config config = config_of(tiny, kind, transport.way);
-  const Mesh mesh(session.world(), tiny.layout, config.model);
+  const Mesh mesh(session.world(), tiny.layout, config.model, mesh::sharing_of(config.parallel));
   const device::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : device::DealtGpu{};
   std::unique_ptr<device::Device> own = device::make_device(kind, gpu.index, node.size(), gpu.num_sharing);
   device::Device& device = *own;

@@ -22,6 +22,7 @@ struct TinyRun {
   Family family = Family::llama;
   config::Precision precision = config::Precision::fp32;
   int zero_stage = 3;
+  int reshard_size = 0;  ///< neighbours that keep a unit for the backward pass; 0: none
   config::SpMethod sp_method = config::SpMethod::ring;
   int ulysses_size = 0;
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
