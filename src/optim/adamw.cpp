@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t no_limit = std::int64_t{1} << 60;
 
 bool is_offloaded(const StateForm& form) {
-  return form.moments_place != Place::device || form.master_place != Place::device;
+  return form.moments_place != StatePlace::device || form.master_place != StatePlace::device;
 }
 bool is_rounded(const StateForm& form) { return form.rounds_parameters || form.moments == DType::bf16; }
 
@@ -25,8 +25,8 @@ bool is_rounded(const StateForm& form) { return form.rounds_parameters || form.m
 
 StateForm state_form(const config::Config& config, device::Kind kind) {
   const auto place = [kind](config::Offload offload) {
-    if (offload == config::Offload::nvme) return Place::file;
-    return offload == config::Offload::host && kind == device::Kind::cuda ? Place::host : Place::device;
+    if (offload == config::Offload::nvme) return StatePlace::file;
+    return offload == config::Offload::host && kind == device::Kind::cuda ? StatePlace::host : StatePlace::device;
   };
   return {.moments = config.optimizer.moments_dtype,
           .moments_place = place(config.train.offload_optimizer),
@@ -41,9 +41,9 @@ AdamW::AdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard
       form_(form),
       windows_(plan_updates(shard_map, is_offloaded(form) ? form.window_elements : no_limit, is_rounded(form))) {
   std::vector<DType> in_host, in_file;
-  const auto put = [&](Place place, DType dtype) {
-    if (place == Place::device) return Part{};
-    std::vector<DType>& parts = place == Place::host ? in_host : in_file;
+  const auto put = [&](StatePlace place, DType dtype) {
+    if (place == StatePlace::device) return Part{};
+    std::vector<DType>& parts = place == StatePlace::host ? in_host : in_file;
     parts.push_back(dtype);
     return Part{place, parts.size() - 1};
   };
@@ -56,7 +56,7 @@ AdamW::AdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard
 
 AdamW::~AdamW() = default;
 
-OffloadedState& AdamW::state_at(Place place) const { return place == Place::host ? *in_host_ : *in_file_; }
+OffloadedState& AdamW::state_at(StatePlace place) const { return place == StatePlace::host ? *in_host_ : *in_file_; }
 
 template <class Visit>
 void AdamW::for_each_offloaded(const Visit& visit) const {
@@ -68,8 +68,8 @@ void AdamW::for_each_offloaded(const Visit& visit) const {
 void AdamW::lay_out(device::Arena& arena, device::Arena& pinned) {
   if (in_host_) in_host_->lay_out(arena);
   if (in_file_) in_file_->lay_out(pinned);
-  if (form_.moments_place == Place::file) return;
-  device::Arena& moments = form_.moments_place == Place::host ? pinned : arena;
+  if (form_.moments_place == StatePlace::file) return;
+  device::Arena& moments = form_.moments_place == StatePlace::host ? pinned : arena;
   exp_avg_ = take(moments, form_.moments, {shard_map_.rank_shard_elements()});
   exp_avg_sq_ = take(moments, form_.moments, {shard_map_.rank_shard_elements()});
 }
@@ -80,8 +80,8 @@ void AdamW::open(device::Device& device, device::Stream& compute_stream, const p
                  const std::string& folder) {
   if (in_host_) {
     std::vector<Tensor> state;  // in the order of their numbers
-    if (form_.master_place == Place::host) state.push_back(storage.parameters());
-    if (form_.moments_place == Place::host) state.insert(state.end(), {exp_avg_, exp_avg_sq_});
+    if (form_.master_place == StatePlace::host) state.push_back(storage.parameters());
+    if (form_.moments_place == StatePlace::host) state.insert(state.end(), {exp_avg_, exp_avg_sq_});
     in_host_->open(
         std::make_unique<HostTransfers>(windows_, std::move(state), in_host_->num_buffers(), device, compute_stream),
         device, compute_stream);
@@ -95,7 +95,7 @@ void AdamW::open(device::Device& device, device::Stream& compute_stream, const p
 }
 
 parallel::OffloadedShard* AdamW::shard_in_file(const Part& part) const {
-  return part.place == Place::file ? &in_file_->shard(part.number) : nullptr;
+  return part.place == StatePlace::file ? &in_file_->shard(part.number) : nullptr;
 }
 parallel::OffloadedShard* AdamW::master_in_file() { return shard_in_file(master_); }
 parallel::OffloadedShard* AdamW::exp_avg_in_file() { return shard_in_file(first_moment_); }
@@ -157,7 +157,7 @@ void AdamW::end_step() {
 }
 
 Tensor AdamW::part_of(std::size_t window, const Part& part, const Tensor& in_memory) const {
-  if (part.place != Place::device) return state_at(part.place).part(window, part.number);
+  if (part.place != StatePlace::device) return state_at(part.place).part(window, part.number);
   return in_memory.rows(windows_[window].begin, windows_[window].count);
 }
 

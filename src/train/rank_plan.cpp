@@ -74,7 +74,7 @@ RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& l
       adamw(config.optimizer, shard_map, optim::state_form(config, machine.kind)) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
-  const bool moves_master = adamw.form().master_place == optim::Place::host;
+  const bool moves_master = adamw.form().master_place == optim::StatePlace::host;
   storage.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
                   policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
   adamw.lay_out(arenas.optimizer, arenas.host_optimizer);

@@ -19,7 +19,7 @@ struct Window;
 class OffloadedState;
 
 /// Where a part of the state lies between steps.
-enum class Place {
+enum class StatePlace {
   device,  ///< where the ops work
   host,    ///< pinned memory of the node: on GPUs
   file,
@@ -28,10 +28,10 @@ enum class Place {
 /// What the state of AdamW is made of, and where it lies.
 struct StateForm {
   DType moments = DType::float32;  ///< or bf16
-  Place moments_place = Place::device;
-  Place master_place = Place::device;  ///< of the weights that it updates: with file UnitStorage has none
-  bool rounds_parameters = false;      ///< UnitStorage's parameters are bf16 alone
-  std::uint64_t rounding_seed = 42;    ///< of stochastic rounding, where anything is bf16
+  StatePlace moments_place = StatePlace::device;
+  StatePlace master_place = StatePlace::device;  ///< of the weights that it updates: with file UnitStorage has none
+  bool rounds_parameters = false;                ///< UnitStorage's parameters are bf16 alone
+  std::uint64_t rounding_seed = 42;              ///< of stochastic rounding, where anything is bf16
   /// Of a window of state that lies elsewhere, at most; a multiple of parallel::alignment_elements. 4 MiB of float32
   /// are enough for the full speed of a disk, and of the link of a GPU.
   std::int64_t window_elements = std::int64_t{1} << 20;
@@ -60,8 +60,8 @@ class AdamW {
 
   [[nodiscard]] const StateForm& form() const { return form_; }
 
-  // (rank_shard_elements), cut as the parameters are, in the device's memory or, with Place::host, the node's; empty
-  // when they lie in a file.
+  // (rank_shard_elements), cut as the parameters are, in the device's memory or, with StatePlace::host, the node's;
+  // empty when they lie in a file.
   [[nodiscard]] Tensor exp_avg() const { return exp_avg_; }
   [[nodiscard]] Tensor exp_avg_sq() const { return exp_avg_sq_; }
 
@@ -102,11 +102,11 @@ class AdamW {
  private:
   /// Master weights or a moment: where they lie, and their number among what lies there.
   struct Part {
-    Place place = Place::device;
+    StatePlace place = StatePlace::device;
     std::size_t number = 0;
   };
 
-  [[nodiscard]] OffloadedState& state_at(Place place) const;
+  [[nodiscard]] OffloadedState& state_at(StatePlace place) const;
   /// Calls visit(state) for what lies elsewhere.
   template <class Visit>
   void for_each_offloaded(const Visit& visit) const;

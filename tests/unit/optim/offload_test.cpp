@@ -129,29 +129,29 @@ class Rank {
 };
 
 /// The same with what lies in files at `moments` and `master`.
-Kind with_places(Kind kind, Place moments, Place master) {
-  if (kind.form.moments_place == Place::file) kind.form.moments_place = moments;
-  if (kind.form.master_place == Place::file) kind.form.master_place = master;
-  if (kind.master == MasterWeights::in_file && master != Place::file) kind.master = MasterWeights::in_memory;
+Kind with_places(Kind kind, StatePlace moments, StatePlace master) {
+  if (kind.form.moments_place == StatePlace::file) kind.form.moments_place = moments;
+  if (kind.form.master_place == StatePlace::file) kind.form.master_place = master;
+  if (kind.master == MasterWeights::in_file && master != StatePlace::file) kind.master = MasterWeights::in_memory;
   return kind;
 }
 
 const std::vector<Kind> kinds_in_files{
-    {"moments, float32", DType::float32, MasterWeights::in_memory, {.moments_place = Place::file}},
-    {"moments, bf16", DType::bf16, MasterWeights::in_memory, {.moments_place = Place::file}},
-    {"master weights", DType::bf16, MasterWeights::in_file, {.master_place = Place::file}},
+    {"moments, float32", DType::float32, MasterWeights::in_memory, {.moments_place = StatePlace::file}},
+    {"moments, bf16", DType::bf16, MasterWeights::in_memory, {.moments_place = StatePlace::file}},
+    {"master weights", DType::bf16, MasterWeights::in_file, {.master_place = StatePlace::file}},
     {"moments and master weights",
      DType::bf16,
      MasterWeights::in_file,
-     {.moments_place = Place::file, .master_place = Place::file}},
+     {.moments_place = StatePlace::file, .master_place = StatePlace::file}},
     {"bf16 moments and master weights",
      DType::bf16,
      MasterWeights::in_file,
-     {.moments = DType::bf16, .moments_place = Place::file, .master_place = Place::file}},
+     {.moments = DType::bf16, .moments_place = StatePlace::file, .master_place = StatePlace::file}},
     {"bf16 moments of bf16 weights",
      DType::bf16,
      MasterWeights::none,
-     {.moments = DType::bf16, .moments_place = Place::file, .rounds_parameters = true}},
+     {.moments = DType::bf16, .moments_place = StatePlace::file, .rounds_parameters = true}},
 };
 
 }  // namespace
@@ -160,18 +160,21 @@ BOOST_AUTO_TEST_SUITE(offload)
 
 BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
   const sft::test::TemporaryFolder folder;
-  const std::tuple<Place, Place> places[] = {
-      {Place::file, Place::file}, {Place::host, Place::host}, {Place::host, Place::file}, {Place::file, Place::host}};
+  const std::tuple<StatePlace, StatePlace> places[] = {{StatePlace::file, StatePlace::file},
+                                                       {StatePlace::host, StatePlace::host},
+                                                       {StatePlace::host, StatePlace::file},
+                                                       {StatePlace::file, StatePlace::host}};
   for (const Kind& kind : kinds_in_files) {
     for (const auto& [moments, master] : places) {
       for (const std::int64_t window_elements : {small_window, 2 * small_window, std::int64_t{1} << 20}) {
         Kind elsewhere = with_places(kind, moments, master);
         elsewhere.form.window_elements = window_elements;
-        const bool has_file = elsewhere.form.moments_place == Place::file || elsewhere.form.master_place == Place::file;
+        const bool has_file =
+            elsewhere.form.moments_place == StatePlace::file || elsewhere.form.master_place == StatePlace::file;
         for (const int rank : {0, 3}) {
           const mesh::Place place({.dp_shard = 3, .tp = 2}, rank, 2, 2);
           Rank offloaded(elsewhere, place, folder.path());
-          Rank without(with_places(kind, Place::device, Place::device), place, "");
+          Rank without(with_places(kind, StatePlace::device, StatePlace::device), place, "");
           BOOST_TEST((offloaded.file_bytes() > 0U) == has_file);
           BOOST_TEST(without.file_bytes() == 0U);
           for (int step = 1; step <= 5; ++step) {
@@ -235,7 +238,7 @@ BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_used_is_an_error_before_the_first_s
 BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
   const parallel::ShardMap shard_map(test::sample_units(), mesh::Place());
   const config::Optimizer optimizer;
-  AdamW adamw(optimizer, shard_map, {.moments_place = Place::file, .window_elements = small_window});
+  AdamW adamw(optimizer, shard_map, {.moments_place = StatePlace::file, .window_elements = small_window});
   device::Arena arena, pinned;
   adamw.lay_out(arena, pinned);
   BOOST_TEST(arena.used_bytes() == 0U);
@@ -245,7 +248,7 @@ BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
   const auto num_windows = static_cast<std::uint64_t>(shard_map.rank_shard_elements() / small_window);
   BOOST_TEST(adamw.file_bytes() == num_windows * 2 * block);
 
-  AdamW in_host(optimizer, shard_map, {.moments_place = Place::host, .window_elements = small_window});
+  AdamW in_host(optimizer, shard_map, {.moments_place = StatePlace::host, .window_elements = small_window});
   device::Arena windows, host;
   in_host.lay_out(windows, host);
   BOOST_TEST(windows.used_bytes() == pinned.used_bytes());
