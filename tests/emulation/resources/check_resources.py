@@ -116,8 +116,8 @@ def check_registers(budgets, objects):
 
 
 def read_machine_code(object_file):
-    """Of every kernel: how many accesses of device memory move 16 bytes a thread, how many stores fewer, and how many accesses
-    are of local memory."""
+    """Of every kernel: how many accesses of device memory move 16 bytes a thread, how many stores fewer than 8, and how many
+    accesses are of local memory."""
     text = subprocess.run(["cuobjdump", "-sass", object_file], capture_output=True, text=True, check=True).stdout
     counts, architecture, key = {}, None, None
     for line in text.splitlines():
@@ -128,7 +128,7 @@ def read_machine_code(object_file):
             counts[key] = [0, 0, 0]
         elif key:
             counts[key][0] += bool(re.search(r"\b(LDG|STG|LDGSTS)\b\S*\.128", line))
-            counts[key][1] += bool(re.search(r"\bSTG\b(?!\S*\.128)", line))
+            counts[key][1] += bool(re.search(r"\bSTG\b(?!\S*\.(64|128))", line))
             counts[key][2] += bool(re.search(r"\b(LDL|STL)\b", line))
     names = demangle([name for name, _ in counts])
     return {
@@ -152,7 +152,7 @@ def check_instructions(budgets, objects):
             if budget and budget.is_wide and not num_wide:
                 faults.append(f"{where} has no access of 16 bytes")
             if budget and budget.is_wide and num_narrow_stores > budget.narrow_stores:
-                faults.append(f"{where} has {num_narrow_stores} stores of fewer than 16 bytes, {budget.narrow_stores} are its budget")
+                faults.append(f"{where} has {num_narrow_stores} stores of fewer than 8 bytes, {budget.narrow_stores} are its budget")
     print(f"{num_kernels} kernels looked at")
     return faults
 
