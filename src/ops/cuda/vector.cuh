@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ops/cuda/ptx.cuh"
+
 namespace sft::ops::cuda {
 
 using Bf16 = __nv_bfloat16;
@@ -60,7 +62,7 @@ __device__ __forceinline__ void store(float* at, const float (&x)[N]) {
     static_assert(N % 4 == 0, "whole accesses of 16 bytes");
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-      *reinterpret_cast<float4*>(at + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+      ptx::store_vector(reinterpret_cast<float4*>(at + i), make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]));
     }
   }
 }
@@ -103,7 +105,7 @@ __device__ __forceinline__ void store(Bf16* at, const float (&x)[N]) {
     for (int i = 0; i < N / 2; ++i) pairs[i] = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
     typename Bf16Words<N>::type vector;
     std::memcpy(&vector, pairs, sizeof vector);
-    *reinterpret_cast<typename Bf16Words<N>::type*>(at) = vector;
+    ptx::store_vector(reinterpret_cast<typename Bf16Words<N>::type*>(at), vector);
   }
 }
 

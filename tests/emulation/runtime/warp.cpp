@@ -142,7 +142,10 @@ void defer_copy(void* destination, const void* source, std::size_t bytes, std::s
     fault(where_running() + ": cp.async to memory that is not the block's shared memory");
   }
   check_access(destination, bytes, bytes, Access::write, name);
-  check_access(source, source_bytes, source_bytes == 0 ? 1 : bytes, Access::read, name);
+  if (reinterpret_cast<std::uintptr_t>(source) % bytes != 0) {  // also where nothing is read there
+    fault(where_running() + ": cp.async of " + std::to_string(bytes) + " bytes from a misaligned address");
+  }
+  check_access(source, source_bytes, bytes, Access::read, name);
   if (is_counting_traffic) {
     count_access(destination, bytes, Access::write, __builtin_return_address(0));
     count_access(source, source_bytes, Access::read, __builtin_return_address(0));

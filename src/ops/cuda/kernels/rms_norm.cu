@@ -49,7 +49,7 @@ struct Summed {
 
 /// Without Delta moves 2 T C s bytes, with it 3 T C s and those of delta; rstd, 4 T.
 template <class T, class Delta, int N, int held>
-__global__ void __launch_bounds__(max_threads)
+__global__ void __launch_bounds__(max_threads, 1)
     forward_kernel(Summed<T, Delta, N> in, Rows<T> y, float* rstd, Weight weight, std::int64_t num_rows,
                    std::int64_t num_columns, float epsilon) {
   constexpr bool has_delta = !std::is_same_v<Delta, NoDelta>;
