@@ -37,7 +37,12 @@ constexpr std::size_t small_bytes = std::size_t{64} << 10;
 /// "12.3", three digits.
 std::string number(double value) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 1 ? "%.3g" : value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+  std::snprintf(text.data(), text.size(),
+                value < 1     ? "%.3g"
+                : value < 10  ? "%.2f"
+                : value < 100 ? "%.1f"
+                              : "%.0f",
+                value);
   return text.data();
 }
 
@@ -147,7 +152,7 @@ std::string describe_memory(const CheckedMachine& machine) {
   const double least = gather(static_cast<double>(available), machine.groups.world).least();
   if (least == 0) return "";
   const std::string bytes = device::format_bytes(static_cast<std::size_t>(least));
-  return own ? bytes + " of a rank's GPU free, or more" : bytes + " a node, or more, for all its ranks";
+  return "at least " + bytes + (own ? " free on each rank's GPU" : " on each node, for all its ranks");
 }
 
 std::string describe_transport(const CheckedMachine& machine) {
