@@ -70,21 +70,8 @@ for words in "" "-n" "-n 0 x.ini" "-n 2" "x.ini" "-n 2 --launcher env x.ini" "--
 done
 
 # The program itself, through mpirun.
-make_pairs 60
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-tiny_model >run.ini
-cat >>run.ini <<INI
-[data]
-train_files = data/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = 1000000
-precision = fp32
-[checkpoint]
-save_steps = 0
-[device]
-backend = cpu
-INI
+make_run run.ini 60 1000000
+printf '[checkpoint]\nsave_steps = 0\n' >>run.ini
 # await_run: makes `ready` when the run has logged something.
 await_run() {
   until [[ -s output/metrics.jsonl ]]; do sleep 0.05; done

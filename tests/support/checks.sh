@@ -91,6 +91,25 @@ vocab_size = 272
 INI
 }
 
+# make_run FILE RECORDS MAX_STEPS: the configuration FILE of a tiny model that trains on CPUs, one row a rank and step, every
+# step logged; and `data`, that many records for it. Sections [checkpoint], [optimizer] and [parallel] may follow.
+make_run() {
+  make_pairs "$2"
+  "${sft_prepare:?}" --input pairs.jsonl --output data --max_length 48 >/dev/null
+  tiny_model >"$1"
+  cat >>"$1" <<INI
+[data]
+train_files = data/train-*.h5
+[train]
+per_device_train_batch_size = 1
+max_steps = $3
+precision = fp32
+logging_steps = 1
+[device]
+backend = cpu
+INI
+}
+
 # await_steps FOLDER COUNT: returns when the run there has logged that many steps.
 await_steps() {
   for _ in $(seq 600); do

@@ -5,17 +5,8 @@
 
 # make_tiny_run: tiny.ini, and data for 4 steps of 2 ranks.
 make_tiny_run() {
-  make_pairs 12
-  "$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-  tiny_model >tiny.ini
+  make_run tiny.ini 12 4
   cat >>tiny.ini <<INI
-[data]
-train_files = data/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = 4
-precision = fp32
-logging_steps = 1
 [optimizer]
 adam_epsilon = 1e-6
 lr_scheduler_type = constant

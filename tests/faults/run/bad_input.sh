@@ -10,27 +10,15 @@ mpiexec=$1 ranks=$2 sft=$3 sft_prepare=$4
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-make_pairs 60
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
+make_run good.ini 60 2
 "$sft_prepare" --input pairs.jsonl --output odd --max_length 50 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output long --max_length 4096 >/dev/null
 "$sft_prepare" --input pairs.jsonl --output eval --max_length 32 >/dev/null
 
-tiny_model >good.ini
 cat >>good.ini <<INI
-[data]
-train_files = data/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = 2
-precision = fp32
-output_dir = output
-logging_steps = 1
 [optimizer]
 learning_rate = 0.001
 lr_scheduler_type = constant
-[device]
-backend = cpu
 INI
 
 # run WORD...: sft on all ranks.

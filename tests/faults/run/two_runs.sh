@@ -10,23 +10,8 @@ mpiexec=$1 sft=$2 sft_prepare=$3
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
-make_pairs 60
-"$sft_prepare" --input pairs.jsonl --output data --max_length 48 >/dev/null
-tiny_model >run.ini
-cat >>run.ini <<INI
-[data]
-train_files = data/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = 1000000
-precision = fp32
-logging_steps = 1
-[checkpoint]
-save_steps = 50
-save_total_limit = 2
-[device]
-backend = cpu
-INI
+make_run run.ini 60 1000000
+printf '[checkpoint]\nsave_steps = 50\nsave_total_limit = 2\n' >>run.ini
 
 shown+=(second)
 
