@@ -142,7 +142,7 @@ void print_gpus(const CheckedMachine& machine) {
   Table table({Align::left, Align::left}, 2);
   const std::vector<std::string> of_rank = machine.groups.world.all_gather(describe_own_gpu());
   for (std::size_t rank = 0; rank < of_rank.size(); ++rank) table.add({"rank " + std::to_string(rank), of_rank[rank]});
-  log_info("\n" + table.text());
+  log_info(table.text());
 }
 
 /// What the rank with the least of it has free.

@@ -3,10 +3,10 @@
 # The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; a timeline
 # changes none; it refuses too few GPUs, checks the machine, and ends when a rank never comes to a collective.
 #
-#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
+#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE NVML_STAND_IN
 set -euo pipefail
 
-mpiexec=$1 sft=$2 sft_prepare=$3
+mpiexec=$1 sft=$2 sft_prepare=$3 nvml=$4
 support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
 # shellcheck source=tests/support/checks.sh
 source "$support/checks.sh"
@@ -45,12 +45,18 @@ SFT_EMULATED_CUDA_AWARE_MPI=0 refuses 2 'device\.comm = mpi. cannot send from th
 unset SFT_EMULATED_GPUS
 
 # What is measured is as large as a slow machine can measure.
-succeeds "a check of the machine" timeout 60 "${train[@]}" --check --device.backend cuda
+succeeds "a check of the machine" "${train[@]}" --check --device.backend cuda
 check "its collectives" grep -qx 'every collective is right in fsdp' out
 check "each rank's GPU" test "$(grep -cE '^ *rank [01]  .*, GPU [01], GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' out)" -eq 2
 check "products and copies" test "$(grep -cE '^ *(float32 product|copy in memory.*)  +[0-9.]+ G[A-Z/a-z]+  slowest: rank' out)" -eq 2
-succeeds "the same by a CUDA-aware MPI" timeout 60 "${train[@]}" --check --device.backend cuda --device.comm mpi
-check "it says so" grep -qE '^ *collectives +MPI from the memory of the GPUs$' out
+check "no clock without the driver's library" test "$(grep -cE 'clock' out)" -eq 0
+ln -s "$nvml" libnvidia-ml.so.1
+export LD_LIBRARY_PATH=$PWD${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+succeeds "by a CUDA-aware MPI, with a driver" "${train[@]}" --check --device.backend cuda --device.comm mpi
+check "it says how tensors travel" grep -qE '^ *collectives +MPI from the memory of the GPUs$' out
+check "the clocks" grep -qE '^ *clock in products, of 1980 MHz +1395 MHz  slowest: rank [01] with 1395 MHz$' out
+held='its power limit, its temperature'
+check "what holds them down" grep -qF "(what holds a clock down: rank 0: $held; rank 1: $held)" out
 
 export SFT_EMULATED_NCCL_HANG=:1:8
 prints 1 'error: rank [0-9]: the collectives stand still .*group fsdp waits in call' \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that answers as NVML does, for one GPU.
+// A library that answers as NVML does, for GPUs whose UUIDs begin with 0.
 #include <cstring>
 
 namespace {
@@ -19,7 +19,7 @@ int nvmlShutdown() {
   return success;
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
-  if (num_users == 0 || std::strcmp(uuid, "GPU-0102a0ff-0405-0607-0809-0a0b0c0d0e0f") != 0) return not_found;
+  if (num_users == 0 || std::strncmp(uuid, "GPU-0", 5) != 0) return not_found;
   *device = &the_gpu;
   return success;
 }
