@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/messages.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/factory.hpp"
 
@@ -76,11 +77,13 @@ std::size_t HostCollectives::slot_bytes(int num_slots) const {
 
 void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
   ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
-  if (group.size() == 1) return;
+  if (group.size() == 1 || inout.empty()) return;
   Call call(*this, group, "all_reduce", inout.size_bytes(), stream);
-  const std::size_t slot = slot_bytes(1);
-  for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slot) {
-    const std::size_t bytes = std::min(slot, inout.size_bytes() - begin);
+  // Rounds of equal length: a short one at the end would be summed in the order of small tensors.
+  const std::size_t num_rounds = (inout.size_bytes() + slot_bytes(1) - 1) / slot_bytes(1);
+  const std::size_t round_bytes = round_up((inout.size_bytes() + num_rounds - 1) / num_rounds, std::size_t{64});
+  for (std::size_t begin = 0; begin < inout.size_bytes(); begin += round_bytes) {
+    const std::size_t bytes = std::min(round_bytes, inout.size_bytes() - begin);
     const Tensor copy(pinned(), inout.dtype, {static_cast<std::int64_t>(bytes / size_of(inout.dtype))});
     call.copy(copy.data, inout.as<std::byte>() + begin, bytes);
     call.synchronize();
