@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
@@ -85,14 +86,9 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
   return {.way = copies ? Way::host_copy : Way::direct, .timeout_s = wanted.comm_timeout_s};
 }
 
-void require_place_of_state(const config::Train& train, device::Kind kind) {
-  using config::Offload;
-  const bool has_moments = train.offload_optimizer == Offload::host;
-  if (kind == device::Kind::cpu || (!has_moments && train.offload_parameters != Offload::host)) return;
-  const std::string key = has_moments ? "offload_optimizer" : "offload_parameters";
-  throw_config_error("`train." + key + " = host` is not there for GPUs",
-                     "the state of an optimizer lies in the memory of the GPU or in files",
-                     "set it to nvme, with an offload_folder, or to none and use more ranks");
+void require_place_of_state(const config::Config& config, device::Kind kind) {
+  const bool moves_weights = kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
+  if (moves_weights && config.parallel.zero_stage < 3) config::require_master_weights(config.train);
 }
 
 }  // namespace sft::apps

@@ -36,8 +36,9 @@ enum class Verdict {
 /// where NCCL is asked for and the ranks compute on CPUs.
 [[nodiscard]] comm::Transport transport_of(const config::Device& wanted, device::Kind kind);
 
-/// Throws a configuration Error where state is to lie in the memory of the nodes while the ranks compute on GPUs:
-/// nothing moves it there and back. On CPUs it lies there anyway.
-void require_place_of_state(const config::Train& train, device::Kind kind);
+/// Throws a configuration Error where parameters are to lie in the memory of the nodes while the ranks compute on GPUs,
+/// and there is nothing to move: below stage 3 those that are computed with stay, and there are no master weights. On
+/// CPUs all lies there anyway.
+void require_place_of_state(const config::Config& config, device::Kind kind);
 
 }  // namespace sft::apps

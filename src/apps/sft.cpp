@@ -153,7 +153,7 @@ void plan_only(config::Config config, bool json) {
   const train::Datasets datasets = apps::open_datasets(config);
   const int num_ranks = mesh::layout_of(config.parallel).size();
   const train::Machine machine = planned_machine(config);
-  apps::require_place_of_state(config.train, machine.kind);
+  apps::require_place_of_state(config, machine.kind);
   const std::string sp_choice =
       train::resolve_sp_method(config, train::SpFacts::of(config, datasets.train, /*ranks_per_node=*/num_ranks));
   log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), sp_choice, json));
@@ -221,7 +221,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   comm::Transport transport;
   world.agree([&, kind = kind, gpu = gpu] {
     transport = apps::transport_of(config.device, kind);
-    apps::require_place_of_state(config.train, kind);
+    apps::require_place_of_state(config, kind);
     device = device::make_device(kind, gpu.index, session.node().size(), gpu.num_sharing);
   });
 

@@ -283,11 +283,12 @@ std::vector<Key> make_keys() {
           "fp32; bf16: compute and gather in bf16, master weights and reductions in float32; or pure_bf16: weights "
           "in bf16 alone, updated with stochastic rounding"),
       key("train", &C::train, "offload_optimizer", &Train::offload_optimizer,
-          "where the moments lie between steps: none (on the device), host (the same on a CPU; not there for GPUs) or "
+          "where the moments lie between steps: none (on the device), host (the node's memory, the same on a CPU) or "
           "nvme "
           "(files of offload_folder)"),
       key("train", &C::train, "offload_parameters", &Train::offload_parameters,
-          "the same for the float32 master weights of precision bf16"),
+          "the same for the float32 master weights of precision bf16; host, on GPUs and with zero_stage 3, for all "
+          "parameters, which then come to the GPU a unit at a time"),
       key("train", &C::train, "activation_checkpointing", &Train::activation_checkpointing,
           "activations that are computed again in the backward pass rather than kept: none, selective (what is cheap) "
           "or full (all but the input of each block; also written true)"),

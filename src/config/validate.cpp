@@ -7,6 +7,7 @@
 
 #include "config/keys.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -198,16 +199,7 @@ void check_offload(const Train& train) {
                        "its files lie in train.offload_folder, which is empty",
                        "set offload_folder to a folder on a fast disk of each node");
   }
-  if (train.offload_parameters == Offload::nvme && train.precision != Precision::bf16) {
-    const bool is_fp32 = train.precision == Precision::fp32;
-    throw_config_error(std::string("`train.offload_parameters = nvme` does not go with precision = ") +
-                           (is_fp32 ? "fp32" : "pure_bf16"),
-                       std::string("it moves the float32 master weights away, 4 bytes a parameter beside the 2 that "
-                                   "precision = bf16 computes with; here the ") +
-                           (is_fp32 ? "4 bytes" : "2 bytes") +
-                           " a parameter are computed with, and there are no others",
-                       "set precision = bf16, or offload_parameters = none; offload_optimizer = nvme goes with both");
-  }
+  if (train.offload_parameters == Offload::nvme) require_master_weights(train);
 }
 
 void check_axes(const Config& config, int world_size) {
@@ -367,6 +359,19 @@ void check_vocabulary(const Model& model, std::int64_t vocab_size, const std::st
 }
 
 }  // namespace
+
+void require_master_weights(const Train& train) {
+  if (train.precision == Precision::bf16) return;
+  const bool is_fp32 = train.precision == Precision::fp32, is_host = train.offload_parameters == Offload::host;
+  const std::string place = write(train.offload_parameters);
+  throw_config_error(
+      "`train.offload_parameters = " + place + "` does not go with precision = " + write(train.precision),
+      std::string("it moves the float32 master weights away, 4 bytes a parameter beside the 2 that "
+                  "precision = bf16 computes with; here the ") +
+          (is_fp32 ? "4 bytes" : "2 bytes") + " a parameter are computed with, and there are no others",
+      std::string("set ") + (is_host ? "parallel.zero_stage = 3, which moves those too, or " : "") +
+          "precision = bf16, or offload_parameters = none; offload_optimizer = " + place + " goes with both");
+}
 
 void validate(Config& config, int world_size) {
   derive_model_sizes(config.model);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "file_transfers.hpp"
+#include "host_transfers.hpp"
 #include "offloaded_state.hpp"
 #include "sft/core/error.hpp"
 #include "update_plan.hpp"
@@ -14,15 +16,21 @@ namespace {
 
 constexpr std::int64_t no_limit = std::int64_t{1} << 60;
 
-bool uses_file(const StateForm& form) { return form.moments_in_file || form.master_in_file; }
+bool is_offloaded(const StateForm& form) {
+  return form.moments_place != StatePlace::device || form.master_place != StatePlace::device;
+}
 bool is_rounded(const StateForm& form) { return form.rounds_parameters || form.moments == DType::bf16; }
 
 }  // namespace
 
-StateForm state_form(const config::Config& config) {
+StateForm state_form(const config::Config& config, device::Kind kind) {
+  const auto place = [kind](config::Offload offload) {
+    if (offload == config::Offload::nvme) return StatePlace::file;
+    return offload == config::Offload::host && kind == device::Kind::cuda ? StatePlace::host : StatePlace::device;
+  };
   return {.moments = config.optimizer.moments_dtype,
-          .moments_in_file = config.train.offload_optimizer == config::Offload::nvme,
-          .master_in_file = config.train.offload_parameters == config::Offload::nvme,
+          .moments_place = place(config.train.offload_optimizer),
+          .master_place = place(config.train.offload_parameters),
           .rounds_parameters = config.train.precision == config::Precision::pure_bf16,
           .rounding_seed = config.train.seed};
 }
@@ -31,47 +39,67 @@ AdamW::AdamW(const config::Optimizer& optimizer, const parallel::ShardMap& shard
     : optimizer_(optimizer),
       shard_map_(shard_map),
       form_(form),
-      windows_(plan_updates(shard_map, uses_file(form) ? form.window_elements : no_limit, is_rounded(form))) {
-  std::vector<DType> parts;
-  const auto put_in_file = [&](std::size_t& part, DType dtype) {
-    part = parts.size();
+      windows_(plan_updates(shard_map, is_offloaded(form) ? form.window_elements : no_limit, is_rounded(form))) {
+  std::vector<DType> in_host, in_file;
+  const auto put = [&](StatePlace place, DType dtype) {
+    if (place == StatePlace::device) return Part{};
+    std::vector<DType>& parts = place == StatePlace::host ? in_host : in_file;
     parts.push_back(dtype);
+    return Part{place, parts.size() - 1};
   };
-  if (form_.master_in_file) put_in_file(master_part_, DType::float32);
-  if (form_.moments_in_file) {
-    put_in_file(exp_avg_part_, form_.moments);
-    put_in_file(exp_avg_sq_part_, form_.moments);
-  }
-  if (!parts.empty()) file_ = std::make_unique<OffloadedState>(windows_, parts);
+  master_ = put(form_.master_place, form_.rounds_parameters ? DType::bf16 : DType::float32);
+  first_moment_ = put(form_.moments_place, form_.moments);
+  second_moment_ = put(form_.moments_place, form_.moments);
+  if (!in_host.empty()) in_host_ = std::make_unique<OffloadedState>(windows_, in_host);
+  if (!in_file.empty()) in_file_ = std::make_unique<OffloadedState>(windows_, in_file);
 }
 
 AdamW::~AdamW() = default;
 
+OffloadedState& AdamW::state_at(StatePlace place) const { return place == StatePlace::host ? *in_host_ : *in_file_; }
+
+template <class Visit>
+void AdamW::for_each_offloaded(const Visit& visit) const {
+  for (OffloadedState* state : {in_host_.get(), in_file_.get()}) {
+    if (state != nullptr) visit(*state);
+  }
+}
+
 void AdamW::lay_out(device::Arena& arena, device::Arena& pinned) {
-  if (file_) file_->lay_out(pinned);
-  if (form_.moments_in_file) return;
-  exp_avg_ = take(arena, form_.moments, {shard_map_.rank_shard_elements()});
-  exp_avg_sq_ = take(arena, form_.moments, {shard_map_.rank_shard_elements()});
+  if (in_host_) in_host_->lay_out(arena);
+  if (in_file_) in_file_->lay_out(pinned);
+  if (form_.moments_place == StatePlace::file) return;
+  device::Arena& moments = form_.moments_place == StatePlace::host ? pinned : arena;
+  exp_avg_ = take(moments, form_.moments, {shard_map_.rank_shard_elements()});
+  exp_avg_sq_ = take(moments, form_.moments, {shard_map_.rank_shard_elements()});
 }
 
-std::uint64_t AdamW::file_bytes() const { return file_ ? file_->file_bytes() : 0; }
+std::uint64_t AdamW::file_bytes() const { return in_file_ ? optim::file_bytes(windows_, in_file_->dtypes()) : 0; }
 
-void AdamW::open_file(const std::string& folder) {
-  ensure(file_ != nullptr, "the optimizer's state has a part in a file");
-  file_->open(folder);
+void AdamW::open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
+                 const std::string& folder) {
+  if (in_host_) {
+    std::vector<Tensor> state;  // in the order of their numbers
+    if (form_.master_place == StatePlace::host) state.push_back(storage.parameters());
+    if (form_.moments_place == StatePlace::host) state.insert(state.end(), {exp_avg_, exp_avg_sq_});
+    in_host_->open(
+        std::make_unique<HostTransfers>(windows_, std::move(state), in_host_->num_buffers(), device, compute_stream),
+        device, compute_stream);
+  }
+  if (in_file_) {
+    auto file =
+        std::make_unique<FileTransfers>(windows_, in_file_->dtypes(), in_file_->num_buffers(), compute_stream, folder);
+    is_file_direct_ = file->file().is_direct();
+    in_file_->open(std::move(file), device, compute_stream);
+  }
 }
 
-bool AdamW::is_file_direct() const {
-  ensure(file_ != nullptr, "the optimizer's state has a part in a file");
-  return file_->file().is_direct();
+parallel::OffloadedShard* AdamW::shard_in_file(const Part& part) const {
+  return part.place == StatePlace::file ? &in_file_->shard(part.number) : nullptr;
 }
-
-parallel::OffloadedShard* AdamW::shard_in_file(std::size_t part) {
-  return part == not_in_file ? nullptr : &file_->shard(part);
-}
-parallel::OffloadedShard* AdamW::master_in_file() { return shard_in_file(master_part_); }
-parallel::OffloadedShard* AdamW::exp_avg_in_file() { return shard_in_file(exp_avg_part_); }
-parallel::OffloadedShard* AdamW::exp_avg_sq_in_file() { return shard_in_file(exp_avg_sq_part_); }
+parallel::OffloadedShard* AdamW::master_in_file() { return shard_in_file(master_); }
+parallel::OffloadedShard* AdamW::exp_avg_in_file() { return shard_in_file(first_moment_); }
+parallel::OffloadedShard* AdamW::exp_avg_sq_in_file() { return shard_in_file(second_moment_); }
 
 std::size_t AdamW::window_at(std::size_t position) const {
   return order_ == Order::ascending ? position : windows_.size() - 1 - position;
@@ -80,12 +108,14 @@ std::size_t AdamW::window_at(std::size_t position) const {
 void AdamW::read_ahead(Order order) {
   order_ = order;
   next_ = 0;
-  if (!file_) return;
-  for (std::size_t i = 0; i < std::min<std::size_t>(2, windows_.size()); ++i) file_->prefetch(window_at(i));
+  for_each_offloaded([&](OffloadedState& state) {
+    state.begin_step();
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, windows_.size()); ++i) state.prefetch(window_at(i));
+  });
 }
 
 void AdamW::drain() noexcept {
-  if (file_) file_->drain();
+  for_each_offloaded([](OffloadedState& state) { state.drain(); });
 }
 
 void AdamW::step(const parallel::UnitStorage& storage, ops::Backend& backend, std::int64_t step, double learning_rate,
@@ -112,27 +142,30 @@ void AdamW::begin_step(std::int64_t step, double learning_rate, double gradient_
 void AdamW::step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
   for (; next_ < windows_.size() && windows_[window_at(next_)].unit == unit; ++next_) {
     const std::size_t window = window_at(next_);
-    if (file_) file_->use(window);
+    for_each_offloaded([&](OffloadedState& state) { state.use(window); });
     step_window(window, storage, backend);
-    if (!file_) continue;
-    backend.stream().synchronize();
-    file_->done(window);
-    if (next_ + 2 < windows_.size()) file_->prefetch(window_at(next_ + 2));
+    for_each_offloaded([&](OffloadedState& state) {
+      state.done(window);
+      if (next_ + 2 < windows_.size()) state.prefetch(window_at(next_ + 2));
+    });
   }
 }
 
-void AdamW::end_step() { ensure(next_ == windows_.size(), "every unit is stepped, in order"); }
+void AdamW::end_step() {
+  ensure(next_ == windows_.size(), "every unit is stepped, in order");
+  for_each_offloaded([](OffloadedState& state) { state.end_step(); });
+}
 
-Tensor AdamW::part_of(std::size_t window, std::size_t part, const Tensor& in_memory) const {
-  if (part != not_in_file) return file_->part(window, part);
+Tensor AdamW::part_of(std::size_t window, const Part& part, const Tensor& in_memory) const {
+  if (part.place != StatePlace::device) return state_at(part.place).part(window, part.number);
   return in_memory.rows(windows_[window].begin, windows_[window].count);
 }
 
 void AdamW::step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const {
   const std::int64_t begin = windows_[window].begin;
-  const Tensor parameters = part_of(window, master_part_, storage.parameters());
-  const Tensor exp_avg = part_of(window, exp_avg_part_, exp_avg_);
-  const Tensor exp_avg_sq = part_of(window, exp_avg_sq_part_, exp_avg_sq_);
+  const Tensor parameters = part_of(window, master_, storage.parameters());
+  const Tensor exp_avg = part_of(window, first_moment_, exp_avg_);
+  const Tensor exp_avg_sq = part_of(window, second_moment_, exp_avg_sq_);
   const Tensor copy = storage.compute_copy();
   for (const Run& run : windows_[window].runs) {
     ops::AdamW with = hyper_;

@@ -2,10 +2,13 @@
 #include "offloaded_state.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
+#include <utility>
 
+#include "file_transfers.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
+#include "sft/io/direct_file.hpp"
 
 namespace sft::optim {
 
@@ -14,50 +17,40 @@ namespace {
 /// One is worked on, one read, one written.
 constexpr std::size_t max_buffers = 3;
 
-std::size_t whole_blocks(std::size_t bytes) { return round_up(bytes, io::direct_alignment_bytes); }
-
 }  // namespace
 
 OffloadedState::OffloadedState(const std::vector<Window>& windows, const std::vector<DType>& dtypes)
     : windows_(windows), dtypes_(dtypes) {
-  for (std::size_t w = 0; w < windows_.size(); ++w) {
-    std::vector<std::uint64_t> offsets;
-    for (std::size_t p = 0; p < dtypes_.size(); ++p) {
-      offsets.push_back(file_bytes_);
-      file_bytes_ += part_bytes(w, p);
-    }
-    file_offsets_.push_back(std::move(offsets));
-  }
   for (std::size_t p = 0; p < dtypes_.size(); ++p) shards_.emplace_back(*this, p);
 }
 
-std::size_t OffloadedState::part_bytes(std::size_t window, std::size_t part) const {
-  return whole_blocks(static_cast<std::size_t>(windows_[window].count) * size_of(dtypes_[part]));
-}
-
 void OffloadedState::lay_out(device::Arena& arena) {
-  std::size_t most_elements = 0;
+  std::vector<std::size_t> room(dtypes_.size());  // of the longest window
   for (const Window& window : windows_) {
-    most_elements = std::max(most_elements, static_cast<std::size_t>(window.count));
+    for (std::size_t p = 0; p < room.size(); ++p) room[p] = std::max(room[p], room_bytes(window, dtypes_[p]));
   }
-  std::size_t buffer_bytes = 0;
-  for (const DType dtype : dtypes_) buffer_bytes += whole_blocks(most_elements * size_of(dtype));
+  const std::size_t buffer_bytes = std::accumulate(room.begin(), room.end(), std::size_t{0});
   const std::size_t num_buffers = std::min(max_buffers, windows_.size());
   // The arena aligns to less than a block.
-  const auto address = reinterpret_cast<std::uintptr_t>(
-      arena.take(num_buffers * buffer_bytes + io::direct_alignment_bytes - device::Arena::alignment_bytes));
-  auto* at = reinterpret_cast<char*>(whole_blocks(address));
-  buffers_.clear();
-  for (std::size_t b = 0; b < num_buffers; ++b) {
-    Buffer& buffer = buffers_.emplace_back();
-    for (const DType dtype : dtypes_) {
+  constexpr std::size_t block = io::direct_alignment_bytes;
+  const auto address =
+      reinterpret_cast<std::uintptr_t>(arena.take(num_buffers * buffer_bytes + block - device::Arena::alignment_bytes));
+  auto* at = reinterpret_cast<char*>(round_up(address, block));
+  buffers_.assign(num_buffers, {});
+  for (Buffer& buffer : buffers_) {
+    for (const std::size_t bytes : room) {
       buffer.parts.push_back(at);
-      at += whole_blocks(most_elements * size_of(dtype));
+      at += bytes;
     }
   }
 }
 
-void OffloadedState::open(const std::string& folder) { file_ = std::make_unique<io::DirectFile>(folder, file_bytes_); }
+void OffloadedState::open(std::unique_ptr<StateTransfers> transfers, device::Device& device,
+                          device::Stream& compute_stream) {
+  transfers_ = std::move(transfers);
+  device_ = &device;
+  compute_stream_ = &compute_stream;
+}
 
 OffloadedState::Buffer* OffloadedState::find(std::size_t window) {
   const auto found = std::ranges::find(buffers_, window, &Buffer::window);
@@ -74,9 +67,26 @@ OffloadedState::Buffer& OffloadedState::free_buffer(std::size_t window) {
     if (is_free(buffer) && (free == nullptr || buffer.used_at < free->used_at)) free = &buffer;
   }
   ensure(free != nullptr && is_free(*free), "a buffer of the optimizer's state is free");
-  if (free->status == Buffer::Status::writing) file_->wait(free->batch);
+  if (free->status == Buffer::Status::writing) transfers_->finish_writing(number_of(*free));
   free->status = Buffer::Status::idle;
   return *free;
+}
+
+std::size_t OffloadedState::number_of(const Buffer& buffer) const {
+  return static_cast<std::size_t>(&buffer - buffers_.data());
+}
+
+Tensor OffloadedState::part_of(const Buffer& buffer, std::size_t part) const {
+  return {buffer.parts[part], dtypes_[part], {windows_[buffer.window].count}};
+}
+
+std::vector<StateTransfers::Piece> OffloadedState::pieces_of(const Buffer& buffer) const {
+  std::vector<StateTransfers::Piece> pieces;
+  for (std::size_t p = 0; p < dtypes_.size(); ++p) {
+    if (buffer.only_part != all_parts && buffer.only_part != p) continue;
+    pieces.push_back({buffer.window, p, part_of(buffer, p)});
+  }
+  return pieces;
 }
 
 void OffloadedState::start_reading(std::size_t window, std::size_t only_part) {
@@ -85,23 +95,17 @@ void OffloadedState::start_reading(std::size_t window, std::size_t only_part) {
   buffer.only_part = only_part;
   buffer.status = Buffer::Status::reading;
   buffer.used_at = ++clock_;
-  for (std::size_t p = 0; p < dtypes_.size(); ++p) {
-    if (only_part != all_parts && only_part != p) continue;
-    file_->read(buffer.batch, file_offsets_[window][p], part_bytes(window, p), buffer.parts[p]);
-  }
+  transfers_->start_reading(number_of(buffer), pieces_of(buffer));
 }
 
 void OffloadedState::finish_reading(Buffer& buffer) {
-  file_->wait(buffer.batch);
+  transfers_->finish_reading(number_of(buffer));
   buffer.status = Buffer::Status::in_use;
 }
 
 void OffloadedState::start_writing(Buffer& buffer) {
   buffer.status = Buffer::Status::writing;
-  for (std::size_t p = 0; p < dtypes_.size(); ++p) {
-    if (buffer.only_part != all_parts && buffer.only_part != p) continue;
-    file_->write(buffer.batch, file_offsets_[buffer.window][p], part_bytes(buffer.window, p), buffer.parts[p]);
-  }
+  transfers_->start_writing(number_of(buffer), pieces_of(buffer));
 }
 
 void OffloadedState::prefetch(std::size_t window) {
@@ -122,14 +126,12 @@ OffloadedState::Buffer& OffloadedState::in_use(std::size_t window) {
   return *buffer;
 }
 
-Tensor OffloadedState::part(std::size_t window, std::size_t part) {
-  return {in_use(window).parts[part], dtypes_[part], {windows_[window].count}};
-}
+Tensor OffloadedState::part(std::size_t window, std::size_t part) { return part_of(in_use(window), part); }
 
 void OffloadedState::done(std::size_t window) { start_writing(in_use(window)); }
 
 void OffloadedState::drain() noexcept {
-  if (file_) file_->drain();
+  if (transfers_) transfers_->drain();
 }
 
 Tensor OffloadedState::view(std::size_t window, std::size_t part, bool modify) {
@@ -156,6 +158,11 @@ void OffloadedState::close_view() {
   is_view_modified_ = false;
 }
 
+void OffloadedState::copy(const Tensor& to, const Tensor& from) {
+  device_->copy(to.data, from.data, from.size_bytes(), *compute_stream_);
+  compute_stream_->synchronize();
+}
+
 template <class Visit>
 void OffloadedState::for_each_window(std::int64_t begin, std::int64_t count, const Visit& visit) const {
   const auto starts_behind = [](std::int64_t element, const Window& window) { return element < window.begin; };
@@ -178,7 +185,7 @@ void OffloadedState::Shard::read(std::int64_t begin, const Tensor& values) {
   ensure(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are read as they are stored");
   state_.for_each_window(begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
     const Tensor from = state_.view(window, part_, /*modify=*/false).rows(within, count);
-    std::memcpy(values.rows(before, count).data, from.data, from.size_bytes());
+    state_.copy(values.rows(before, count), from);
   });
 }
 
@@ -186,14 +193,15 @@ void OffloadedState::Shard::write(std::int64_t begin, const Tensor& values) {
   ensure(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are written as they are stored");
   state_.for_each_window(begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
     const Tensor to = state_.view(window, part_, /*modify=*/true).rows(within, count);
-    std::memcpy(to.data, values.rows(before, count).data, to.size_bytes());
+    state_.copy(to, values.rows(before, count));
   });
 }
 
 void OffloadedState::Shard::clear() {
   for (std::size_t w = 0; w < state_.windows_.size(); ++w) {
     const Tensor all = state_.view(w, part_, /*modify=*/true);
-    std::memset(all.data, 0, all.size_bytes());
+    state_.device_->fill_zero(all.data, all.size_bytes(), *state_.compute_stream_);
+    state_.compute_stream_->synchronize();
   }
 }
 

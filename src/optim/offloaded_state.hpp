@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// State of the optimizer in a file: a few windows of it are in memory, read ahead of their use and written behind it,
-// while others are being worked on.
+// State of the optimizer that lies in a file, or in the node's memory while a GPU works on it: a few windows of it are
+// in buffers, read ahead of their use and written behind it, while others are being worked on.
 
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "sft/device/arena.hpp"
-#include "sft/io/direct_file.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
 #include "sft/tensor/tensor.hpp"
+#include "state_transfers.hpp"
 #include "update_plan.hpp"
 
 namespace sft::optim {
 
 /// Parts (the master weights, a moment ...) of the state of one rank shard. Windows are taken in any order; ascending
-/// order is what prefetch serves best. Everything before open() is pure. Local; errors of the file are data Errors.
+/// order is what prefetch serves best. Everything before open() is pure. Local; errors are those of the transfers.
 class OffloadedState {
  public:
   /// `dtypes`: of the parts. `windows` outlive it.
   OffloadedState(const std::vector<Window>& windows, const std::vector<DType>& dtypes);
 
-  /// Takes the windows' memory: host memory that the device copies from and to.
+  /// Takes the buffers: memory that ops work in, and into which the transfers read.
   void lay_out(device::Arena& arena);
-  [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
-  /// Makes the file, of zeros, in `folder`.
-  void open(const std::string& folder);
-  [[nodiscard]] const io::DirectFile& file() const { return *file_; }
+  [[nodiscard]] const std::vector<DType>& dtypes() const { return dtypes_; }
+  [[nodiscard]] std::size_t num_buffers() const { return buffers_.size(); }
+  /// What moves the state, from now on. Device and stream, which carries the ops, outlive it.
+  void open(std::unique_ptr<StateTransfers> transfers, device::Device& device, device::Stream& compute_stream);
 
-  /// Starts reading a window, unless it is on its way. Waits for the oldest write where no buffer is free.
+  /// Before the first prefetch of a step, and behind the last done(): see StateTransfers.
+  void begin_step() { transfers_->begin_step(); }
+  void end_step() { transfers_->end_step(); }
+  /// Starts reading a window, unless it is on its way. Behind the oldest write where no buffer is free.
   void prefetch(std::size_t window);
-  /// Waits for a window, and reads it first if nobody has. It is in use until done().
+  /// Ops queued from now on find the window in its buffer; it is read first if nobody has. In use until done().
   void use(std::size_t window);
   /// A part of the window in use, 1-D.
   [[nodiscard]] Tensor part(std::size_t window, std::size_t part);
@@ -42,11 +43,11 @@ class OffloadedState {
   /// Waits for all transfers, whatever became of them: before the memory goes.
   void drain() noexcept;
 
-  /// A part as others load and save it; not between prefetch() and done().
+  /// A part as others load and save it where they cannot reach it themselves; not between prefetch() and done().
   [[nodiscard]] parallel::OffloadedShard& shard(std::size_t part) { return shards_[part]; }
 
  private:
-  /// Read and written a window at a time, of which this part alone is in memory.
+  /// Read and written a window at a time, of which this part alone is in a buffer.
   class Shard : public parallel::OffloadedShard {
    public:
     Shard(OffloadedState& state, std::size_t part) : state_(state), part_(part) {}
@@ -71,31 +72,36 @@ class OffloadedState {
     std::size_t only_part = all_parts;  ///< that is read and written
     Status status = Status::idle;
     std::uint64_t used_at = 0;  ///< for the oldest
-    io::TransferBatch batch;
   };
 
+  /// Null where the window is in none.
   [[nodiscard]] Buffer* find(std::size_t window);
   [[nodiscard]] Buffer& in_use(std::size_t window);
-  /// One that takes a new window; its transfers are over.
+  [[nodiscard]] std::size_t number_of(const Buffer& buffer) const;
+  /// One that takes a new window; its transfers are over, or come before those that read.
   [[nodiscard]] Buffer& free_buffer(std::size_t window);
+  /// What the buffer holds of its window.
+  [[nodiscard]] std::vector<StateTransfers::Piece> pieces_of(const Buffer& buffer) const;
+  [[nodiscard]] Tensor part_of(const Buffer& buffer, std::size_t part) const;
   void start_reading(std::size_t window, std::size_t only_part);
   void finish_reading(Buffer& buffer);
   void start_writing(Buffer& buffer);
   /// The part of the window, for a Shard, until another is viewed or the step begins.
   [[nodiscard]] Tensor view(std::size_t window, std::size_t part, bool modify);
   void close_view();
-  [[nodiscard]] std::size_t part_bytes(std::size_t window, std::size_t part) const;
+  /// Copies for a Shard, and waits for it.
+  void copy(const Tensor& to, const Tensor& from);
   /// Calls visit(window, first element within it, count, elements before them) for the windows that hold the range.
   template <class Visit>
   void for_each_window(std::int64_t begin, std::int64_t count, const Visit& visit) const;
 
   const std::vector<Window>& windows_;
   const std::vector<DType> dtypes_;
-  std::vector<std::vector<std::uint64_t>> file_offsets_;  ///< of each window, of its parts
-  std::uint64_t file_bytes_ = 0;
-  std::deque<Buffer> buffers_;  ///< a deque: batches must not move
+  std::vector<Buffer> buffers_;
   std::vector<Shard> shards_;
-  std::unique_ptr<io::DirectFile> file_;
+  std::unique_ptr<StateTransfers> transfers_;  ///< null before open()
+  device::Device* device_ = nullptr;
+  device::Stream* compute_stream_ = nullptr;
   std::size_t viewed_window_ = no_window;
   bool is_view_modified_ = false;
   std::uint64_t clock_ = 0;

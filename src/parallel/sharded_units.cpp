@@ -24,7 +24,12 @@ ShardedUnits::ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffer
       order_(shard_map_, slots),
       compute_done_(device.make_event()),
       comm_done_(device.make_event()),
-      parameters_ready_(device.make_event()) {
+      parameters_ready_(device.make_event()),
+      fetched_(device.make_event()) {
+  if (policy.parameters_on_host) {
+    fetch_stream_ = device.make_stream(device::Priority::communication);
+    fetch_stream_->set_name("parameters in");
+  }
   units_.resize(shard_map_.units().size());
   for (std::size_t u = 0; u < units_.size(); ++u) {
     units_[u].touched.resize(shard_map_.units()[u].parameters.size());
@@ -103,12 +108,14 @@ void ShardedUnits::gather(int unit) {
   const bool once_a_step = !policy_.parameters && policy_.optimizer_state;
   if (!policy_.parameters && !(once_a_step && unit_state.is_stale)) return;
   unit_state.is_stale = false;
+  const bool of_neighbours = unit_state.is_resharded && policy_.reshard_size > 1;
   if (policy_.parameters) comm_stream_.wait(parameter_slot_free(unit));
   comm_stream_.wait(*parameters_ready_);
+  if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
   const auto gather_flat = [&](const Tensor& whole, const Tensor& shard, const Tensor& kept) {
     if (shard.empty()) return;
-    const bool of_neighbours = unit_state.is_resharded && policy_.reshard_size > 1;
-    collectives_.all_gather(of_neighbours ? groups_.reshard : groups_.fsdp, whole, of_neighbours ? kept : shard,
+    if (of_neighbours) return collectives_.all_gather(groups_.reshard, whole, kept, comm_stream_);
+    collectives_.all_gather(groups_.fsdp, whole, policy_.parameters_on_host ? own_part(whole, shard) : shard,
                             comm_stream_);
   };
   timed(device_.timeline(), comm_stream_, label("gather", unit), [&] {
@@ -118,6 +125,23 @@ void ShardedUnits::gather(int unit) {
                 buffers_.kept_frozen_parameters(unit));
   });
   unit_state.gather_done->record(comm_stream_);
+}
+
+Tensor ShardedUnits::own_part(const Tensor& whole, const Tensor& shard) const {
+  return whole.rows(groups_.fsdp.rank() * shard.num_elements(), shard.num_elements());
+}
+
+void ShardedUnits::fetch(int unit) {
+  fetch_stream_->wait(parameter_slot_free(unit));
+  fetch_stream_->wait(*parameters_ready_);
+  const auto fetch_flat = [&](const Tensor& whole, const Tensor& shard) {
+    if (shard.empty()) return;
+    device_.copy(own_part(whole, shard).data, shard.data, shard.size_bytes(), *fetch_stream_);
+  };
+  fetch_flat(buffers_.parameters(unit), storage_.parameters_of(unit));
+  fetch_flat(buffers_.frozen_parameters(unit), storage_.frozen_parameters_of(unit));
+  fetched_->record(*fetch_stream_);
+  comm_stream_.wait(*fetched_);
 }
 
 void ShardedUnits::use(int unit) {

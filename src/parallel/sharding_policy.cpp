@@ -12,11 +12,12 @@ int reshard_size(const config::Parallel& parallel, const mesh::Place& place) {
 
 }  // namespace
 
-ShardingPolicy sharding_policy(const config::Parallel& parallel, const mesh::Place& place) {
-  const bool is_sharded = place.fsdp_size() > 1;
-  return {.parameters = is_sharded && parallel.zero_stage >= 3,
+ShardingPolicy sharding_policy(const config::Parallel& parallel, const mesh::Place& place, bool offloads_parameters) {
+  const bool is_sharded = place.fsdp_size() > 1, is_stage_3 = parallel.zero_stage >= 3;
+  return {.parameters = is_stage_3 && (is_sharded || offloads_parameters),
           .gradients = is_sharded && parallel.zero_stage >= 2,
           .optimizer_state = is_sharded,
+          .parameters_on_host = is_stage_3 && offloads_parameters,
           .reshard_size = reshard_size(parallel, place)};
 }
 

@@ -11,11 +11,12 @@ Tensor part(const Tensor& rank_shard, const Unit& unit) {
 
 }  // namespace
 
-void UnitStorage::lay_out(device::Arena& parameters, device::Arena& gradients) {
+void UnitStorage::lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients) {
   const std::int64_t n = trainable_.rank_shard_elements();
   const DType stored = master_ == MasterWeights::none ? compute_ : DType::float32;
-  if (master_ != MasterWeights::in_file) parameters_ = take(parameters, stored, {n});
-  if (stored != compute_) compute_copy_ = take(parameters, compute_, {n});
+  const bool has_copy = stored != compute_;
+  if (master_ != MasterWeights::in_file) parameters_ = take(has_copy ? master : parameters, stored, {n});
+  if (has_copy) compute_copy_ = take(parameters, compute_, {n});
   frozen_parameters_ = take(parameters, compute_, {frozen_.rank_shard_elements()});
   gradients_ = take(gradients, DType::float32, {n});
 }

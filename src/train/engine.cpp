@@ -93,7 +93,7 @@ struct Engine::Impl {
     comm_stream->set_name("communication");
     ring_stream->set_name("ring");
     tp_stream->set_name("tp");
-    if (plan.adamw.file_bytes() > 0) open_optimizer_file();
+    open_optimizer();
     // Sums over tp come behind the backward pass.
     if (plan.adamw.file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1) {
       early_update.emplace(plan.adamw, plan.storage, *ops, device, *comm_stream);
@@ -145,10 +145,10 @@ struct Engine::Impl {
     return store;
   }
 
-  void open_optimizer_file() {
+  void open_optimizer() {
     const std::string& folder = config.train.offload_folder;
-    plan.adamw.open_file(folder);
-    if (plan.adamw.is_file_direct()) return;
+    plan.adamw.open(device, *compute_stream, plan.storage, folder);
+    if (plan.adamw.file_bytes() == 0 || plan.adamw.is_file_direct()) return;
     log_warning("the file system of " + folder +
                 " has no direct I/O: the optimizer's state also passes through the system's file cache, which takes "
                 "memory that is free and is slower");
@@ -188,9 +188,7 @@ struct Engine::Impl {
   void initialize_trainable() {
     parallel::OffloadedShard* in_file = plan.adamw.master_in_file();
     initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters());
-    if (in_file == nullptr) return;
-    compute_stream->synchronize();
-    in_file->write(0, master_scratch());
+    if (in_file != nullptr) in_file->write(0, master_scratch());
   }
   void zero_moments() {
     const auto zero = [&](parallel::OffloadedShard* in_file, const Tensor& in_memory) {

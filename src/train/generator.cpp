@@ -82,7 +82,7 @@ struct Plan {
 
   void lay_out(Arenas& arenas) {
     device::Arena nothing;
-    storage.lay_out(arenas.parameters, nothing);
+    storage.lay_out(nothing, arenas.parameters, nothing);
     unit_buffers.lay_out({nothing, nothing, nothing, nothing, nothing});
     ensure(nothing.used_bytes() == 0, "weights alone are stored, once");
     decoder.lay_out(arenas.cache, arenas.workspace);

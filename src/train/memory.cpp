@@ -150,7 +150,8 @@ void require_gpu_memory(const device::Ledger& planned, const std::optional<devic
             "and other programs hold " +
             device::format_bytes(planned.bytes(device::Label::process, device::Space::device)),
         "use more GPUs with a larger dp_shard_size, sp_size or tp_size, lower train.per_device_train_batch_size or the "
-        "max_length of the data, or set train.activation_checkpointing = full");
+        "max_length of the data, or set train.activation_checkpointing = full or offload_optimizer and "
+        "offload_parameters = host");
   });
 }
 

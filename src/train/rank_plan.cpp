@@ -47,6 +47,11 @@ parallel::MasterWeights master_weights(const config::Train& train) {
                                                            : parallel::MasterWeights::in_memory;
 }
 
+/// To the memory of the node, where that is not the device's.
+bool offloads_parameters(const config::Config& config, const Machine& machine) {
+  return machine.kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
+}
+
 }  // namespace
 
 RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& limits_in, const mesh::Place& place_in,
@@ -57,7 +62,7 @@ RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& l
       limits(limits_in),
       sizes(local_sizes(config, limits.tokens, place)),
       architecture(model::make_architecture(config)),
-      policy(parallel::sharding_policy(config.parallel, place)),
+      policy(parallel::sharding_policy(config.parallel, place, offloads_parameters(config, machine))),
       shard_map(architecture.units, place),
       frozen_map(architecture.frozen_units, parallel::place_of_frozen(policy, place)),
       slots(shard_map.num_units(), policy, config.model.tie_word_embeddings),
@@ -66,11 +71,13 @@ RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& l
       decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.layout().sp,
                                                 config.parallel.attention_method())),
-      adamw(config.optimizer, shard_map, optim::state_form(config)) {}
+      adamw(config.optimizer, shard_map, optim::state_form(config, machine.kind)) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
-  storage.lay_out(arenas.parameters, arenas.gradients);
-  adamw.lay_out(arenas.optimizer, arenas.optimizer_windows);
+  const bool moves_master = adamw.form().master_place == optim::StatePlace::host;
+  storage.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
+                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
+  adamw.lay_out(arenas.optimizer, arenas.host_optimizer);
   unit_buffers.lay_out(
       {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);

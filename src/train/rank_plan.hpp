@@ -34,7 +34,8 @@ class RankPlan {
     device::Arena tp_sums;                        ///< workspace that is summed over tp
     device::Arena offloaded;                      ///< activations in host memory
     device::Arena pinned;                         ///< host memory that the device copies from and to
-    device::Arena optimizer_windows;              ///< of state in a file
+    device::Arena host_parameters;                ///< those in host memory
+    device::Arena host_optimizer;                 ///< moments in host memory, and windows of state in a file
   };
 
   /// For rank place.rank() of a validated configuration, training on micro-batches within `limits`. `config` outlives
@@ -85,9 +86,10 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   using device::Label;
   using device::Space;
   visit(Label::parameters, Space::device, arenas.parameters);
+  visit(Label::parameters, Space::pinned, arenas.host_parameters);
   visit(Label::gradients, Space::device, arenas.gradients);
   visit(Label::optimizer, Space::device, arenas.optimizer);
-  visit(Label::optimizer, Space::pinned, arenas.optimizer_windows);
+  visit(Label::optimizer, Space::pinned, arenas.host_optimizer);
   visit(Label::unit_buffers, Space::device, arenas.unit_buffers);
   visit(Label::unit_buffers, Space::device, arenas.gathered_units);
   visit(Label::unit_buffers, Space::device, arenas.reduced_units);

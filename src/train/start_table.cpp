@@ -79,15 +79,19 @@ std::string describe_precision(const config::Config& config) {
 /// What is offloaded where; empty: nothing.
 std::string describe_offload(const StartFacts& facts) {
   const config::Train& train = facts.config.train;
+  const bool moves_all_weights = facts.kind == device::Kind::cuda && facts.config.parallel.zero_stage == 3;
   const auto parts_in = [&](config::Offload place) {
     const bool moments = train.offload_optimizer == place;
     const bool weights = train.offload_parameters == place;
     return std::string(moments ? "moments" : "") + (moments && weights ? " and " : "") +
-           (weights ? "master weights" : "");
+           (weights ? moves_all_weights && place == config::Offload::host ? "weights" : "master weights" : "");
   };
   const std::string on_host = parts_in(config::Offload::host), in_files = parts_in(config::Offload::nvme);
   std::string text;
-  if (!on_host.empty()) text = on_host + " in host memory, which on a CPU is where they are anyway";
+  if (!on_host.empty()) {
+    const bool is_cpu = facts.kind == device::Kind::cpu;
+    text = on_host + " in host memory" + (is_cpu ? ", which on a CPU is where they are anyway" : "");
+  }
   if (!in_files.empty()) {
     text += (text.empty() ? "" : "; ") + in_files + " in files in " + train.offload_folder + ", " +
             device::format_bytes(facts.offloaded_bytes) + " of rank 0";

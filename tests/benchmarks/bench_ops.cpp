@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "benchmarks/op_bench.hpp"
+#include "benchmarks/op_bytes.hpp"
 #include "benchmarks/step_options.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/log.hpp"
@@ -25,6 +26,8 @@
 
 namespace sft {
 namespace {
+
+namespace bytes_of = bench::bytes_of;
 
 struct Options {
   std::string backend = "cpu", model = "small", precision = "both", part = "all", checkpointing = "none";
@@ -109,13 +112,14 @@ class ModelOps {
   bench::OpBench& bench_;
   ops::Backend& ops_;
   const DType dtype_;
-  // T tokens, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns, V vocabulary, L layers.
+  // T tokens, C hidden size, H query heads, K key/value heads, D head dim, F MLP columns, V vocabulary, L layers;
+  // s bytes of an element.
   const std::int64_t T, C = model_.hidden_size, H = model_.num_attention_heads, K = model_.num_key_value_heads,
                         D = model_.head_dim, F = model_.intermediate_size, V = model_.vocab_size;
   const std::int64_t length_;
   std::int64_t L = 0, head_rows = 0, num_chunks_ = 0;
   bool is_recomputed_ = false, joins_again_ = false;  ///< all of a block but its last product; its output product
-  const double element_ = static_cast<double>(size_of(dtype_));
+  const std::int64_t s = static_cast<std::int64_t>(size_of(dtype_));
 };
 
 /// Forward, input gradient and weight gradient of every linear layer.
@@ -182,23 +186,23 @@ void ModelOps::attention(const std::string& name, std::int64_t document_length, 
 
 void ModelOps::measure_delta(const std::string& name, const Tensor& delta, const Tensor& out, const Tensor& dout,
                              std::int64_t calls) {
-  bench_.memory_bound(name, 2.0 * element_ * static_cast<double>(T * H * D), calls,
+  bench_.memory_bound(name, bytes_of::attention_delta(s, T, H, D), calls,
                       [&] { ops_.attention_delta(delta, out, dout); });
 }
 
 void ModelOps::norms_and_embedding() {
-  const double width = static_cast<double>(T * C);
   const Tensor x = make(dtype_, {T, C}), y = make(dtype_, {T, C}), delta = make(dtype_, {T, C});
   const Tensor rstd = make(DType::float32, {T}), weight = make(dtype_, {C}), dweight = make(DType::float32, {C});
-  bench_.memory_bound("add_rms_norm_forward", 4 * element_ * width, 2 * L,
+  bench_.memory_bound("add_rms_norm_forward", bytes_of::add_rms_norm_forward(s, s, s, T, C), 2 * L,
                       [&] { ops_.add_rms_norm_forward(x, y, rstd, x, delta, weight, 1e-5f); });
-  bench_.memory_bound("rms_norm_apply", 2 * element_ * width, 2 * L, [&] { ops_.rms_norm_apply(y, x, rstd, weight); });
-  bench_.memory_bound("rms_norm_backward", 4 * element_ * width, 2 * L,
+  bench_.memory_bound("rms_norm_apply", bytes_of::rms_norm_apply(s, s, T, C), 2 * L,
+                      [&] { ops_.rms_norm_apply(y, x, rstd, weight); });
+  bench_.memory_bound("rms_norm_backward", bytes_of::rms_norm_backward(s, s, s, T, C), 2 * L,
                       [&] { ops_.rms_norm_backward(delta, dweight, y, x, rstd, weight, delta); });
   const Tensor tokens = make(DType::int32, {T}), table = make(dtype_, {V, C}), dtable = make(DType::float32, {V, C});
-  bench_.memory_bound("embedding_forward", 2 * element_ * width, 1,
+  bench_.memory_bound("embedding_forward", bytes_of::embedding_forward(s, s, T, C), 1,
                       [&] { ops_.embedding_forward(x, tokens, table, 0); });
-  bench_.memory_bound("embedding_backward", (8 + element_) * width, 1,
+  bench_.memory_bound("embedding_backward", bytes_of::embedding_backward(s, T, C), 1,
                       [&] { ops_.embedding_backward(dtable, tokens, x, 0); });
 }
 
@@ -210,29 +214,28 @@ void ModelOps::rotations() {
   const Tensor heads = rotated(qkv), dheads = rotated(dqkv), norm_rstd = make(DType::float32, {T, H + K});
   const Tensor norm_weight = make(dtype_, {D}), dnorm = make(DType::float32, {D});
   const Tensor dbias = make(DType::float32, {(H + 2 * K) * D});
-  const double width = static_cast<double>(T * (H + K) * D);
   const std::int64_t plain = model_.qk_norm ? 0 : L, normed = model_.qk_norm ? L : 0;
-  bench_.without_roof("rope_table", 4.0 * static_cast<double>(T * D), 1,
+  bench_.without_roof("rope_table", bytes_of::rope_table(T, D), 1,
                       [&] { ops_.rope_table(cosine, sine, tokens, frequencies, 1.0F); });
-  bench_.memory_bound("rope_forward", 2 * element_ * width, plain,
+  bench_.memory_bound("rope_forward", bytes_of::rope(s, T, H + K, D), plain,
                       [&] { ops_.rope_forward(heads, heads, cosine, sine); });
-  bench_.memory_bound("rope_backward", 2 * element_ * width, plain,
+  bench_.memory_bound("rope_backward", bytes_of::rope(s, T, H + K, D), plain,
                       [&] { ops_.rope_backward(dheads, dheads, cosine, sine); });
-  bench_.memory_bound("norm_rope_forward", 2 * element_ * width, normed,
+  bench_.memory_bound("norm_rope_forward", bytes_of::norm_rope_forward(s, s, T, H + K, D), normed,
                       [&] { ops_.norm_rope_forward(heads, norm_rstd, heads, norm_weight, cosine, sine, 1e-6f); });
-  bench_.memory_bound("norm_rope_backward", 3 * element_ * width, normed, [&] {
+  bench_.memory_bound("norm_rope_backward", bytes_of::norm_rope_backward(s, s, T, H + K, D), normed, [&] {
     ops_.norm_rope_backward(dheads, dnorm, dheads, heads, norm_rstd, norm_weight, cosine, sine);
   });
-  bench_.memory_bound("bias_backward", element_ * static_cast<double>(qkv.num_elements()),
-                      model_.attention_bias ? L : 0, [&] { ops_.bias_backward(dbias, qkv); });
+  bench_.memory_bound("bias_backward", bytes_of::bias_backward(s, T, (H + 2 * K) * D), model_.attention_bias ? L : 0,
+                      [&] { ops_.bias_backward(dbias, qkv); });
 }
 
 void ModelOps::mlp() {
   const Tensor gate_up = make(dtype_, {T, 2 * F}), dgate_up = make(dtype_, {T, 2 * F});
   const Tensor act = make(dtype_, {T, F}), dact = make(dtype_, {T, F});
-  const double width = static_cast<double>(T * F);
-  bench_.memory_bound("swiglu_forward", 3 * element_ * width, L, [&] { ops_.swiglu_forward(act, gate_up); });
-  bench_.memory_bound("swiglu_backward", 6 * element_ * width, L,
+  bench_.memory_bound("swiglu_forward", bytes_of::swiglu_forward(s, T, F), L,
+                      [&] { ops_.swiglu_forward(act, gate_up); });
+  bench_.memory_bound("swiglu_backward", bytes_of::swiglu_backward(s, T, F), L,
                       [&] { ops_.swiglu_backward(dgate_up, act, dact, gate_up); });
 }
 
@@ -243,10 +246,11 @@ void ModelOps::loss() {
   const Tensor weights = bench_.make_filled(DType::float32, {n}, 1.0F), metrics = make(DType::float64, {4});
   const Tensor dlogits = dtype_ == DType::bf16 ? make(dtype_, {n, V}) : logits;
   const ops::CrossEntropy chunk{logits, max, partials, targets, weights, 0};
-  const double size = static_cast<double>(logits.num_elements());
-  bench_.memory_bound("cross_entropy_max", 4 * size, num_chunks_, [&] { ops_.cross_entropy_max(chunk); });
-  bench_.memory_bound("cross_entropy_partials", 8 * size, num_chunks_, [&] { ops_.cross_entropy_partials(chunk); });
-  bench_.memory_bound("cross_entropy_finish", (4 + element_) * size, num_chunks_,
+  bench_.memory_bound("cross_entropy_max", bytes_of::cross_entropy_max(n, V), num_chunks_,
+                      [&] { ops_.cross_entropy_max(chunk); });
+  bench_.memory_bound("cross_entropy_partials", bytes_of::cross_entropy_partials(n, V), num_chunks_,
+                      [&] { ops_.cross_entropy_partials(chunk); });
+  bench_.memory_bound("cross_entropy_finish", bytes_of::cross_entropy_finish(s, n, V), num_chunks_,
                       [&] { ops_.cross_entropy_finish(chunk, dlogits, 1e-3f, metrics); });
 }
 
@@ -256,23 +260,22 @@ void ModelOps::elementary() {
   const std::int64_t all = model_.num_parameters() - (model_.num_hidden_layers - L) * block;
   const std::int64_t num = std::min(all, std::int64_t{1} << 28);
   const std::int64_t calls = (all + num - 1) / num;
-  const double size = static_cast<double>(num);
   const Tensor parameters = make(DType::float32, {num}), gradients = make(DType::float32, {num});
   const Tensor exp_avg = make(DType::float32, {num});
   const Tensor exp_avg_sq = bench_.make_filled(DType::float32, {num}, 1.0F);
   const Tensor copy = make(DType::bf16, {num}), sum = make(DType::float64, {1});
   const ops::AdamW step{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, 1.0};
   const bool is_bf16 = dtype_ == DType::bf16;
-  bench_.memory_bound("adamw", 28 * size, is_bf16 ? 0 : calls,
+  bench_.memory_bound("adamw", bytes_of::adamw(4, 4, 0, num), is_bf16 ? 0 : calls,
                       [&] { ops_.adamw(parameters, gradients, exp_avg, exp_avg_sq, {}, step); });
-  bench_.memory_bound("adamw with bf16 copy", 30 * size, is_bf16 ? calls : 0,
+  bench_.memory_bound("adamw with bf16 copy", bytes_of::adamw(4, 4, 2, num), is_bf16 ? calls : 0,
                       [&] { ops_.adamw(parameters, gradients, exp_avg, exp_avg_sq, copy, step); });
-  bench_.memory_bound("sum_squares", 4 * size, calls, [&] { ops_.sum_squares(sum, gradients); });
-  bench_.memory_bound("fill", 4 * size, calls, [&] { ops_.fill(gradients, 0.0f); });
-  bench_.memory_bound("add", 12 * size, 0, [&] { ops_.add(gradients, parameters); });
-  bench_.memory_bound("copy float32 to bf16", 6 * size, 0, [&] { ops_.copy(copy, parameters); });
-  bench_.memory_bound("copy bf16 to float32", 6 * size, 0, [&] { ops_.copy(parameters, copy); });
-  bench_.without_roof("fill_normal", 4 * size, 0, [&] { ops_.fill_normal(parameters, 1, 0, 0.02f); });
+  bench_.memory_bound("sum_squares", bytes_of::sum_squares(num), calls, [&] { ops_.sum_squares(sum, gradients); });
+  bench_.memory_bound("fill", bytes_of::fill(4, num), calls, [&] { ops_.fill(gradients, 0.0f); });
+  bench_.memory_bound("add", bytes_of::add(num), 0, [&] { ops_.add(gradients, parameters); });
+  bench_.memory_bound("copy float32 to bf16", bytes_of::copy(2, 4, num), 0, [&] { ops_.copy(copy, parameters); });
+  bench_.memory_bound("copy bf16 to float32", bytes_of::copy(4, 2, num), 0, [&] { ops_.copy(parameters, copy); });
+  bench_.without_roof("fill_normal", bytes_of::fill(4, num), 0, [&] { ops_.fill_normal(parameters, 1, 0, 0.02f); });
 }
 
 void ModelOps::memory_bound() {

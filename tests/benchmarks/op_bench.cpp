@@ -130,12 +130,14 @@ void OpBench::report(const std::string& name, Unit unit, double work, double roo
   std::fflush(stdout);
 }
 
-void OpBench::memory_bound(const std::string& name, double bytes, std::int64_t calls, const std::function<void()>& op) {
-  report(name, {"GB/s", 1e9}, bytes, bytes_per_s_, calls, op);
+void OpBench::memory_bound(const std::string& name, std::int64_t bytes, std::int64_t calls,
+                           const std::function<void()>& op) {
+  report(name, {"GB/s", 1e9}, static_cast<double>(bytes), bytes_per_s_, calls, op);
 }
 
-void OpBench::without_roof(const std::string& name, double bytes, std::int64_t calls, const std::function<void()>& op) {
-  report(name, {"GB/s", 1e9}, bytes, 0.0, calls, op);
+void OpBench::without_roof(const std::string& name, std::int64_t bytes, std::int64_t calls,
+                           const std::function<void()>& op) {
+  report(name, {"GB/s", 1e9}, static_cast<double>(bytes), 0.0, calls, op);
 }
 
 void OpBench::product_bound(const std::string& name, double flops, std::int64_t calls,

@@ -41,10 +41,11 @@ class OpBench {
   /// The same, all of them `value`.
   [[nodiscard]] Tensor make_filled(DType dtype, std::initializer_list<std::int64_t> shape, float value);
 
-  /// Times `op`, which moves `bytes` of memory, beside the copy; it runs `calls` times for a micro-batch.
-  void memory_bound(const std::string& name, double bytes, std::int64_t calls, const std::function<void()>& op);
+  /// Times `op`, which moves `bytes` of memory (op_bytes.hpp), beside the copy; it runs `calls` times for a
+  /// micro-batch.
+  void memory_bound(const std::string& name, std::int64_t bytes, std::int64_t calls, const std::function<void()>& op);
   /// Times `op`, which moves `bytes` of memory but computes for longer.
-  void without_roof(const std::string& name, double bytes, std::int64_t calls, const std::function<void()>& op);
+  void without_roof(const std::string& name, std::int64_t bytes, std::int64_t calls, const std::function<void()>& op);
   /// Times `op`, of so many operations, beside the roof of products.
   void product_bound(const std::string& name, double flops, std::int64_t calls, const std::function<void()>& op);
   /// A plan for attention in whatever is timed next; none while memory is counted.

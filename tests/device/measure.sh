@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# The parts of run.sh that measure. Uses what run.sh and report.sh have, and $mpiexec.
+# The parts of run.sh that measure. Uses what run.sh and report.sh have, $mpiexec and $python.
 
 read -r -a models <<<"${SFT_DEVICE_MODELS:-qwen2.5-0.5b qwen3-8b llama-3.1-8b}"
 read -r -a lengths <<<"${SFT_DEVICE_LENGTHS:-4096 16384 65536}"
@@ -128,7 +128,6 @@ run_peer() {
 # Beside PyTorch at the first of the lengths, one after the other, with as many layers as fit both.
 part_peers() {
   local model length=${lengths[0]} layers fitting status ours theirs
-  python=${PYTHON:-python3}
   if ! "$python" -c 'import torch, transformers' 2>/dev/null; then
     record SKIP "PyTorch" "$python has no torch and transformers (PYTHON names another one)"
     return

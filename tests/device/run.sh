@@ -75,12 +75,32 @@ script() {
   if [[ -e $here/${1##*/} ]]; then echo "$here/${1##*/}"; else echo "$here/$1"; fi
 }
 
+# unresolved: what the loader does not find of the programs' libraries.
+unresolved() {
+  local name
+  for name in "${programs[@]}"; do ldd "$(program "$name")" 2>&1 || true; done | grep 'not found' | sort -u || true
+}
+
 for name in "${programs[@]}"; do program "$name" >/dev/null; done
 if [[ $action == list ]]; then
   for name in "${programs[@]}"; do program "$name"; done
   for name in "${scripts[@]}"; do readlink -f "$(script "$name")"; done
   exit 0
 fi
+
+# What CUDA's toolkit and PyTorch bring, where it lies in none of the usual places.
+export PATH=$PATH:/usr/local/cuda/bin
+python=${PYTHON:-python3}
+if [[ -n $(unresolved) ]]; then
+  while read -r folder; do
+    export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+  done < <("$python" -c '
+import glob, nvidia
+print(*(folder for path in nvidia.__path__ for folder in sorted(glob.glob(path + "/*/lib"))), sep="\n")' 2>/dev/null)
+fi
+missing=$(unresolved)
+[[ -z $missing ]] || fail "the programs cannot start: $(paste -sd ';' <<<"$missing" | tr -d '\t')
+  CUDA's libraries and NCCL are needed; LD_LIBRARY_PATH names folders, PYTHON an interpreter whose PyTorch has them"
 
 # Ranks that share one GPU and few cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

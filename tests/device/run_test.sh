@@ -78,6 +78,14 @@ check "the table has the failure" grep -q '^ops .*FAIL *status 201' out
 stub build/bin device_ops_test <<<'sleep 30'
 prints 1 '^FAIL .*device_ops_test.*: no end after' env SFT_DEVICE_PART_S=1 "$run" build ops
 
+# NVIDIA's libraries lie nowhere, or where PyTorch is alone.
+# shellcheck disable=SC2016
+stub tools ldd <<<'[[ :${LD_LIBRARY_PATH:-}: == *:/of/torch:* ]] || echo "libnccl.so.2 => not found"'
+prints 2 'error: the programs cannot start: libnccl.so.2 => not found' "$run" build rooflines
+stub tools torch_python <<<'echo /of/torch'
+prints 0 'rooflines .*the slowest of 2' env PYTHON="$PWD/tools/torch_python" "$run" build rooflines
+rm tools/ldd
+
 prints 2 'error: rooflnes is neither a part' "$run" build rooflnes
 rm build/bin/bench_step
 prints 2 'error: there is no program bench_step' "$run" build ops

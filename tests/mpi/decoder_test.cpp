@@ -147,7 +147,7 @@ class Stand {
  private:
   void lay_out(device::Arena& arena) {
     const std::size_t before = arena.used_bytes();
-    storage_.lay_out(arena, arena);
+    storage_.lay_out(arena, arena, arena);
     storage_bytes_ = arena.used_bytes() - before;
     buffers_.lay_out({arena, arena, arena, arena, arena});
     device::Arena activations, workspace, host;

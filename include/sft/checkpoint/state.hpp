@@ -21,7 +21,8 @@ struct Entry {
   std::string name;  ///< "model", "exp_avg" ...: without "/"
   const parallel::ShardMap*
       shard_map;  ///< which parameters, and where their pieces lie in `tensor`; outlives the entry
-  Tensor tensor;  ///< the rank shard (rank_shard_elements), in device memory, owned by others; or empty:
+  Tensor
+      tensor;  ///< the rank shard (rank_shard_elements), in memory of the device or pinned, owned by others; or empty:
   parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
 
   [[nodiscard]] DType dtype() const { return in_file != nullptr ? in_file->dtype() : tensor.dtype; }

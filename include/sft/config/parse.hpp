@@ -40,6 +40,10 @@ struct CommandLine {
 /// validate_data.
 void validate(Config& config, int world_size);
 
+/// Throws a configuration Error where train.offload_parameters would move float32 master weights away and precision has
+/// none: with nvme, and with host on GPUs below stage 3, which validate() does not know of.
+void require_master_weights(const Train& train);
+
 /// Refuses texts of `max_length` tokens where the model's attention or rotary embedding would have to change beyond a
 /// shorter length: throws a configuration Error. `source` names what holds the texts. Pure.
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source);

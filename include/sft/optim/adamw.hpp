@@ -18,26 +18,34 @@ namespace sft::optim {
 struct Window;
 class OffloadedState;
 
+/// Where a part of the state lies between steps.
+enum class StatePlace {
+  device,  ///< where the ops work
+  host,    ///< pinned memory of the node: on GPUs
+  file,
+};
+
 /// What the state of AdamW is made of, and where it lies.
 struct StateForm {
   DType moments = DType::float32;  ///< or bf16
-  bool moments_in_file = false;
-  bool master_in_file = false;       ///< the float32 weights: then UnitStorage has none
-  bool rounds_parameters = false;    ///< UnitStorage's parameters are bf16 alone
-  std::uint64_t rounding_seed = 42;  ///< of stochastic rounding, where anything is bf16
-  /// Of a window of state in a file, at most; a multiple of parallel::alignment_elements. 4 MiB of float32 are enough
-  /// for the full speed of a disk.
+  StatePlace moments_place = StatePlace::device;
+  StatePlace master_place = StatePlace::device;  ///< of the weights that it updates: with file UnitStorage has none
+  bool rounds_parameters = false;                ///< UnitStorage's parameters are bf16 alone
+  std::uint64_t rounding_seed = 42;              ///< of stochastic rounding, where anything is bf16
+  /// Of a window of state that lies elsewhere, at most; a multiple of parallel::alignment_elements. 4 MiB of float32
+  /// are enough for the full speed of a disk, and of the link of a GPU.
   std::int64_t window_elements = std::int64_t{1} << 20;
 };
 
-/// The form that a validated configuration asks for.
-[[nodiscard]] StateForm state_form(const config::Config& config);
+/// The form that a validated configuration asks for on devices of `kind`. What a CPU works on lies in the memory of the
+/// node anyway.
+[[nodiscard]] StateForm state_form(const config::Config& config, device::Kind kind);
 
 /// torch.optim.AdamW (Loshchilov & Hutter 2019) over the rank shard; only matrices decay. Nothing here is collective.
-/// Everything but open_file() and what must follow it is pure: planning lays it out without a device.
+/// Everything but open() and what must follow it is pure: planning lays it out without a device.
 ///
-/// State in a file is in memory a window at a time, a unit shard or a part of it: read ahead of its use, and written
-/// while the next one is worked on and the next step has begun.
+/// The ops meet state that lies elsewhere a window at a time, a unit shard or a part of it: read ahead of its use, and
+/// written back while the next one is worked on; to a file also while the next step has begun.
 class AdamW {
  public:
   /// References outlive it.
@@ -46,30 +54,36 @@ class AdamW {
   AdamW(const AdamW&) = delete;
   AdamW& operator=(const AdamW&) = delete;
 
-  /// Takes the moments from `arena`, or windows of what lies in a file from `pinned`; call with sizing arenas, then
-  /// with real ones.
+  /// Takes the moments, and windows of what lies elsewhere, from the device's memory, or from pinned memory of the
+  /// node: moments that lie there, windows of a file. Call with sizing arenas, then with real ones.
   void lay_out(device::Arena& arena, device::Arena& pinned);
 
-  // (rank_shard_elements), cut as the parameters are; empty when they lie in a file.
+  [[nodiscard]] const StateForm& form() const { return form_; }
+
+  // (rank_shard_elements), cut as the parameters are, in the device's memory or, with StatePlace::host, the node's;
+  // empty when they lie in a file.
   [[nodiscard]] Tensor exp_avg() const { return exp_avg_; }
   [[nodiscard]] Tensor exp_avg_sq() const { return exp_avg_sq_; }
 
   /// Bytes of this rank's file; 0: there is none.
   [[nodiscard]] std::uint64_t file_bytes() const;
-  /// Makes the file in `folder`, all zeros, before the first use of what lies in it. Only where file_bytes() > 0.
-  /// Throws a data Error where the disk refuses. Local.
-  void open_file(const std::string& folder);
+  /// Makes what moves state that lies elsewhere, before the first use of it: where file_bytes() > 0, a file of zeros in
+  /// `folder`. `storage` has the master weights, `compute_stream` carries the ops. References outlive this. Throws a
+  /// data Error where the disk refuses. Local.
+  void open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
+            const std::string& folder);
   /// Of an open file: whether it is read and written past the system's file cache.
-  [[nodiscard]] bool is_file_direct() const;
-  // What lies in the file, for whoever loads or saves it between steps; null when it lies in memory.
+  [[nodiscard]] bool is_file_direct() const { return is_file_direct_; }
+  // What lies in the file, for whoever loads or saves it between steps, in memory of any kind; null when it lies in
+  // memory itself.
   [[nodiscard]] parallel::OffloadedShard* master_in_file();
   [[nodiscard]] parallel::OffloadedShard* exp_avg_in_file();
   [[nodiscard]] parallel::OffloadedShard* exp_avg_sq_in_file();
   /// The order of units in a step. Descending is that of a backward pass.
   enum class Order { ascending, descending };
-  /// Starts reading what the next step needs first. Nothing else may touch the file until then.
+  /// Starts reading what the next step needs first. Nothing else may touch what lies elsewhere until then.
   void read_ahead(Order order = Order::ascending);
-  /// Waits for the file, whatever became of its transfers: before the arenas go.
+  /// Waits for what is on its way, whatever became of it: before the arenas go.
   void drain() noexcept;
 
   /// Step `step` (1-based) of all units, one after the other, with gradients scaled by `gradient_scale`; parameters,
@@ -86,11 +100,19 @@ class AdamW {
   void end_step();
 
  private:
-  static constexpr std::size_t not_in_file = static_cast<std::size_t>(-1);
+  /// Master weights or a moment: where they lie, and their number among what lies there.
+  struct Part {
+    StatePlace place = StatePlace::device;
+    std::size_t number = 0;
+  };
 
-  [[nodiscard]] parallel::OffloadedShard* shard_in_file(std::size_t part);
-  /// The part of the window that lies in the file, or that of `in_memory`.
-  [[nodiscard]] Tensor part_of(std::size_t window, std::size_t part, const Tensor& in_memory) const;
+  [[nodiscard]] OffloadedState& state_at(StatePlace place) const;
+  /// Calls visit(state) for what lies elsewhere.
+  template <class Visit>
+  void for_each_offloaded(const Visit& visit) const;
+  [[nodiscard]] parallel::OffloadedShard* shard_in_file(const Part& part) const;
+  /// The part of the window in its buffer, or that of `in_memory`.
+  [[nodiscard]] Tensor part_of(std::size_t window, const Part& part, const Tensor& in_memory) const;
   void step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const;
   /// Number `position` in the step's order.
   [[nodiscard]] std::size_t window_at(std::size_t position) const;
@@ -104,9 +126,10 @@ class AdamW {
   ops::AdamW hyper_{};
   std::uint64_t rounding_key_ = 0;
   Order order_ = Order::ascending;
-  std::size_t next_ = 0;                  ///< position in the order
-  std::unique_ptr<OffloadedState> file_;  ///< null: all is in memory
-  std::size_t master_part_ = not_in_file, exp_avg_part_ = not_in_file, exp_avg_sq_part_ = not_in_file;
+  std::size_t next_ = 0;  ///< position in the order
+  Part master_, first_moment_, second_moment_;
+  std::unique_ptr<OffloadedState> in_host_, in_file_;  ///< null: nothing lies there
+  bool is_file_direct_ = false;
 };
 
 }  // namespace sft::optim

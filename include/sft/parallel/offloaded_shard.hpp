@@ -15,7 +15,8 @@ class OffloadedShard {
   virtual ~OffloadedShard() = default;
   [[nodiscard]] virtual DType dtype() const = 0;
   [[nodiscard]] virtual std::int64_t num_elements() const = 0;  ///< of the rank shard
-  /// The elements from `begin` on, as many as `values` holds: host memory, 1-D, of dtype().
+  /// The elements from `begin` on, as many as `values` holds: memory of the device or the host, 1-D, of dtype(). The
+  /// host waits for it, and for what ops do with `values` before.
   virtual void read(std::int64_t begin, const Tensor& values) = 0;
   virtual void write(std::int64_t begin, const Tensor& values) = 0;
   /// Makes all of them zero.

@@ -97,6 +97,9 @@ class ShardedUnits {
 
   /// Starts gathering the unit's parameters; nothing when they are there or on their way.
   void gather(int unit);
+  /// Copies this rank's part of the unit's parameters from the memory of the node to its place in the whole; what is
+  /// queued on the stream of communication from now on waits for it.
+  void fetch(int unit);
   /// Makes later ops of the backend wait for the parameters.
   void use(int unit);
   /// The ops queued so far are the last that read the parameters; their buffer is free for another unit behind them.
@@ -114,6 +117,8 @@ class ShardedUnits {
   [[nodiscard]] device::Event& parameter_slot_free(int unit) const;
   [[nodiscard]] device::Event& gradient_slot_free(int unit) const;
   [[nodiscard]] const std::vector<Parameter>& parameters_of(const ParameterGroup& group) const;
+  /// This rank's part of a unit flat, as long as its `shard`.
+  [[nodiscard]] Tensor own_part(const Tensor& whole, const Tensor& shard) const;
   /// The part of `flat`, the trainable or frozen unit flat, that the group names.
   [[nodiscard]] Tensor slice(const Tensor& flat, const ParameterGroup& group) const;
   /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
@@ -136,8 +141,9 @@ class ShardedUnits {
   UnitOrder order_;
   UnitWalk walk_;
   Pass pass_ = Pass::forward;
-  std::size_t next_stop_ = 0;  ///< of the walk; the one before is current
-  std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_;
+  std::size_t next_stop_ = 0;                     ///< of the walk; the one before is current
+  std::unique_ptr<device::Stream> fetch_stream_;  ///< null where parameters lie on the device
+  std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_, fetched_;
   std::vector<UnitState> units_;
   std::function<void(int unit)> gradient_queued_;
   /// Per slot: its last user is done with it.

@@ -30,8 +30,9 @@ class UnitStorage {
               MasterWeights master = MasterWeights::in_memory)
       : trainable_(trainable), frozen_(frozen), compute_(compute), master_(master) {}
 
-  /// Takes the memory from the arenas; call with sizing arenas, then with real ones.
-  void lay_out(device::Arena& parameters, device::Arena& gradients);
+  /// Takes the memory from the arenas: `master` for float32 parameters that have a copy, `parameters` for what is
+  /// computed with. Call with sizing arenas, then with real ones.
+  void lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients);
 
   [[nodiscard]] const ShardMap& trainable() const { return trainable_; }
   [[nodiscard]] const ShardMap& frozen() const { return frozen_; }

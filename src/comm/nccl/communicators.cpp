@@ -9,13 +9,24 @@
 
 namespace sft::comm {
 
+namespace {
+
+int gpu_of_this_thread() {
+  int gpu = 0;
+  (void)cudaGetDevice(&gpu);  // GPU 0 as well where that fails, as the next call does then
+  return gpu;
+}
+
+}  // namespace
+
 NcclCommunicators::NcclCommunicators(const std::vector<TensorGroup>& groups, double timeout_s,
                                      device::WaitChecks& checks)
-    : checks_(checks), watchdog_(names_of(groups), timeout_s, {[this] { look(); }, end_at_standstill}) {
+    : checks_(checks),
+      gpu_(gpu_of_this_thread()),
+      watchdog_(names_of(groups), timeout_s, {[this] { look(); }, end_at_standstill}) {
   if (groups.empty()) return;
   set_nccl_environment();
   require_nccl_version();
-  (void)cudaGetDevice(&gpu_);
   for (const TensorGroup& group : groups) {
     auto communicator = std::make_unique<NcclCommunicator>(group, all_.size(), watchdog_);
     const std::lock_guard lock(mutex_);

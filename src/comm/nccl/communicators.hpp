@@ -31,11 +31,11 @@ class NcclCommunicators {
   void look();
 
   device::WaitChecks& checks_;
-  int gpu_ = 0;
+  const int gpu_;
   std::mutex mutex_;
   /// In the order of creation. Changed under mutex_.
   std::vector<std::unique_ptr<NcclCommunicator>> all_;
-  Watchdog watchdog_;
+  Watchdog watchdog_;  // last: its thread uses what stands before it
 };
 
 }  // namespace sft::comm

@@ -30,6 +30,14 @@ __device__ __forceinline__ int fragment_offset() {
   return tile_offset<kColumns>(lane % 16, lane / 16);
 }
 
+/// The same for a part whose transpose is multiplied: words 0 and 1 are of rows 0..7, their left and right half, words
+/// 2 and 3 of rows 8..15. What an instruction takes as B then stands in neighbouring registers, where it has to be.
+template <int kColumns>
+__device__ __forceinline__ int transposed_fragment_offset() {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return tile_offset<kColumns>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+}
+
 /// The offset of the piece that lies `distance` pieces, an even number, behind piece 0 or 1 of the same row, which
 /// stands at `offset`: few instructions, and only four different values of the first term.
 __device__ __forceinline__ int piece_behind(int offset, int distance) {
@@ -71,7 +79,7 @@ __device__ __forceinline__ void load_tile(Bf16* tile, const HeadRows& x, std::in
 /// scores (16 kM, kOther) of this warp = its rows of `own` times the transpose of `other` (kOther rows).
 template <int kM, int kOther, int kColumns>
 __device__ __forceinline__ void multiply_rows(float (&scores)[kM][kOther / 8][4], const Bf16* own, const Bf16* other) {
-  const int lane_offset = fragment_offset<kColumns>();
+  const int own_offset = fragment_offset<kColumns>(), other_offset = transposed_fragment_offset<kColumns>();
   own += static_cast<int>(threadIdx.x) / 32 * 16 * kM * kColumns;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
@@ -86,16 +94,16 @@ __device__ __forceinline__ void multiply_rows(float (&scores)[kM][kOther / 8][4]
     std::uint32_t a[kM][4];
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      ptx::load_matrices(a[m], own + piece_behind(lane_offset, 2 * k) + 16 * m * kColumns);
+      ptx::load_matrices(a[m], own + piece_behind(own_offset, 2 * k) + 16 * m * kColumns);
     }
 #pragma unroll
     for (int n = 0; n < kOther / 16; ++n) {
       std::uint32_t b[4];
-      ptx::load_matrices(b, other + piece_behind(lane_offset, 2 * k) + 16 * n * kColumns);
+      ptx::load_matrices(b, other + piece_behind(other_offset, 2 * k) + 16 * n * kColumns);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        ptx::mma_m16n8k16(scores[m][2 * n], a[m], b[0], b[2]);
-        ptx::mma_m16n8k16(scores[m][2 * n + 1], a[m], b[1], b[3]);
+        ptx::mma_m16n8k16(scores[m][2 * n], a[m], b[0], b[1]);
+        ptx::mma_m16n8k16(scores[m][2 * n + 1], a[m], b[2], b[3]);
       }
     }
   }
@@ -115,7 +123,7 @@ template <int kM, int kOther, int kColumns, int kOutColumns>
 __device__ __forceinline__ void multiply_add(float (&sums)[kM][kOutColumns / 8][4],
                                              const float (&weights)[kM][kOther / 8][4], const Bf16* other,
                                              int first_column) {
-  const int lane_offset = fragment_offset<kColumns>();
+  const int lane_offset = ptx::opaque(fragment_offset<kColumns>());  // registers are scarce
   other += first_column;
 #pragma unroll
   for (int k = 0; k < kOther / 16; ++k) {
@@ -181,7 +189,10 @@ __device__ __forceinline__ void store_staged(const HeadRows& out, const float* s
     const int row = i / pieces, column = i % pieces * 8;
     if (column >= columns) continue;
     const float4* from = reinterpret_cast<const float4*>(staged + staged_offset<kColumns>(row, column));
-    const float4 low = from[0], high = from[1];
+    // Half of each eight lanes reads its second 16 bytes first: of neighbouring pieces the same ones share banks.
+    const bool is_late = threadIdx.x % 8 >= 4;
+    const float4 one = from[is_late ? 1 : 0], two = from[is_late ? 0 : 1];
+    const float4 low = is_late ? two : one, high = is_late ? one : two;
     float value[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
     const std::int64_t element = origin + row * out.row_stride + column;
     if (out.is_bf16) {

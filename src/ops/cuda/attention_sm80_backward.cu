@@ -127,7 +127,16 @@ __global__ __launch_bounds__(Sizes::kThreads,
     float probabilities[1][kOther / 8][4], dscores[1][kOther / 8][4];
     multiply_rows<1, kOther, kColumns>(probabilities, own0, other0);
     multiply_rows<1, kOther, kColumns>(dscores, own1, other1);
-    const bool is_masked = needs_mask<kOwnIsQueries>(block, Sizes::kRows, kOther);
+    if (needs_mask<kOwnIsQueries>(block, Sizes::kRows, kOther)) {
+#pragma unroll
+      for (int n = 0; n < kOther / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = first_row + 8 * (i / 2), other = 8 * n + 2 * t + i % 2;
+          if (!meets<kOwnIsQueries>(block, row, other)) probabilities[0][n][i] = minus_infinity;
+        }
+      }
+    }
 #pragma unroll
     for (int n = 0; n < kOther / 8; ++n) {
 #pragma unroll
@@ -137,7 +146,6 @@ __global__ __launch_bounds__(Sizes::kThreads,
         const float delta = kOwnIsQueries ? own_delta[i / 2] : other_lse[kOther + other];
         float& probability = probabilities[0][n][i];
         probability = ptx::exp2_fast(probability * scale - lse);
-        if (is_masked && !meets<kOwnIsQueries>(block, first_row + 8 * (i / 2), other)) probability = 0.0f;
         dscores[0][n][i] = probability * (dscores[0][n][i] - delta);
       }
     }

@@ -64,7 +64,6 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
   const float scale = call.scale * log2_of_e;
   while (!walk.is_done()) {
     const OtherBlock block = walk.block();
-    walk.advance();
     ptx::wait_copies<0>();
     __syncthreads();  // the keys are there, and the values before are used
     load(values, call.v, block);
@@ -88,6 +87,7 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
     }
     ptx::wait_copies<0>();
     __syncthreads();  // the values are there, and the keys are used
+    walk.advance();
     if (!walk.is_done()) load(keys, call.k, walk.block());
     ptx::commit_copies();
     if (!works) continue;

@@ -37,7 +37,7 @@ Rows<T> rows_of(const View& view) {
 /// The vectors of a matrix: `num_vectors` of them, `per_row` in a row; the last row may have fewer.
 struct Cover {
   std::int64_t num_vectors, per_row;
-  std::int64_t num_column_blocks;  ///< blocks side by side
+  unsigned num_column_blocks;  ///< blocks side by side
 };
 
 inline constexpr unsigned elementwise_threads = 256;
@@ -45,9 +45,9 @@ inline constexpr unsigned elementwise_threads = 256;
 /// A block covers blockDim.x vectors of each of blockDim.y * Op::unroll rows.
 template <class Op, int N>
 __global__ void __launch_bounds__(elementwise_threads) elementwise_kernel(Op op, Cover cover) {
-  const std::int64_t block_row = blockIdx.x / cover.num_column_blocks,
-                     block_column = blockIdx.x % cover.num_column_blocks;
-  const std::int64_t vector = block_column * blockDim.x + threadIdx.x;
+  const std::int64_t block_row = blockIdx.x / cover.num_column_blocks;
+  const unsigned block_column = blockIdx.x % cover.num_column_blocks;
+  const std::int64_t vector = static_cast<std::int64_t>(block_column) * blockDim.x + threadIdx.x;
   if (vector >= cover.per_row) return;
   const std::int64_t first_row = block_row * blockDim.y * Op::unroll + threadIdx.y;
   typename Op::Registers registers[Op::unroll];
@@ -75,7 +75,8 @@ void run_elementwise(const char* name, const Op& op, std::int64_t num_vectors, s
   const std::int64_t num_column_blocks = (per_row + threads_x - 1) / threads_x;
   const std::int64_t num_blocks = (num_rows + rows_per_block - 1) / rows_per_block * num_column_blocks;
   sft::cuda::launch(name, elementwise_kernel<Op, N>, dim3(static_cast<unsigned>(num_blocks)),
-                    dim3(threads_x, threads_y), 0, stream, op, Cover{num_vectors, per_row, num_column_blocks});
+                    dim3(threads_x, threads_y), 0, stream, op,
+                    Cover{num_vectors, per_row, static_cast<unsigned>(num_column_blocks)});
 }
 
 /// Whether the rows of `view` begin where vectors of n elements may: at a multiple of 16 bytes, or of all n where these

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The only assembly of the CUDA sources: instructions of compute capability 8.0 that CUDA C++ has no function for. See
-// NVIDIA's "PTX ISA", sections "Matrix multiply-accumulate operation using mma instruction", "ldmatrix" and "cp.async".
+// The only assembly of the CUDA sources: instructions of compute capability 8.0 that CUDA C++ has no function for, or
+// does not give for sure. See NVIDIA's "PTX ISA", sections "Matrix multiply-accumulate operation using mma
+// instruction", "ldmatrix" and "cp.async".
 //
 // How a warp holds matrices, lane l = 4 g + t (g in 0..7, t in 0..3). "pair (r, c)" is elements (r, c), low half, and
 // (r, c + 1), high half, of a bf16 matrix in one 32-bit register.
@@ -81,11 +82,38 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" : : "n"(kNewest) : "memory");
 }
 
+/// *at = value, in global memory, as one instruction: where a vector is assigned, the compiler makes four of some.
+__device__ __forceinline__ void store_vector(uint4* at, uint4 value) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(__cvta_generic_to_global(at)), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)
+               : "memory");
+}
+__device__ __forceinline__ void store_vector(uint2* at, uint2 value) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+               :
+               : "l"(__cvta_generic_to_global(at)), "r"(value.x), "r"(value.y)
+               : "memory");
+}
+__device__ __forceinline__ void store_vector(float4* at, float4 value) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(__cvta_generic_to_global(at)), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+               : "memory");
+}
+
 /// 2^x to within 2 units of the last place; results below the normal numbers are 0.
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+/// x, of whose value the compiler knows nothing: what follows from it is computed here, and not kept in registers from
+/// one turn of a loop to the next.
+__device__ __forceinline__ int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 
 }  // namespace sft::ops::cuda::ptx

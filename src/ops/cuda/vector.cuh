@@ -6,16 +6,20 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#include "ops/cuda/ptx.cuh"
 
 namespace sft::ops::cuda {
 
 using Bf16 = __nv_bfloat16;
 
-/// Elements in 16 bytes.
-template <class T>
-inline constexpr int vector_size = 16 / static_cast<int>(sizeof(T));
+/// Elements in 16 bytes, of the widest type: with more, the lanes of a warp would leave gaps between the 16 bytes that
+/// each accesses at a time.
+template <class... T>
+inline constexpr int vector_size = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
 __device__ __forceinline__ float load(const float* at) { return *at; }
 __device__ __forceinline__ float load(const Bf16* at) { return __bfloat162float(*at); }
@@ -58,7 +62,7 @@ __device__ __forceinline__ void store(float* at, const float (&x)[N]) {
     static_assert(N % 4 == 0, "whole accesses of 16 bytes");
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
-      *reinterpret_cast<float4*>(at + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+      ptx::store_vector(reinterpret_cast<float4*>(at + i), make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]));
     }
   }
 }
@@ -101,7 +105,7 @@ __device__ __forceinline__ void store(Bf16* at, const float (&x)[N]) {
     for (int i = 0; i < N / 2; ++i) pairs[i] = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
     typename Bf16Words<N>::type vector;
     std::memcpy(&vector, pairs, sizeof vector);
-    *reinterpret_cast<typename Bf16Words<N>::type*>(at) = vector;
+    ptx::store_vector(reinterpret_cast<typename Bf16Words<N>::type*>(at), vector);
   }
 }
 

@@ -51,6 +51,7 @@ const std::vector<Case> cases{
     {Fault::copy_not_waited_for, {"ended before it waited for its cp.async copies"}},
     {Fault::copy_read_before_the_wait, {"a race"}},
     {Fault::copy_over_what_others_read, {"of shared memory", ": a race"}},
+    {Fault::copy_of_nothing_from_a_misaligned_address, {"cp.async of 16 bytes from a misaligned address"}},
 };
 
 float* device_floats(int count) {

@@ -122,6 +122,11 @@ __global__ void __launch_bounds__(64) faulty_kernel(Fault fault, float* values, 
       own[thread] = mine + shared[thread];
       break;
     }
+    case Fault::copy_of_nothing_from_a_misaligned_address:
+      if (thread < 16) emulation::defer_copy(shared + 4 * thread, own + 4 * thread + 1, 16, 0);
+      emulation::commit_copies();
+      emulation::wait_copies(0);
+      break;
   }
 }
 

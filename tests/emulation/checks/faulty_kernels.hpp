@@ -28,6 +28,7 @@ enum class Fault {
   copy_not_waited_for,
   copy_read_before_the_wait,
   copy_over_what_others_read,
+  copy_of_nothing_from_a_misaligned_address,
 };
 
 /// 2 blocks of 64 threads with 64 floats of shared memory; `values` holds 128 floats.

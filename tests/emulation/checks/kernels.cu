@@ -117,6 +117,15 @@ __global__ void copy_asynchronously_kernel(const float* values, float* results) 
   for (int i = 0; i < 4; ++i) results[second + i] = stage[second + i];
 }
 
+template <class T>
+__global__ void copy_strided_kernel(const float* values, float* results, int stride) {
+  auto* const stage = cuda::shared_memory<T>();
+  const int i = static_cast<int>(threadIdx.x) * stride;
+  stage[i] = reinterpret_cast<const T*>(values)[i];
+  __syncwarp();
+  reinterpret_cast<T*>(results)[i] = stage[i];
+}
+
 __global__ void empty_kernel() {}
 
 }  // namespace
@@ -147,6 +156,12 @@ void write_small_elements(unsigned char* bytes, unsigned short* halves, cudaStre
 void copy_asynchronously(const float* values, float* results, cudaStream_t stream) {
   cuda::launch("copy_asynchronously", copy_asynchronously_kernel, 1, 64, 64 * 8 * sizeof(float), stream, values,
                results);
+}
+
+void copy_strided(const float* values, float* results, int stride, bool has_vectors, cudaStream_t stream) {
+  const std::size_t element_bytes = has_vectors ? sizeof(float4) : sizeof(float);
+  cuda::launch("copy_strided", has_vectors ? copy_strided_kernel<float4> : copy_strided_kernel<float>, 1, 32,
+               32 * static_cast<std::size_t>(stride) * element_bytes, stream, values, results, stride);
 }
 
 void launch_empty(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream) {

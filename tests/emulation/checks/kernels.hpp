@@ -23,6 +23,10 @@ void write_small_elements(unsigned char* bytes, unsigned short* halves, cudaStre
 /// results[i] = values[i] through shared memory and cp.async, two groups of 16 bytes a thread: 64 * 8 elements.
 void copy_asynchronously(const float* values, float* results, cudaStream_t stream);
 
+/// results[i stride] = values[i stride] for i < 32, by a warp, through the same places of shared memory. Elements are
+/// of 4 bytes, or of 16.
+void copy_strided(const float* values, float* results, int stride, bool has_vectors, cudaStream_t stream);
+
 /// Launches of an empty kernel.
 void launch_empty(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream);
 

@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "checks/ends_with_fault.hpp"
@@ -260,4 +261,13 @@ BOOST_AUTO_TEST_CASE(another_device_has_other_memory) {
         cudaDeviceSynchronize();
       },
       "memory of another GPU");
+}
+
+BOOST_AUTO_TEST_CASE(every_thread_says_which_device_it_uses) {
+  expect_fault(
+      [](Setup& s) {
+        cudaSetDevice(0);
+        std::thread([&s] { cudaStreamQuery(s.first); }).join();
+      },
+      "cudaStreamQuery was called by a thread that has chosen no device");
 }

@@ -6,7 +6,7 @@ check_resources.py registers BUDGETS OBJECT...     from the reports of ptxas, OB
 check_resources.py instructions BUDGETS OBJECT...  from the machine code, which cuobjdump and nvdisasm print
 
 Ends with status 1 when a kernel is over its budget, spills registers, keeps anything in local memory, lacks the wide
-accesses that it should have, or is not in the table; 77 when the tools are missing.
+accesses that it should have or stores in smaller ones, or is not in the table; 77 when the tools are missing.
 """
 
 import collections
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-Budget = collections.namedtuple("Budget", "source pattern threads shared_bytes registers is_wide")
+Budget = collections.namedtuple("Budget", "source pattern threads shared_bytes registers is_wide narrow_stores")
 Kernel = collections.namedtuple("Kernel", "source name architecture")
 
 SKIPPED = 77
@@ -32,7 +32,10 @@ def read_budgets(path):
     for line in Path(path).read_text().splitlines():
         if line and not line.startswith("#"):
             source, pattern, threads, shared_bytes, registers, access = line.split()
-            budgets.append(Budget(source, re.compile(pattern), int(threads), int(shared_bytes), int(registers), access == "wide"))
+            kind, _, narrow_stores = access.partition("+")
+            budgets.append(
+                Budget(source, re.compile(pattern), int(threads), int(shared_bytes), int(registers), kind == "wide", int(narrow_stores or 0))
+            )
     return budgets
 
 
@@ -113,7 +116,8 @@ def check_registers(budgets, objects):
 
 
 def read_machine_code(object_file):
-    """Of every kernel: how many accesses of device memory move 16 bytes a thread, and how many are of local memory."""
+    """Of every kernel: how many accesses of device memory move 16 bytes a thread, how many stores fewer than 8, and how many
+    accesses are of local memory."""
     text = subprocess.run(["cuobjdump", "-sass", object_file], capture_output=True, text=True, check=True).stdout
     counts, architecture, key = {}, None, None
     for line in text.splitlines():
@@ -121,10 +125,11 @@ def read_machine_code(object_file):
             architecture = match[1]
         elif match := re.search(r"Function : (\S+)", line):
             key = (match[1], architecture)
-            counts[key] = [0, 0]
+            counts[key] = [0, 0, 0]
         elif key:
             counts[key][0] += bool(re.search(r"\b(LDG|STG|LDGSTS)\b\S*\.128", line))
-            counts[key][1] += bool(re.search(r"\b(LDL|STL)\b", line))
+            counts[key][1] += bool(re.search(r"\bSTG\b(?!\S*\.(64|128))", line))
+            counts[key][2] += bool(re.search(r"\b(LDL|STL)\b", line))
     names = demangle([name for name, _ in counts])
     return {
         Kernel(source_of(object_file), short_name(names[name]), architecture): count
@@ -138,7 +143,7 @@ def check_instructions(budgets, objects):
         sys.exit(SKIPPED)
     faults, used, num_kernels = [], set(), 0
     for object_file in objects:
-        for kernel, (num_wide, num_local) in read_machine_code(object_file).items():
+        for kernel, (num_wide, num_narrow_stores, num_local) in read_machine_code(object_file).items():
             num_kernels += 1
             where = f"{kernel.source} {kernel.name} for sm_{kernel.architecture}"
             budget = budget_of(kernel, budgets, used)
@@ -146,6 +151,8 @@ def check_instructions(budgets, objects):
                 faults.append(f"{where} has {num_local} accesses of local memory")
             if budget and budget.is_wide and not num_wide:
                 faults.append(f"{where} has no access of 16 bytes")
+            if budget and budget.is_wide and num_narrow_stores > budget.narrow_stores:
+                faults.append(f"{where} has {num_narrow_stores} stores of fewer than 8 bytes, {budget.narrow_stores} are its budget")
     print(f"{num_kernels} kernels looked at")
     return faults
 

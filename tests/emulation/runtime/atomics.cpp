@@ -8,6 +8,7 @@
 #include "runtime/shadow.hpp"
 #include "runtime/source_line.hpp"
 #include "runtime/stream_queue.hpp"
+#include "runtime/traffic.hpp"
 
 namespace sft::emulation {
 
@@ -19,6 +20,7 @@ T change(T* address, const char* name, const void* caller, const Change& new_val
   if (running.shared_begin == nullptr) fault(std::string(name) + " was called outside a kernel");
   access_address = caller;
   check_access(address, sizeof(T), sizeof(T), Access::atomic, name);
+  if (is_counting_traffic) count_access(address, sizeof(T), Access::atomic, caller);
   access_address = nullptr;
   BlockThread& thread = block().current();
   exchange_order(address, thread.has_fenced);

@@ -8,6 +8,7 @@
 #include "runtime/running.hpp"
 #include "runtime/shadow.hpp"
 #include "runtime/stream_queue.hpp"
+#include "runtime/traffic.hpp"
 
 uint3 threadIdx;
 uint3 blockIdx;
@@ -32,6 +33,11 @@ std::string text_of(const Meeting& meeting) {
   const std::string file = meeting.site.file;
   return std::string(meeting.name) + " at " + file.substr(file.rfind('/') + 1) + ":" +
          std::to_string(meeting.site.line);
+}
+
+/// Of the warps of threads [begin, end).
+void end_instructions(std::uint32_t begin, std::uint32_t end) {
+  for (std::uint32_t thread = begin; thread < end; thread += warp_size) end_instructions_of(thread / warp_size);
 }
 
 bool is_same_text(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
@@ -141,6 +147,7 @@ void Block::resume(std::uint32_t thread) {
 }
 
 void Block::end() {
+  if (is_counting_traffic) end_instructions(0, static_cast<std::uint32_t>(threads_.size()));
   check_red_zones();
   running.shared_begin = running.shared_end = nullptr;
 }
@@ -192,6 +199,9 @@ bool Block::all_have_come(const Meeting& meeting) const {
 void Block::complete(bool orders_memory) {
   const Meeting meeting = current().meeting;
   const std::uint32_t begin = group_begin(), end = group_end();
+  // Only barriers of all lanes order memory here; a part of a warp that shares memory is not told apart.
+  const bool is_whole_warp = static_cast<std::uint32_t>(__builtin_popcount(meeting.mask)) == end - begin;
+  if (is_counting_traffic && (meeting.of_block || is_whole_warp)) end_instructions(begin, end);
   if (meeting.of_block) num_at_block_barrier_ = 0;
   for (std::uint32_t i = begin; i < end; ++i) {
     if (!meeting.of_block && (meeting.mask >> (i - begin) & 1U) == 0) continue;
@@ -204,8 +214,6 @@ void Block::complete(bool orders_memory) {
   if (meeting.of_block) running.last_block_barrier = running.clock;
   constexpr std::uint32_t max_clock = (1U << 18) - 1;  // what a record of the shadow holds
   if (running.clock == max_clock) fault(where_running() + ": more barriers than the emulation can count");
-  // Only barriers of all lanes order memory here; a part of a warp that shares memory is not told apart.
-  const bool is_whole_warp = static_cast<std::uint32_t>(__builtin_popcount(meeting.mask)) == end - begin;
   if (!meeting.of_block && is_whole_warp) running.last_warp_barrier[begin / warp_size] = running.clock;
 }
 
@@ -234,6 +242,7 @@ void Block::report_divergence() const {
 std::string name_of_thread(std::uint32_t thread) { return "thread " + text_of(block().thread_index(thread)); }
 
 void run_grid(const KernelLaunch& launch) {
+  if (is_counting_traffic) begin_traffic_of(launch.name);
   gridDim = launch.grid;
   blockDim = launch.block;
   running.arguments_begin = static_cast<const char*>(launch.arguments);

@@ -65,7 +65,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaSetDevice(int device) {
   if (!is_device(device)) return result(cudaErrorInvalidDevice);
-  current_device() = device;
+  set_current_device(device);
   return cudaSuccess;
 }
 

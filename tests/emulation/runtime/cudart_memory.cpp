@@ -102,6 +102,7 @@ cudaError_t fill(void* begin, int value, std::size_t bytes, CUstream_st& stream,
 
 cudaError_t allocate_into(void** memory, MemoryKind kind, std::size_t bytes) {
   const Lock lock(mutex());
+  require_chosen_device("cudaMalloc, or cudaMallocHost,");
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   *memory = allocate(kind, current_device(), bytes);
@@ -110,6 +111,7 @@ cudaError_t allocate_into(void** memory, MemoryKind kind, std::size_t bytes) {
 
 cudaError_t free_memory(void* memory, MemoryKind kind, const char* call) {
   const Lock lock(mutex());
+  require_chosen_device(call);
   if (memory == nullptr) return cudaSuccess;
   const Allocation* allocation = find_allocation(memory);
   const std::size_t bytes = allocation == nullptr ? 0 : allocation->bytes;
@@ -158,6 +160,7 @@ cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* memory, unsign
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   const Lock lock(mutex());
+  require_chosen_device("cudaMemGetInfo");
   *free_bytes = free_device_bytes(current_device());
   *total_bytes = gpu_memory_bytes();
   return cudaSuccess;

@@ -10,6 +10,7 @@
 #include "runtime/shadow.hpp"
 #include "runtime/source_line.hpp"
 #include "runtime/stream_queue.hpp"
+#include "runtime/traffic.hpp"
 
 namespace sft::emulation {
 
@@ -23,6 +24,7 @@ void access(const void* begin, std::size_t bytes, std::size_t alignment, Access 
   {
     const InRuntime in_runtime;
     check_access(begin, bytes, alignment, kind, nullptr);
+    if (is_counting_traffic) count_access(begin, bytes, kind, caller);
   }
   access_address = nullptr;
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -42,6 +43,9 @@ Scheduler& scheduler() {
   static auto* const the_scheduler = new Scheduler;
   return *the_scheduler;
 }
+
+thread_local std::optional<int> device_of_thread;  ///< that it chose
+std::atomic<bool> is_any_device_chosen{false};
 
 bool is_default(const CUstream_st& stream) {
   const auto& defaults = scheduler().default_streams;
@@ -100,13 +104,21 @@ std::recursive_mutex& mutex() {
   return *the_mutex;
 }
 
-int& current_device() {
-  thread_local int device = 0;
-  return device;
+int current_device() { return device_of_thread.value_or(0); }
+
+void set_current_device(int device) {
+  device_of_thread = device;
+  is_any_device_chosen = true;
+}
+
+void require_chosen_device(const char* call) {
+  if (device_of_thread.has_value() || !is_any_device_chosen) return;
+  fault(std::string(call) + " was called by a thread that has chosen no device (cudaSetDevice), as another has");
 }
 
 CUstream_st* make_stream(unsigned flags, int priority) {
   Scheduler& self = scheduler();
+  require_chosen_device("cudaStreamCreate");
   if (self.streams.empty()) self.owner = std::this_thread::get_id();
   self.streams.push_back(std::make_unique<CUstream_st>());
   CUstream_st& stream = *self.streams.back();
@@ -120,6 +132,7 @@ CUstream_st* make_stream(unsigned flags, int priority) {
 
 CUevent_st* make_event(unsigned flags) {
   Scheduler& self = scheduler();
+  require_chosen_device("cudaEventCreate");
   self.events.push_back(std::make_unique<CUevent_st>());
   self.events.back()->device = current_device();
   self.events.back()->flags = flags;
@@ -131,6 +144,7 @@ CUstream_st& stream_of(cudaStream_t handle, const char* call) {
   Scheduler& self = scheduler();
   ++self.num_calls;
   require_no_task(call);
+  require_chosen_device(call);
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
     const auto device = static_cast<std::size_t>(current_device());
     if (self.default_streams.size() <= device) self.default_streams.resize(device + 1);
@@ -146,6 +160,7 @@ CUevent_st& event_of(cudaEvent_t handle, const char* call) {
   Scheduler& self = scheduler();
   ++self.num_calls;
   require_no_task(call);
+  require_chosen_device(call);
   if (self.event_handles.count(handle) == 0) fault(std::string(call) + " was given an event that never was");
   if (handle->is_destroyed) fault(std::string(call) + " was given a destroyed event");
   return *handle;

@@ -51,8 +51,13 @@ struct CUevent_st {
 
 namespace sft::emulation {
 
-/// The device of this thread (cudaSetDevice).
-[[nodiscard]] int& current_device();
+/// The device of this thread.
+[[nodiscard]] int current_device();
+/// cudaSetDevice.
+void set_current_device(int device);
+/// Ends the program where this thread has chosen no device while another one has: CUDA would make a context on device 0
+/// for it, with hundreds of MiB there, and take what it makes for that device's.
+void require_chosen_device(const char* call);
 
 /// The stream of a handle, null and the two special handles being the device's default stream. `call` is named when the
 /// handle is unknown or destroyed, which ends the program.

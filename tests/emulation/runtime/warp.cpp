@@ -8,6 +8,7 @@
 #include "runtime/running.hpp"
 #include "runtime/shadow.hpp"
 #include "runtime/stream_queue.hpp"
+#include "runtime/traffic.hpp"
 
 namespace sft::emulation {
 
@@ -119,11 +120,13 @@ void warp_collective(const char* name, void* lane, void (*work)(void* const* lan
 void check_read(const void* begin, std::size_t bytes, std::size_t alignment, const char* what) {
   require_kernel(what);
   check_access(begin, bytes, alignment, Access::read, what);
+  if (is_counting_traffic) count_access(begin, bytes, Access::read, __builtin_return_address(0));
 }
 
 void check_write(void* begin, std::size_t bytes, std::size_t alignment, const char* what) {
   require_kernel(what);
   check_access(begin, bytes, alignment, Access::write, what);
+  if (is_counting_traffic) count_access(begin, bytes, Access::write, __builtin_return_address(0));
 }
 
 void defer_copy(void* destination, const void* source, std::size_t bytes, std::size_t source_bytes) {
@@ -139,7 +142,14 @@ void defer_copy(void* destination, const void* source, std::size_t bytes, std::s
     fault(where_running() + ": cp.async to memory that is not the block's shared memory");
   }
   check_access(destination, bytes, bytes, Access::write, name);
-  check_access(source, source_bytes, source_bytes == 0 ? 1 : bytes, Access::read, name);
+  if (reinterpret_cast<std::uintptr_t>(source) % bytes != 0) {  // also where nothing is read there
+    fault(where_running() + ": cp.async of " + std::to_string(bytes) + " bytes from a misaligned address");
+  }
+  check_access(source, source_bytes, bytes, Access::read, name);
+  if (is_counting_traffic) {
+    count_access(destination, bytes, Access::write, __builtin_return_address(0));
+    count_access(source, source_bytes, Access::read, __builtin_return_address(0));
+  }
   std::memset(destination, 0xff, bytes);
   block().current().uncommitted_copies.push_back({to, static_cast<const char*>(source), bytes, source_bytes});
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; a timeline
-# changes none; it refuses too few GPUs, and ends when a rank never comes to a collective.
+# changes none, nor does state on the node; it refuses too few GPUs, and ends when a rank never comes to a collective.
 #
 #   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
 set -euo pipefail
@@ -31,6 +31,12 @@ succeeds "2 ranks on GPUs, with a timeline" "${train[@]}" --train.output_dir tra
 check "the timeline has both ranks" traced traced
 check "it changes no bit" same gpu traced
 check "there is none where none was asked for" test ! -e gpu/trace.json
+
+succeeds "2 ranks on GPUs, with state and parameters on the node" "${train[@]}" --train.output_dir host \
+  --device.backend cuda --train.offload_optimizer host --train.offload_parameters host
+check "where they lie changes no bit" same gpu host
+refuses 2 'set parallel.zero_stage = 3' "${train[@]}" --train.output_dir stage_2 --device.backend cuda \
+  --train.offload_parameters host --parallel.zero_stage 2
 
 export SFT_EMULATED_GPUS=1
 refuses 2 'GPU' "${train[@]}" --train.output_dir few --device.backend cuda

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/gpus.hpp"
@@ -27,11 +28,14 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
   config.parallel.zero_stage = tiny.zero_stage;
+  config.parallel.reshard_size = tiny.reshard_size;
   config.parallel.sp_method = tiny.sp_method;
   config.parallel.ulysses_size = tiny.ulysses_size;
   config.train.precision = tiny.precision;
   config.train.activation_checkpointing = tiny.checkpointing;
   config.train.activation_offload = tiny.offloads_activations;
+  config.train.offload_optimizer = tiny.offload_optimizer;
+  config.train.offload_parameters = tiny.offload_parameters;
   config.train.offload_folder = tiny.offload_folder;
   config.train.mlp_tile_tokens = tiny.mlp_tile_tokens;
   config.train.per_device_train_batch_size = 1;
@@ -56,13 +60,19 @@ comm::Transport::Way way_of(const TinyRun& tiny, device::Kind kind, const comm::
   return node.size() > std::ssize(device::visible_gpus().gpus) ? comm::Transport::Way::host_copy : tiny.way;
 }
 
-/// The bytes of a tensor in device memory.
-std::vector<std::byte> bytes_of(const Tensor& tensor, device::Device& device, device::Stream& stream) {
-  const device::Device::Block pinned = device.allocate(tensor.size_bytes(), device::Space::pinned);
-  device.copy(pinned.get(), tensor.data, tensor.size_bytes(), stream);
-  stream.synchronize();
+/// The bytes of an entry, wherever it lies.
+std::vector<std::byte> bytes_of(const checkpoint::Entry& entry, device::Device& device, device::Stream& stream) {
+  const std::int64_t num_elements = entry.shard_map->rank_shard_elements();
+  const std::size_t size = static_cast<std::size_t>(num_elements) * size_of(entry.dtype());
+  const device::Device::Block pinned = device.allocate(size, device::Space::pinned);
+  if (entry.in_file != nullptr) {
+    entry.in_file->read(0, Tensor(pinned.get(), entry.dtype(), {num_elements}));
+  } else {
+    device.copy(pinned.get(), entry.tensor.data, size, stream);
+    stream.synchronize();
+  }
   const auto* begin = static_cast<const std::byte*>(pinned.get());
-  return {begin, begin + tensor.size_bytes()};
+  return {begin, begin + size};
 }
 
 }  // namespace
@@ -70,16 +80,17 @@ std::vector<std::byte> bytes_of(const Tensor& tensor, device::Device& device, de
 std::string TinyRun::name() const {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
   return layout.describe() + ", family " + number(family) + ", precision " + number(precision) + ", stage " +
-         number(zero_stage) + ", sp method " + number(sp_method) + ", checkpointing " + number(checkpointing) +
-         (offloads_activations ? ", offloaded" : "") + (has_adapters ? ", adapters" : "") + ", accumulation " +
-         number(accumulation) + (way == comm::Transport::Way::host_copy ? ", host copies" : "");
+         number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) +
+         ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
+         number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
+         ", accumulation " + number(accumulation) + (way == comm::Transport::Way::host_copy ? ", host copies" : "");
 }
 
 TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session) {
   const comm::Group& node = session.node();
   const comm::Transport transport{.way = way_of(tiny, kind, node)};
   const config::Config config = config_of(tiny, kind, transport.way);
-  const Mesh mesh(session.world(), tiny.layout, config.model);
+  const Mesh mesh(session.world(), tiny.layout, config.model, mesh::sharing_of(config.parallel));
   const device::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : device::DealtGpu{};
   std::unique_ptr<device::Device> own = device::make_device(kind, gpu.index, node.size(), gpu.num_sharing);
   device::Device& device = *own;
@@ -89,7 +100,11 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   TinyOutcome outcome;
   const std::int64_t num_rows = mesh.place.data_size() * tiny.accumulation;
   std::vector<data::Row> rows;
-  for (std::int64_t step = 0; step < tiny.num_steps; ++step) {
+  if (!tiny.resumes_from.empty()) {
+    (void)checkpoint::load(checkpoint::path_of(tiny.resumes_from, tiny.first_step), mesh.groups.world, engine.state(),
+                           device, engine.stream());
+  }
+  for (std::int64_t step = tiny.first_step; step < tiny.num_steps; ++step) {
     rows = make_awkward_rows(num_rows, tiny.max_length, 2 * static_cast<std::uint64_t>(step));
     const train::StepResult result = fixture.step(rows, step, learning_rate);
     outcome.losses.push_back(result.loss);
@@ -98,7 +113,11 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   if (tiny.evaluates) outcome.evaluation = engine.evaluate(fixture.deal(rows).front()).weighted_nll;
   const checkpoint::State state = engine.state();
   for (const checkpoint::Entry& entry : state.entries()) {
-    outcome.state.push_back(bytes_of(entry.tensor, device, engine.stream()));
+    outcome.state.push_back(bytes_of(entry, device, engine.stream()));
+  }
+  if (!tiny.saves_to.empty()) {
+    checkpoint::save(tiny.saves_to, config, "byte", mesh.place, mesh.groups, state, {.step = tiny.num_steps}, device,
+                     engine.stream());
   }
   return outcome;
 }

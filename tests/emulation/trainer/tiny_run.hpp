@@ -22,16 +22,20 @@ struct TinyRun {
   Family family = Family::llama;
   config::Precision precision = config::Precision::fp32;
   int zero_stage = 3;
+  int reshard_size = 0;  ///< neighbours that keep a unit for the backward pass; 0: none
   config::SpMethod sp_method = config::SpMethod::ring;
   int ulysses_size = 0;
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
   bool offloads_activations = false;
-  std::string offload_folder = {};  ///< where CPUs offload to
+  config::Offload offload_optimizer = config::Offload::none;
+  config::Offload offload_parameters = config::Offload::none;
+  std::string offload_folder = {};  ///< for files: of state, and of the activations of CPUs
   bool has_adapters = false;        ///< with dropout
   int accumulation = 1;
   int mlp_tile_tokens = 0;
   comm::Transport::Way way = comm::Transport::Way::direct;
-  std::int64_t num_steps = 2;
+  std::int64_t first_step = 0, num_steps = 2;    ///< steps [first_step, num_steps) of those that the data has
+  std::string resumes_from = {}, saves_to = {};  ///< folders of checkpoints: before the first step, behind the last
   bool evaluates = true;
   std::int64_t max_length = 24;  ///< cuts into the chunks of 4 ranks
 

@@ -57,22 +57,27 @@ BOOST_AUTO_TEST_CASE(tensors_of_gpus_travel_as_comm_says) {
   BOOST_TEST(transport_of({.comm_timeout_s = 7}, device::Kind::cuda).timeout_s == 7);
 }
 
-BOOST_AUTO_TEST_CASE(state_in_the_memory_of_a_node_is_for_cpus) {
+BOOST_AUTO_TEST_CASE(master_weights_leave_a_gpu_where_there_are_any) {
   using config::Offload;
-  for (const auto& [moments, weights, refused] :
-       {std::tuple{Offload::none, Offload::none, ""}, std::tuple{Offload::nvme, Offload::nvme, ""},
-        std::tuple{Offload::host, Offload::none, "`train.offload_optimizer = host`"},
-        std::tuple{Offload::nvme, Offload::host, "`train.offload_parameters = host`"}}) {
-    config::Train train;
-    train.offload_optimizer = moments;
-    train.offload_parameters = weights;
-    BOOST_CHECK_NO_THROW(require_place_of_state(train, device::Kind::cpu));
-    if (std::string(refused).empty()) {
-      BOOST_CHECK_NO_THROW(require_place_of_state(train, device::Kind::cuda));
-    } else {
-      BOOST_CHECK_EXCEPTION(require_place_of_state(train, device::Kind::cuda), Error, [&](const Error& error) {
-        return error.status() == ExitStatus::configuration && std::string(error.what()).starts_with(refused);
+  using config::Precision;
+  for (const auto& [place, precision, stage, is_refused] :
+       {std::tuple{Offload::none, Precision::fp32, 2, false}, std::tuple{Offload::nvme, Precision::bf16, 2, false},
+        std::tuple{Offload::host, Precision::bf16, 0, false}, std::tuple{Offload::host, Precision::fp32, 2, true},
+        std::tuple{Offload::host, Precision::pure_bf16, 0, true}, std::tuple{Offload::host, Precision::fp32, 3, false},
+        std::tuple{Offload::host, Precision::pure_bf16, 3, false}}) {
+    config::Config config;
+    config.train.offload_optimizer = Offload::host;
+    config.train.offload_parameters = place;
+    config.train.precision = precision;
+    config.parallel.zero_stage = stage;
+    BOOST_CHECK_NO_THROW(require_place_of_state(config, device::Kind::cpu));
+    if (is_refused) {
+      BOOST_CHECK_EXCEPTION(require_place_of_state(config, device::Kind::cuda), Error, [](const Error& error) {
+        return error.status() == ExitStatus::configuration &&
+               std::string(error.what()).starts_with("`train.offload_parameters = host` does not go with precision = ");
       });
+    } else {
+      BOOST_CHECK_NO_THROW(require_place_of_state(config, device::Kind::cuda));
     }
   }
 }

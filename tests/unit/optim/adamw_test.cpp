@@ -27,7 +27,7 @@ struct Fixture {
       : shard_map(test::sample_units(), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
         frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
         storage(shard_map, frozen_map, compute) {
-    memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena); });
+    memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
     memory.lay_out([&](device::Arena& arena) { adamw.lay_out(arena, arena); });
     for (const Tensor& x : {storage.parameters(), adamw.exp_avg(), adamw.exp_avg_sq()}) test::fill(x, sentinel);
     const Tensor copy = storage.compute_copy();

@@ -36,7 +36,7 @@ double part_of(test::Memory& memory, const mesh::Place& place) {
   const parallel::ShardMap shard_map(test::sample_units(), place);
   const parallel::ShardMap frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), place);
   parallel::UnitStorage storage(shard_map, frozen_map, DType::float32);
-  memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena); });
+  memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
   test::fill(storage.gradients(), std::numeric_limits<float>::quiet_NaN());
   test::for_each_element(shard_map,
                          [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(squares_are_added_to_what_is_there) {
   const parallel::ShardMap shard_map(test::sample_units(), mesh::Place());
   const parallel::ShardMap frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), mesh::Place());
   parallel::UnitStorage storage(shard_map, frozen_map, DType::float32);
-  memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena); });
+  memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
   test::fill(storage.gradients(), 2.0F);
   double sum = 1000.0;
   GradientNorm(shard_map).sum_squares(storage, *memory.backend, Tensor(&sum, DType::float64, {1}));

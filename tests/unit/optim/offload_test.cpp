@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// State in a file steps as state in memory does, bit for bit, also where windows are smaller than units and fewer than
-// three of many are in memory; and what is bf16 rounds alike on any mesh.
+// State in a file, or in a memory from which it is copied to where the ops work, steps as state that lies there does,
+// bit for bit, also where windows are smaller than units and fewer than three of many are in buffers; and what is bf16
+// rounds alike on any mesh.
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -43,9 +44,9 @@ class Rank {
         frozen_map_(std::vector<parallel::Unit>(shard_map_.units().size()), place),
         storage_(shard_map_, frozen_map_, kind.compute, kind.master),
         adamw_(optimizer_, shard_map_, kind.form) {
-    memory_.lay_out([&](device::Arena& arena) { storage_.lay_out(arena, arena); });
+    memory_.lay_out([&](device::Arena& arena) { storage_.lay_out(arena, arena, arena); });
     memory_.lay_out([&](device::Arena& arena) { adamw_.lay_out(arena, arena); });
-    if (adamw_.file_bytes() > 0) adamw_.open_file(folder);
+    adamw_.open(*memory_.device, *memory_.stream, storage_, folder);
     std::vector<float> parameters(static_cast<std::size_t>(shard_map_.rank_shard_elements()));
     test::for_each_element(shard_map_,
                            [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
@@ -127,51 +128,62 @@ class Rank {
   AdamW adamw_;
 };
 
-/// The same without a file.
-Kind in_memory(Kind kind) {
-  kind.form.moments_in_file = kind.form.master_in_file = false;
-  if (kind.master == MasterWeights::in_file) kind.master = MasterWeights::in_memory;
+/// The same with what lies in files at `moments` and `master`.
+Kind with_places(Kind kind, StatePlace moments, StatePlace master) {
+  if (kind.form.moments_place == StatePlace::file) kind.form.moments_place = moments;
+  if (kind.form.master_place == StatePlace::file) kind.form.master_place = master;
+  if (kind.master == MasterWeights::in_file && master != StatePlace::file) kind.master = MasterWeights::in_memory;
   return kind;
 }
 
 const std::vector<Kind> kinds_in_files{
-    {"moments, float32", DType::float32, MasterWeights::in_memory, {.moments_in_file = true}},
-    {"moments, bf16", DType::bf16, MasterWeights::in_memory, {.moments_in_file = true}},
-    {"master weights", DType::bf16, MasterWeights::in_file, {.master_in_file = true}},
+    {"moments, float32", DType::float32, MasterWeights::in_memory, {.moments_place = StatePlace::file}},
+    {"moments, bf16", DType::bf16, MasterWeights::in_memory, {.moments_place = StatePlace::file}},
+    {"master weights", DType::bf16, MasterWeights::in_file, {.master_place = StatePlace::file}},
     {"moments and master weights",
      DType::bf16,
      MasterWeights::in_file,
-     {.moments_in_file = true, .master_in_file = true}},
+     {.moments_place = StatePlace::file, .master_place = StatePlace::file}},
     {"bf16 moments and master weights",
      DType::bf16,
      MasterWeights::in_file,
-     {.moments = DType::bf16, .moments_in_file = true, .master_in_file = true}},
+     {.moments = DType::bf16, .moments_place = StatePlace::file, .master_place = StatePlace::file}},
     {"bf16 moments of bf16 weights",
      DType::bf16,
      MasterWeights::none,
-     {.moments = DType::bf16, .moments_in_file = true, .rounds_parameters = true}},
+     {.moments = DType::bf16, .moments_place = StatePlace::file, .rounds_parameters = true}},
 };
 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(offload)
 
-BOOST_AUTO_TEST_CASE(state_in_a_file_steps_as_state_in_memory) {
+BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
   const sft::test::TemporaryFolder folder;
-  for (Kind kind : kinds_in_files) {
-    for (const std::int64_t window_elements : {small_window, 2 * small_window, std::int64_t{1} << 20}) {
-      kind.form.window_elements = window_elements;
-      for (const int rank : {0, 3}) {
-        const mesh::Place place({.dp_shard = 3, .tp = 2}, rank, 2, 2);
-        Rank with_file(kind, place, folder.path()), without(in_memory(kind), place, "");
-        BOOST_TEST(with_file.file_bytes() > 0U);
-        BOOST_TEST(without.file_bytes() == 0U);
-        for (int step = 1; step <= 5; ++step) {
-          with_file.step(step);
-          without.step(step);
-          if (step % 2 == 0) continue;
-          BOOST_TEST((with_file.bits() == without.bits()),
-                     kind.name << ", windows of " << window_elements << ", rank " << rank << ", step " << step);
+  const std::tuple<StatePlace, StatePlace> places[] = {{StatePlace::file, StatePlace::file},
+                                                       {StatePlace::host, StatePlace::host},
+                                                       {StatePlace::host, StatePlace::file},
+                                                       {StatePlace::file, StatePlace::host}};
+  for (const Kind& kind : kinds_in_files) {
+    for (const auto& [moments, master] : places) {
+      for (const std::int64_t window_elements : {small_window, 2 * small_window, std::int64_t{1} << 20}) {
+        Kind elsewhere = with_places(kind, moments, master);
+        elsewhere.form.window_elements = window_elements;
+        const bool has_file =
+            elsewhere.form.moments_place == StatePlace::file || elsewhere.form.master_place == StatePlace::file;
+        for (const int rank : {0, 3}) {
+          const mesh::Place place({.dp_shard = 3, .tp = 2}, rank, 2, 2);
+          Rank offloaded(elsewhere, place, folder.path());
+          Rank without(with_places(kind, StatePlace::device, StatePlace::device), place, "");
+          BOOST_TEST((offloaded.file_bytes() > 0U) == has_file);
+          BOOST_TEST(without.file_bytes() == 0U);
+          for (int step = 1; step <= 5; ++step) {
+            offloaded.step(step);
+            without.step(step);
+            if (step % 2 == 0) continue;
+            BOOST_TEST((offloaded.bits() == without.bits()),
+                       kind.name << ", windows of " << window_elements << ", rank " << rank << ", step " << step);
+          }
         }
       }
     }
@@ -226,7 +238,7 @@ BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_used_is_an_error_before_the_first_s
 BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
   const parallel::ShardMap shard_map(test::sample_units(), mesh::Place());
   const config::Optimizer optimizer;
-  AdamW adamw(optimizer, shard_map, {.moments_in_file = true, .window_elements = small_window});
+  AdamW adamw(optimizer, shard_map, {.moments_place = StatePlace::file, .window_elements = small_window});
   device::Arena arena, pinned;
   adamw.lay_out(arena, pinned);
   BOOST_TEST(arena.used_bytes() == 0U);
@@ -235,6 +247,13 @@ BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
   BOOST_TEST(adamw.exp_avg().empty());
   const auto num_windows = static_cast<std::uint64_t>(shard_map.rank_shard_elements() / small_window);
   BOOST_TEST(adamw.file_bytes() == num_windows * 2 * block);
+
+  AdamW in_host(optimizer, shard_map, {.moments_place = StatePlace::host, .window_elements = small_window});
+  device::Arena windows, host;
+  in_host.lay_out(windows, host);
+  BOOST_TEST(windows.used_bytes() == pinned.used_bytes());
+  BOOST_TEST(host.used_bytes() == 2 * static_cast<std::size_t>(shard_map.rank_shard_elements()) * sizeof(float));
+  BOOST_TEST(in_host.file_bytes() == 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

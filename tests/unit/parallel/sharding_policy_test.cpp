@@ -54,6 +54,23 @@ BOOST_AUTO_TEST_CASE(every_stage_shards_one_thing_more) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(parameters_on_the_node_are_gathered_even_on_one_rank) {
+  for (const int stage : {0, 1, 2, 3}) {
+    config::Parallel parallel;
+    parallel.zero_stage = stage;
+    for (const int dp_shard : {1, 2}) {
+      const mesh::Place place({.dp_shard = dp_shard}, 0, 4, 4, mesh::sharing_of(parallel));
+      const ShardingPolicy without = sharding_policy(parallel, place);
+      const ShardingPolicy policy = sharding_policy(parallel, place, /*offloads_parameters=*/true);
+      BOOST_TEST(!without.parameters_on_host);
+      BOOST_TEST(policy.parameters_on_host == (stage == 3));
+      BOOST_TEST(policy.parameters == (stage == 3));
+      BOOST_TEST(policy.gradients == without.gradients);
+      BOOST_TEST(policy.optimizer_state == without.optimizer_state);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(frozen_parameters_are_whole_where_parameters_are) {
   const mesh::Layout layout{.dp_shard = 4};
   for (int stage = 0; stage <= 3; ++stage) {

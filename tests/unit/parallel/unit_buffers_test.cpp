@@ -24,7 +24,7 @@ struct Buffered {
         slots(assignment),
         buffers(storage, policy, slots) {
     device::Arena stored_parameters, stored_gradients;
-    storage.lay_out(stored_parameters, stored_gradients);
+    storage.lay_out(stored_parameters, stored_parameters, stored_gradients);
     buffers.lay_out({parameters, gradients, arena, arena, arena});
   }
 

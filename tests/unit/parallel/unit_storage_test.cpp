@@ -16,7 +16,7 @@ struct Stored {
       : shard_map(test::sample_units(), test::fsdp_place(fsdp_size, fsdp_size - 1)),
         frozen_map(test::frozen_sample_units(), test::fsdp_place(fsdp_size, fsdp_size - 1)),
         storage(shard_map, frozen_map, compute) {
-    storage.lay_out(parameters, gradients);
+    storage.lay_out(parameters, parameters, gradients);
   }
 
   ShardMap shard_map, frozen_map;

@@ -247,6 +247,38 @@ BOOST_AUTO_TEST_CASE(a_plan_for_gpus_says_what_lies_where) {
   BOOST_TEST(range_of(copied, Label::communication).most_bytes >= std::size_t{16} << 20U);
 }
 
+BOOST_AUTO_TEST_CASE(state_of_a_gpu_in_the_memory_of_its_node) {
+  Fixture fixture;
+  fixture.config.model.num_hidden_layers = 8;  // more units than windows
+  fixture.set_mesh({.dp_shard = 2});
+  const auto plan = [&](device::Kind kind) {
+    return plan_memory(fixture.config, fixture.datasets(), {.kind = kind}, process_bytes);
+  };
+  fixture.config.parallel.zero_stage = 2;
+  const MemoryTable on_cpu = plan(device::Kind::cpu), on_gpu = plan(device::Kind::cuda);
+  fixture.config.train.offload_optimizer = fixture.config.train.offload_parameters = config::Offload::host;
+  const MemoryTable moved = plan(device::Kind::cuda);
+  const std::size_t n = static_cast<std::size_t>(fixture.config.model.num_parameters()) / 2;
+  const std::size_t windows_bytes = range_of(moved, Label::optimizer).most_bytes - 8 * n;
+  BOOST_TEST(moved.on_node.most_bytes - on_gpu.on_node.most_bytes == 12 * n);
+  BOOST_TEST(on_gpu.on_gpu.most_bytes - moved.on_gpu.most_bytes == 12 * n - windows_bytes);
+  BOOST_TEST(windows_bytes > 0U);
+  BOOST_TEST(windows_bytes < 12 * n);
+  BOOST_TEST(range_of(moved, Label::parameters).most_bytes == range_of(on_gpu, Label::parameters).most_bytes);
+
+  // At stage 3 the bf16 copy goes too.
+  fixture.config.parallel.zero_stage = 3;
+  const MemoryTable all_moved = plan(device::Kind::cuda);
+  fixture.config.train.offload_optimizer = fixture.config.train.offload_parameters = config::Offload::none;
+  const MemoryTable at_stage_3 = plan(device::Kind::cuda);
+  BOOST_TEST(all_moved.on_node.most_bytes - at_stage_3.on_node.most_bytes == 14 * n);
+  BOOST_TEST(at_stage_3.on_gpu.most_bytes - all_moved.on_gpu.most_bytes == 14 * n - windows_bytes);
+
+  fixture.config.train.offload_optimizer = fixture.config.train.offload_parameters = config::Offload::host;
+  fixture.config.parallel.zero_stage = 2;
+  BOOST_TEST(plan(device::Kind::cpu).total.most_bytes == on_cpu.total.most_bytes);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace sft::train

@@ -87,10 +87,9 @@ struct Update {
 
 template <class Parameter, class Moment, bool has_copy>
 void update(const AdamWArguments& arguments, cudaStream_t stream) {
-  constexpr int vectors = sizeof(Parameter) == sizeof(Bf16) || sizeof(Moment) == sizeof(Bf16) ? 8 : 4;
   // Without a copy its place is taken by the gradients, and not used.
   const View& copy = has_copy ? arguments.copy : arguments.gradients;
-  by_vectors<vectors, 5>(
+  by_vectors<vector_size<float>, 5>(
       {arguments.gradients, arguments.parameters, arguments.exp_avg, arguments.exp_avg_sq, copy}, true,
       [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
         constexpr int N = decltype(n)::value;

@@ -159,7 +159,7 @@ void cross_entropy_gradient(const CrossEntropyArguments& chunk, View dlogits, do
   if (is_empty(exps)) return;
   with_type(dlogits.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    constexpr int vectors = vector_size<T>;
+    constexpr int vectors = vector_size<T, float>;
     const auto run = [&](auto n) {
       constexpr int N = decltype(n)::value;
       run_elementwise<N>("cross_entropy_gradient",

@@ -110,10 +110,11 @@ struct AddBias {
 void fill(View x, float value, cudaStream_t stream) {
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<8, 1>({x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-      constexpr int N = decltype(n)::value;
-      run_elementwise<N>("fill", Fill<T, N>{rows_of<T>(views[0]), value}, num_vectors, per_row, stream);
-    });
+    by_vectors<vector_size<T>, 1>(
+        {x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+          constexpr int N = decltype(n)::value;
+          run_elementwise<N>("fill", Fill<T, N>{rows_of<T>(views[0]), value}, num_vectors, per_row, stream);
+        });
   });
 }
 
@@ -122,12 +123,12 @@ void copy(View destination, View source, cudaStream_t stream) {
     with_type(source.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
-      by_vectors<8, 2>({destination, source}, true,
-                       [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-                         constexpr int N = decltype(n)::value;
-                         run_elementwise<N>("copy", Copy<To, From, N>{rows_of<To>(views[0]), rows_of<From>(views[1])},
-                                            num_vectors, per_row, stream);
-                       });
+      by_vectors<vector_size<To, From>, 2>(
+          {destination, source}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+            constexpr int N = decltype(n)::value;
+            run_elementwise<N>("copy", Copy<To, From, N>{rows_of<To>(views[0]), rows_of<From>(views[1])}, num_vectors,
+                               per_row, stream);
+          });
     });
   });
 }
@@ -144,10 +145,11 @@ void add(View destination, View source, cudaStream_t stream) {
 void scale(View x, float factor, cudaStream_t stream) {
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<8, 1>({x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-      constexpr int N = decltype(n)::value;
-      run_elementwise<N>("scale", Scale<T, N>{rows_of<T>(views[0]), factor}, num_vectors, per_row, stream);
-    });
+    by_vectors<vector_size<T>, 1>(
+        {x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+          constexpr int N = decltype(n)::value;
+          run_elementwise<N>("scale", Scale<T, N>{rows_of<T>(views[0]), factor}, num_vectors, per_row, stream);
+        });
   });
 }
 
@@ -163,8 +165,9 @@ void add_bias(View x, Weight bias, cudaStream_t stream) {
         run_elementwise<N>("add_bias", AddBias<T, B, N>{rows_of<T>(x), static_cast<const B*>(bias.data)},
                            x.rows * (x.columns / N), x.columns / N, stream);
       };
-      if (has_vectors(x, 8) && has_vectors(bias_row, 8)) {
-        run(std::integral_constant<int, 8>{});
+      constexpr int vectors = vector_size<T, B>;
+      if (has_vectors(x, vectors) && has_vectors(bias_row, vectors)) {
+        run(std::integral_constant<int, vectors>{});
       } else {
         run(std::integral_constant<int, 1>{});
       }

@@ -194,8 +194,9 @@ void embedding_forward(View out, const std::int32_t* tokens, View table, std::in
             Gather<To, From, N>{rows_of<To>(out), rows_of<const From>(table), tokens, vocab_begin, table.rows},
             out.rows * (out.columns / N), out.columns / N, stream);
       };
-      if (has_vectors(out, 8) && has_vectors(table, 8)) {
-        run(std::integral_constant<int, 8>{});
+      constexpr int vectors = vector_size<To, From>;
+      if (has_vectors(out, vectors) && has_vectors(table, vectors)) {
+        run(std::integral_constant<int, vectors>{});
       } else {
         run(std::integral_constant<int, 1>{});
       }
@@ -223,7 +224,7 @@ void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std:
                          num_pieces = (count + piece_tokens - 1) / piece_tokens;
       const Pieces pieces{sorted.keys, sorted.values, count, piece_tokens, static_cast<std::uint32_t>(dtable.rows)};
       const View part{static_cast<T*>(dout.data) + begin * dout.stride, dout.is_bf16, count, dout.columns, dout.stride};
-      constexpr int vectors = vector_size<T>;
+      constexpr int vectors = vector_size<T, float>;
       if (has_vectors(part, vectors) && has_vectors(dtable, vectors)) {
         add_sorted<T, vectors>(dtable, part, pieces, num_pieces, layout.parts, stream);
       } else {

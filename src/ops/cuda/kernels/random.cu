@@ -115,7 +115,7 @@ void fill_random(const char* name, View x, std::uint64_t seed, std::int64_t firs
                  cudaStream_t stream) {
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<8, 1>(
+    by_vectors<vector_size<T>, 1>(
         {x}, first_index % 4 == 0, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
           constexpr int N = decltype(n)::value;
           run_elementwise<N>(
@@ -142,15 +142,15 @@ void dropout(View out, View in, float probability, std::uint64_t seed, std::int6
     with_type(in.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
-      by_vectors<8, 2>({out, in}, first_index % 4 == 0,
-                       [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-                         constexpr int N = decltype(n)::value;
-                         run_elementwise<N>(
-                             "dropout",
-                             Dropout<To, From, N>{rows_of<To>(views[0]), rows_of<const From>(views[1]), seed,
-                                                  index_of(views[1], in, first_index), factor, threshold, accumulate},
-                             num_vectors, per_row, stream);
-                       });
+      by_vectors<vector_size<To, From>, 2>(
+          {out, in}, first_index % 4 == 0,
+          [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+            constexpr int N = decltype(n)::value;
+            run_elementwise<N>("dropout",
+                               Dropout<To, From, N>{rows_of<To>(views[0]), rows_of<const From>(views[1]), seed,
+                                                    index_of(views[1], in, first_index), factor, threshold, accumulate},
+                               num_vectors, per_row, stream);
+          });
     });
   });
 }

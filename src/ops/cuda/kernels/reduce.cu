@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(sum_threads) sum_partials_kernel(double* resul
 constexpr unsigned sum_columns = 32, sum_lanes = 8, column_threads = sum_columns * sum_lanes;
 
 /// A block sums up blockIdx.y's rows of N neighbouring columns a thread; lane l takes rows l, l + 8, ... and thread
-/// (x, 0) adds up the lanes. Row block b goes to row b of `out`, or is added to it. Moves the bytes of x.
+/// (x, 0) adds up the lanes. Row block b goes to row b of `out`, or is added to it. Moves x and 4 bytes a sum.
 template <class T, int N, bool accumulate>
 __global__ void __launch_bounds__(column_threads)
     column_sums_kernel(float* out, Rows<const T> x, std::int64_t num_rows, std::int64_t num_columns,
@@ -76,8 +76,13 @@ __global__ void __launch_bounds__(column_threads)
     for (unsigned lane = 1; lane < sum_lanes; ++lane) sums[i] += lanes[(lane * N + i) * sum_columns + threadIdx.x];
   }
   float* to = out + blockIdx.y * num_columns + column;
+  if (accumulate) {
+    float before[N];
+    load(before, to);
 #pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = accumulate ? to[i] + sums[i] : sums[i];
+    for (int i = 0; i < N; ++i) sums[i] = before[i] + sums[i];
+  }
+  store(to, sums);
 }
 
 template <class T, int N, bool accumulate>

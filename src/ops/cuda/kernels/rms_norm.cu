@@ -49,7 +49,7 @@ struct Summed {
 
 /// Without Delta moves 2 T C s bytes, with it 3 T C s and those of delta; rstd, 4 T.
 template <class T, class Delta, int N, int held>
-__global__ void __launch_bounds__(max_threads)
+__global__ void __launch_bounds__(max_threads, 1)
     forward_kernel(Summed<T, Delta, N> in, Rows<T> y, float* rstd, Weight weight, std::int64_t num_rows,
                    std::int64_t num_columns, float epsilon) {
   constexpr bool has_delta = !std::is_same_v<Delta, NoDelta>;
@@ -164,7 +164,7 @@ __device__ __forceinline__ void store_gradient(T* dx, const float (&dy)[N], cons
 
 /// Block b takes rows [b rows_per_block, (b + 1) rows_per_block), its lane threadIdx.y every blockDim.y-th of them, and
 /// writes the lane's sums of dy n as row b blockDim.y + threadIdx.y of `partials`. Moves T C bytes of dx, x, dresidual
-/// (s each) and dy, and rstd, 4 T.
+/// (s each) and dy, and rstd, 4 T; of partials 4 C for the rows of a lane, 8 or more where there are as many.
 template <class T, class Dy, int N, int held>
 __global__ void __launch_bounds__(max_threads)
     backward_kernel(Gradients<T, Dy> g, std::int64_t num_rows, std::int64_t num_columns, std::int64_t rows_per_block) {

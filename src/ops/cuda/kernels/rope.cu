@@ -161,6 +161,11 @@ __global__ void __launch_bounds__(head_threads)
   }
 }
 
+/// How far apart the numbers of one thread stand among those of all: such that neither neighbouring threads nor those
+/// that have neighbouring columns of a head meet in a bank.
+template <int N, int P>
+inline constexpr unsigned sums_pitch = head_threads + warp_size / (N * P);
+
 /// With n = x rstd, dy the gradient turned back, and g = dy weight: dx = rstd (g - n mean(g n)); a block's sum of dy n
 /// goes to its row of `partials`. Block b takes heads b G, b G + 1, ... of each gridDim.x G, G groups of lanes. Moves
 /// 3 T n D s bytes, the tables and rstd, 4 T (D + n).
@@ -222,22 +227,24 @@ __global__ void __launch_bounds__(head_threads)
     }
   }
   if (partials == nullptr) return;
-  auto* sums = shared_memory<float>();  // (num_groups, D)
+  auto* sums = shared_memory<float>();  // (2, P, N, head_threads), see sums_pitch
   const int head_dim = 2 * heads.half;
 #pragma unroll
   for (int p = 0; p < P; ++p) {
-    const int j = static_cast<int>(lane + static_cast<unsigned>(p) * heads.lanes) * N;
-    if (j >= heads.half) continue;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      sums[static_cast<int>(group) * head_dim + j + i] = dweight.first[p][i];
-      sums[static_cast<int>(group) * head_dim + j + i + heads.half] = dweight.second[p][i];
+      sums[(p * N + i) * sums_pitch<N, P> + threadIdx.x] = dweight.first[p][i];
+      sums[((P + p) * N + i) * sums_pitch<N, P> + threadIdx.x] = dweight.second[p][i];
     }
   }
   __syncthreads();
   for (int column = static_cast<int>(threadIdx.x); column < head_dim; column += static_cast<int>(head_threads)) {
+    const int is_second = column < heads.half ? 0 : 1, j = column - is_second * heads.half;
+    const unsigned vector = static_cast<unsigned>(j / N), p = vector / heads.lanes;
+    const float* first =
+        sums + ((is_second * P + static_cast<int>(p)) * N + j % N) * sums_pitch<N, P> + vector % heads.lanes;
     float sum = 0.0f;
-    for (unsigned i = 0; i < num_groups; ++i) sum += sums[static_cast<int>(i) * head_dim + column];
+    for (unsigned i = 0; i < num_groups; ++i) sum += first[i * heads.lanes];
     partials[blockIdx.x * static_cast<std::int64_t>(head_dim) + column] = sum;
   }
 }
@@ -333,10 +340,11 @@ void norm_rope_backward(View din, float* partials, View dout, View in, const flo
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
   by_heads({in, din, dout}, others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
     using T = typename decltype(type)::type;
-    launch("norm_rope_backward", norm_rope_backward_kernel<T, decltype(n)::value, decltype(p)::value>,
+    constexpr int N = decltype(n)::value, P = decltype(p)::value;
+    launch("norm_rope_backward", norm_rope_backward_kernel<T, N, P>,
            dim3(static_cast<unsigned>(num_backward_blocks(num_heads))), dim3(head_threads),
-           head_threads / lanes * static_cast<std::size_t>(head_dim) * sizeof(float), stream, rows_of<T>(din), partials,
-           rows_of<const T>(dout), rows_of<const T>(in), rstd, weight, cosine, sine,
+           2 * P * N * sums_pitch<N, P> * sizeof(float), stream, rows_of<T>(din), partials, rows_of<const T>(dout),
+           rows_of<const T>(in), rstd, weight, cosine, sine,
            Heads{num_heads, heads_per_row, static_cast<int>(half), lanes});
   });
 }

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(sort_threads)
   counts[blockIdx.x * sort_digits + threadIdx.x] = count[threadIdx.x];
 }
 
-/// One block: counts become the place of the first key of each digit of each tile. Moves 3 KiB a tile.
+/// One block: counts become the place of the first key of each digit of each tile. Moves 2 KiB a tile.
 __global__ void __launch_bounds__(sort_threads) place_kernel(std::uint32_t* counts, std::int64_t num_tiles) {
   auto* totals = shared_memory<unsigned>();
   unsigned total = 0;

@@ -109,7 +109,9 @@ inline unsigned __brev(unsigned bits) {
 inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
 inline int __clzll(long long bits) { return bits == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(bits)); }
 inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fdividef(float a, float b) { return a / b; }
+inline float __fdividef(float a, float b) {  // 0 for large divisors, as the real one
+  return std::fabs(b) > 0x1p126F && !std::isinf(b) ? a * 0.0F : a / b;
+}
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 inline int __float2int_rd(float x) { return static_cast<int>(std::floor(x)); }

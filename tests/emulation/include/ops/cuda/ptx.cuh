@@ -108,10 +108,17 @@ void wait_copies() {
   sft::emulation::wait_copies(kNewest);
 }
 
+template <class Vector>
+void store_vector(Vector* at, Vector value) {
+  *at = value;
+}
+
 inline float exp2_fast(float x) {
   const float y = std::exp2(x);
   return y < FLT_MIN ? 0.0F : y;
 }
+
+inline int opaque(int x) { return x; }
 
 }  // namespace sft::ops::cuda::ptx
 

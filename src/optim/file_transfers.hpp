@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// State in a file, read and written past the system's file cache into host memory, on which the ops work. Here the host
+// waits for the file, and for the ops before it writes what they made.
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "sft/device/device.hpp"
+#include "sft/io/direct_file.hpp"
+#include "state_transfers.hpp"
+#include "update_plan.hpp"
+
+namespace sft::optim {
+
+/// Room of a part of a window, in the file and in a buffer: whole blocks of the disk.
+[[nodiscard]] std::size_t room_bytes(const Window& window, DType dtype);
+/// Of the file.
+[[nodiscard]] std::uint64_t file_bytes(const std::vector<Window>& windows, const std::vector<DType>& dtypes);
+
+/// Errors are data Errors that name the folder.
+class FileTransfers final : public StateTransfers {
+ public:
+  /// Makes the file, of zeros, in `folder`. `dtypes`: of the parts. The stream carries the ops; it outlives this.
+  FileTransfers(const std::vector<Window>& windows, const std::vector<DType>& dtypes, std::size_t num_buffers,
+                device::Stream& compute_stream, const std::string& folder);
+
+  [[nodiscard]] const io::DirectFile& file() const { return file_; }
+
+  void begin_step() override {}
+  void end_step() override {}
+  void start_reading(std::size_t buffer, const std::vector<Piece>& pieces) override;
+  void finish_reading(std::size_t buffer) override { file_.wait(batches_[buffer]); }
+  void start_writing(std::size_t buffer, const std::vector<Piece>& pieces) override;
+  void finish_writing(std::size_t buffer) override { file_.wait(batches_[buffer]); }
+  void drain() noexcept override { file_.drain(); }
+
+ private:
+  struct Place {
+    std::uint64_t begin;
+    std::size_t bytes;
+  };
+  [[nodiscard]] const Place& place_of(const Piece& piece) const { return places_[piece.window][piece.part]; }
+
+  std::vector<std::vector<Place>> places_;  ///< of each window, of its parts
+  std::deque<io::TransferBatch> batches_;   ///< of each buffer; a deque: they must not move
+  device::Stream& compute_stream_;
+  io::DirectFile file_;
+};
+
+}  // namespace sft::optim

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention: what crosses the memory's bus where the L2 cache is ideal, and what blocks of threads ask of that cache.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/op_bytes.hpp"
+#include "emulation/ops/support.hpp"
+#include "emulation/traffic/measure.hpp"
+#include "ops/cuda/attention_plan.hpp"
+
+namespace sft::ops::testing {
+
+namespace {
+
+namespace bytes_of = bench::bytes_of;
+using Count = std::int64_t;
+using Spans = std::vector<sequence::AttentionSpan>;
+
+/// A number of each row of lse or delta: those of other heads are in the same sector, and of no use.
+constexpr Count sector = 32;
+
+struct Kernels {
+  DType dtype;
+  int forward_rows, backward_rows;  ///< own rows of a block of threads
+  /// Bytes of sectors of lse and delta that a block of the backward pass asks for, for each row of the other side. Each
+  /// warp of the plain kernels reads them for 4 own and 8 other rows at a time.
+  Count for_queries, for_keys;
+  /// Bank conflicts for each row of the other side. A warp of the plain kernels stores weights of 4 rows at a time,
+  /// which lie 33 words apart: 3 passes too many for 4 own and 8 other rows, beside hundreds that their products take.
+  Count bank_conflicts;
+};
+constexpr Kernels tensor_cores{DType::bf16, 128, 64, 0, 2 * sector, 0},
+    plain{DType::float32, 32, 32, 2 * sector * 32 / 8, 2 * sector * 32 / 4, 3};
+
+struct Heads {
+  Count num, num_kv, dim;
+};
+
+struct Work {
+  std::string name;
+  Count num_tokens;
+  Spans spans;
+};
+
+const std::vector<Work> works = {
+    {"256", 256, {{0, 256, 0, 256, 0, 0}}},
+    {"100 + 156", 256, {{0, 100, 0, 100, 0, 0}, {100, 156, 100, 156, 0, 1}}},
+    {"192 x 192 of a ring", 192, {{0, 192, 0, 192, 191, 0}}},
+};
+
+/// Rows of the other side that kernels read for tiles cut into parts of `part` rows; each part reads its own rows too.
+Count other_rows(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges,
+                 int part, bool own_is_queries) {
+  Count rows = 0;
+  for (const cuda::AttentionTile& tile : tiles) {
+    for (int first = 0; first < tile.count; first += part) {
+      for (int i = tile.range_begin; i < tile.range_end; ++i) {
+        const cuda::AttentionRange& range = ranges[static_cast<std::size_t>(i)];
+        const int offset = tile.begin + first - range.own_begin, count = std::min(part, tile.count - first);
+        rows += range.is_causal == 0 ? range.other_count
+                : own_is_queries     ? std::min(range.other_count, offset + count)
+                                     : range.other_count - offset;
+      }
+    }
+  }
+  return rows;
+}
+
+Count list_bytes(const std::vector<cuda::AttentionTile>& tiles, const std::vector<cuda::AttentionRange>& ranges) {
+  return static_cast<Count>(tiles.size() * sizeof(tiles[0]) + ranges.size() * sizeof(ranges[0]));
+}
+
+void check(const Kernels& kernels, const Work& work, const Heads& heads) {
+  const Count T = work.num_tokens, n = heads.num, k = heads.num_kv, D = heads.dim;
+  const auto s = static_cast<Count>(size_of(kernels.dtype)), row_bytes = s * D;
+  const std::string shape = work.name + ", " + std::to_string(n) + "/" + std::to_string(k) + " x " + std::to_string(D) +
+                            " " + name_of(kernels.dtype);
+  const cuda::TileLists lists(work.spans, T, T);
+  const auto plan = Backends::get().gpu().plan_attention(work.spans, T, T);
+  const auto rows = [&](Count num) { return make(kernels.dtype, {T, num, D}); };
+  const Tensor q = rows(n), key = rows(k), v = rows(k), out = rows(n), dout = rows(n);
+  const Tensor dq = rows(n), dk = rows(k), dv = rows(k);
+  const Tensor lse = make(DType::float32, {T, n}), delta = make(DType::float32, {T, n});
+  const Count key_lists = list_bytes(lists.query_tiles, lists.key_ranges),
+              query_lists = list_bytes(lists.key_tiles, lists.query_ranges);
+
+  const Count met = other_rows(lists.query_tiles, lists.key_ranges, kernels.forward_rows, true);
+  const Count forward = bytes_of::attention_forward(s, T, n, k, D);
+  check_traffic(
+      "attention_forward", shape,
+      {forward, key_lists, n * (2 * row_bytes * (T + met) + sector * T) - forward, kernels.bank_conflicts * n * met},
+      [&](Backend& ops) {
+        ops.attention_forward({q, key, v, out, lse, 0.125F, *plan});
+      });
+
+  check_traffic("attention_delta", shape, {bytes_of::attention_delta(s, T, n, D)},
+                [&](Backend& ops) { ops.attention_delta(delta, out, dout); });
+
+  // Each of its two kernels reads all of q, k, v, dout, lse and delta.
+  const Count backward = bytes_of::attention_backward(s, T, n, k, D);
+  const Count read_again = 2 * row_bytes * T * (n + k) + 8 * T * n;
+  const Count met_by_queries = other_rows(lists.query_tiles, lists.key_ranges, kernels.backward_rows, true),
+              met_by_keys = other_rows(lists.key_tiles, lists.query_ranges, kernels.backward_rows, false);
+  const Count asked =
+      n * (3 * row_bytes * T + 2 * sector * T + (2 * row_bytes + kernels.for_queries) * met_by_queries) +
+      4 * k * row_bytes * T + n * (2 * row_bytes + kernels.for_keys) * met_by_keys;
+  check_traffic("attention_backward", shape,
+                {backward, read_again + key_lists + query_lists, asked - backward - read_again,
+                 kernels.bank_conflicts * n * (met_by_queries + 2 * met_by_keys), false},
+                [&](Backend& ops) {
+                  ops.attention_backward({q, key, v, dout, lse, delta, dq, dk, dv, 0.125F, *plan});
+                });
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(attention, FreesTensors)
+
+BOOST_AUTO_TEST_CASE(on_tensor_cores) {
+  for (const Work& work : works) check(tensor_cores, work, {3, 1, 64});
+  check(tensor_cores, works[0], {2, 1, 128});
+}
+
+BOOST_AUTO_TEST_CASE(in_float32) { check(plain, {"64", 64, {{0, 64, 0, 64, 0, 0}}}, {2, 1, 64}); }
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::testing

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// State of the optimizer that lies in the memory of the node or in files, while GPUs work on it: the bits of state in
+// their own memory, in any order of their streams, also where a checkpoint leads from one place to another.
+
+#define BOOST_TEST_NO_MAIN
+#define BOOST_TEST_MODULE emulated_offload
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "runtime/stream_queue.hpp"
+#include "support/mpi_test_main.hpp"
+// The main comes first.
+#include "support/checkpoint_fixture.hpp"
+#include "tiny_run.hpp"
+
+namespace {
+
+using namespace sft;
+using config::Offload;
+using config::Precision;
+using test::Family;
+using test::session;
+using test::TinyRun;
+
+/// More units than there are buffers of windows, so that buffers are used again in a step.
+const std::vector<TinyRun> runs{
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen2,
+     .precision = Precision::bf16,
+     .accumulation = 2,
+     .evaluates = false,
+     .max_length = 8},
+    {.layout = {1, 1, 1, 1}, .family = Family::llama, .evaluates = false, .max_length = 8},
+    {.layout = {1, 2, 1, 2},
+     .family = Family::llama,
+     .precision = Precision::bf16,
+     .evaluates = false,
+     .max_length = 8},
+    {.layout = {1, 4, 1, 1},
+     .family = Family::qwen3,
+     .reshard_size = 2,
+     .has_adapters = true,
+     .evaluates = false,
+     .max_length = 8},
+    {.layout = {2, 2, 1, 1},
+     .family = Family::qwen2,
+     .precision = Precision::bf16,
+     .zero_stage = 1,
+     .evaluates = false,
+     .max_length = 8},
+};
+
+struct Places {
+  Offload moments, weights;
+};
+
+/// Those that go with a precision: others than bf16 have no master weights for a file.
+std::vector<Places> places_of(Precision precision) {
+  if (precision != Precision::bf16) {
+    return {{Offload::host, Offload::none}, {Offload::host, Offload::host}, {Offload::nvme, Offload::host}};
+  }
+  return {{Offload::host, Offload::none},
+          {Offload::none, Offload::host},
+          {Offload::host, Offload::host},
+          {Offload::nvme, Offload::nvme},
+          {Offload::host, Offload::nvme}};
+}
+
+TinyRun with(TinyRun tiny, const Places& places) {
+  tiny.offload_optimizer = places.moments;
+  tiny.offload_parameters = places.weights;
+  return tiny;
+}
+
+test::TinyOutcome run_in_order(const TinyRun& tiny, unsigned order) {
+  emulation::set_seed(1000ULL * order + static_cast<unsigned>(session().world().rank()));
+  return run(tiny, device::Kind::cuda, session());
+}
+
+void check_same(const test::TinyOutcome& outcome, const test::TinyOutcome& wanted) {
+  BOOST_TEST(outcome.losses == wanted.losses);
+  BOOST_TEST(outcome.grad_norms == wanted.grad_norms);
+  BOOST_TEST((outcome.state == wanted.state));
+}
+
+/// Calls visit(run) for those on as many ranks as there are, files in a folder.
+template <class Visit>
+void for_each_run(const Visit& visit) {
+  const test::SharedFolder folder(session().world());
+  for (TinyRun tiny : runs) {
+    if (tiny.layout.size() != session().world().size()) continue;
+    tiny.offload_folder = folder.path();
+    visit(tiny, folder.path());
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(where_state_lies_changes_no_bit) {
+  for_each_run([](const TinyRun& tiny, const std::string&) {
+    const test::TinyOutcome in_place = run_in_order(tiny, 0);
+    unsigned order = 0;
+    for (const Places& places : places_of(tiny.precision)) {
+      const TinyRun elsewhere = with(tiny, places);
+      BOOST_TEST_CONTEXT(elsewhere.name()) { check_same(run_in_order(elsewhere, ++order), in_place); }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_leads_from_one_place_to_another) {
+  for_each_run([](const TinyRun& tiny, const std::string& folder) {
+    if (tiny.precision != Precision::bf16 || tiny.zero_stage < 3) return;
+    const test::TinyOutcome uninterrupted = run_in_order(tiny, 0);
+    const Places places[] = {
+        {Offload::none, Offload::none}, {Offload::host, Offload::host}, {Offload::nvme, Offload::nvme}};
+    for (std::size_t i = 0; i < std::size(places); ++i) {
+      TinyRun first = with(tiny, places[i]), second = with(tiny, places[(i + 1) % std::size(places)]);
+      first.num_steps = second.first_step = 1;
+      first.saves_to = second.resumes_from = folder + "/" + std::to_string(i);
+      test::TinyOutcome outcome = run_in_order(first, 1);
+      test::TinyOutcome rest = run_in_order(second, 2);
+      outcome.losses.push_back(rest.losses.back());
+      outcome.grad_norms.push_back(rest.grad_norms.back());
+      outcome.state = rest.state;
+      BOOST_TEST_CONTEXT(first.name() << ", then " << second.name()) { check_same(outcome, uninterrupted); }
+    }
+  });
+}
