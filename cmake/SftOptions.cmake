@@ -2,6 +2,7 @@
 # How everything is compiled.
 option(SFT_BUILD_TESTS "Build the tests and benchmarks" ON)
 option(SFT_WERROR "Treat warnings as errors" ON)
+option(SFT_UNITY "Compile the files of a room several at a time: half the work from nothing, more after a change" OFF)
 set(SFT_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize: `address,undefined` or `thread`")
 set(SFT_CUDA "AUTO" CACHE STRING "Build the CUDA and NCCL sides: AUTO (where found), ON (required) or OFF")
 set_property(CACHE SFT_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -30,6 +31,13 @@ if(SFT_SANITIZE)
   # GCC 12 takes members of <regex> for uninitialized when they are instrumented (GCC bug 105562).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND SFT_COMPILE_FLAGS -Wno-maybe-uninitialized)
+  endif()
+endif()
+# Warnings of what one file hides from others are for builds in which each is compiled by itself.
+if(SFT_UNITY)
+  list(APPEND SFT_COMPILE_FLAGS -Wno-shadow)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND SFT_COMPILE_FLAGS -Wno-subobject-linkage)
   endif()
 endif()
 add_library(sft_flags INTERFACE)

@@ -14,6 +14,18 @@ elseif(SFT_SANITIZE MATCHES "thread")
   list(APPEND SFT_TEST_ENVIRONMENT TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/tsan_suppressions.txt)
 endif()
 
+# Tests compute little: what an optimizer takes to compile them is more than they gain.
+set(SFT_TEST_COMPILE_FLAGS "$<$<CONFIG:Release>:-O1>")
+
+# sft_test_cores(VARIABLE RANKS): the cores that ctest sets aside for a test of so many ranks; more ranks share two.
+function(sft_test_cores variable ranks)
+  if(ranks GREATER 1)
+    set(${variable} 2 PARENT_SCOPE)
+  else()
+    set(${variable} 1 PARENT_SCOPE)
+  endif()
+endfunction()
+
 function(sft_test name)
   cmake_parse_arguments(TEST "" "TIMEOUT;LABEL" "SOURCES;ROOMS;RANKS;ARGUMENTS" ${ARGN})
   if(NOT TEST_TIMEOUT)
@@ -26,12 +38,14 @@ function(sft_test name)
   list(TRANSFORM TEST_ROOMS PREPEND sft_)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE BOOST_TEST_DYN_LINK SFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_options(${name} PRIVATE ${SFT_TEST_COMPILE_FLAGS})
   target_link_libraries(${name} PRIVATE sft_flags ${TEST_ROOMS} Boost::unit_test_framework)
   if(TEST_RANKS)
     foreach(ranks ${TEST_RANKS})
+      sft_test_cores(cores ${ranks})
       add_test(NAME ${name}_np${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -np ${ranks} $<TARGET_FILE:${name}>
                                                ${TEST_ARGUMENTS})
-      set_tests_properties(${name}_np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS 2 LABELS "${TEST_LABEL}"
+      set_tests_properties(${name}_np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS ${cores} LABELS "${TEST_LABEL}"
                                                          ENVIRONMENT "${SFT_TEST_ENVIRONMENT}")
     endforeach()
   else()

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "collective_trial.hpp"
+#include "rank_trial.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
@@ -24,17 +25,24 @@
 #include "sft/device/gpus.hpp"
 #include "sft/device/network.hpp"
 #include "sft/device/node.hpp"
-#include "sft/ops/factory.hpp"
 #include "sft/train/start_table.hpp"
 
 namespace sft::apps {
 
 namespace {
 
-/// "12.3", three digits in all.
+/// Of the tensors of which the time of a small collective is told.
+constexpr std::size_t small_bytes = std::size_t{64} << 10;
+
+/// "12.3", three digits.
 std::string number(double value) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 10 ? "%.2f" : value < 100 ? "%.1f" : "%.0f", value);
+  std::snprintf(text.data(), text.size(),
+                value < 1     ? "%.3g"
+                : value < 10  ? "%.2f"
+                : value < 100 ? "%.1f"
+                              : "%.0f",
+                value);
   return text.data();
 }
 
@@ -49,6 +57,7 @@ struct Measured {
     std::ranges::sort(sorted);
     return sorted[sorted.size() / 2];
   }
+  [[nodiscard]] std::ptrdiff_t rank_of_least() const { return std::ranges::min_element(of_rank) - of_rank.begin(); }
   [[nodiscard]] std::ptrdiff_t rank_of_most() const { return std::ranges::max_element(of_rank) - of_rank.begin(); }
 };
 
@@ -58,17 +67,36 @@ Measured gather(double value, const comm::Group& world) {
   return all;
 }
 
-/// The best of some runs of `work`, which ends on `stream`; all ranks work at the same time.
-template <class Work>
-double best_time_s(const comm::Group& world, device::Stream& stream, const Work& work) {
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The first of `least`, 2 x least, ... that takes a rank time_s(size) >= long_enough_s, which can be measured well; at
+/// most `most`. Collective over the world.
+template <class Time>
+std::int64_t find_size(const comm::Group& world, std::int64_t least, std::int64_t most, double long_enough_s,
+                       const Time& time_s) {
+  std::int64_t size = least;
+  for (; size < most; size = std::min(2 * size, most)) {
+    std::array<double, 1> slowest_s{time_s(size)};
+    world.max(std::span<double>(slowest_s));
+    if (slowest_s[0] >= long_enough_s) break;
+  }
+  return size;
+}
+
+/// The best of `num_runs` runs of `work`, which ends with wait(); all ranks work at the same time.
+template <class Trial, class Work>
+double best_time_s(const comm::Group& world, int num_runs, Trial& trial, const Work& work) {
   double best_s = 0;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < num_runs; ++i) {
+    trial.wait();
     std::int64_t nothing = 0;
     world.sum(std::span(&nothing, 1));
     const auto start = std::chrono::steady_clock::now();
-    work();
-    stream.synchronize();
-    const double time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    (trial.*work)();
+    trial.wait();
+    const double time_s = seconds_since(start);
     best_s = i == 0 ? time_s : std::min(best_s, time_s);
   }
   return best_s;
@@ -114,7 +142,7 @@ void print_gpus(const CheckedMachine& machine) {
   Table table({Align::left, Align::left}, 2);
   const std::vector<std::string> of_rank = machine.groups.world.all_gather(describe_own_gpu());
   for (std::size_t rank = 0; rank < of_rank.size(); ++rank) table.add({"rank " + std::to_string(rank), of_rank[rank]});
-  log_info("\n" + table.text());
+  log_info(table.text());
 }
 
 /// What the rank with the least of it has free.
@@ -124,12 +152,20 @@ std::string describe_memory(const CheckedMachine& machine) {
   const double least = gather(static_cast<double>(available), machine.groups.world).least();
   if (least == 0) return "";
   const std::string bytes = device::format_bytes(static_cast<std::size_t>(least));
-  return own ? bytes + " of a rank's GPU free, or more" : bytes + " a node, or more, for all its ranks";
+  return "at least " + bytes + (own ? " free on each rank's GPU" : " on each node, for all its ranks");
 }
 
 std::string describe_transport(const CheckedMachine& machine) {
   if (machine.device.kind() == device::Kind::cpu) return "MPI";
-  return machine.copies_through_host ? "MPI through the memory of the nodes" : "NCCL";
+  switch (machine.way) {
+    case comm::Transport::Way::direct:
+      return "NCCL";
+    case comm::Transport::Way::host_copy:
+      return "MPI through the memory of the nodes";
+    case comm::Transport::Way::cuda_mpi:
+      return "MPI from the memory of the GPUs";
+  }
+  return "";
 }
 
 void print_machine(const CheckedMachine& machine, const std::vector<int>& nodes) {
@@ -152,28 +188,43 @@ void print_machine(const CheckedMachine& machine, const std::vector<int>& nodes)
   }
 }
 
-/// Throws unless every collective of every group is right.
+/// Throws unless every collective of every group is right on tensors of up to `bytes`.
 void check_collectives(const CheckedMachine& machine, const std::vector<comm::TensorGroup>& groups,
-                       CollectiveTrial& trial) {
-  std::string error, names;
+                       CollectiveTrial& trial, std::size_t bytes) {
+  std::string error;
   for (const comm::TensorGroup& group : groups) {
-    const std::string found = trial.find_error(group);
+    const std::string found = trial.find_error(group, bytes);
     if (error.empty() && !found.empty()) error = found + " in group " + group.group.name();
-    names += (names.empty() ? "" : ", ") + group.group.name();
   }
   machine.groups.world.agree([&] {
     if (error.empty()) return;
     throw Error(ExitStatus::failure, "a collective gave a wrong result: " + error,
                 "numbers whose sums are exact went in", "try without this rank's node or GPU, or with another network");
   });
-  log_info(names.empty() ? "one rank: there are no collectives to check" : "every collective is right in " + names);
+}
+
+/// Bytes of the tensors of which the rate of collectives is told: all groups can send them in a short time.
+std::size_t find_large_bytes(const CheckedMachine& machine, const std::vector<comm::TensorGroup>& groups,
+                             CollectiveTrial& trial, std::size_t most_bytes) {
+  constexpr double long_enough_s = 10e-3;
+  auto bytes = static_cast<std::int64_t>(most_bytes);
+  for (const comm::TensorGroup& group : groups) {
+    bytes = find_size(machine.groups.world, small_bytes, bytes, long_enough_s, [&](std::int64_t size) {
+      return trial.measure_s(group.group, CollectiveTrial::Call::all_reduce, static_cast<std::size_t>(size));
+    });
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+std::string names_of(const std::vector<comm::TensorGroup>& groups) {
+  std::string names;
+  for (const comm::TensorGroup& group : groups) names += (names.empty() ? "" : ", ") + group.group.name();
+  return names;
 }
 
 void time_collectives(const CheckedMachine& machine, const std::vector<comm::TensorGroup>& groups,
                       const std::vector<int>& nodes, CollectiveTrial& trial, std::size_t large_bytes) {
   using Call = CollectiveTrial::Call;
-  if (groups.empty()) return;
-  constexpr std::size_t small_bytes = std::size_t{64} << 10;
   const comm::Group& world = machine.groups.world;
   Table table({Align::left, Align::right, Align::left, Align::left, Align::right, Align::right, Align::left}, 2);
   table.add({"group", "ranks", "", "call", device::format_bytes(small_bytes), device::format_bytes(large_bytes), ""});
@@ -200,49 +251,81 @@ void time_collectives(const CheckedMachine& machine, const std::vector<comm::Ten
       "  (the time of a small call, and what a rank sends in a second of large ones; all groups of a kind at once)");
 }
 
-/// Products and copies on all ranks at once: a rank that is slow at them is slow in every step.
-void time_ranks(const CheckedMachine& machine) {
+/// What a rank's processor did.
+struct RankTimes {
+  double product_s = 0, num_flops = 0;
+  double copy_s = 0, num_bytes = 0;
+  std::optional<device::GpuClock> clock;  ///< while it multiplied
+};
+
+/// Products and copies on all ranks at once, as large as a step's or as can be measured in a short time.
+RankTimes time_rank(const CheckedMachine& machine, DType dtype) {
+  constexpr double long_enough_s = 20e-3;
+  constexpr int num_runs = 5;
   const comm::Group& world = machine.groups.world;
   device::Device& device = machine.device;
   const bool is_gpu = device.kind() == device::Kind::cuda;
-  const std::int64_t n = is_gpu ? 8192 : 768;
-  const DType dtype = machine.config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
-  const std::unique_ptr<device::Stream> stream = device.make_stream();
-  const std::unique_ptr<ops::Backend> backend = ops::make_backend(device, *stream);
-  const ops::Shapes shapes{
-      .tokens = n, .hidden = n, .q_heads = 1, .kv_heads = 1, .head_dim = 64, .mlp = n, .vocab = n, .compute = dtype};
-  const std::size_t workspace_bytes = ops::workspace_bytes(device.kind(), device::num_threads(), shapes);
-  const std::size_t matrix_bytes = static_cast<std::size_t>(n * n) * size_of(dtype);
-  std::array<device::Device::Block, 4> blocks;
-  for (std::size_t i = 0; i < 3; ++i) blocks[i] = device.allocate(matrix_bytes);
-  blocks[3] = device.allocate(workspace_bytes);
-  const auto matrix = [&](std::size_t i) { return Tensor(blocks[i].get(), dtype, {n, n}); };
-  backend->set_workspace(
-      Tensor(blocks[3].get(), DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))}));
-  for (std::size_t i = 0; i < 3; ++i) backend->fill(matrix(i), 1.0F);
+  RankTimes times;
+  constexpr std::int64_t least_n = 128, most_n = 8192;
+  const std::int64_t n = find_size(world, least_n, most_n, long_enough_s, [&](std::int64_t size) {
+    ProductTrial trial(device, dtype, size);
+    return best_time_s(world, 2, trial, &ProductTrial::multiply);
+  });
+  ProductTrial products(device, dtype, n);
+  times.num_flops = products.num_flops();
+  times.product_s = best_time_s(world, num_runs, products, &ProductTrial::multiply);
+  if (is_gpu) times.clock = clock_under_load(products, times.product_s);
 
-  const double product_s =
-      best_time_s(world, *stream, [&] { backend->matmul({.a = matrix(0), .b = matrix(1), .c = matrix(2)}); });
-  const double copy_s =
-      best_time_s(world, *stream, [&] { device.copy(matrix(1).data, matrix(0).data, matrix_bytes, *stream); });
-  const Measured products_s = gather(product_s, world), copies_s = gather(copy_s, world);
+  constexpr std::int64_t least_bytes = std::int64_t{1} << 20;
+  const std::int64_t most_bytes = std::int64_t{is_gpu ? 256 : 32} << 20;
+  const std::int64_t bytes = find_size(world, least_bytes, most_bytes, long_enough_s, [&](std::int64_t size) {
+    CopyTrial trial(device, static_cast<std::size_t>(size));
+    return best_time_s(world, 2, trial, &CopyTrial::copy);
+  });
+  CopyTrial copies(device, static_cast<std::size_t>(bytes));
+  times.num_bytes = copies.num_bytes();
+  times.copy_s = best_time_s(world, num_runs, copies, &CopyTrial::copy);
+  return times;
+}
+
+/// "rank 3: its temperature; rank 7: its power limit"; empty where nothing holds a clock down.
+std::string describe_held(const RankTimes& times, const comm::Group& world) {
+  const std::vector<std::string> of_rank = world.all_gather(times.clock ? times.clock->held_by : "");
+  std::string all;
+  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
+    if (of_rank[rank].empty()) continue;
+    all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + of_rank[rank];
+  }
+  return all;
+}
+
+void time_ranks(const CheckedMachine& machine) {
+  const comm::Group& world = machine.groups.world;
+  const bool is_gpu = machine.device.kind() == device::Kind::cuda;
+  const DType dtype = machine.config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
+  const RankTimes times = time_rank(machine, dtype);
 
   Table table({Align::left, Align::right, Align::left}, 2);
-  const auto add = [&](const std::string& what, const Measured& time_s, double amount, const char* unit) {
+  const auto add = [&](const std::string& what, const Measured& rates, const char* unit) {
     const std::string slowest =
-        "slowest: rank " + std::to_string(time_s.rank_of_most()) + " with " + number(amount / time_s.most()) + unit;
-    table.add({what, number(amount / time_s.median()) + unit, world.size() > 1 ? slowest : ""});
+        "slowest: rank " + std::to_string(rates.rank_of_least()) + " with " + number(rates.least()) + unit;
+    table.add({what, number(rates.median()) + unit, world.size() > 1 ? slowest : ""});
   };
-  const auto cube = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  add(dtype == DType::float32 ? "float32 product" : "bf16 product", products_s, 2e-9 * cube, " GFLOP/s");
+  const Measured products = gather(1e-9 * times.num_flops / times.product_s, world);
+  add(dtype == DType::float32 ? "float32 product" : "bf16 product", products, " GFLOP/s");
   const double promised = is_gpu ? 1e-9 * device::own_gpu().memory_bytes_per_second : 0;
-  add(promised > 0 ? "copy in memory, of " + number(promised) + " GB/s" : "copy in memory", copies_s,
-      2e-9 * static_cast<double>(matrix_bytes), " GB/s");
-  log_info("\n" + table.text());
+  add(promised > 0 ? "copy in memory, of " + number(promised) + " GB/s" : "copy in memory",
+      gather(1e-9 * times.num_bytes / times.copy_s, world), " GB/s");
+  if (gather(times.clock ? 1 : 0, world).least() > 0) {
+    add("clock in products, of " + number(1e-6 * times.clock->most_hz) + " MHz",
+        gather(1e-6 * times.clock->now_hz, world), " MHz");
+  }
+  const std::string held = describe_held(times, world);
+  log_info("\n" + table.text() + (held.empty() ? "" : "  (what holds a clock down: " + held + ")\n"));
   constexpr double tolerated = 1.25;
-  if (products_s.most() > tolerated * products_s.median()) {
-    log_warning("rank " + std::to_string(products_s.rank_of_most()) + " takes " +
-                number(products_s.most() / products_s.median()) +
+  if (products.median() > tolerated * products.least()) {
+    log_warning("rank " + std::to_string(products.rank_of_least()) + " takes " +
+                number(products.median() / products.least()) +
                 " times as long for a product as the others (all ranks wait for it in every step): look at its clocks, "
                 "its temperature, and what else runs on its node");
   }
@@ -251,15 +334,22 @@ void time_ranks(const CheckedMachine& machine) {
 }  // namespace
 
 void check_machine(const CheckedMachine& machine) {
-  const std::size_t large_bytes =
+  const std::size_t most_bytes =
       machine.device.kind() == device::Kind::cuda ? std::size_t{64} << 20 : std::size_t{4} << 20;
   const std::vector<int> nodes = train::nodes_of_ranks(machine.session);
   print_machine(machine, nodes);
   print_gpus(machine);
   const std::vector<comm::TensorGroup> groups = machine.groups.of_tensors();
-  CollectiveTrial trial(machine.device, machine.collectives, machine.copies_through_host, large_bytes);
-  check_collectives(machine, groups, trial);
-  time_collectives(machine, groups, nodes, trial, large_bytes);
+  if (groups.empty()) {
+    log_info("one rank: there are no collectives to check");
+  } else {
+    CollectiveTrial trial(machine.device, machine.collectives, machine.way, most_bytes);
+    check_collectives(machine, groups, trial, small_bytes);
+    const std::size_t large_bytes = find_large_bytes(machine, groups, trial, most_bytes);
+    check_collectives(machine, groups, trial, large_bytes);
+    log_info("every collective is right in " + names_of(groups));
+    time_collectives(machine, groups, nodes, trial, large_bytes);
+  }
   time_ranks(machine);
 }
 

@@ -19,7 +19,7 @@ struct CheckedMachine {
   const mesh::Place& place;
   const mesh::Groups& groups;
   comm::Collectives& collectives;
-  bool copies_through_host;  ///< comm::Transport::Way::host_copy
+  comm::Transport::Way way;  ///< in which the collectives send
 };
 
 /// Prints the mesh, what its ranks compute on, and the rates that the network's adapters promise; makes every

@@ -12,12 +12,18 @@
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/train/machine.hpp"
 
 namespace sft::apps {
 
 namespace {
 
 bool is_usable(const device::Gpu& gpu) { return gpu.compute_capability >= device::least_compute_capability; }
+
+/// NCCL refuses ranks that share a GPU.
+bool may_share_gpus(config::CommChoice comm) {
+  return comm == config::CommChoice::host || comm == config::CommChoice::mpi;
+}
 
 /// The GPUs that this build can compute on.
 device::VisibleGpus usable_gpus() {
@@ -48,7 +54,7 @@ DeviceChoice choose_device(const config::Device& wanted, const comm::Session& se
     if (wanted.backend == config::BackendChoice::cuda) ops::require_built(device::Kind::cuda);
   });
   const device::VisibleGpus mine = usable_gpus();
-  const std::vector<device::DealtGpu> dealt = deal(mine, session.node(), wanted.comm == config::CommChoice::host);
+  const std::vector<device::DealtGpu> dealt = deal(mine, session.node(), may_share_gpus(wanted.comm));
   const bool is_served =
       std::ranges::none_of(dealt, [](const device::DealtGpu& gpu) { return gpu.refusal.has_value(); });
   const bool sees = std::ranges::any_of(mine.gpus, is_usable);
@@ -77,13 +83,13 @@ DeviceChoice choose_device(const config::Device& wanted, const comm::Session& se
 }
 
 comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
-  using Way = comm::Transport::Way;
   if (kind == device::Kind::cpu && wanted.comm == config::CommChoice::nccl) {
     throw_config_error("`device.comm = nccl` has nothing to send", "the ranks compute on CPUs, as no GPUs are at hand",
                        "leave comm out, or set backend = cuda to see what is missing");
   }
-  const bool copies = kind == device::Kind::cuda && wanted.comm == config::CommChoice::host;
-  return {.way = copies ? Way::host_copy : Way::direct, .timeout_s = wanted.comm_timeout_s};
+  const comm::Transport transport{.way = train::way_of(wanted.comm, kind), .timeout_s = wanted.comm_timeout_s};
+  if (transport.way == comm::Transport::Way::cuda_mpi) comm::require_cuda_mpi();
+  return transport;
 }
 
 void require_place_of_state(const config::Config& config, device::Kind kind) {

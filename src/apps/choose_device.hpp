@@ -33,7 +33,7 @@ enum class Verdict {
 [[nodiscard]] Verdict judge(config::BackendChoice wanted, const GpuCounts& counts);
 
 /// How tensors travel between ranks that compute on `kind`, as [device] comm asks for. Throws a configuration Error
-/// where NCCL is asked for and the ranks compute on CPUs.
+/// where NCCL is asked for and the ranks compute on CPUs, or a CUDA-aware MPI between GPUs and there is none.
 [[nodiscard]] comm::Transport transport_of(const config::Device& wanted, device::Kind kind);
 
 /// Throws a configuration Error where parameters are to lie in the memory of the nodes while the ranks compute on GPUs,

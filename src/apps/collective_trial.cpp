@@ -49,7 +49,7 @@ void barrier(const comm::Group& group) {
 
 }  // namespace
 
-CollectiveTrial::CollectiveTrial(device::Device& device, comm::Collectives& collectives, bool copies_through_host,
+CollectiveTrial::CollectiveTrial(device::Device& device, comm::Collectives& collectives, comm::Transport::Way way,
                                  std::size_t max_bytes)
     : device_(device),
       collectives_(collectives),
@@ -59,14 +59,14 @@ CollectiveTrial::CollectiveTrial(device::Device& device, comm::Collectives& coll
       pinned_(device.allocate(max_bytes, device::Space::pinned)),
       stream_(device.make_stream(device::Priority::communication)) {
   const StagingPlan plan{.max_reduce_scatter_bytes = max_bytes, .max_all_reduce_bytes = max_bytes};
-  const auto take = [&](device::Arena& arena) {
-    return copies_through_host ? comm::take_host_staging(arena, plan) : comm::take_staging(device.kind(), arena, plan);
+  device::Arena sizing, pinned_sizing;
+  (void)comm::take_staging(device.kind(), way, sizing, pinned_sizing, plan);
+  const auto arena = [&](const device::Arena& sized, device::Space space) {
+    return device::Arena(device, ledger_, device::Label::communication, sized.used_bytes(), space);
   };
-  device::Arena sizing;
-  (void)take(sizing);
-  staging_ = device::Arena(device, ledger_, device::Label::communication, sizing.used_bytes(),
-                           copies_through_host ? device::Space::pinned : device::Space::device);
-  collectives.set_staging(take(staging_));
+  staging_ = arena(sizing, device::Space::device);
+  pinned_staging_ = arena(pinned_sizing, device::Space::pinned);
+  collectives.set_staging(comm::take_staging(device.kind(), way, staging_, pinned_staging_, plan));
   device.fill_zero(large_.get(), max_bytes, *stream_);
   device.fill_zero(small_.get(), max_bytes, *stream_);
 }
@@ -88,17 +88,18 @@ std::vector<float> CollectiveTrial::download(const Tensor& from) {
   return {begin, begin + from.num_elements()};
 }
 
-std::string CollectiveTrial::find_error(const comm::TensorGroup& group) {
-  const auto most = static_cast<std::int64_t>(max_bytes_ / sizeof(float)) / group.group.size();
+std::string CollectiveTrial::find_error(const comm::TensorGroup& group, std::size_t bytes) {
+  ensure(bytes <= max_bytes_, "a trial has memory for its tensors");
+  const auto most = static_cast<std::int64_t>(bytes / sizeof(float)) / group.group.size();
   std::string error;
   for (const std::int64_t count : {std::int64_t{1}, std::int64_t{1000}, most}) {
-    const std::string found = find_error(group, std::min(count, most));
+    const std::string found = find_error_of(group, std::min(count, most));
     if (error.empty()) error = found;
   }
   return error;
 }
 
-std::string CollectiveTrial::find_error(const comm::TensorGroup& of, std::int64_t num_elements) {
+std::string CollectiveTrial::find_error_of(const comm::TensorGroup& of, std::int64_t num_elements) {
   const comm::Group& group = of.group;
   const int rank = group.rank(), size = group.size();
   const std::int64_t n = num_elements, all = n * size;
@@ -149,19 +150,26 @@ void CollectiveTrial::make_call(const comm::Group& group, Call call, std::int64_
   }
 }
 
+double CollectiveTrial::time_s(const comm::Group& group, Call call, std::int64_t num_elements, int num_calls) {
+  barrier(group);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < num_calls; ++i) make_call(group, call, num_elements);
+  stream_->synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / num_calls;
+}
+
 double CollectiveTrial::measure_s(const comm::Group& group, Call call, std::size_t bytes) {
   ensure(bytes <= max_bytes_, "a trial has memory for its tensors");
-  constexpr std::size_t bytes_of_round = std::size_t{16} << 20;
-  constexpr int num_rounds = 4, most_calls = 20;
-  const auto num_calls = std::clamp(static_cast<int>(bytes_of_round / bytes), 1, most_calls);
-  double best_s = 0;
+  const auto num_elements = static_cast<std::int64_t>(bytes / sizeof(float));
+  std::array<double, 1> first_s{time_s(group, call, num_elements, 1)};
+  group.max(std::span<double>(first_s));  // all ranks make the same calls
+  constexpr double round_s = 5e-3, long_s = 50e-3, most_calls = 20;
+  if (first_s[0] > long_s) return first_s[0];
+  constexpr int num_rounds = 4;
+  const auto num_calls = static_cast<int>(std::clamp(round_s / first_s[0], 1.0, most_calls));
+  double best_s = first_s[0];
   for (int round = 0; round < num_rounds; ++round) {
-    barrier(group);
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < num_calls; ++i) make_call(group, call, static_cast<std::int64_t>(bytes / sizeof(float)));
-    stream_->synchronize();
-    const double time_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / num_calls;
-    best_s = round == 0 ? time_s : std::min(best_s, time_s);
+    best_s = std::min(best_s, time_s(group, call, num_elements, num_calls));
   }
   return best_s;
 }

@@ -232,8 +232,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
       comm::make_collectives(*device, groups.of_tensors(config.device), transport);
 
   if (command.action == config::CommandLine::Action::check) {
-    apps::check_machine(
-        {session, config, *device, place, groups, *collectives, transport.way == comm::Transport::Way::host_copy});
+    apps::check_machine({session, config, *device, place, groups, *collectives, transport.way});
     return static_cast<int>(ExitStatus::done);
   }
 

@@ -27,11 +27,6 @@ constexpr const char* temporary_suffix = ".tmp";
 constexpr const char* former_suffix = ".former.tmp";    // complete, waits for the new one
 constexpr const char* retired_suffix = ".retired.tmp";  // being removed
 
-std::string parent_of(const std::string& folder) {
-  const fs::path parent = fs::path(folder).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
 void rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::rename(from, to, error);
@@ -69,6 +64,11 @@ std::string shard_file_name(int rank) {
 }
 
 std::string index_path(const std::string& folder) { return (fs::path(folder) / "checkpoint.h5").string(); }
+
+std::string parent_of(const std::string& folder) {
+  const fs::path parent = fs::path(folder).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
 
 std::string temporary_path(const std::string& folder) { return folder + temporary_suffix; }
 

@@ -40,11 +40,6 @@ std::optional<Header> header_if_readable(const std::string& folder) {
   }
 }
 
-std::string parent_of(const std::string& folder) {
-  const fs::path parent = fs::path(folder).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
 /// The complete checkpoint in `output_dir` that was saved last; empty when there is none.
 std::string saved_last(const std::string& output_dir) {
   Saved last;

@@ -4,6 +4,7 @@
 #include "sft/core/error.hpp"
 #include "timed_collectives.hpp"
 #if SFT_HAVE_CUDA
+#include "cuda_mpi/collectives.hpp"
 #include "nccl/collectives.hpp"
 #endif
 
@@ -17,8 +18,11 @@ std::unique_ptr<Collectives> make_untimed(device::Device& device,
   if (transport.way == Transport::Way::host_copy) {
     return std::make_unique<HostCollectives>(device, groups, transport.timeout_s);
   }
-  if (device.kind() == device::Kind::cpu) return std::make_unique<MpiCollectives>(device);
+  if (device.kind() == device::Kind::cpu) return std::make_unique<MpiCollectives>(device, make_host_work());
 #if SFT_HAVE_CUDA
+  if (transport.way == Transport::Way::cuda_mpi) {
+    return std::make_unique<CudaMpiCollectives>(device, groups, transport.timeout_s);
+  }
   return std::make_unique<NcclCollectives>(device, groups, transport.timeout_s);
 #else
   throw_config_error("no collectives for GPU memory", "this program was built without NCCL",

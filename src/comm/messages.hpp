@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What Collectives::exchange_all asks of its messages, whoever sends them.
+// The messages of Collectives::exchange_all, whoever sends them.
 
+#include <cstddef>
 #include <vector>
 
 #include "sft/comm/collectives.hpp"
@@ -15,6 +16,12 @@ inline void require_exchangeable(const Group& group, const std::vector<Message>&
     ensure(message.tensor.is_contiguous() && !message.tensor.empty() && message.rank != group.rank(),
            "exchange_all of contiguous tensors with other ranks");
   }
+}
+
+inline std::size_t bytes_of(const std::vector<Message>& messages) {
+  std::size_t bytes = 0;
+  for (const Message& message : messages) bytes += message.tensor.size_bytes();
+  return bytes;
 }
 
 }  // namespace sft::comm

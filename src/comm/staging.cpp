@@ -29,4 +29,17 @@ StagingMemory take_host_staging(device::Arena& pinned, const StagingPlan& plan) 
   return staging;
 }
 
+StagingMemory take_staging(device::Kind kind, Transport::Way way, device::Arena& arena, device::Arena& pinned,
+                           const StagingPlan& plan) {
+  switch (way) {
+    case Transport::Way::direct:
+      return take_staging(kind, arena, plan);
+    case Transport::Way::host_copy:
+      return take_host_staging(pinned, plan);
+    case Transport::Way::cuda_mpi:
+      return take_staging(device::Kind::cpu, arena, plan);  // MPI's sums, in the memory of the GPU
+  }
+  return {};
+}
+
 }  // namespace sft::comm

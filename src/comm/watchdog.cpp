@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 #include <utility>
 
 #include "sft/core/error.hpp"
@@ -60,6 +61,23 @@ void Watchdog::watch() {
     hooks_.on_standstill(standstill);
     return;
   }
+}
+
+namespace {
+
+std::size_t number_of(const Group& group, const std::vector<TensorGroup>& groups) {
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].group == group) return i;
+  }
+  throw std::logic_error("group " + group.name() + " was not given to make_collectives");
+}
+
+}  // namespace
+
+WatchedCall::WatchedCall(Watchdog& watchdog, const std::vector<TensorGroup>& groups, const Group& group,
+                         const char* call, std::size_t bytes)
+    : watchdog_(watchdog), number_(number_of(group, groups)) {
+  watchdog_.start(number_, call, bytes);
 }
 
 void end_at_standstill(const std::string& standstill) {

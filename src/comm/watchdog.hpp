@@ -49,6 +49,21 @@ class Watchdog {
   std::thread thread_;
 };
 
+/// A call over one of `groups`, whose names `watchdog` was made with, from its beginning to its end.
+class WatchedCall {
+ public:
+  /// Throws std::logic_error where `group` is none of them.
+  WatchedCall(Watchdog& watchdog, const std::vector<TensorGroup>& groups, const Group& group, const char* call,
+              std::size_t bytes);
+  ~WatchedCall() { watchdog_.finish(number_); }
+  WatchedCall(const WatchedCall&) = delete;
+  WatchedCall& operator=(const WatchedCall&) = delete;
+
+ private:
+  Watchdog& watchdog_;
+  const std::size_t number_;
+};
+
 /// The names of groups, for a Watchdog.
 [[nodiscard]] std::vector<std::string> names_of(const std::vector<TensorGroup>& groups);
 

@@ -13,10 +13,10 @@ namespace sft::config {
 
 namespace {
 
-using Names = std::map<std::string, ForeignName, std::less<>>;
+using ForeignNames = std::map<std::string, ForeignName, std::less<>>;
 
-Names table_of(const std::vector<ForeignRow>& rows) {
-  Names names;
+ForeignNames table_of(const std::vector<ForeignRow>& rows) {
+  ForeignNames names;
   for (const ForeignRow& row : rows) {
     std::istringstream words(row.names);
     for (std::string name; words >> name;) names[name] = {name, row.accepted, row.why, row.what_to_do};
@@ -24,13 +24,13 @@ Names table_of(const std::vector<ForeignRow>& rows) {
   return names;
 }
 
-const Names& names_of_sft() {
-  static const Names names = table_of(foreign_rows_of_sft());
+const ForeignNames& names_of_sft() {
+  static const ForeignNames names = table_of(foreign_rows_of_sft());
   return names;
 }
 
 /// The entry of the name, else the longest NAME* that fits it.
-const ForeignName* find(const Names& names, const std::string& name) {
+const ForeignName* find(const ForeignNames& names, const std::string& name) {
   if (const auto found = names.find(name); found != names.end()) return &found->second;
   for (std::size_t length = name.size(); length > 0; --length) {
     const auto found = names.find(name.substr(0, length) + "*");
@@ -57,7 +57,7 @@ const ForeignName* find_foreign_name(const std::string& name) {
 }
 
 const ForeignName* find_foreign_name_of_prepare(const std::string& name) {
-  static const Names names = table_of(foreign_rows_of_prepare());
+  static const ForeignNames names = table_of(foreign_rows_of_prepare());
   return find(names, name);
 }
 

@@ -339,7 +339,8 @@ std::vector<Key> make_keys() {
       key("device", &C::device, "backend", &Device::backend,
           "auto, cpu or cuda; auto: GPUs where every rank sees one of its own"),
       key("device", &C::device, "comm", &Device::comm,
-          "between GPUs: auto, nccl, or host: through the nodes' memory and MPI, slower, for ranks that share a GPU"),
+          "between GPUs: auto, nccl, host: through the nodes' memory and MPI, slower, for ranks that share a GPU, or "
+          "mpi: a CUDA-aware MPI, from the GPUs' memory"),
       key("device", &C::device, "comm_timeout_s", &Device::comm_timeout_s,
           "end a run on GPUs when no collective moved for so long; 0: never"),
       key("device", &C::device, "dp_replicate_max_ctas", &Device::dp_replicate_max_ctas,

@@ -74,8 +74,10 @@ constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant}
                                                {"cosine", Scheduler::cosine}}};
 constexpr Names<BackendChoice, 3> backend_names{
     {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}}};
-constexpr Names<CommChoice, 3> comm_names{
-    {{"auto", CommChoice::automatic}, {"nccl", CommChoice::nccl}, {"host", CommChoice::host}}};
+constexpr Names<CommChoice, 4> comm_names{{{"auto", CommChoice::automatic},
+                                           {"nccl", CommChoice::nccl},
+                                           {"host", CommChoice::host},
+                                           {"mpi", CommChoice::mpi}}};
 constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
                                               {"all_gather", SpMethod::all_gather},
                                               {"ulysses", SpMethod::ulysses},

@@ -19,7 +19,6 @@ namespace sft::data {
 
 namespace {
 
-constexpr std::size_t buffer_bytes = 1 << 18;
 constexpr std::string_view gzip_magic = "\x1f\x8b";
 constexpr std::string_view zstd_magic = "\x28\xb5\x2f\xfd";
 

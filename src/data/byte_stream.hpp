@@ -2,6 +2,7 @@
 #pragma once
 // The bytes of an input, unpacked where they are compressed.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,6 +13,9 @@ namespace sft::data {
 
 /// Names standard input where a file is asked for.
 inline constexpr const char* standard_input = "-";
+
+/// How much is read at a time.
+inline constexpr std::size_t buffer_bytes = 1 << 18;
 
 class ByteStream {
  public:

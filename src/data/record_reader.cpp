@@ -10,7 +10,6 @@ namespace sft::data {
 
 namespace {
 
-constexpr std::size_t buffer_bytes = 1 << 18;
 constexpr std::size_t max_record_bytes = std::size_t{256} << 20;
 constexpr const char* too_large = "it is longer than 256 MiB";
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <bit>
 
 #include "cuda_check.hpp"
 #include "cuda_stream.hpp"
@@ -28,15 +28,8 @@ void check_allocation(cudaError_t code, const char* call, std::size_t bytes, con
   check_cuda(code, call);
 }
 
-/// "GPU-" and 32 hexadecimal digits.
 std::string text_of(const cudaUUID_t& uuid) {
-  std::string text = "GPU-";
-  for (const char byte : uuid.bytes) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
-    text += digits.data();
-  }
-  return text;
+  return uuid_text(std::bit_cast<std::array<unsigned char, sizeof uuid>>(uuid));
 }
 
 }  // namespace

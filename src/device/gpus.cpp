@@ -2,6 +2,7 @@
 #include "sft/device/gpus.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <sstream>
@@ -51,6 +52,18 @@ int least_used(const VisibleGpus& visible, std::map<std::string, int>& num_users
 }
 
 }  // namespace
+
+std::string uuid_text(const std::array<unsigned char, 16>& bytes) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    constexpr std::array<std::size_t, 5> group_begins{0, 4, 6, 8, 10};
+    if (std::ranges::find(group_begins, i) != group_begins.end()) text += "-";
+    std::array<char, 3> digits{};
+    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned>(bytes[i]));
+    text += digits.data();
+  }
+  return text;
+}
 
 std::vector<DealtGpu> deal_gpus(const std::vector<VisibleGpus>& seen, bool may_share) {
   std::set<std::string> all;

@@ -23,8 +23,6 @@ Tensor rotated_heads(const Tensor& qkv, const Sizes& s) {
   return qkv.columns(0, s.q_columns() + s.kv_columns()).view({qkv.shape[0], s.q_heads + s.kv_heads, s.head_dim});
 }
 
-Tensor as_matrix(const Tensor& x) { return x.view({x.shape[0], x.row_elements()}); }
-
 /// Leaves the first rows of each of `members` that has memory.
 template <class Buffers>
 void narrow(Buffers& buffers, std::int64_t num_rows, std::initializer_list<Tensor Buffers::*> members) {

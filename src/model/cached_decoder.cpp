@@ -2,16 +2,10 @@
 #include "sft/model/cached_decoder.hpp"
 
 #include "sft/core/error.hpp"
+#include "sft/model/linear.hpp"
 #include "sft/model/rope.hpp"
 
 namespace sft::model {
-
-namespace {
-
-/// (T, K, D) as (T, K D).
-Tensor as_matrix(const Tensor& x) { return x.view({x.shape[0], x.row_elements()}); }
-
-}  // namespace
 
 CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens)
     : layers(static_cast<std::size_t>(config.num_hidden_layers)),

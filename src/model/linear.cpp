@@ -67,6 +67,8 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
 
 }  // namespace
 
+Tensor as_matrix(const Tensor& heads) { return heads.view({heads.shape[0], heads.row_elements()}); }
+
 void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x, std::int64_t first_token) {
   multiply(c, layer, y, x, layer.bias.exists(), first_token);
 }

@@ -58,7 +58,7 @@ RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& l
                    const Machine& machine_in)
     : place(place_in),
       machine(machine_in),
-      copies_through_host(machine.kind == device::Kind::cuda && config.device.comm == config::CommChoice::host),
+      way(way_of(config.device.comm, machine.kind)),
       limits(limits_in),
       sizes(local_sizes(config, limits.tokens, place)),
       architecture(model::make_architecture(config)),
@@ -94,8 +94,7 @@ void RankPlan::lay_out(Arenas& arenas) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }
-  staging = copies_through_host ? comm::take_host_staging(arenas.host_copies, plan)
-                                : comm::take_staging(machine.kind, arenas.communication, plan);
+  staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
 }
 
 std::size_t RankPlan::later_process_bytes() const {

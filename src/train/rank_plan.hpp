@@ -60,7 +60,7 @@ class RankPlan {
 
   const mesh::Place place;
   const Machine machine;
-  const bool copies_through_host;  ///< what GPUs send (comm::Transport::Way::host_copy)
+  const comm::Transport::Way way;  ///< in which tensors travel
   const data::MicroBatchLimits limits;
   const model::Sizes sizes;
   const model::Architecture architecture;

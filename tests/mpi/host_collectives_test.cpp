@@ -20,19 +20,19 @@ struct Fixture : CollectivesFixture {
     device::Arena sizing;
     (void)comm::take_host_staging(sizing, plan);
     copies = device::Arena(*device, ledger, device::Label::communication, sizing.used_bytes(), device::Space::pinned);
-    comm::StagingMemory memory = comm::take_host_staging(copies, plan);
-    whole_copies = memory.host_copies;
-    use_bytes_for_copies(memory, std::int64_t{64} * 1024);
+    whole = comm::take_host_staging(copies, plan);
+    use_bytes_for_copies(std::int64_t{64} * 1024);
   }
 
-  void use_bytes_for_copies(comm::StagingMemory memory, std::int64_t bytes) {
-    memory.host_copies = whole_copies.rows(0, bytes / static_cast<std::int64_t>(sizeof(std::int32_t)));
+  void use_bytes_for_copies(std::int64_t bytes) {
+    comm::StagingMemory memory = whole;
+    memory.host_copies = whole.host_copies.rows(0, bytes / static_cast<std::int64_t>(sizeof(std::int32_t)));
     through_host->set_staging(memory);
   }
 
   comm::Group half = world.split(rank % 2, rank, "half");
   device::Arena copies;
-  Tensor whole_copies;
+  comm::StagingMemory whole;
   std::unique_ptr<comm::Collectives> through_host =
       comm::make_collectives(*device, {world, half}, {.way = comm::Transport::Way::host_copy, .timeout_s = 600});
 };
@@ -68,6 +68,17 @@ BOOST_FIXTURE_TEST_CASE(sums_have_the_bits_of_other_sums, Fixture) {
       BOOST_TEST(distance < 1e-6 * size);
       BOOST_TEST(doubles == maxima);
     }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_large_sum_in_rounds_has_the_bits_of_one_at_once, Fixture) {
+  use_bytes_for_copies(std::int64_t{256} * 1024);
+  for (const std::int64_t count : {65536 + 16, 65536 + 1000, 3 * 65536 - 1}) {  // 65536 are a whole round
+    std::vector<float> in_rounds = noise_vector<float>(rank, count), at_once = in_rounds;
+    through_host->all_reduce(world, tensor_of(in_rounds), comm::ReduceOp::sum, *stream);
+    collectives->all_reduce(world, tensor_of(at_once), comm::ReduceOp::sum, *stream);
+    stream->synchronize();
+    BOOST_TEST((in_rounds == at_once), count << " elements");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -85,6 +86,14 @@ bool is_common(const comm::Group& group, const device::Device::Block& block) {
   if (group.rank() == group.size() - 1) number = 4711;
   barrier(group);
   return number == 4711;
+}
+
+/// Whether this rank can receive a large message while its sender makes no call. In MPICH the sender has to take part.
+bool receives_alone() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  return std::string(text).starts_with("Open MPI");
 }
 
 }  // namespace
@@ -203,7 +212,7 @@ BOOST_FIXTURE_TEST_CASE(who_waits_in_a_window_lets_messages_go_on, Windows) {
   // Rank 0 has received all that rank 1 sends, but MPI still has to tell rank 1 so, which it cannot while rank 1 is
   // away and the way there is full of small messages. Only later calls of MPI on rank 0 can: those of its wait in a
   // window.
-  if (size == 1) return;
+  if (size == 1 || !receives_alone()) return;
   constexpr int num_small = 300;
   const auto flags = allocate(world, MemoryUse::gathered, 2);
   const auto block = allocate(world, MemoryUse::reduced, 8);

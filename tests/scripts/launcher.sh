@@ -28,33 +28,29 @@ echo "scontrol $*"
 SCONTROL
 chmod +x bin/*
 
-# stop SIGNAL COUNT WORD...: starts sft-run WORD..., waits for the file `ready`, sends the signal COUNT times, more than a
-# second apart; the exit status in $status.
+# stop SIGNAL WORD...: starts sft-run WORD..., waits for the file `ready`, sends the signal; the exit status in $status.
 stop() {
-  local signal=$1 count=$2
-  shift 2
+  local signal=$1
+  shift
   rm -f ready
   env --default-signal=INT "$@" >out 2>err & # a shell starts background commands with SIGINT ignored
   local pid=$!
   until [[ -e ready ]]; do sleep 0.05; done
-  for _ in $(seq "$count"); do
-    kill -s "$signal" "$pid" || true
-    sleep 1.2
-  done
+  kill -s "$signal" "$pid"
   status=0
   wait "$pid" || status=$?
 }
 
 for signal in HUP INT TERM USR1; do
-  stop "$signal" 1 bin/sft-run --launcher env saves
+  stop "$signal" bin/sft-run --launcher env saves
   check "$signal makes it save and stop" test "$status" = 75
 done
-stop TERM 1 bin/sft-run --launcher env "is not training yet"
+stop TERM bin/sft-run --launcher env "is not training yet"
 check "a stop before the first step may go on" test "$status" = 75
 check "and says so" grep -q 'nothing to save' out
 status_of bin/sft-run --launcher env ends 3
 check "the run's status is its own" test "$status" = 3
-PATH=$work/bin:$PATH SLURM_JOB_ID=7 stop USR1 1 bin/sft-run --requeue --launcher env saves
+PATH=$work/bin:$PATH SLURM_JOB_ID=7 stop USR1 bin/sft-run --requeue --launcher env saves
 check "a stopped job goes back into the queue" grep -qx 'scontrol requeue 7' out
 ln -s "$work/bin/sft-run" elsewhere/sft-run
 (cd elsewhere && status_of ./sft-run --launcher "env NAME=value" words "with blanks" --section.key 1 && mv out err ..)
@@ -78,7 +74,7 @@ await_run() {
   touch ready
 }
 await_run &
-stop TERM 1 "$sft_run" -n 4 run.ini
+stop TERM "$sft_run" -n 4 run.ini
 check "SIGTERM saves and stops 4 ranks" test "$status" = 75
 check "with a checkpoint" compgen -G 'output/checkpoint-*/checkpoint.h5'
 check "Open MPI adds nothing" test ! -s err
@@ -87,7 +83,7 @@ check "a wrong key ends all ranks with its status" test "$status" = 2
 check "and one line" test "$(wc -l <err)" = 1
 mkfifo never.ini
 (sleep 2 && touch ready) &
-stop TERM 1 "$sft_run" -n 2 never.ini
+stop TERM "$sft_run" -n 2 never.ini
 check "SIGTERM ends ranks that wait for their configuration" test "$status" = 75
 
 finish_checks

@@ -26,6 +26,24 @@ namespace sft::comm {
 
 enum class ReduceOp { sum, max };
 
+/// How tensors get from rank to rank.
+struct Transport {
+  enum class Way {
+    direct,     ///< from the memory they lie in: MPI for the CPU, NCCL for GPUs
+    host_copy,  ///< through pinned memory of the node and MPI: several times slower, also where ranks share a GPU
+    cuda_mpi    ///< from the memory of GPUs by an MPI library that can (require_cuda_mpi), also where ranks share one
+  };
+  Way way = Way::direct;
+  /// Of all ways between GPUs: when no call of this rank has moved for so long, the run ends with a message that says
+  /// where each group stands. 0: never.
+  double timeout_s = 0.0;
+};
+
+/// Whether the MPI library says that it sends and receives the memory of GPUs. Local; MPI has started.
+[[nodiscard]] bool is_mpi_cuda_aware();
+/// Throws a configuration Error unless it does.
+void require_cuda_mpi();
+
 /// Staging memory that the collectives may need beside the caller's buffers: bytes of the largest `full` of a
 /// reduce_scatter_add, and of the largest all_reduce or reduce_scatter that will be called. An upper bound: larger
 /// reductions than the memory taken for them run in rounds.
@@ -45,6 +63,9 @@ struct StagingMemory {
 [[nodiscard]] StagingMemory take_staging(device::Kind kind, device::Arena& arena, const StagingPlan& plan);
 /// The same for Transport::Way::host_copy, from an arena of pinned memory.
 [[nodiscard]] StagingMemory take_host_staging(device::Arena& pinned, const StagingPlan& plan);
+/// The one that `way` asks for, from an arena of the device or from one of pinned memory.
+[[nodiscard]] StagingMemory take_staging(device::Kind kind, Transport::Way way, device::Arena& arena,
+                                         device::Arena& pinned, const StagingPlan& plan);
 
 /// What memory of Collectives::allocate is for.
 enum class MemoryUse {
@@ -107,18 +128,6 @@ struct TensorGroup {
   Group group;
   bool has_exchanges = true;  ///< exchange and exchange_all too, among any two ranks
   int max_ctas = 0;           ///< thread blocks that NCCL may use; 0: its own choice
-};
-
-/// How tensors get from rank to rank.
-struct Transport {
-  enum class Way {
-    direct,    ///< from the memory they lie in: MPI for the CPU, NCCL for GPUs
-    host_copy  ///< through pinned memory of the node and MPI: several times slower, also where ranks share a GPU
-  };
-  Way way = Way::direct;
-  /// Of NCCL and of host copies: when no call of this rank has moved for so long, the run ends with a message that says
-  /// where each group stands. 0: never.
-  double timeout_s = 0.0;
 };
 
 /// Collectives for tensors of `device`, which outlives them. `groups` are all those that they will be called with, in

@@ -24,7 +24,7 @@ enum class ActivationCheckpointing { none, selective, full };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
-enum class CommChoice { automatic, nccl, host };
+enum class CommChoice { automatic, nccl, host, mpi };
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 

@@ -3,6 +3,7 @@
 // Which GPU a rank takes: what each rank of a node sees of them, and the rule by which they are dealt. The rule is
 // pure; who knows the ranks of a node gathers what they see (as text) and asks it.
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -12,9 +13,12 @@
 
 namespace sft::device {
 
+/// "GPU-1a2b3c4d-...": as nvidia-smi writes the 16 bytes of a GPU's UUID.
+[[nodiscard]] std::string uuid_text(const std::array<unsigned char, 16>& bytes);
+
 /// A GPU as one process sees it.
 struct Gpu {
-  std::string uuid;            ///< the same for all processes that see this GPU
+  std::string uuid;            ///< uuid_text, the same for all processes that see this GPU
   int compute_capability = 0;  ///< 10 * major + minor
   std::size_t memory_bytes = 0;
   std::string name;
@@ -43,6 +47,16 @@ struct OwnGpu {
 
 /// Of the thread that has called make_device for one; throws std::logic_error in a build without CUDA.
 [[nodiscard]] OwnGpu own_gpu();
+
+/// The clock of a GPU's multiprocessors at this moment.
+struct GpuClock {
+  double now_hz = 0, most_hz = 0;
+  std::string held_by;  ///< "its power limit, its temperature": what keeps it from rising; empty: nothing
+};
+/// What the driver tells of the GPU with this uuid through `library` (NVML); none where there is no such library, or it
+/// does not know the GPU.
+[[nodiscard]] std::optional<GpuClock> gpu_clock(const std::string& uuid,
+                                                const std::string& library = "libnvidia-ml.so.1");
 
 /// For the way to other ranks: from_text(to_text(x)) is x. Throws std::logic_error for other text.
 [[nodiscard]] std::string to_text(const VisibleGpus& visible);

@@ -12,6 +12,9 @@
 
 namespace sft::model {
 
+/// Heads (T, K, D) as the columns (T, K D) of a layer.
+[[nodiscard]] Tensor as_matrix(const Tensor& heads);
+
 /// y (T, N) of x (T, M); the layer's unit is in use.
 void linear_forward(const Context& context, const Linear& layer, Tensor y, const Tensor& x,
                     std::int64_t first_token = 0);

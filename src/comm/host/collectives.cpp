@@ -2,10 +2,10 @@
 #include "collectives.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "comm/messages.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/factory.hpp"
 
@@ -27,14 +27,12 @@ std::vector<const Tensor*> messages_of(const std::vector<Message>& messages, int
 class HostCollectives::Call {
  public:
   Call(HostCollectives& collectives, const Group& group, const char* name, std::size_t bytes, device::Stream& stream)
-      : collectives_(collectives), number_(number_of(group)), stream_(stream) {
+      : collectives_(collectives),
+        watched_(collectives.watchdog_, collectives.groups_, group, name, bytes),
+        stream_(stream) {
     ensure(!collectives.pinned_.empty(), "set_staging() comes before the first collective");
-    collectives.watchdog_.start(number_, name, bytes);
     collectives.copied_->synchronize();
   }
-  ~Call() { collectives_.watchdog_.finish(number_); }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
 
   void copy(void* destination, const void* source, std::size_t bytes) {
     collectives_.device_.copy(destination, source, bytes, stream_);
@@ -51,15 +49,8 @@ class HostCollectives::Call {
   void leave() { collectives_.copied_->record(stream_); }
 
  private:
-  [[nodiscard]] std::size_t number_of(const Group& group) const {
-    for (std::size_t i = 0; i < collectives_.groups_.size(); ++i) {
-      if (collectives_.groups_[i].group == group) return i;
-    }
-    throw std::logic_error("group " + group.name() + " was not given to make_collectives");
-  }
-
   HostCollectives& collectives_;
-  std::size_t number_;
+  const WatchedCall watched_;
   device::Stream& stream_;
 };
 
@@ -86,11 +77,13 @@ std::size_t HostCollectives::slot_bytes(int num_slots) const {
 
 void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
   ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
-  if (group.size() == 1) return;
+  if (group.size() == 1 || inout.empty()) return;
   Call call(*this, group, "all_reduce", inout.size_bytes(), stream);
-  const std::size_t slot = slot_bytes(1);
-  for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slot) {
-    const std::size_t bytes = std::min(slot, inout.size_bytes() - begin);
+  // Rounds of equal length: a short one at the end would be summed in the order of small tensors.
+  const std::size_t num_rounds = (inout.size_bytes() + slot_bytes(1) - 1) / slot_bytes(1);
+  const std::size_t round_bytes = round_up((inout.size_bytes() + num_rounds - 1) / num_rounds, std::size_t{64});
+  for (std::size_t begin = 0; begin < inout.size_bytes(); begin += round_bytes) {
+    const std::size_t bytes = std::min(round_bytes, inout.size_bytes() - begin);
     const Tensor copy(pinned(), inout.dtype, {static_cast<std::int64_t>(bytes / size_of(inout.dtype))});
     call.copy(copy.data, inout.as<std::byte>() + begin, bytes);
     call.synchronize();
@@ -194,10 +187,7 @@ void HostCollectives::exchange_all(const Group& group, const std::vector<Message
   require_exchangeable(group, sends);
   require_exchangeable(group, receives);
   if (group.size() == 1) return;
-  std::size_t bytes = 0;
-  for (const Message& message : sends) bytes += message.tensor.size_bytes();
-  for (const Message& message : receives) bytes += message.tensor.size_bytes();
-  Call call(*this, group, "exchange_all", bytes, stream);
+  Call call(*this, group, "exchange_all", bytes_of(sends) + bytes_of(receives), stream);
   const auto pieces = [&](const std::vector<Message>& messages, int rank) {
     std::vector<Piece> all;
     for (const Tensor* tensor : messages_of(messages, rank)) {

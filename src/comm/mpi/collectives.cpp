@@ -2,7 +2,6 @@
 #include "collectives.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -33,28 +32,6 @@ std::vector<int> peers_of(const Group& group) {
   return peers;
 }
 
-/// Where the contributions of the ranks to a reduction lie: this rank's at its own place, the others' in staging slots.
-class Contributions {
- public:
-  Contributions(const Group& group, std::byte* staging, std::size_t slot_bytes)
-      : rank_(group.rank()), size_(group.size()), staging_(staging), slot_bytes_(slot_bytes) {}
-
-  [[nodiscard]] std::byte* slot(int peer) const {
-    return staging_ + static_cast<std::size_t>(peer < rank_ ? peer : peer - 1) * slot_bytes_;
-  }
-  /// In rank order.
-  [[nodiscard]] std::vector<const void*> all(const std::byte* own) const {
-    std::vector<const void*> sources;
-    for (int r = 0; r < size_; ++r) sources.push_back(r == rank_ ? own : slot(r));
-    return sources;
-  }
-
- private:
-  int rank_, size_;
-  std::byte* staging_;
-  std::size_t slot_bytes_;
-};
-
 /// A run of bytes that all ranks reduce, cut into one piece a rank.
 struct Slice {
   std::byte* begin;
@@ -73,13 +50,13 @@ std::int64_t num_elements(std::size_t bytes, DType dtype) { return static_cast<s
 /// small slices. Both partners add the same two numbers, so all ranks get the same bits. The ranks beyond the largest
 /// power of two hand their part to a partner first and receive the result last.
 void append_doubling_reduction(std::vector<Steps::Step>& steps, const Group& group, const Slice& slice, DType dtype,
-                               ReduceOp op, std::byte* staging) {
+                               ReduceOp op, std::byte* staging, LocalWork& work) {
   const int rank = group.rank();
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(group.size())));
   const int outsider = rank + power;  // partner of a rank inside the power of two
-  const auto reduce_staged = [=](Transfers&) {
-    const std::array<const void*, 2> both = {slice.begin, staging};
-    reduce(slice.begin, both, num_elements(slice.bytes, dtype), dtype, op);
+  const Contributions both{.rank = 0, .size = 2, .slots = staging, .slot_bytes = slice.bytes, .own = slice.begin};
+  const auto reduce_staged = [=, &work](Transfers&) {
+    work.reduce(slice.begin, both, num_elements(slice.bytes, dtype), dtype, op);
   };
   if (rank >= power) {
     steps.push_back([=](Transfers& transfers) { transfers.send(slice.begin, slice.bytes, rank - power); });
@@ -104,33 +81,33 @@ void append_doubling_reduction(std::vector<Steps::Step>& steps, const Group& gro
 
 /// Every rank reduces its piece and sends the result to everyone: two exchanges, twice the bytes.
 void append_piecewise_reduction(std::vector<Steps::Step>& steps, const Group& group, const Slice& slice, DType dtype,
-                                ReduceOp op, const Contributions& contributions) {
+                                ReduceOp op, const Contributions& contributions, LocalWork& work) {
   std::byte* own = slice.piece(group.rank());
   const std::size_t own_bytes = slice.bytes_of_piece(group.rank());
   steps.push_back([=](Transfers& transfers) {
     for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), own_bytes, peer);
     for (const int peer : peers_of(group)) transfers.send(slice.piece(peer), slice.bytes_of_piece(peer), peer);
   });
-  steps.push_back([=](Transfers& transfers) {
-    reduce(own, contributions.all(own), num_elements(own_bytes, dtype), dtype, op);
+  steps.push_back([=, &work](Transfers& transfers) {
+    work.reduce(own, contributions.with_own(own), num_elements(own_bytes, dtype), dtype, op);
     for (const int peer : peers_of(group)) transfers.receive(slice.piece(peer), slice.bytes_of_piece(peer), peer);
     for (const int peer : peers_of(group)) transfers.send(own, own_bytes, peer);
   });
 }
 
 /// Every rank receives its piece of `full` from all others, as much at a time as a staging slot holds, and calls
-/// add(begin, count, sources) for every run of bytes of it: what all ranks have there, in rank order.
+/// add(begin, count, parts) for every run of bytes of it.
 template <class Add>
 void append_scatter(std::vector<Steps::Step>& steps, const Group& group, std::byte* full, std::size_t piece_bytes,
-                    const Contributions& contributions, std::size_t slot_bytes, const Add& add) {
+                    const Contributions& contributions, const Add& add) {
   const auto piece = [=](int r) { return full + static_cast<std::size_t>(r) * piece_bytes; };
-  for (std::size_t begin = 0; begin < piece_bytes; begin += slot_bytes) {
-    const std::size_t count = std::min(slot_bytes, piece_bytes - begin);
+  for (std::size_t begin = 0; begin < piece_bytes; begin += contributions.slot_bytes) {
+    const std::size_t count = std::min(contributions.slot_bytes, piece_bytes - begin);
     steps.push_back([=](Transfers& transfers) {
       for (const int peer : peers_of(group)) transfers.receive(contributions.slot(peer), count, peer);
       for (const int peer : peers_of(group)) transfers.send(piece(peer) + begin, count, peer);
     });
-    steps.push_back([=](Transfers&) { add(begin, count, contributions.all(piece(group.rank()) + begin)); });
+    steps.push_back([=](Transfers&) { add(begin, count, contributions.with_own(piece(group.rank()) + begin)); });
   }
 }
 
@@ -139,15 +116,6 @@ std::vector<const void*> tensors_of(const WindowCall::Site& site, std::size_t be
   std::vector<const void*> tensors;
   for (int r = 0; r < site.window.group().size(); ++r) tensors.push_back(site.tensor(r) + begin);
   return tensors;
-}
-
-/// A copy by all threads of this rank.
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t part_bytes = std::size_t{512} << 10;
-#pragma omp parallel for schedule(static) if (bytes > 2 * part_bytes)
-  for (std::size_t begin = 0; begin < bytes; begin += part_bytes) {
-    std::memcpy(to + begin, from + begin, std::min(part_bytes, bytes - begin));
-  }
 }
 
 /// The largest all-reduce in which every rank reduces everything, by recursive doubling; in larger ones each rank
@@ -161,7 +129,8 @@ std::size_t piece_bytes_of(std::size_t bytes, std::size_t size) {
 
 }  // namespace
 
-MpiCollectives::MpiCollectives(device::Device& device) : device_(device) {
+MpiCollectives::MpiCollectives(device::Device& device, std::unique_ptr<LocalWork> work)
+    : device_(device), work_(std::move(work)) {
   reduce_scatter_staging_.last_use = device.make_event();
   all_reduce_staging_.last_use = device.make_event();
 }
@@ -196,12 +165,17 @@ SharedWindow* MpiCollectives::window_of(const Group& group, MemoryUse use, const
   return nullptr;
 }
 
-std::size_t MpiCollectives::slot_bytes(const Staging& staging, const Group& group) {
-  if (group.size() == 1) return std::numeric_limits<std::size_t>::max();  // nobody sends
+Contributions MpiCollectives::received_into(const Staging& staging, const Group& group) {
+  Contributions all{.rank = group.rank(), .size = group.size(), .slots = bytes_of(staging.memory)};
+  if (group.size() == 1) {  // nobody sends
+    all.slot_bytes = std::numeric_limits<std::size_t>::max();
+    return all;
+  }
   constexpr std::size_t line_bytes = 64;
   const std::size_t lines = staging.memory.size_bytes() / line_bytes / static_cast<std::size_t>(group.size() - 1);
   ensure(lines > 0, "set_staging() comes before the first reduction, and each rank has a line of the staging memory");
-  return lines * line_bytes;
+  all.slot_bytes = lines * line_bytes;
+  return all;
 }
 
 void MpiCollectives::push(Staging& staging, std::unique_ptr<device::Pending> steps, device::Stream& stream) {
@@ -217,20 +191,19 @@ void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, d
     return all_reduce_in_window(*window, inout, op, stream);
   }
   Staging& staging = all_reduce_staging_;
-  const std::size_t slot = slot_bytes(staging, group);
-  const Contributions contributions(group, bytes_of(staging.memory), slot);
+  const Contributions contributions = received_into(staging, group);
   const auto size = static_cast<std::size_t>(group.size());
 
   const bool is_small = inout.size_bytes() <= max_doubling_bytes;
-  const std::size_t slice_bytes = is_small ? staging.memory.size_bytes() : slot * size;
+  const std::size_t slice_bytes = is_small ? staging.memory.size_bytes() : contributions.slot_bytes * size;
   std::vector<Steps::Step> steps;
   for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slice_bytes) {
     const std::size_t bytes = std::min(slice_bytes, inout.size_bytes() - begin);
     const Slice slice{bytes_of(inout) + begin, bytes, piece_bytes_of(bytes, size)};
     if (is_small) {
-      append_doubling_reduction(steps, group, slice, inout.dtype, op, bytes_of(staging.memory));
+      append_doubling_reduction(steps, group, slice, inout.dtype, op, bytes_of(staging.memory), *work_);
     } else {
-      append_piecewise_reduction(steps, group, slice, inout.dtype, op, contributions);
+      append_piecewise_reduction(steps, group, slice, inout.dtype, op, contributions, *work_);
     }
   }
   push(staging, std::make_unique<Steps>(group, "all_reduce", std::move(steps)), stream);
@@ -258,10 +231,10 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
     reduce(slice.piece(rank), tensors_of(site, begin), num_elements(slice.bytes_of_piece(rank), inout.dtype),
            inout.dtype, op);
   };
-  const auto copy_pieces = [=](const WindowCall::Site& site) {
+  const auto copy_pieces = [=, this](const WindowCall::Site& site) {
     for (const int peer : peers_of(site.window.group())) {
       const auto begin = static_cast<std::size_t>(slice.piece(peer) - slice.begin);
-      copy_bytes(slice.piece(peer), site.tensor(peer) + begin, slice.bytes_of_piece(peer));
+      work_->copy(slice.piece(peer), site.tensor(peer) + begin, slice.bytes_of_piece(peer));
     }
   };
   stream.push(
@@ -274,21 +247,21 @@ void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, d
   ensure(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
          "all_gather into size times the elements");
   if (SharedWindow* window = window_of(group, MemoryUse::gathered, full); window != nullptr) {
-    const auto write_own = [=](const WindowCall::Site& site) {
+    const auto write_own = [=, this](const WindowCall::Site& site) {
       for (int r = 0; r < group.size(); ++r) {
         ensure(site.tensor(r) == bytes_of(full), "all ranks gather into the same memory");
       }
       std::byte* own = bytes_of(full) + static_cast<std::size_t>(group.rank()) * bytes;
-      if (local.data != own) copy_bytes(own, bytes_of(local), bytes);
+      if (local.data != own) work_->copy(own, bytes_of(local), bytes);
     };
     return stream.push(
         std::make_unique<WindowCall>(*window, bytes_of(full), std::vector<WindowCall::Round>{write_own}));
   }
   const auto place = [=](int r) { return bytes_of(full) + static_cast<std::size_t>(r) * bytes; };
-  const auto post = [=](Transfers& transfers) {
+  const auto post = [=, this](Transfers& transfers) {
     for (const int peer : peers_of(group)) transfers.receive(place(peer), bytes, peer);
     for (const int peer : peers_of(group)) transfers.send(local.data, bytes, peer);
-    if (local.data != place(group.rank())) std::memcpy(place(group.rank()), local.data, bytes);
+    if (local.data != place(group.rank())) work_->copy(place(group.rank()), bytes_of(local), bytes);
   };
   stream.push(std::make_unique<Steps>(group, "all_gather", std::vector<Steps::Step>{post}));
 }
@@ -308,12 +281,11 @@ void MpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor
         std::make_unique<WindowCall>(*window, bytes_of(full), std::vector<WindowCall::Round>{add_pieces}));
   }
   Staging& staging = reduce_scatter_staging_;
-  const std::size_t slot = slot_bytes(staging, group);
   std::vector<Steps::Step> steps;
-  append_scatter(steps, group, bytes_of(full), bytes, {group, bytes_of(staging.memory), slot}, slot,
-                 [=](std::size_t begin, std::size_t count, const std::vector<const void*>& sources) {
-                   add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), sources,
-                           num_elements(count, DType::float32));
+  append_scatter(steps, group, bytes_of(full), bytes, received_into(staging, group),
+                 [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
+                   work_->add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), parts,
+                                  num_elements(count, DType::float32));
                  });
   push(staging, std::make_unique<Steps>(group, "reduce_scatter_add", std::move(steps)), stream);
 }
@@ -335,11 +307,10 @@ void MpiCollectives::reduce_scatter(const Group& group, Tensor inout, device::St
   }
   // That of all_reduce, whose first half this is: what units send into a reduce_scatter_add may be under way for long.
   Staging& staging = all_reduce_staging_;
-  const std::size_t slot = slot_bytes(staging, group);
   std::vector<Steps::Step> steps;
-  append_scatter(steps, group, bytes_of(inout), bytes, {group, bytes_of(staging.memory), slot}, slot,
-                 [=](std::size_t begin, std::size_t count, const std::vector<const void*>& sources) {
-                   reduce(own + begin, sources, num_elements(count, inout.dtype), inout.dtype, ReduceOp::sum);
+  append_scatter(steps, group, bytes_of(inout), bytes, received_into(staging, group),
+                 [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
+                   work_->reduce(own + begin, parts, num_elements(count, inout.dtype), inout.dtype, ReduceOp::sum);
                  });
   push(staging, std::make_unique<Steps>(group, "reduce_scatter", std::move(steps)), stream);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Collectives on host memory: point-to-point messages that are all posted at once, and sums in rank order.
+// Collectives by MPI: point-to-point messages that are all posted at once, and sums in rank order. On the memory of the
+// host, or on any other that the MPI library can send and that has a LocalWork.
 //
 // Open MPI's own reductions take several times as long for the sizes of a training step, and promise no order of
 // summation. Each collective is a Steps on its stream.
@@ -12,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "local_work.hpp"
 #include "sft/comm/collectives.hpp"
 #include "shared_window.hpp"
 #include "window_call.hpp"
@@ -20,8 +22,9 @@ namespace sft::comm {
 
 class MpiCollectives final : public Collectives {
  public:
-  /// Collective over the groups of allocate(), as destruction.
-  explicit MpiCollectives(device::Device& device);
+  /// `device`: whose streams the calls are queued on, a host. `work`: on the memory that the tensors lie in.
+  /// Destruction is collective over the groups of allocate().
+  MpiCollectives(device::Device& device, std::unique_ptr<LocalWork> work);
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
   void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
@@ -41,8 +44,9 @@ class MpiCollectives final : public Collectives {
     std::unique_ptr<device::Event> last_use;
   };
 
-  /// What one rank of `group` may send into `staging` at a time, a multiple of 64 bytes; unlimited for a single rank.
-  static std::size_t slot_bytes(const Staging& staging, const Group& group);
+  /// Where the ranks of `group` may send into `staging`: slots of a multiple of 64 bytes, without limit for a single
+  /// rank.
+  static Contributions received_into(const Staging& staging, const Group& group);
   /// Queues `steps` behind the last user of `staging`.
   static void push(Staging& staging, std::unique_ptr<device::Pending> steps, device::Stream& stream);
 
@@ -51,6 +55,7 @@ class MpiCollectives final : public Collectives {
   void all_reduce_in_window(SharedWindow& window, Tensor inout, ReduceOp op, device::Stream& stream);
 
   device::Device& device_;
+  const std::unique_ptr<LocalWork> work_;
   Staging reduce_scatter_staging_;
   Staging all_reduce_staging_;
   std::vector<std::unique_ptr<SharedWindow>> windows_;

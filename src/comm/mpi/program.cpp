@@ -8,6 +8,7 @@
 #include <exception>
 #include <string>
 
+#include "library.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/log.hpp"
@@ -23,15 +24,6 @@ namespace {
   if (!std::current_exception()) abort_all(ExitStatus::failure, "terminated");
   const Error error = current_error();
   abort_all(error.status(), error.what());
-}
-
-/// "Open MPI v4.1.4", the MPI library that this program was built with.
-std::string mpi_library() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string version(text.data(), static_cast<std::size_t>(length));
-  return version.substr(0, version.find_first_of(",\n"));
 }
 
 /// Refuses ranks that were started together and do not find each other: each would train alone, over the others' files.
@@ -51,6 +43,14 @@ void check_world(const Session& session) {
 }
 
 }  // namespace
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string version(text.data(), static_cast<std::size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
 
 int run_program(int argc, char** argv, const std::function<int(Session&)>& body) {
   std::set_terminate(abort_on_uncaught_exception);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "add.hpp"
+#include "comm/kernels/reduce_parts.hpp"
 #include "comm/messages.hpp"
 #include "sft/core/error.hpp"
 
@@ -95,7 +95,8 @@ void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
       return ncclReduceScatter(full.data, piece, count_of(local), ncclFloat32, ncclSum, comm, native_stream(stream));
     });
   }
-  add(local.as<float>(), piece, local.num_elements(), native_stream(stream));
+  const Contributions sum{.own = reinterpret_cast<const std::byte*>(piece)};
+  add_parts(local.as<float>(), sum, local.num_elements(), native_stream(stream));
 }
 
 void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
@@ -139,9 +140,7 @@ device::Device::Block NcclCollectives::allocate(const Group& group, MemoryUse /*
 void NcclCollectives::send_and_receive(const Group& group, const std::vector<Message>& sends,
                                        const std::vector<Message>& receives, device::Stream& stream) {
   if (sends.empty() && receives.empty()) return;
-  std::size_t bytes = 0;
-  for (const Message& m : sends) bytes += m.tensor.size_bytes();
-  for (const Message& m : receives) bytes += m.tensor.size_bytes();
+  const std::size_t bytes = bytes_of(sends) + bytes_of(receives);
   communicators_.of(group).run("ncclSend and ncclRecv", bytes, native_stream(stream), [&](ncclComm_t comm) {
     ncclResult_t first_error = ncclGroupStart();
     const auto note = [&](ncclResult_t result) {

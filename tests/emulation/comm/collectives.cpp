@@ -35,14 +35,23 @@ class Machine {
  public:
   explicit Machine(Transport::Way way)
       : collectives(comm::make_collectives(*device, {world, half}, {.way = way, .timeout_s = 600})) {
-    if (way == Transport::Way::direct) return;
-    device::Arena sizing;
-    (void)comm::take_host_staging(sizing, plan_);
-    staging_ =
-        device::Arena(*device, ledger_, device::Label::communication, sizing.used_bytes(), device::Space::pinned);
-    comm::StagingMemory staging = comm::take_host_staging(staging_, plan_);
-    staging.host_copies = staging.host_copies.rows(0, 8192);  // so little that much goes in rounds
-    collectives->set_staging(staging);
+    device::Arena sizing, pinned_sizing;
+    (void)comm::take_staging(device->kind(), way, sizing, pinned_sizing, plan_);
+    const auto arena = [&](const device::Arena& sized, device::Space space) {
+      return device::Arena(*device, ledger_, device::Label::communication, sized.used_bytes(), space);
+    };
+    staging_ = arena(sizing, device::Space::device);
+    pinned_staging_ = arena(pinned_sizing, device::Space::pinned);
+    whole_ = comm::take_staging(device->kind(), way, staging_, pinned_staging_, plan_);
+    collectives->set_staging(whole_);
+  }
+
+  /// So little memory for copies through the host that much goes in rounds.
+  void use_little_staging() {
+    if (whole_.host_copies.empty()) return;
+    comm::StagingMemory little = whole_;
+    little.host_copies = whole_.host_copies.rows(0, 8192);
+    collectives->set_staging(little);
   }
 
   const comm::Group& world = session().world();
@@ -54,7 +63,8 @@ class Machine {
  private:
   comm::StagingPlan plan_{std::size_t{1} << 20, std::size_t{1} << 20};
   device::Ledger ledger_;
-  device::Arena staging_;
+  device::Arena staging_, pinned_staging_;
+  comm::StagingMemory whole_;
 
  public:
   std::unique_ptr<comm::Collectives> collectives;
@@ -90,10 +100,16 @@ class OnDevice {
   device::Device::Block memory_, pinned_;
 };
 
-void on_both_ways(const std::function<void(Machine&)>& test) {
-  for (const Transport::Way way : {Transport::Way::direct, Transport::Way::host_copy}) {
-    BOOST_TEST_CONTEXT((way == Transport::Way::direct ? "NCCL" : "host copies")) {
+constexpr std::pair<Transport::Way, const char*> ways[] = {{Transport::Way::direct, "NCCL"},
+                                                           {Transport::Way::host_copy, "host copies"},
+                                                           {Transport::Way::cuda_mpi, "CUDA-aware MPI"}};
+
+void on_all_ways(const std::function<void(Machine&)>& test) {
+  for (const auto& [way, name] : ways) {
+    if (way == Transport::Way::cuda_mpi && !comm::is_mpi_cuda_aware()) continue;
+    BOOST_TEST_CONTEXT(name) {
       Machine machine(way);
+      machine.use_little_staging();
       test(machine);
     }
   }
@@ -111,7 +127,7 @@ std::vector<int> members(const Machine& machine, const comm::Group& group) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(sums_over_two_groups_on_two_streams) {
-  on_both_ways([](Machine& m) {
+  on_all_ways([](Machine& m) {
     for (const std::int64_t count : counts) {
       const OnDevice of_world(m, *m.stream, values(m.rank, count)), of_half(m, *m.other, values(m.rank, count));
       m.collectives->all_reduce(m.world, of_world.tensor(), comm::ReduceOp::sum, *m.stream);
@@ -135,7 +151,7 @@ BOOST_AUTO_TEST_CASE(sums_over_two_groups_on_two_streams) {
 }
 
 BOOST_AUTO_TEST_CASE(gathers_in_and_out_of_place) {
-  on_both_ways([](Machine& m) {
+  on_all_ways([](Machine& m) {
     for (const comm::Group& group : {m.world, m.half}) {
       for (const std::int64_t count : counts) {
         std::vector<float> expected;
@@ -160,7 +176,7 @@ BOOST_AUTO_TEST_CASE(gathers_in_and_out_of_place) {
 }
 
 BOOST_AUTO_TEST_CASE(reduce_scatters_add_to_what_is_there) {
-  on_both_ways([](Machine& m) {
+  on_all_ways([](Machine& m) {
     for (const comm::Group& group : {m.world, m.half}) {
       for (const std::int64_t count : counts) {
         const OnDevice full(m, *m.stream, values(m.rank, count * group.size()));
@@ -180,7 +196,7 @@ BOOST_AUTO_TEST_CASE(reduce_scatters_add_to_what_is_there) {
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_gets_its_piece_of_the_sum_in_place) {
-  on_both_ways([](Machine& m) {
+  on_all_ways([](Machine& m) {
     for (const comm::Group& group : {m.world, m.half}) {
       for (const std::int64_t count : counts) {
         const OnDevice inout(m, *m.stream, values(m.rank, count * group.size()));
@@ -200,7 +216,7 @@ BOOST_AUTO_TEST_CASE(a_rank_gets_its_piece_of_the_sum_in_place) {
 }
 
 BOOST_AUTO_TEST_CASE(memory_of_the_collectives_is_like_any_other) {
-  on_both_ways([](Machine& m) {
+  on_all_ways([](Machine& m) {
     for (const comm::Group& group : {m.world, m.half}) {
       constexpr std::int64_t count = 1000;
       const std::size_t peak = m.device->peak_bytes();
@@ -221,7 +237,7 @@ BOOST_AUTO_TEST_CASE(memory_of_the_collectives_is_like_any_other) {
 }
 
 BOOST_AUTO_TEST_CASE(messages_between_neighbours_and_among_all) {
-  on_both_ways([](Machine& m) {
+  on_all_ways([](Machine& m) {
     const int to = (m.rank + 1) % m.size, from = (m.rank + m.size - 1) % m.size;
     // Rank r sends r x 3001 numbers: rank 0 none.
     const OnDevice send(m, *m.stream, values(m.rank, 3001 * m.rank));
@@ -248,6 +264,53 @@ BOOST_AUTO_TEST_CASE(messages_between_neighbours_and_among_all) {
     m.collectives->exchange_all(m.world, sends, receives, *m.stream);
     for (std::size_t i = 0; i < received.size(); ++i) BOOST_TEST((received[i]->download() == expected[i]));
   });
+}
+
+BOOST_AUTO_TEST_CASE(host_copies_and_a_cuda_aware_mpi_give_the_same_bits) {
+  if (!comm::is_mpi_cuda_aware()) return;
+  // Small sums take another order than large ones.
+  for (const std::int64_t count : {std::int64_t{1000}, std::int64_t{40001}}) {
+    std::vector<std::vector<float>> results;
+    for (const Transport::Way way : {Transport::Way::host_copy, Transport::Way::cuda_mpi}) {
+      Machine m(way);
+      std::vector<float>& all = results.emplace_back();
+      const auto add = [&](const OnDevice& tensor, std::int64_t begin, std::int64_t end) {
+        const std::vector<float> part = tensor.download();
+        all.insert(all.end(), part.begin() + begin, part.begin() + end);
+      };
+      const OnDevice sum(m, *m.stream, values(m.rank, count)), full(m, *m.stream, values(m.rank, count * m.size)),
+          local(m, *m.stream, values(1 + m.rank, count)), scattered(m, *m.stream, values(m.rank, count * m.size));
+      m.collectives->all_reduce(m.world, sum.tensor(), comm::ReduceOp::sum, *m.stream);
+      m.collectives->reduce_scatter_add(m.world, local.tensor(), full.tensor(), *m.stream);
+      m.collectives->reduce_scatter(m.world, scattered.tensor(), *m.stream);
+      add(sum, 0, count);
+      add(local, 0, count);
+      add(scattered, m.rank * count, (m.rank + 1) * count);
+    }
+    BOOST_TEST((results[0] == results[1]), count << " elements");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(doubles_are_summed_by_a_cuda_aware_mpi_too) {
+  if (!comm::is_mpi_cuda_aware()) return;
+  Machine m(Transport::Way::cuda_mpi);
+  const OnDevice memory(m, *m.stream, std::vector<float>(8));
+  for (const comm::ReduceOp op : {comm::ReduceOp::sum, comm::ReduceOp::max}) {
+    const double own[] = {1.0 + m.rank, -0.25 * m.rank, 1e300};
+    const auto pinned = m.device->allocate(sizeof own, device::Space::pinned);
+    std::memcpy(pinned.get(), own, sizeof own);
+    const Tensor tensor(memory.tensor().data, DType::float64, {3});
+    m.device->copy(tensor.data, pinned.get(), sizeof own, *m.stream);
+    m.collectives->all_reduce(m.world, tensor, op, *m.stream);
+    m.device->copy(pinned.get(), tensor.data, sizeof own, *m.stream);
+    m.stream->synchronize();
+    const auto* result = static_cast<const double*>(pinned.get());
+    const bool is_sum = op == comm::ReduceOp::sum;
+    const double sum_of_ranks = 0.5 * m.size * (m.size - 1);
+    BOOST_TEST(result[0] == (is_sum ? m.size + sum_of_ranks : m.size));
+    BOOST_TEST(result[1] == (is_sum ? -0.25 * sum_of_ranks : 0.0));
+    BOOST_TEST(result[2] == (is_sum ? 1e300 * m.size : 1e300));
+  }
 }
 
 }  // namespace sft::test

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The whole program on emulated GPUs: it trains as on CPUs and resumes with the same bits; a timeline
-# changes none, nor does state on the node; it refuses too few GPUs, and ends when a rank never comes to a collective.
+# changes none, nor does state on the node; it refuses too few GPUs, checks the machine, and ends when a rank never comes to
+# a collective.
 #
-#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE
+#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE NVML_STAND_IN
 set -euo pipefail
 
-mpiexec=$1 sft=$2 sft_prepare=$3
+mpiexec=$1 sft=$2 sft_prepare=$3 nvml=$4
 support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
 # shellcheck source=tests/support/checks.sh
 source "$support/checks.sh"
@@ -43,7 +44,26 @@ refuses 2 'GPU' "${train[@]}" --train.output_dir few --device.backend cuda
 succeeds "2 ranks on one GPU, with copies through the host" \
   "${train[@]}" --train.output_dir shared --device.backend cuda --device.comm host
 check "they train like CPUs too" alike cpu shared
+succeeds "2 ranks on one GPU, by a CUDA-aware MPI" \
+  "${train[@]}" --train.output_dir by_mpi --device.backend cuda --device.comm mpi
+check "the same bits as through the host" same shared by_mpi
+SFT_EMULATED_CUDA_AWARE_MPI=0 refuses 2 'device\.comm = mpi. cannot send from the memory of GPUs' \
+  "${train[@]}" --train.output_dir refused --device.backend cuda --device.comm mpi
 unset SFT_EMULATED_GPUS
+
+# What is measured is as large as a slow machine can measure.
+succeeds "a check of the machine" "${train[@]}" --check --device.backend cuda
+check "its collectives" grep -qx 'every collective is right in fsdp' out
+check "each rank's GPU" test "$(grep -cE '^ *rank [01]  .*, GPU [01], GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' out)" -eq 2
+check "products and copies" test "$(grep -cE '^ *(float32 product|copy in memory.*)  +[0-9.]+ G[A-Z/a-z]+  slowest: rank' out)" -eq 2
+check "no clock without the driver's library" test "$(grep -cE 'clock' out)" -eq 0
+ln -s "$nvml" libnvidia-ml.so.1
+export LD_LIBRARY_PATH=$PWD${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+succeeds "by a CUDA-aware MPI, with a driver" "${train[@]}" --check --device.backend cuda --device.comm mpi
+check "it says how tensors travel" grep -qE '^ *collectives +MPI from the memory of the GPUs$' out
+check "the clocks" grep -qE '^ *clock in products, of 1980 MHz +1395 MHz  slowest: rank [01] with 1395 MHz$' out
+held='its power limit, its temperature'
+check "what holds them down" grep -qF "(what holds a clock down: rank 0: $held; rank 1: $held)" out
 
 export SFT_EMULATED_NCCL_HANG=:1:8
 prints 1 'error: rank [0-9]: the collectives stand still .*group fsdp waits in call' \

@@ -22,6 +22,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config::Config config;
   config.device.backend = kind == device::Kind::cuda ? config::BackendChoice::cuda : config::BackendChoice::cpu;
   if (way == comm::Transport::Way::host_copy) config.device.comm = config::CommChoice::host;
+  if (way == comm::Transport::Way::cuda_mpi) config.device.comm = config::CommChoice::mpi;
   config.model = model_of(tiny.family);
   config.model.num_hidden_layers = tiny.offloads_activations ? 4 : 2;  // the last two are never offloaded
   config.lora.use_peft = tiny.has_adapters;
@@ -57,7 +58,8 @@ device::DealtGpu gpu_of_rank(const comm::Group& node) {
 /// What a run has on GPUs, or on CPUs: NCCL cannot work between ranks that share a GPU.
 comm::Transport::Way way_of(const TinyRun& tiny, device::Kind kind, const comm::Group& node) {
   if (kind == device::Kind::cpu) return comm::Transport::Way::direct;
-  return node.size() > std::ssize(device::visible_gpus().gpus) ? comm::Transport::Way::host_copy : tiny.way;
+  const bool share = node.size() > std::ssize(device::visible_gpus().gpus);
+  return share && tiny.way == comm::Transport::Way::direct ? comm::Transport::Way::host_copy : tiny.way;
 }
 
 /// The bytes of an entry, wherever it lies.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole trainer on GPUs, emulated ones or with tests/device real ones, computes what it computes on CPUs: every
 // stage of sharding, every way of attending over the sequence, every way of keeping activations, adapters, both
-// precisions, NCCL and host copies.
+// precisions, NCCL, host copies and a CUDA-aware MPI.
 
 #define BOOST_TEST_NO_MAIN
 #define BOOST_TEST_MODULE emulated_trainer
@@ -89,6 +89,13 @@ BOOST_AUTO_TEST_CASE(gpus_train_like_cpus) {
     if (tiny.layout.size() != session().world().size()) continue;
     const test::TinyOutcome cpu = run(tiny, device::Kind::cpu, session());
     const test::TinyOutcome gpu = run(tiny, device::Kind::cuda, session());
+    if (tiny.way == comm::Transport::Way::host_copy && comm::is_mpi_cuda_aware()) {
+      TinyRun by_mpi = tiny;
+      by_mpi.way = comm::Transport::Way::cuda_mpi;
+      const test::TinyOutcome other = run(by_mpi, device::Kind::cuda, session());
+      BOOST_TEST((other.losses == gpu.losses && other.grad_norms == gpu.grad_norms && other.state == gpu.state),
+                 tiny.name() << ": a CUDA-aware MPI gives the same bits");
+    }
     const bool is_float32 = tiny.precision == Precision::fp32;
     const double loss = worst(gpu.losses, cpu.losses), norm = worst(gpu.grad_norms, cpu.grad_norms),
                  evaluation = worst({gpu.evaluation}, {cpu.evaluation});

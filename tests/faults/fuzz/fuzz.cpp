@@ -61,8 +61,10 @@ std::vector<std::string> list_files(const std::string& path) {
   return names;
 }
 
-/// Without the care for power cuts of io::write_file_atomically, which takes longer than the rest of a case.
+/// Without the care for power cuts of io::write_file_atomically, which takes longer than the rest of a case; ext4 takes
+/// it too for a file that is cut to nothing and written again.
 void write_file(const std::string& path, const std::string& bytes) {
+  fs::remove(path);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << bytes;
   if (!file.flush()) throw_data_error("cannot write " + path, "the disk may be full", "free space");

@@ -6,7 +6,9 @@
 #   bad_input.sh MPIEXEC RANKS SFT SFT_PREPARE
 set -euo pipefail
 
-mpiexec=$1 ranks=$2 sft=$3 sft_prepare=$4
+ranks=$2 sft=$3 sft_prepare=$4
+sft_on_ranks=("$1" -np "$ranks" "$sft")
+if [[ $ranks -eq 1 ]]; then sft_on_ranks=("$sft"); fi # as users start it
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
 
@@ -23,10 +25,10 @@ INI
 
 # run WORD...: sft on all ranks.
 # shellcheck disable=SC2317  # called through succeeds
-run() { "$mpiexec" -np "$ranks" "$sft" "$@"; }
+run() { "${sft_on_ranks[@]}" "$@"; }
 
 # refuse STATUS PATTERN WORD...: what all ranks agree on is one line and names no rank, whatever their number.
-refuse() { refuses "$1" "$2" "$mpiexec" -np "$ranks" "$sft" "${@:3}"; }
+refuse() { refuses "$1" "$2" "${sft_on_ranks[@]}" "${@:3}"; }
 
 # A good run, whose checkpoint the resumed ones below start from.
 succeeds 'a good run' run good.ini

@@ -245,6 +245,12 @@ BOOST_AUTO_TEST_CASE(a_plan_for_gpus_says_what_lies_where) {
   BOOST_TEST(range_of(copied, Label::communication).most_bytes ==
              copied.on_node.most_bytes - on_gpu.on_node.most_bytes);
   BOOST_TEST(range_of(copied, Label::communication).most_bytes >= std::size_t{16} << 20U);
+
+  // A CUDA-aware MPI needs what MPI needs on CPUs, on the GPU.
+  fixture.config.device.comm = config::CommChoice::mpi;
+  const MemoryTable by_mpi = plan(machine);
+  BOOST_TEST(by_mpi.on_node.most_bytes == on_gpu.on_node.most_bytes);
+  BOOST_TEST(range_of(by_mpi, Label::communication).most_bytes == range_of(on_cpu, Label::communication).most_bytes);
 }
 
 BOOST_AUTO_TEST_CASE(state_of_a_gpu_in_the_memory_of_its_node) {

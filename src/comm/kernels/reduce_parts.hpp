@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Sums of what several ranks have sent into this rank's GPU, in rank order, so that every rank and every run gets the
+// same bits. Device memory; 16-byte accesses where everything begins on 16 bytes. Each call queues on `stream`, and
+// throws where the launch is refused.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "comm/contributions.hpp"
+
+namespace sft::comm {
+
+/// out[i] = part 0 + part 1 + ..., from left to right. T: float or double. `out` may be one of the parts.
+template <class T>
+void sum_parts(T* out, const Contributions& parts, std::int64_t num_elements, cudaStream_t stream);
+/// The same with the larger of two; a NaN on either side stays.
+template <class T>
+void max_parts(T* out, const Contributions& parts, std::int64_t num_elements, cudaStream_t stream);
+/// out[i] += part 0 + part 1 + ...; the parts are added up first.
+void add_parts(float* out, const Contributions& parts, std::int64_t num_elements, cudaStream_t stream);
+
+}  // namespace sft::comm
