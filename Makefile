@@ -4,8 +4,8 @@ PRESET ?= release
 BUILD := build/$(PRESET)
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-# Ranks wait for one another, scripts for what they started: two cores have room for more than two tests.
-TEST_JOBS ?= 4
+# One test of several ranks at a time, and beside it what needs one core: ranks wait for one another.
+TEST_JOBS ?= 3
 
 # Debian and Ubuntu names of everything that the build, the tests and the demo use. oneDNN's CMake package asks for
 # OpenCL's headers.

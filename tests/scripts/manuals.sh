@@ -37,7 +37,7 @@ complete_last() {
   # shellcheck disable=SC2317  # the completions call it; bash has its own only while it completes
   compopt() { :; }
   "_${1//-/_}"
-  printf '%s\n' "${COMPREPLY[@]}" | grep -qxF -- "$expected" || wrong "$* completes to: ${COMPREPLY[*]}, not $expected"
+  [[ " ${COMPREPLY[*]} " == *" $expected "* ]] || wrong "$* completes to: ${COMPREPLY[*]}, not $expected"
 }
 for program in sft sft-prepare sft-generate sft-inspect; do
   # shellcheck source=/dev/null
