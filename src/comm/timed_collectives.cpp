@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timed_collectives.hpp"
 
-#include <algorithm>
-#include <numeric>
+#include "comm/messages.hpp"
 
 namespace sft::comm {
-
-namespace {
-
-std::size_t bytes_of(const std::vector<Message>& messages) {
-  return std::transform_reduce(messages.begin(), messages.end(), std::size_t{0}, std::plus<>(),
-                               [](const Message& message) { return message.tensor.size_bytes(); });
-}
-
-}  // namespace
 
 template <class Call>
 void TimedCollectives::run(const Group& group, const char* name, std::size_t bytes, device::Stream& stream,

@@ -9,7 +9,7 @@ namespace sft::comm {
 
 namespace {
 
-std::int64_t bytes_of(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.size_bytes()); }
+std::int64_t num_bytes(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.size_bytes()); }
 
 }  // namespace
 
@@ -24,34 +24,34 @@ void TrafficCounter::count(const Group& group, std::int64_t bytes) {
 }
 
 void TrafficCounter::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  count(group, 2 * bytes_of(inout) * (group.size() - 1) / group.size());
+  count(group, 2 * num_bytes(inout) * (group.size() - 1) / group.size());
   if (inner_ != nullptr) inner_->all_reduce(group, inout, op, stream);
 }
 
 void TrafficCounter::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  count(group, bytes_of(local) * (group.size() - 1));
+  count(group, num_bytes(local) * (group.size() - 1));
   if (inner_ != nullptr) inner_->all_gather(group, full, local, stream);
 }
 
 void TrafficCounter::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  count(group, bytes_of(local) * (group.size() - 1));
+  count(group, num_bytes(local) * (group.size() - 1));
   if (inner_ != nullptr) inner_->reduce_scatter_add(group, local, full, stream);
 }
 
 void TrafficCounter::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  count(group, bytes_of(inout) * (group.size() - 1) / group.size());
+  count(group, num_bytes(inout) * (group.size() - 1) / group.size());
   if (inner_ != nullptr) inner_->reduce_scatter(group, inout, stream);
 }
 
 void TrafficCounter::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                               device::Stream& stream) {
-  count(group, to == group.rank() ? 0 : bytes_of(send));
+  count(group, to == group.rank() ? 0 : num_bytes(send));
   if (inner_ != nullptr) inner_->exchange(group, send, to, receive, from, stream);
 }
 
 void TrafficCounter::exchange_all(const Group& group, const std::vector<Message>& sends,
                                   const std::vector<Message>& receives, device::Stream& stream) {
-  for (const Message& message : sends) count(group, bytes_of(message.tensor));
+  for (const Message& message : sends) count(group, num_bytes(message.tensor));
   if (inner_ != nullptr) inner_->exchange_all(group, sends, receives, stream);
 }
 
