@@ -65,7 +65,8 @@ void Watchdog::watch() {
 
 namespace {
 
-std::size_t number_of(const Group& group, const std::vector<TensorGroup>& groups) {
+std::optional<std::size_t> number_of(const Group& group, const std::vector<TensorGroup>& groups) {
+  if (group.size() == 1) return std::nullopt;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (groups[i].group == group) return i;
   }
@@ -77,7 +78,7 @@ std::size_t number_of(const Group& group, const std::vector<TensorGroup>& groups
 WatchedCall::WatchedCall(Watchdog& watchdog, const std::vector<TensorGroup>& groups, const Group& group,
                          const char* call, std::size_t bytes)
     : watchdog_(watchdog), number_(number_of(group, groups)) {
-  watchdog_.start(number_, call, bytes);
+  if (number_) watchdog_.start(*number_, call, bytes);
 }
 
 void end_at_standstill(const std::string& standstill) {

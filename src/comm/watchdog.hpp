@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,19 +50,22 @@ class Watchdog {
   std::thread thread_;
 };
 
-/// A call over one of `groups`, whose names `watchdog` was made with, from its beginning to its end.
+/// A call over one of `groups`, whose names `watchdog` was made with, from its beginning to its end. A group of one
+/// rank need not be one of them and is not watched: nobody waits in it.
 class WatchedCall {
  public:
-  /// Throws std::logic_error where `group` is none of them.
+  /// Throws std::logic_error where a `group` of several ranks is none of them.
   WatchedCall(Watchdog& watchdog, const std::vector<TensorGroup>& groups, const Group& group, const char* call,
               std::size_t bytes);
-  ~WatchedCall() { watchdog_.finish(number_); }
+  ~WatchedCall() {
+    if (number_) watchdog_.finish(*number_);
+  }
   WatchedCall(const WatchedCall&) = delete;
   WatchedCall& operator=(const WatchedCall&) = delete;
 
  private:
   Watchdog& watchdog_;
-  const std::size_t number_;
+  const std::optional<std::size_t> number_;  ///< of the group
 };
 
 /// The names of groups, for a Watchdog.

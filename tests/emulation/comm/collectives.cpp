@@ -266,6 +266,26 @@ BOOST_AUTO_TEST_CASE(messages_between_neighbours_and_among_all) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(a_group_of_one_rank_is_legal_though_the_collectives_were_not_made_for_it) {
+  on_all_ways([](Machine& m) {
+    const comm::Group self = comm::self_group();
+    const std::vector<float> mine = values(m.rank, 1000);
+    const OnDevice from(m, *m.stream, mine), to(m, *m.stream, std::vector<float>(mine.size()));
+    m.collectives->all_gather(self, to.tensor(), from.tensor(), *m.stream);
+    m.collectives->all_gather(self, to.tensor(), to.tensor(), *m.stream);
+    m.collectives->all_reduce(self, to.tensor(), comm::ReduceOp::sum, *m.stream);
+    m.collectives->reduce_scatter(self, to.tensor(), *m.stream);
+    m.collectives->exchange_all(self, {}, {}, *m.stream);
+    BOOST_TEST(to.download() == mine, boost::test_tools::per_element());
+    m.collectives->reduce_scatter_add(self, to.tensor(), from.tensor(), *m.stream);
+    std::vector<float> twice;
+    for (const float x : mine) twice.push_back(x + x);
+    BOOST_TEST(to.download() == twice, boost::test_tools::per_element());
+    m.collectives->exchange(self, to.tensor(), 0, from.tensor(), 0, *m.stream);
+    BOOST_TEST(from.download() == twice, boost::test_tools::per_element());
+  });
+}
+
 BOOST_AUTO_TEST_CASE(host_copies_and_a_cuda_aware_mpi_give_the_same_bits) {
   if (!comm::is_mpi_cuda_aware()) return;
   // Small sums take another order than large ones.
