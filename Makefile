@@ -6,6 +6,9 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # One test of several ranks at a time, and beside it what needs one core: ranks wait for one another.
 TEST_JOBS ?= 3
+# GPUs to compile for, see SFT_CUDA_ARCHS in cmake/SftCuda.cmake: `one`, `all` or a list. What is installed is for all.
+CUDA_ARCHS ?=
+CONFIGURE := cmake --preset $(PRESET) $(if $(CUDA_ARCHS),-DSFT_CUDA_ARCHS="$(CUDA_ARCHS)")
 
 # Debian and Ubuntu names of everything that the build, the tests and the demo use. oneDNN's CMake package asks for
 # OpenCL's headers.
@@ -17,7 +20,7 @@ PACKAGES := g++ cmake ninja-build \
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
 TEST_PACKAGES := lmod qemu-user
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
-STYLE_PACKAGES := clang-format clang-tidy libomp-dev
+STYLE_PACKAGES := clang clang-format clang-tidy libomp-dev
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' ':!tests/layering/bad_tree')
 ROOT_RUN := $(filter 0,$(shell id -u))
@@ -37,7 +40,8 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build deps test-deps demo install test test-asan test-asan-gpu test-tsan test-mpich format tidy clean help
+.PHONY: build configure build-tests deps test-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan \
+  test-mpich test-mutations style-deps format check-format check-clang tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -55,13 +59,18 @@ define install
 	$(if $(ROOT_RUN),,sudo) env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing
 endef
 
-build: ## compile the programs; leaves ./sft and ./sft-* here
+configure:
 	@for tool in cmake c++ mpirun; do \
 	  command -v $$tool >/dev/null || { echo "$$tool is missing: run \`make deps\`"; exit 1; }; \
 	done
-	@cmake --preset $(PRESET) || { echo "The configuration failed: if a package is missing, run \`make deps\`"; exit 1; }
-	@cmake --build $(BUILD) --parallel $(JOBS)
+	@$(CONFIGURE) || { echo "The configuration failed: if a package is missing, run \`make deps\`"; exit 1; }
+
+build: configure ## compile the programs; leaves ./sft and ./sft-* here
+	@cmake --build $(BUILD) --parallel $(JOBS) --target programs
 	@ln -sfn $(BUILD)/bin/sft $(BUILD)/bin/sft-* .
+
+build-tests: build
+	@cmake --build $(BUILD) --parallel $(JOBS)
 
 deps: ## install what is missing through apt (Debian, Ubuntu), or list it
 	$(call install,$(PACKAGES))
@@ -69,58 +78,71 @@ deps: ## install what is missing through apt (Debian, Ubuntu), or list it
 test-deps:
 	$(call install,$(PACKAGES) $(TEST_PACKAGES))
 
-install: ## install what `make` built: PREFIX=/usr/local, DESTDIR= for packagers
-	@[ -e $(BUILD)/bin/sft ] || { echo "Nothing is built yet: run \`make\` first"; exit 1; }
+install: ## build for all GPUs and install: PREFIX=/usr/local, DESTDIR= for packagers
+	@$(MAKE) --no-print-directory build CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
 demo: deps ## prepare text, train on 16 ranks, stop, resume, plot, generate; MODEL=FOLDER [DATA=FILE]: a pretrained one
 	@$(MAKE) --no-print-directory build
 	@$(if $(MODEL),inputs/demo/model.sh "$(MODEL)" $(if $(DATA),"$(DATA)"),inputs/demo/run.sh)
 
-test: test-deps ## build and run every test
-	@$(MAKE) --no-print-directory build
-	@ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure
+# Tiers of tests are labels: tests/SftTest.cmake says which test is in which.
+CTEST := ctest --test-dir $(BUILD) -j $(TEST_JOBS) --output-on-failure
 
-# The parts of the tests that a sanitizer runs: what reads files and moves memory; what has threads and signals.
-ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text unit_jinja unit_data unit_checkpoint \
-  unit_parallel unit_hub unit_model unit_optim unit_sequence unit_train ops_test faults_data device_cpu_test \
-  device_gpus_test device_timeline_test mpi_group_test mpi_collectives_test mpi_host_collectives_test mpi_windows_test mpi_decoder_test \
-  reference leakage evaluation
-# What runs on an emulated GPU (tests/emulation), without the longest of them.
-GPU_TESTS := emulation_runtime_test emulation_faults_test emulation_streams_test emulation_ops_test emulated_device \
-  emulated_nccl_test emulated_cublaslt_test
-TSAN_TESTS := comm_watchdog_test unit_io unit_optim unit_text unit_data unit_train device_cpu_test mpi_streams_test \
-  mpi_windows_test
+test: test-deps ## build and run the tests that a change has to pass
+	@$(MAKE) --no-print-directory build-tests
+	@$(CTEST) -L '^full$$'
 
-# $(call sanitized,preset,tests): builds these tests and runs them, on 1, 2 and 4 ranks.
-empty :=
-sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(2) && \
-	ctest --test-dir build/$(1) -j $(TEST_JOBS) --output-on-failure -R '^($(subst $(empty) $(empty),|,$(strip $(2))))(_np[124])?$$'
+test-quick: test-deps ## the quick ones of them: units, layering, few ranks
+	@$(MAKE) --no-print-directory build-tests
+	@$(CTEST) -L '^quick$$'
 
-test-asan: test-deps ## a part of the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	$(call sanitized,asan,$(ASAN_TESTS))
+test-all: test-deps ## every test, also the long ones: more fuzz, every number of ranks, all GPUs, mutations, MPICH
+	@$(MAKE) --no-print-directory build-tests CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
+	@$(CTEST)
+	@$(MAKE) --no-print-directory test-asan test-tsan test-asan-gpu test-mpich test-mutations
+
+# $(call sanitized,preset): builds the tests with the label of this sanitizer and runs them.
+sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(1)-tests && \
+	ctest --test-dir build/$(1) -j $(TEST_JOBS) --output-on-failure -L '^$(1)$$'
+
+test-asan: test-deps ## what reads files and moves memory, under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call sanitized,asan)
 
 test-asan-gpu: test-deps ## the CUDA side on an emulated GPU under both sanitizers; needs CUDA's headers and compiler
-	$(call sanitized,asan-gpu,$(GPU_TESTS))
+	$(call sanitized,asan-gpu)
 
 test-tsan: test-deps ## loader, streams and signals under ThreadSanitizer
-	$(call sanitized,tsan,$(TSAN_TESTS))
+	$(call sanitized,tsan)
+
+test-mutations: test-deps ## breaks the CUDA side in a hundred ways, one after the other, and sees that a test fails each time
+	@tests/emulation/mutations/run.py
 
 test-mpich: test-deps ## a part of the tests with MPICH in place of Open MPI
 	$(call install,$(MPICH_PACKAGES))
 	@JOBS=$(JOBS) tests/scripts/mpich.sh
 
-format: ## clang-format every source in place
-	$(call install,clang-format)
+style-deps:
+	$(call install,$(STYLE_PACKAGES))
+
+format: style-deps ## clang-format every source in place
 	@clang-format -i $(SOURCES)
 
-# clang has neither GCC's __builtin_shuffle nor all of its processor names.
-GCC_ONLY := src/ops/cpu/isa.cpp $(wildcard src/ops/cpu/kernels/attention_*.cpp)
+check-format: style-deps ## fails where clang-format would change a source
+	@clang-format --dry-run --Werror $(SOURCES)
 
-tidy: ## clang-tidy on every source of src/
-	$(call install,$(STYLE_PACKAGES))
-	@cmake --preset $(PRESET) >/dev/null
-	@clang-tidy --quiet -p $(BUILD) --extra-arg=-Wno-unknown-warning-option $(filter-out $(GCC_ONLY),$(filter src/%.cpp,$(SOURCES)))
+check-clang: style-deps ## compile the programs with clang too
+	@cmake --preset clang >/dev/null && cmake --build build/clang --parallel $(JOBS) --target programs
+
+# clang-tidy reads what every source is compiled with, one by one.
+TIDY = cmake --preset clang -B build/tidy -DSFT_UNITY=OFF >/dev/null && \
+	xargs --no-run-if-empty --max-args=1 --max-procs=$(JOBS) clang-tidy --quiet -p build/tidy
+
+tidy: style-deps ## clang-tidy on every source of src/
+	@printf '%s\n' $(filter src/%.cpp,$(SOURCES)) | ($(TIDY))
+
+check-tidy: style-deps ## clang-tidy on what changed: .ci/changed says since when
+	@.ci/changed | ($(TIDY) --warnings-as-errors='*')
 
 clean: ## remove everything that was built
 	rm -rf build

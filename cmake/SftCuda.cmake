@@ -22,12 +22,24 @@ if(NOT SFT_HAVE_CUDA)
 endif()
 
 set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
-set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 knows no flag for C++20 here
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+# Most of the time goes into the kernels of each architecture: a build for this machine makes those of one.
+set(SFT_CUDA_ARCHS "one" CACHE STRING "GPUs to compile for: one (this machine's, else the A100 and, translated by the \
+driver, whatever is newer), all, or a list as in CMAKE_CUDA_ARCHITECTURES")
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)  # A100, H100 with all it has, whatever comes later
+  if(SFT_CUDA_ARCHS STREQUAL "all")
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)  # A100, H100 with all it has, whatever comes later
+  elseif(NOT SFT_CUDA_ARCHS STREQUAL "one")
+    set(CMAKE_CUDA_ARCHITECTURES ${SFT_CUDA_ARCHS})
+  elseif(EXISTS /dev/nvidia0)
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80)
+  endif()
 endif()
+message(STATUS "sft: kernels for GPUs of architecture ${CMAKE_CUDA_ARCHITECTURES}")
 enable_language(CUDA)
 
 # sft_gpu_library(NAME REAL EMULATED): what NAME links is REAL, but EMULATED in programs with the property SFT_EMULATED.
@@ -38,9 +50,26 @@ function(sft_gpu_library name real emulated)
     "$<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:SFT_EMULATED>>,${emulated},${real}>>" "$<INSTALL_INTERFACE:${real}>")
   install(TARGETS ${name} EXPORT sft)
 endfunction()
-sft_gpu_library(sft_cudart CUDA::cudart sft_emulated_cudart)
-sft_gpu_library(sft_cublaslt CUDA::cublasLt sft_emulated_cublaslt)
-sft_gpu_library(sft_nccl ${NCCL_LIBRARY} sft_emulated_nccl)
+
+# sft_on_demand_library(NAME SOURCE FILE_MACRO FILE): a library of SOURCE, whose functions load the real library at their
+# first call: from where the system finds it, else from where it lay at build time, FILE.
+function(sft_on_demand_library name source file_macro file)
+  add_library(${name} STATIC ${source})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
+  target_compile_definitions(${name} PRIVATE ${file_macro}="${file}")
+  target_link_libraries(${name} PUBLIC sft_device PRIVATE $<BUILD_INTERFACE:sft_flags>)
+  string(REPLACE "sft_" "" exported ${name})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${exported})
+  install(TARGETS ${name} EXPORT sft ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+sft_on_demand_library(sft_cublaslt_on_demand ${CMAKE_SOURCE_DIR}/src/ops/cuda/cublaslt_on_demand.cpp SFT_CUBLASLT_FILE
+                      ${CUDA_cublasLt_LIBRARY})
+sft_on_demand_library(sft_nccl_on_demand ${CMAKE_SOURCE_DIR}/src/comm/nccl/nccl_on_demand.cpp SFT_NCCL_FILE ${NCCL_LIBRARY})
+
+sft_gpu_library(sft_cudart CUDA::cudart_static sft_emulated_cudart)
+sft_gpu_library(sft_cublaslt sft_cublaslt_on_demand sft_emulated_cublaslt)
+sft_gpu_library(sft_nccl sft_nccl_on_demand sft_emulated_nccl)
 target_include_directories(sft_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
 target_link_libraries(sft_nccl INTERFACE sft_cudart)
 

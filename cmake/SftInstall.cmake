@@ -4,7 +4,6 @@
 include(CMakePackageConfigHelpers)
 
 # Programs find libraries that stand outside the system's folders (a module's oneDNN, say) where the build found them.
-get_property(SFT_PROGRAMS GLOBAL PROPERTY SFT_PROGRAMS)
 set_target_properties(${SFT_PROGRAMS} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS ${SFT_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 

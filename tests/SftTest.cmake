@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# sft_test(NAME SOURCES file... ROOMS room... [RANKS n...] [TIMEOUT seconds] [LABEL label] [ARGUMENTS word...])
-# A Boost.Test program NAME. Without RANKS it runs alone; with RANKS once under mpirun for each count, as NAME_np<n>.
-# A source of an MPI test defines its own main through tests/support/mpi_test_main.hpp.
+# How tests are built and run. A folder of tests is one program, whose suites are its files.
+#
+#   sft_test(NAME SOURCES file... ROOMS room... [LIBRARIES target...] [MPI])       a Boost.Test program
+#   sft_run_test(PROGRAM [NAME name] [SUITES suite...] [RANKS n...] [NIGHTLY_RANKS n...] [TIMEOUT seconds] [LABEL label]
+#                [TIER quick|full|nightly] [SANITIZE asan|tsan|asan-gpu...] [ENVIRONMENT name=value...]
+#                [ARGUMENTS word...])
+#       one ctest of some suites of it, all without SUITES. With RANKS once under mpirun for each count, as NAME_np<n>.
+#       SANITIZE: the builds with sanitizers that run it too, on the largest count of up to 4 ranks
+#   sft_script_test(NAME COMMAND word... [CORES n] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...])   any command
+#
+# Tiers are labels. `quick` is what a programmer runs after each change, `full` what `make test` and CI run, and contains
+# the quick ones; `make test-all` runs the nightly ones too. NIGHTLY_RANKS are counts of ranks that only these try. The
+# label of a sanitizer's build (asan, tsan, asan-gpu) stands beside them; the target `asan-tests` builds its programs.
+#
 # OMPI_ is read by Open MPI 4, PRTE_ by Open MPI 5; other MPIs read neither and need nothing. After a rank has ended with
 # an error, mpirun sleeps twice for the seconds of odls_base_sigkill_timeout, 1 by default: no rank of a test needs them.
 set(SFT_TEST_ENVIRONMENT
@@ -17,6 +28,30 @@ endif()
 # Tests compute little: what an optimizer takes to compile them is more than they gain.
 set(SFT_TEST_COMPILE_FLAGS "$<$<CONFIG:Release>:-O1>")
 
+foreach(sanitizer asan tsan asan-gpu)
+  add_custom_target(${sanitizer}-tests)
+endforeach()
+
+# What every test program is compiled with, so that all can share one precompiled header.
+add_library(sft_test_flags INTERFACE)
+target_include_directories(sft_test_flags INTERFACE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(sft_test_flags INTERFACE BOOST_TEST_DYN_LINK SFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+target_compile_options(sft_test_flags INTERFACE ${SFT_TEST_COMPILE_FLAGS})
+target_link_libraries(sft_test_flags INTERFACE sft_flags OpenMP::OpenMP_CXX Threads::Threads Boost::unit_test_framework
+                                               nlohmann_json::nlohmann_json)
+
+# The mains, and the header that takes most of a test's compilation.
+add_library(sft_unit_main OBJECT support/unit_main.cpp)
+target_link_libraries(sft_unit_main PRIVATE sft_test_flags)
+add_library(sft_mpi_main OBJECT support/mpi_main.cpp)
+target_link_libraries(sft_mpi_main PRIVATE sft_test_flags sft_comm)
+add_library(sft_test_headers OBJECT support/headers.cpp)
+target_link_libraries(sft_test_headers PRIVATE sft_test_flags)
+target_precompile_headers(sft_test_headers PRIVATE
+  <boost/test/data/test_case.hpp> <boost/test/unit_test.hpp> <nlohmann/json.hpp>
+  <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <numeric> <optional>
+  <random> <set> <span> <sstream> <string> <string_view> <thread> <tuple> <utility> <variant> <vector>)
+
 # sft_test_cores(VARIABLE RANKS): the cores that ctest sets aside for a test of so many ranks; more ranks share two.
 function(sft_test_cores variable ranks)
   if(ranks GREATER 1)
@@ -26,31 +61,91 @@ function(sft_test_cores variable ranks)
   endif()
 endfunction()
 
-function(sft_test name)
-  cmake_parse_arguments(TEST "" "TIMEOUT;LABEL" "SOURCES;ROOMS;RANKS;ARGUMENTS" ${ARGN})
-  if(NOT TEST_TIMEOUT)
-    set(TEST_TIMEOUT 60)
-  endif()
+# sft_test_properties(NAME TIMEOUT LABEL TIER CORES ENVIRONMENT): of a ctest.
+function(sft_test_properties name timeout label tier cores environment)
   if(SFT_SANITIZE)
-    math(EXPR TEST_TIMEOUT "4 * ${TEST_TIMEOUT}")
+    math(EXPR timeout "4 * ${timeout}")
   endif()
+  set(labels_of_quick quick full)
+  set(labels_of_full full)
+  set(labels_of_nightly nightly)
+  if(NOT DEFINED labels_of_${tier})
+    message(FATAL_ERROR "test ${name} has no such tier: ${tier}")
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} PROCESSORS ${cores} LABELS "${label};${labels_of_${tier}}"
+                                          ENVIRONMENT "${SFT_TEST_ENVIRONMENT};${environment}")
+endfunction()
+
+function(sft_test name)
+  cmake_parse_arguments(TEST "MPI" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   list(TRANSFORM TEST_ROOMS PREPEND sft_)
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_compile_definitions(${name} PRIVATE BOOST_TEST_DYN_LINK SFT_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  target_compile_options(${name} PRIVATE ${SFT_TEST_COMPILE_FLAGS})
-  target_link_libraries(${name} PRIVATE sft_flags ${TEST_ROOMS} Boost::unit_test_framework)
-  if(TEST_RANKS)
-    foreach(ranks ${TEST_RANKS})
-      sft_test_cores(cores ${ranks})
-      add_test(NAME ${name}_np${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -np ${ranks} $<TARGET_FILE:${name}>
-                                               ${TEST_ARGUMENTS})
-      set_tests_properties(${name}_np${ranks} PROPERTIES TIMEOUT ${TEST_TIMEOUT} PROCESSORS ${cores} LABELS "${TEST_LABEL}"
-                                                         ENVIRONMENT "${SFT_TEST_ENVIRONMENT}")
-    endforeach()
+  target_link_libraries(${name} PRIVATE sft_test_flags ${TEST_ROOMS} ${TEST_LIBRARIES})
+  if(TEST_MPI)
+    target_link_libraries(${name} PRIVATE sft_mpi_main sft_comm)
   else()
-    add_test(NAME ${name} COMMAND $<TARGET_FILE:${name}> ${TEST_ARGUMENTS})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "${TEST_LABEL}"
-                                            ENVIRONMENT "${SFT_TEST_ENVIRONMENT}")
+    target_link_libraries(${name} PRIVATE sft_unit_main)
   endif()
+  target_precompile_headers(${name} REUSE_FROM sft_test_headers)
+endfunction()
+
+function(sft_run_test program)
+  cmake_parse_arguments(TEST "" "NAME;TIMEOUT;LABEL;TIER" "SUITES;RANKS;NIGHTLY_RANKS;SANITIZE;ENVIRONMENT;ARGUMENTS"
+                        ${ARGN})
+  foreach(default NAME=${program} TIMEOUT=60 LABEL=unit TIER=quick)
+    string(REPLACE "=" ";" default ${default})
+    list(GET default 0 key)
+    if(NOT TEST_${key})
+      list(GET default 1 TEST_${key})
+    endif()
+  endforeach()
+  set(command $<TARGET_FILE:${program}>)
+  if(TEST_SUITES)
+    list(JOIN TEST_SUITES "," suites)
+    list(APPEND command --run_test=${suites})
+  endif()
+  list(APPEND command ${TEST_ARGUMENTS})
+  foreach(sanitizer ${TEST_SANITIZE})
+    add_dependencies(${sanitizer}-tests ${program})
+  endforeach()
+  if(NOT TEST_RANKS AND NOT TEST_NIGHTLY_RANKS)
+    add_test(NAME ${TEST_NAME} COMMAND ${command})
+    sft_test_properties(${TEST_NAME} ${TEST_TIMEOUT} "${TEST_LABEL};${TEST_SANITIZE}" ${TEST_TIER} 1
+                        "${TEST_ENVIRONMENT}")
+  endif()
+  set(sanitized_ranks 0)
+  foreach(ranks ${TEST_RANKS})
+    if(ranks LESS_EQUAL 4 AND ranks GREATER sanitized_ranks)
+      set(sanitized_ranks ${ranks})
+    endif()
+  endforeach()
+  foreach(ranks ${TEST_RANKS} ${TEST_NIGHTLY_RANKS})
+    set(name ${TEST_NAME}_np${ranks})
+    set(tier ${TEST_TIER})
+    set(labels ${TEST_LABEL})
+    if(ranks EQUAL sanitized_ranks)
+      list(APPEND labels ${TEST_SANITIZE})
+    endif()
+    if(ranks IN_LIST TEST_NIGHTLY_RANKS)
+      set(tier nightly)
+    elseif(ranks GREATER 4 AND tier STREQUAL "quick")
+      set(tier full)
+    endif()
+    sft_test_cores(cores ${ranks})
+    add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} -np ${ranks} ${command})
+    sft_test_properties(${name} ${TEST_TIMEOUT} "${labels}" ${tier} ${cores} "${TEST_ENVIRONMENT}")
+  endforeach()
+endfunction()
+
+function(sft_script_test name)
+  cmake_parse_arguments(TEST "" "TIMEOUT;LABEL;TIER;CORES" "COMMAND;ENVIRONMENT" ${ARGN})
+  foreach(default TIMEOUT=60 LABEL=scripts TIER=full CORES=1)
+    string(REPLACE "=" ";" default ${default})
+    list(GET default 0 key)
+    if(NOT TEST_${key})
+      list(GET default 1 TEST_${key})
+    endif()
+  endforeach()
+  add_test(NAME ${name} COMMAND ${TEST_COMMAND} COMMAND_EXPAND_LISTS)
+  sft_test_properties(${name} ${TEST_TIMEOUT} "${TEST_LABEL}" ${TEST_TIER} ${TEST_CORES} "${TEST_ENVIRONMENT}")
 endfunction()

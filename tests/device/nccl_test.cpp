@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL on one rank, where the collectives leave it out: communicators, registered memory, every call that the
 // collectives make, two communicators on two streams, and the common end.
-#define BOOST_TEST_MODULE device_nccl
-#define BOOST_TEST_NO_MAIN
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -10,7 +8,7 @@
 
 #include "comm/nccl/communicators.hpp"
 #include "sft/device/factory.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace sft::test {
 

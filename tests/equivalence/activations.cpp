@@ -2,8 +2,6 @@
 // Every way of keeping activations trains with the same bits as keeping them all, in files too, with and without
 // adapters and their dropout; and takes the memory that was planned for it.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE activations
 #include <string>
 #include <vector>
 
@@ -12,7 +10,7 @@
 #include "sft/train/memory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -80,6 +78,8 @@ void check_plan(const config::Config& config, const test::Mesh& mesh, const trai
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(activations)
+
 BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
   const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
                                           {1, 2, 2, 1}, {1, 1, 2, 2}, {2, 1, 1, 2}};
@@ -122,3 +122,5 @@ BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

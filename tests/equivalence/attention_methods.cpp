@@ -2,8 +2,6 @@
 // Ten training steps by every way of attending over the sequence, with fewer key/value heads than ranks too, are those
 // of one rank, in bf16 with the same bits every time. More meshes are in splits.cpp.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE attention_methods
 #include <array>
 #include <cmath>
 #include <limits>
@@ -12,7 +10,7 @@
 
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -101,6 +99,8 @@ double relative(double value, double expected) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(attention_methods)
+
 BOOST_AUTO_TEST_CASE(every_method_trains_like_one_rank) {
   for (const Case& c : cases) {
     if (c.layout.size() != session().world().size()) continue;
@@ -118,3 +118,5 @@ BOOST_AUTO_TEST_CASE(every_method_trains_like_one_rank) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -2,8 +2,6 @@
 // Ranks whose part of a row holds padding alone, or no target, or whose rows hold no document: they add exact zeros,
 // and the others' loss and gradients are those of one rank.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE empty_parts
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +10,7 @@
 
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -85,6 +83,8 @@ double relative_distance(const test::LogicalTensors& tensors, const test::Logica
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(empty_parts)
+
 BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
   const std::vector<mesh::Layout> layouts{{1, 1, 2, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 4, 1},
                                           {1, 2, 2, 1}, {2, 1, 2, 1}, {1, 1, 2, 2}};
@@ -110,3 +110,5 @@ BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
   }
   BOOST_TEST(num_empty_parts > 0);
 }
+
+BOOST_AUTO_TEST_SUITE_END()

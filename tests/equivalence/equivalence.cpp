@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ten training steps on every mesh of the table are those of one rank: same seed, same data, accumulation 1 and 3.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE equivalence
 #include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "equivalence/trajectory.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -52,6 +50,8 @@ void for_each_mesh(config::Precision precision, const Check& check) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(equivalence)
 
 BOOST_AUTO_TEST_CASE(float32_trains_like_one_rank) {
   for_each_mesh(config::Precision::fp32, [](const auto& trajectory, const auto& baseline, const Deviation& worst) {
@@ -102,3 +102,5 @@ BOOST_AUTO_TEST_CASE(the_same_seed_twice_is_bit_identical) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -2,8 +2,6 @@
 // Evaluation on every mesh of the table: the numbers of one rank, those of training on the same rows, and no trace in
 // the steps after it. The rows fill the last batch of no mesh.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE evaluation
 #include "train/evaluation.hpp"
 
 #include <algorithm>
@@ -18,7 +16,7 @@
 #include "sft/train/loader_plan.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -104,6 +102,8 @@ void for_each_mesh(const Check& check) {
 double relative(double value, double expected) { return std::abs(value - expected) / std::abs(expected); }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(evaluation)
 
 BOOST_AUTO_TEST_CASE(every_mesh_finds_what_one_rank_finds) {
   const Data data(test::make_awkward_rows(1, max_length, 1), test::make_awkward_rows(23, short_length, 9));
@@ -217,3 +217,5 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
                             train::eval_loader_plan(config, mesh.place, *data.datasets), 12, mesh.groups.world, never),
       Error, names_it);
 }
+
+BOOST_AUTO_TEST_SUITE_END()

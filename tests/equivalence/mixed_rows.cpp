@@ -2,8 +2,6 @@
 // Unpacked rows of mixed lengths, as data::Loader deals them to data ranks and micro-batches: every mesh trains on the
 // same rows in every step and has the losses of one rank that reads them in order.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE mixed_rows
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -12,7 +10,7 @@
 #include "sft/train/loader_plan.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -93,6 +91,8 @@ class RowFile {
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(mixed_rows)
+
 BOOST_AUTO_TEST_CASE(meshes_train_like_one_rank_in_order) {
   const RowFile rows;
   const std::string file = rows.path();
@@ -133,3 +133,5 @@ BOOST_AUTO_TEST_CASE(a_step_left_unfinished_is_forgotten_by_the_next) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -3,12 +3,10 @@
 // stages, resharding to neighbours and units of every size adapters train like one rank in float32, and all weights in
 // bf16, with the same bits every time. All weights in float32 are in splits.cpp.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE sharding
 #include <string>
 
 #include "equivalence/trajectory.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -117,6 +115,8 @@ test::Trajectory run(const Case& c, int accumulation, config::Precision precisio
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(sharding)
+
 BOOST_AUTO_TEST_CASE(adapters_train_like_one_rank) {
   for (const Case& c : own_cases()) {
     if (!c.use_peft) continue;
@@ -157,3 +157,5 @@ BOOST_AUTO_TEST_CASE(bf16_is_near_and_twice_the_same_bits) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

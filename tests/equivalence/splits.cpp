@@ -2,15 +2,13 @@
 // Ten training steps are those of one rank on meshes of up to 16 ranks, with stages, resharding, units, methods of
 // attention, recomputation and offloading in all pairs.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE splits
 #include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "equivalence/split_table.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -33,6 +31,8 @@ test::Trajectory run(const SplitCase& c) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(splits)
 
 BOOST_AUTO_TEST_CASE(the_table_has_every_pair) {
   const std::vector<SplitCase> cases = test::split_table();
@@ -69,3 +69,5 @@ BOOST_AUTO_TEST_CASE(the_same_split_twice_has_the_same_bits) {
     BOOST_TEST(first[step].grad_norm == second[step].grad_norm, last.name());
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

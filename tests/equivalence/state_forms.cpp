@@ -2,8 +2,6 @@
 // Where the optimizer's state lies does not change a bit of a run, nor of what it saves; and bf16 state repeats to the
 // bit and follows float32.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE state_forms
 #include <sys/resource.h>
 
 #include <cmath>
@@ -21,7 +19,7 @@
 #include "sft/device/factory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -122,6 +120,8 @@ class MemoryLimit {
 };
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(state_forms)
 
 BOOST_AUTO_TEST_CASE(files_change_no_bit) {
   const test::TemporaryFolder folder;
@@ -225,3 +225,5 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_in_memory_trains_from_files) {
   BOOST_TEST((in_files == in_memory));
   BOOST_TEST(in_files.ledger_bytes < allowed_bytes);
 }
+
+BOOST_AUTO_TEST_SUITE_END()

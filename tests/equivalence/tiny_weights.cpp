@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loss weights count by their ratios, also where the inverse of their sum is more than float32 holds.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE tiny_weights
 #include <cmath>
 #include <vector>
 
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -39,6 +37,8 @@ train::StepResult step_with(float weight, config::Precision precision) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(tiny_weights)
+
 BOOST_AUTO_TEST_CASE(equal_weights_of_any_size_train_alike) {
   for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
     const train::StepResult expected = step_with(1.0F, precision);
@@ -52,3 +52,5 @@ BOOST_AUTO_TEST_CASE(equal_weights_of_any_size_train_alike) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step is planned to send is what it sends, byte by byte, on any mesh and with anything sharded.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE traffic
 #include "sft/train/traffic.hpp"
 
 #include <map>
@@ -10,7 +8,7 @@
 #include "sft/device/node.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace {
@@ -72,6 +70,8 @@ data::MicroBatchLimits limits_of(const config::Config& config) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(traffic)
 
 BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
   const test::TemporaryFolder folder;
@@ -152,3 +152,5 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_send_less_in_bf16_and_more_in_f
   BOOST_TEST(tp_bytes(config::Precision::bf16, true) < tp_bytes(config::Precision::bf16, false));
   BOOST_TEST(tp_bytes(config::Precision::fp32, true) > tp_bytes(config::Precision::fp32, false));
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -2,8 +2,6 @@
 // Memory that holds anything at first: no bit of a run, padding included, depends on it, nor on whether ranks exchange
 // messages or share the memory of a node.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE undefined_memory
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -13,7 +11,7 @@
 #include "sft/device/factory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -119,6 +117,8 @@ std::vector<config::SpMethod> methods_for(const mesh::Layout& layout, const conf
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(undefined_memory)
+
 BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
   const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
                                           {2, 2, 1, 1}, {2, 1, 1, 2}, {1, 2, 2, 1}, {1, 2, 1, 2}, {1, 1, 2, 2}};
@@ -149,3 +149,5 @@ BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

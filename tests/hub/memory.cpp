@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of four reads a quarter of a model folder, and holds no more of it than its own shard.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE hub_memory
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <string>
@@ -16,7 +14,7 @@
 #include "sft/io/files.hpp"
 #include "sft/model/architecture.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -48,6 +46,8 @@ std::size_t bytes_read() {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(memory)
 
 BOOST_AUTO_TEST_CASE(memory_and_reading_are_those_of_the_shard) {
   const comm::Group& world = session().world();
@@ -82,3 +82,5 @@ BOOST_AUTO_TEST_CASE(memory_and_reading_are_those_of_the_shard) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

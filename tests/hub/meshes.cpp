@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every mesh loads the same weights from a model folder, and writes the same folder again.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE hub_meshes
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <filesystem>
@@ -17,7 +15,7 @@
 #include "sft/model/architecture.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -78,6 +76,8 @@ void write_folder(const std::string& folder, const std::vector<io::TensorInfo>& 
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(meshes)
+
 BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test::data::make({false, true}), is_tied) {
   const comm::Group& world = session().world();
   const config::Model model = awkward_model(is_tied);
@@ -121,3 +121,5 @@ BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test:
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

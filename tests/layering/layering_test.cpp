@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE layering
 #include "layering/layering.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -4,8 +4,6 @@
 // The weights are on the other documents alone, so the loss is theirs, and every gradient is that of their losses. A
 // single attention score across a document boundary would change both.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE leakage
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -14,7 +12,7 @@
 
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 

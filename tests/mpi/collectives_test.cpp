@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE mpi_collectives
-#define BOOST_TEST_NO_MAIN
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -22,6 +20,8 @@ std::uint8_t pattern(int rank, std::size_t index) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(collectives)
 
 BOOST_FIXTURE_TEST_CASE(all_gather_brings_all_parts_in_rank_order, CollectivesFixture) {
   for (const DType dtype : {DType::float32, DType::bf16, DType::float64, DType::int32}) {
@@ -234,3 +234,5 @@ BOOST_FIXTURE_TEST_CASE(wrong_tensors_are_a_bug, CollectivesFixture) {
 }
 
 }  // namespace sft::test
+
+BOOST_AUTO_TEST_SUITE_END()

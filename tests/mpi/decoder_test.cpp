@@ -2,8 +2,6 @@
 // The decoder on its own, on any mesh: it reads what it is given, writes every gradient once, and writes none for
 // frozen parameters, while those of the others keep every bit. Adapters: as the weights that they stand for.
 
-#define BOOST_TEST_MODULE mpi_decoder
-#define BOOST_TEST_NO_MAIN
 #include "sft/model/decoder.hpp"
 
 #include <algorithm>

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE mpi_group
-#define BOOST_TEST_NO_MAIN
 #include <array>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace sft::test {
 
@@ -29,6 +27,8 @@ std::pair<ExitStatus, std::string> agreed_error(const comm::Group& group, const 
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(group)
 
 BOOST_FIXTURE_TEST_CASE(reductions_of_host_numbers, World) {
   std::array<double, 2> sums = {1.0, static_cast<double>(rank)};
@@ -147,3 +147,5 @@ BOOST_FIXTURE_TEST_CASE(agreements_nest_and_name_the_rank_once, World) {
 }
 
 }  // namespace sft::test
+
+BOOST_AUTO_TEST_SUITE_END()

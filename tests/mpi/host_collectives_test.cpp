@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives through copies in the node's memory: the same bits as those that send what they are given, with so little
 // memory that everything goes in rounds.
-#define BOOST_TEST_MODULE mpi_host_collectives
-#define BOOST_TEST_NO_MAIN
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -40,6 +38,8 @@ struct Fixture : CollectivesFixture {
 constexpr std::int64_t counts[] = {1, 3, 1000, 16384, 16385, 70001};
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(host_collectives)
 
 BOOST_FIXTURE_TEST_CASE(sums_have_the_bits_of_other_sums, Fixture) {
   for (const comm::Group& group : {world, half}) {
@@ -198,3 +198,5 @@ BOOST_FIXTURE_TEST_CASE(misuse_is_a_bug_that_is_named, Fixture) {
 }
 
 }  // namespace sft::test
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE mpi_mesh
-#define BOOST_TEST_NO_MAIN
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "support/mesh.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace sft::test {
 
@@ -34,6 +32,8 @@ std::vector<int> members_of(const comm::Group& group, int world_rank) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(mesh_groups)
 
 BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   const comm::Group& world = session().world();
@@ -126,3 +126,5 @@ BOOST_AUTO_TEST_CASE(a_mesh_of_another_size_is_refused) {
 }
 
 }  // namespace sft::test
+
+BOOST_AUTO_TEST_SUITE_END()

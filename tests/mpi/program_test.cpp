@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How programs end: exit status and messages.
-#define BOOST_TEST_MODULE mpi_program
 #include <sys/wait.h>
 
 #include <array>

@@ -2,8 +2,6 @@
 // Attention over a row cut over the ranks = attention over the whole row on one rank, by every method, forward and
 // backward, for several layers under one schedule and for one schedule after the other.
 
-#define BOOST_TEST_MODULE mpi_sequence_attention
-#define BOOST_TEST_NO_MAIN
 #include "sft/parallel/sequence_attention.hpp"
 
 #include <algorithm>
@@ -204,6 +202,8 @@ double worst_difference(const Layer& part, const Layer& whole, bool by_place = t
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(sequence_attention)
+
 BOOST_FIXTURE_TEST_CASE(a_cut_row_attends_as_a_whole_one, CollectivesFixture) {
   const comm::Group self = world.split(rank, 0, "self");
   const std::int64_t length = sequence::padded_row_length(144, size);
@@ -316,3 +316,5 @@ BOOST_FIXTURE_TEST_CASE(heads_that_do_not_divide_are_a_bug, CollectivesFixture) 
 }
 
 }  // namespace sft::test
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE mpi_streams
-#define BOOST_TEST_NO_MAIN
 #include "support/collectives_fixture.hpp"
 
 namespace sft::test {
@@ -23,6 +21,8 @@ std::vector<float> gathered(int size) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(streams)
 
 BOOST_FIXTURE_TEST_CASE(collectives_of_one_stream_run_in_order, TwoStreams) {
   // Each call uses what the one before it made, and nothing is waited for in between.
@@ -111,3 +111,5 @@ BOOST_FIXTURE_TEST_CASE(ranks_need_not_keep_pace, TwoStreams) {
 }
 
 }  // namespace sft::test
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on memory that the ranks of a node share, beside the same calls on ordinary memory, which send messages.
-#define BOOST_TEST_MODULE mpi_windows
-#define BOOST_TEST_NO_MAIN
 #include <mpi.h>
 
 #include <algorithm>
@@ -97,6 +95,8 @@ bool receives_alone() {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(windows)
 
 BOOST_FIXTURE_TEST_CASE(ranks_of_a_node_gather_into_one_memory, Windows) {
   const auto block = allocate(world, MemoryUse::gathered, 1000);
@@ -263,3 +263,5 @@ BOOST_FIXTURE_TEST_CASE(without_room_for_windows_messages_are_sent, Windows) {
 }
 
 }  // namespace sft::test
+
+BOOST_AUTO_TEST_SUITE_END()

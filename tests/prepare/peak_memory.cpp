@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that sft-prepare takes does not grow with the text it reads.
-#define BOOST_TEST_MODULE prepare_peak_memory
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

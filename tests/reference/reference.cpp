@@ -6,8 +6,6 @@
 // every matrix product rounds its inputs to 2^-9 = 2e-3, and two layers forward and back gather some twenty times that;
 // in the loss, a mean over all targets, most of it cancels.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE reference
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <cmath>
@@ -15,7 +13,7 @@
 #include <vector>
 
 #include "reference/fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints go from any mesh to any mesh, bit for bit. Run on 16 ranks.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE checkpoint_meshes
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 // The main comes first.
 #include <cmath>

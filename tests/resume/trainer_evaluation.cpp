@@ -2,7 +2,6 @@
 // Evaluation by the whole program: it leaves training alone to the last bit, comes when it is due, before and after a
 // restart, and ends a run in the right way when it cannot be done.
 
-#define BOOST_TEST_MODULE trainer_evaluation
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -58,6 +57,8 @@ std::vector<std::int64_t> steps_of(const Evaluations& evaluations) {
 using Steps = std::vector<std::int64_t>;
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(evaluation)
 
 BOOST_DATA_TEST_CASE(an_evaluated_run_trains_like_one_that_is_not_and_goes_on_as_it_was,
                      boost::unit_test::data::make(run_cases), run) {
@@ -161,3 +162,5 @@ BOOST_AUTO_TEST_CASE(rows_found_damaged_end_the_run_with_what_it_learned_saved) 
   BOOST_TEST(early.wait() == static_cast<int>(ExitStatus::data), workshop.log_of("early"));
   BOOST_TEST(checkpoint::list(workshop.path("early")).empty());
 }
+
+BOOST_AUTO_TEST_SUITE_END()

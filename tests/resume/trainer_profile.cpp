@@ -2,7 +2,6 @@
 // The timeline of the whole program: it has the steps that were asked for, of all ranks, with ranges that fit into each
 // other, and training is the same to the last bit.
 
-#define BOOST_TEST_MODULE trainer_profile
 #include <algorithm>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
@@ -117,6 +116,8 @@ void profile(config::Config& config, std::int64_t first, std::int64_t last) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(timeline)
+
 BOOST_DATA_TEST_CASE(a_profiled_run_trains_like_another_and_leaves_a_timeline_of_all_ranks,
                      boost::unit_test::data::make(cases), run) {
   const Workshop workshop;
@@ -154,3 +155,5 @@ BOOST_AUTO_TEST_CASE(a_range_behind_the_last_step_is_warned_of) {
   BOOST_TEST(workshop.log_of("late").find("warning: train.profile_steps = 3 comes behind the last step") !=
              std::string::npos);
 }
+
+BOOST_AUTO_TEST_SUITE_END()

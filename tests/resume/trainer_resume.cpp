@@ -2,7 +2,6 @@
 // Runs of the whole program: twice the same, interrupted and resumed, stopped by a signal. What they leave is equal bit
 // for bit. The data have rows that leave parts of the sequence-parallel cut without a target or with padding alone.
 
-#define BOOST_TEST_MODULE trainer_resume
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -40,6 +39,8 @@ std::vector<std::string> lines_of(const std::string& path) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(resume)
 
 BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, boost::unit_test::data::make(run_cases), run) {
   const Workshop workshop;
@@ -289,3 +290,5 @@ BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, boost::uni
   }
 }
 #endif
+
+BOOST_AUTO_TEST_SUITE_END()

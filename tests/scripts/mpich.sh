@@ -8,8 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 jobs=${JOBS:-$(nproc)}
 
-targets=(sft sft-prepare sft-inspect sft-generate mpi_group_test mpi_collectives_test mpi_host_collectives_test mpi_windows_test
-  mpi_streams_test mpi_program_test reference equivalence trainer_resume)
+targets=(sft sft-prepare sft-inspect sft-generate mpi mpi_program reference equivalence resume)
 cmake -S . -B build/mpich -DCMAKE_BUILD_TYPE=Release -DSFT_CUDA=OFF \
   -DMPI_CXX_COMPILER="$(command -v mpicxx.mpich)" -DMPIEXEC_EXECUTABLE="$(command -v mpiexec.mpich)" \
   -DHDF5_C_COMPILER_EXECUTABLE="$(command -v h5pcc.mpich)"
@@ -20,4 +19,4 @@ if readelf -d build/mpich/bin/sft | grep -q 'libmpi\.so'; then
   exit 1
 fi
 ctest --test-dir build/mpich -j 1 --output-on-failure --no-tests=error \
-  -R '^(mpi_(group|collectives|host_collectives|windows|streams)_test_np[124]|mpi_program_test|reference_np[24]|equivalence_np4|trainer_resume)$'
+  -R '^(mpi_(comm|streams)_np[124]|mpi_program|reference_np[24]|equivalence_np4|trainer_resume)$'

@@ -9,7 +9,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/device/factory.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace sft::test {
 

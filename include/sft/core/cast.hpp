@@ -2,7 +2,6 @@
 #pragma once
 // Integer conversions that refuse to lose a value.
 
-#include <source_location>
 #include <stdexcept>
 #include <utility>
 
@@ -12,7 +11,7 @@ namespace sft {
 
 /// `value` as a To. Throws std::overflow_error, which names the place of the call, when To cannot hold it.
 template <class To, class From>
-[[nodiscard]] constexpr To checked_cast(From value, std::source_location place = std::source_location::current()) {
+[[nodiscard]] constexpr To checked_cast(From value, SourceLocation place = SourceLocation::current()) {
   if (!std::in_range<To>(value)) {
     throw std::overflow_error("internal error: an integer does not fit its type, " + text_of(place));
   }

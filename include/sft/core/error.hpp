@@ -2,9 +2,10 @@
 #pragma once
 // Errors that end a run, and the exit status each kind maps to.
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
+
+#include "sft/core/source_location.hpp"
 
 namespace sft {
 
@@ -38,9 +39,9 @@ class Error : public std::runtime_error {
 /// A condition that only a bug in this program can break: `what` says what must hold. Throws std::logic_error unless
 /// it does, with the message `internal error: WHAT, FILE:LINE in FUNCTION`, the place being that of the call. Where
 /// only some ranks find a bug, comm::run_program and comm::Group::agree name the rank, as for every error.
-void ensure(bool condition, const char* what, std::source_location place = std::source_location::current());
+void ensure(bool condition, const char* what, SourceLocation place = SourceLocation::current());
 
 /// `FILE:LINE`, the file from src, include or tests on.
-[[nodiscard]] std::string text_of(const std::source_location& place);
+[[nodiscard]] std::string text_of(const SourceLocation& place);
 
 }  // namespace sft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cpu/isa.hpp"
 
+#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,20 +28,34 @@ void enter_attention_amx(Kernels& table);
 
 namespace {
 
-/// Whether the processor has AMX and the operating system lets this process use its tiles.
+/// Whether the processor has AMX for bf16 and the operating system lets this process use its tiles.
 bool has_amx() {
+  constexpr unsigned leaf = 7, amx_bf16 = 1U << 22, amx_tile = 1U << 24;  // in EDX
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(leaf, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return __builtin_cpu_supports("amx-bf16") != 0 && __builtin_cpu_supports("amx-tile") != 0 &&
+  return (edx & amx_bf16) != 0 && (edx & amx_tile) != 0 &&
          syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
+// The levels of the x86-64 psABI, by those of their instructions that compilers can ask for by name; no processor has
+// these without the rest.
+bool has_x86_64_v3() {
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+         __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0;
+}
+bool has_x86_64_v4() {
+  return has_x86_64_v3() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512cd") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0;
+}
+
 Isa best_isa_of_processor() {
-  if (__builtin_cpu_supports("x86-64-v4") != 0) {
+  if (has_x86_64_v4()) {
     if (__builtin_cpu_supports("avx512bf16") == 0) return Isa::avx512;
     return has_amx() ? Isa::amx : Isa::avx512_bf16;
   }
-  if (__builtin_cpu_supports("x86-64-v3") != 0) return Isa::avx2;
-  return Isa::baseline;
+  return has_x86_64_v3() ? Isa::avx2 : Isa::baseline;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel may not do ends the program with a message that says what and where.
-#define BOOST_TEST_MODULE emulation_faults
 #include <cuda_runtime_api.h>
 
 #include <boost/test/data/test_case.hpp>

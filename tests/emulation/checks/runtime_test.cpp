@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Right kernels give right results in every order, without a fault.
-#define BOOST_TEST_MODULE emulation_runtime
 #include <cuda_runtime_api.h>
 
 #include <boost/test/unit_test.hpp>

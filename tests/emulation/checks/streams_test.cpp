@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and memory as CUDA has them, and what may not be done with them.
-#define BOOST_TEST_MODULE emulation_streams
 #include <cuda_runtime_api.h>
 
 #include <boost/test/unit_test.hpp>

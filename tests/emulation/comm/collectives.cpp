@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives between GPUs compute what those between CPUs do, whichever way the tensors travel.
-#define BOOST_TEST_MODULE emulated_comm_collectives
-#define BOOST_TEST_NO_MAIN
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -9,7 +7,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/device/factory.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace sft::test {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated cuBLASLt multiplies as the real one is documented to, and refuses what that refuses.
 
-#define BOOST_TEST_MODULE emulated_cublaslt
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>

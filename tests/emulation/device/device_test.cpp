@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device room on GPUs: two of them with 64 MiB each.
-#define BOOST_TEST_MODULE emulated_device
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cstring>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and maxima over rows of threads, several in one kernel.
-#define BOOST_TEST_MODULE emulation_warp
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cstddef>

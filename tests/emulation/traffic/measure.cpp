@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE emulation_traffic
 #include "emulation/traffic/measure.hpp"
 
 #include <array>

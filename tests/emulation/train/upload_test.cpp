@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Micro-batches reach a GPU that is behind the host: none is overwritten on its way.
-#define BOOST_TEST_MODULE emulated_upload
 #include "train/upload.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -2,14 +2,12 @@
 // State of the optimizer that lies in the memory of the node or in files, while GPUs work on it: the bits of state in
 // their own memory, in any order of their streams, also where a checkpoint leads from one place to another.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE emulated_offload
 #include <iterator>
 #include <string>
 #include <vector>
 
 #include "runtime/stream_queue.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 // The main comes first.
 #include "support/checkpoint_fixture.hpp"
 #include "tiny_run.hpp"

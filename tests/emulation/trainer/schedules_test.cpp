@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whatever order the streams of a GPU run in, and whenever other ranks come: the same bits, and no race.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE emulated_schedules
 #include <cstdlib>
 #include <vector>
 
 #include "runtime/stream_queue.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "tiny_run.hpp"
 
 namespace {

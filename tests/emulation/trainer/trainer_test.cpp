@@ -3,13 +3,11 @@
 // stage of sharding, every way of attending over the sequence, every way of keeping activations, adapters, both
 // precisions, NCCL, host copies and a CUDA-aware MPI.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE emulated_trainer
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 #include "tiny_run.hpp"
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damaged checkpoints are refused by name on all ranks; a save that fails leaves no checkpoint. Run on 8 ranks.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE faults_checkpoint
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 // The main comes first.
 #include <filesystem>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A weight that is no number: the error names the step and the one rank whose tokens use it.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE faults_not_finite
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -11,7 +9,7 @@
 #include "sft/core/error.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 using namespace sft;
 using test::session;

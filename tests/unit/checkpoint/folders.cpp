@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE unit_checkpoint
 #include <fcntl.h>
 
 #include <atomic>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // When collectives stand still, by a clock of the test's own, and who is told.
-#define BOOST_TEST_MODULE comm_watchdog
 #include "comm/watchdog.hpp"
 
 #include <atomic>

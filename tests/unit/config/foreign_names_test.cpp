@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of TRL, transformers and Accelerate.
-#define BOOST_TEST_MODULE config_foreign_names
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -71,6 +70,8 @@ const char* const other_names[] = {"max_seq_length",
 bool is_known(const std::string& name) { return !keys_meant_by(name).empty() || find_foreign_name(name) != nullptr; }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(names_of_others)
 
 BOOST_AUTO_TEST_CASE(every_name_that_users_bring_means_something) {
   const std::vector<std::string> names = listed_names();
@@ -247,3 +248,5 @@ BOOST_AUTO_TEST_CASE(every_name_means_something_to_sft_prepare) {
     }
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

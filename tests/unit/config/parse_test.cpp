@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE config_parse
 #include "sft/config/parse.hpp"
 
 #include <boost/test/data/test_case.hpp>
@@ -29,6 +28,8 @@ const char* const llama3 = R"({"rope_type": "llama3", "factor": 8.0, "low_freq_f
                            R"("original_max_position_embeddings": 8192})";
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(parse)
 
 BOOST_AUTO_TEST_CASE(values_reach_their_fields) {
   const Config config = parse_text(
@@ -462,3 +463,5 @@ BOOST_AUTO_TEST_CASE(help_lists_every_key_of_the_ini_text) {
     if (!line.empty()) check_says(help, line.substr(0, line.find(" =")));
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

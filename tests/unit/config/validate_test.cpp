@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE config_validate
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
@@ -186,6 +185,8 @@ const Refused refused_configs[] = {
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(validation)
+
 BOOST_DATA_TEST_CASE(a_mesh_that_fills_the_world_is_accepted, boost::unit_test::data::make(good_meshes), mesh) {
   Config config = valid_config();
   set_mesh(config, mesh.replicate, mesh.shard, mesh.sp, mesh.tp);
@@ -354,3 +355,5 @@ BOOST_AUTO_TEST_CASE(parameters_are_counted) {
   qwen3.tie_word_embeddings = false;
   BOOST_TEST(qwen3.num_parameters() == 596049920 + 151936 * 1024);
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE core
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <cstdint>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -55,7 +53,7 @@ BOOST_AUTO_TEST_CASE(shorthands_carry_their_exit_status) {
 
 BOOST_AUTO_TEST_CASE(a_broken_promise_names_its_place) {
   ensure(true, "never");
-  const auto line = std::source_location::current().line() + 1;
+  const auto line = SourceLocation::current().line() + 1;
   const auto break_it = [] { ensure(false, "units are gathered before use"); };
   const auto names_it = [&](const std::logic_error& error) {
     const std::string text = error.what();
@@ -67,7 +65,7 @@ BOOST_AUTO_TEST_CASE(a_broken_promise_names_its_place) {
 }
 
 BOOST_AUTO_TEST_CASE(a_lost_integer_names_its_place) {
-  const auto line = std::source_location::current().line() + 1;
+  const auto line = SourceLocation::current().line() + 1;
   const auto cast = [] { (void)checked_cast<std::uint8_t>(256); };
   const auto names_it = [&](const std::overflow_error& error) {
     return std::string(error.what()).ends_with("tests/unit/core/core_test.cpp:" + std::to_string(line));

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE device_arena
 #include "sft/device/arena.hpp"
 
 #include <sys/mman.h>
@@ -31,6 +30,8 @@ std::array<std::byte*, 3> lay_out(Arena& arena) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(arena)
 
 BOOST_FIXTURE_TEST_CASE(a_real_arena_of_the_sized_capacity_holds_the_same_layout, Machine) {
   Arena sizing;
@@ -109,3 +110,5 @@ BOOST_FIXTURE_TEST_CASE(an_arena_is_entered_in_its_own_space, Machine) {
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE device_cpu
 #include <boost/test/unit_test.hpp>
 #include <stdexcept>
 #include <string>
@@ -51,6 +50,8 @@ struct Machine {
 using Log = std::vector<std::string>;
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(cpu)
 
 BOOST_FIXTURE_TEST_CASE(work_starts_when_all_before_it_is_finished, Machine) {
   push(*stream, "a", 3);
@@ -173,3 +174,5 @@ BOOST_AUTO_TEST_CASE(an_absent_device_says_what_to_do) {
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which GPU each rank of a node takes, from what they see.
-#define BOOST_TEST_MODULE device_gpus
 #include "sft/device/gpus.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -41,6 +40,8 @@ std::vector<std::string> deal(const std::vector<VisibleGpus>& seen, bool may_sha
 using Texts = std::vector<std::string>;
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(gpus)
 
 BOOST_AUTO_TEST_CASE(where_all_ranks_see_all_gpus_a_rank_takes_that_of_its_number) {
   const VisibleGpus all = see({"a", "b", "c", "d"});
@@ -125,3 +126,5 @@ BOOST_AUTO_TEST_CASE(this_process_sees_gpus_or_says_why_not) {
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

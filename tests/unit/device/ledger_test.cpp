@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE device_ledger
 #include "sft/device/ledger.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -7,6 +6,8 @@
 #include "sft/device/format_bytes.hpp"
 
 namespace sft::device {
+
+BOOST_AUTO_TEST_SUITE(ledger)
 
 BOOST_AUTO_TEST_CASE(entries_are_kept_by_label_and_space) {
   Ledger ledger;
@@ -38,3 +39,5 @@ BOOST_AUTO_TEST_CASE(bytes_read_well) {
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE device_network
 #include "sft/device/network.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -36,6 +35,8 @@ using Adapters = std::vector<std::string>;
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(network)
+
 BOOST_FIXTURE_TEST_CASE(adapters_with_a_link_have_their_rates, FakeRoot) {
   write_port("mlx5_1/ports/1", "4: ACTIVE", "400 Gb/sec (4X NDR)");
   write_port("mlx5_0/ports/1", "4: ACTIVE", "100 Gb/sec (2X HDR)");
@@ -59,3 +60,5 @@ BOOST_FIXTURE_TEST_CASE(a_system_that_tells_nothing_has_none, FakeRoot) {
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

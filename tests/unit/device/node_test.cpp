@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE device_node
 #include "sft/device/node.hpp"
 
 #include <boost/test/unit_test.hpp>

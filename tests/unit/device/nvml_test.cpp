@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the driver's library tells of a GPU's clock.
-#define BOOST_TEST_MODULE device_nvml
 #include <array>
 #include <boost/test/unit_test.hpp>
 
 #include "sft/device/gpus.hpp"
 
 namespace sft::device {
+
+BOOST_AUTO_TEST_SUITE(nvml)
 
 BOOST_AUTO_TEST_CASE(a_uuid_is_written_as_nvidia_smi_writes_it) {
   const std::array<unsigned char, 16> bytes{1, 2, 0xa0, 0xff, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -29,3 +30,5 @@ BOOST_AUTO_TEST_CASE(a_gpu_that_is_not_known_or_a_missing_library_has_no_clock) 
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE device_timeline
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <chrono>
@@ -43,6 +42,8 @@ const TimedRange& find(const Timeline::Noted& noted, const std::string& name) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(timeline)
 
 BOOST_FIXTURE_TEST_CASE(nothing_is_noted_before_the_start_and_after_the_stop, Machine) {
   const auto work = [&] { return timed(timeline, *stream, {.category = "test", .what = "work"}, [] { return 7; }); };
@@ -147,3 +148,5 @@ BOOST_FIXTURE_TEST_CASE(a_range_without_an_end_is_left_out, Machine) {
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

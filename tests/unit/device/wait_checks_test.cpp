@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE device_wait_checks
 #include "sft/device/wait_checks.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -28,6 +27,8 @@ class Finished final : public Pending {
 };
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(wait_checks)
 
 BOOST_AUTO_TEST_CASE(what_is_ready_is_not_waited_for) {
   WaitChecks checks;
@@ -88,3 +89,5 @@ BOOST_AUTO_TEST_CASE(waits_of_the_cpu_ask_nothing) {
 }
 
 }  // namespace sft::device
+
+BOOST_AUTO_TEST_SUITE_END()

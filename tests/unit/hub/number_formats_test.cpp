@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bfloat16 and binary16 to the last bit.
 
-#define BOOST_TEST_MODULE unit_hub
 #include "hub/number_formats.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE mesh_layout
 #include "sft/mesh/layout.hpp"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameter names, shapes and places of the three families.
 
-#define BOOST_TEST_MODULE unit_model
 #include "sft/model/architecture.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE ops
 #include <boost/test/unit_test.hpp>
 
 #include <stdexcept>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#define BOOST_TEST_MODULE schedule
 #include "sft/optim/schedule.hpp"
 
 #include <boost/test/data/test_case.hpp>
@@ -39,6 +38,8 @@ const Case cases[] = {
 
 }  // namespace
 
+BOOST_AUTO_TEST_SUITE(schedule)
+
 BOOST_DATA_TEST_CASE(rates_are_those_of_transformers, boost::unit_test::data::make(cases), one) {
   config::Optimizer optimizer;
   optimizer.lr_scheduler_type = one.scheduler;
@@ -57,3 +58,5 @@ BOOST_AUTO_TEST_CASE(a_run_without_steps_has_rates) {
     BOOST_TEST(optim::learning_rate(optimizer, 0, 0) >= 0.0);
   }
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slices and shards of parameters: every logical element has exactly one counted owner, on any mesh.
 
-#define BOOST_TEST_MODULE unit_parallel
 #include "sft/parallel/shard_map.hpp"
 
 #include <boost/test/unit_test.hpp>

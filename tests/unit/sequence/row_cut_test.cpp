@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The zigzag cut: every token of a row has one holder, and what a rank holds is what the contract says.
 
-#define BOOST_TEST_MODULE unit_sequence
 #include "sft/sequence/row_cut.hpp"
 
 #include <algorithm>

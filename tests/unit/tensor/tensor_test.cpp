@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views share the memory of their tensor: each element is found where the definition says, and nothing beyond it.
 
-#define BOOST_TEST_MODULE tensor_test
 #include "sft/tensor/tensor.hpp"
 
 #include <boost/test/unit_test.hpp>

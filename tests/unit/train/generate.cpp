@@ -2,8 +2,6 @@
 // Generation with a cache of keys and values: the same logits as whole passes, for every family; a tiny model that
 // learned one document by heart recites it and heeds where to end.
 
-#define BOOST_TEST_NO_MAIN
-#define BOOST_TEST_MODULE train_generate
 #include "sft/train/generate.hpp"
 
 #include <algorithm>
@@ -15,7 +13,7 @@
 #include "sft/device/factory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
-#include "support/mpi_test_main.hpp"
+#include "support/mpi_session.hpp"
 
 namespace {
 
@@ -109,6 +107,8 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_SUITE(generate)
 
 BOOST_AUTO_TEST_CASE(logits_with_the_cache_are_those_of_whole_passes) {
   // More tokens than one pass reads at most.
@@ -204,3 +204,5 @@ BOOST_AUTO_TEST_CASE(ends_when_the_listener_says_so) {
 BOOST_AUTO_TEST_CASE(produces_only_ids_that_the_tokenizer_knows) {
   for (const std::int32_t token : recite(3, {12, 9, {}}).tokens) BOOST_TEST(token < 9);
 }
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,8 @@
 #pragma once
 // Transposition of 32-bit words in registers: floats, or pairs of bf16.
 
+#include <utility>
+
 #include "ops/cpu/kernels/tile.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
@@ -9,23 +11,28 @@ namespace sft::ops::cpu::SFT_ISA {
 using Words [[gnu::vector_size(SFT_VECTOR_BITS / 8)]] = std::int32_t;
 using UnalignedWords [[gnu::vector_size(SFT_VECTOR_BITS / 8), gnu::aligned(4), gnu::may_alias]] = std::int32_t;
 
-/// Exchanges the off-diagonal blocks of size `step` between rows i and i + step.
-template <int step>
-inline void exchange(Words (&rows)[vector_floats]) {
-  Words low = {}, high = {};
-#pragma GCC unroll 16
-  for (int lane = 0; lane < vector_floats; ++lane) {
-    const bool is_low = (lane & step) == 0;
-    low[lane] = is_low ? lane : static_cast<int>(vector_floats) + lane - step;
-    high[lane] = is_low ? lane + step : static_cast<int>(vector_floats) + lane;
-  }
+/// Lane `lane` of what exchange leaves in row i (is_first) or i + step, as an index into the lanes of both.
+constexpr int exchanged_lane(int lane, int step, bool is_first) {
+  const bool is_low = (lane & step) == 0;
+  if (is_first) return is_low ? lane : static_cast<int>(vector_floats) + lane - step;
+  return is_low ? lane + step : static_cast<int>(vector_floats) + lane;
+}
+
+/// Exchanges the off-diagonal blocks of size `step` between rows i and i + step. `lanes`: 0, 1 and so on, all of them.
+template <int step, int... lanes>
+inline void exchange(Words (&rows)[vector_floats], std::integer_sequence<int, lanes...>) {
 #pragma GCC unroll 16
   for (int i = 0; i < vector_floats; ++i) {
     if ((i & step) != 0) continue;
     const Words a = rows[i], b = rows[i + step];
-    rows[i] = __builtin_shuffle(a, b, low);
-    rows[i + step] = __builtin_shuffle(a, b, high);
+    rows[i] = __builtin_shufflevector(a, b, exchanged_lane(lanes, step, true)...);
+    rows[i + step] = __builtin_shufflevector(a, b, exchanged_lane(lanes, step, false)...);
   }
+}
+
+template <int step>
+inline void exchange(Words (&rows)[vector_floats]) {
+  exchange<step>(rows, std::make_integer_sequence<int, static_cast<int>(vector_floats)>());
 }
 
 /// out (columns, rows) = transpose of in (rows, columns), both multiples of vector_floats.
