@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Shared libraries that a process loads when it first calls them: NVIDIA's take 150 MiB and a tenth of a second, which a
-// process that computes on CPUs neither has to spend nor to have installed.
+// Shared libraries that a process loads when it first calls them: NVIDIA's take 150 MiB and a tenth of a second, which
+// a process that computes on CPUs neither has to spend nor to have installed.
 
 #include <mutex>
 #include <string>
@@ -17,8 +17,8 @@ class OnDemandLibrary {
   /// who lacks it.
   OnDemandLibrary(std::string title, std::vector<std::string> files, std::string remedy);
 
-  /// The function of this name and type. Throws an Error of ExitStatus::configuration where the library cannot be loaded,
-  /// or is too old to have it.
+  /// The function of this name and type. Throws an Error of ExitStatus::configuration where the library cannot be
+  /// loaded, or is too old to have it.
   template <class Function>
   [[nodiscard]] Function* function(const char* name) {
     return reinterpret_cast<Function*>(symbol(name));

@@ -34,8 +34,7 @@ bool has_amx() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(leaf, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return (edx & amx_bf16) != 0 && (edx & amx_tile) != 0 &&
-         syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  return (edx & amx_bf16) != 0 && (edx & amx_tile) != 0 && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 
 // The levels of the x86-64 psABI, by those of their instructions that compilers can ask for by name; no processor has

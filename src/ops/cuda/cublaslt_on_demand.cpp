@@ -10,20 +10,20 @@
 namespace {
 
 sft::device::OnDemandLibrary& library() {
-  static sft::device::OnDemandLibrary opened(
-      "cuBLASLt", {"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR), SFT_CUBLASLT_FILE},
-      "install it with CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
-          ", add its folder to LD_LIBRARY_PATH, or set [device] backend = cpu");
+  static sft::device::OnDemandLibrary opened("cuBLASLt",
+                                             {"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR), SFT_CUBLASLT_FILE},
+                                             "install it with CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
+                                                 ", add its folder to LD_LIBRARY_PATH, or set [device] backend = cpu");
   return opened;
 }
 
 }  // namespace
 
 // The arguments of cuBLASLt's functions are handed on as they are.
-#define SFT_FORWARD(name, parameters, arguments)                         \
-  cublasStatus_t name parameters {                                       \
+#define SFT_FORWARD(name, parameters, arguments)                            \
+  cublasStatus_t name parameters {                                          \
     static auto* const forward = library().function<decltype(name)>(#name); \
-    return forward arguments;                                            \
+    return forward arguments;                                               \
   }
 
 extern "C" {
@@ -48,9 +48,9 @@ SFT_FORWARD(cublasLtMatmulPreferenceSetAttribute,
              size_t bytes),
             (preference, attribute, value, bytes))
 SFT_FORWARD(cublasLtMatmulAlgoGetHeuristic,
-            (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-             cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int asked,
-             cublasLtMatmulHeuristicResult_t results[], int* found),
+            (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
+             cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+             cublasLtMatmulPreference_t preference, int asked, cublasLtMatmulHeuristicResult_t results[], int* found),
             (handle, operation, a, b, c, d, preference, asked, results, found))
 SFT_FORWARD(cublasLtMatmul,
             (cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha, const void* a,

@@ -24,7 +24,8 @@ BOOST_AUTO_TEST_CASE(a_missing_library_is_named_with_what_to_do) {
 BOOST_AUTO_TEST_CASE(a_library_without_the_function_is_too_old) {
   sft::device::OnDemandLibrary library("the math library", {"libm.so.6"}, "install it");
   const std::string text = sft::test::refusal([&] { (void)library.function<void()>("cos_of_next_year"); });
-  BOOST_TEST(text == "the math library cannot be used (the one that was found has no cos_of_next_year): use a newer one");
+  BOOST_TEST(text ==
+             "the math library cannot be used (the one that was found has no cos_of_next_year): use a newer one");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
