@@ -59,8 +59,8 @@ bool is_weight(const io::TensorInfo& tensor) {
 /// The tensors of a checkpoint that are asked for: the model's, then those of its other entries.
 std::vector<io::TensorInfo> chosen_tensors(const io::TensorSource& source, bool optimizer) {
   std::vector<io::TensorInfo> tensors = source.tensors();
-  const auto others = std::ranges::stable_partition(tensors, is_weight);
-  if (!optimizer) tensors.erase(others.begin(), others.end());
+  const auto others = std::stable_partition(tensors.begin(), tensors.end(), is_weight);
+  if (!optimizer) tensors.erase(others, tensors.end());
   return tensors;
 }
 
