@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
-#include "printable.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/printable.hpp"
 
 namespace sft::apps {
 
@@ -23,7 +23,7 @@ std::size_t settled_length(std::string_view text) {
 
 void AnswerPrinter::write(std::string_view text, std::size_t end) {
   if (end <= num_shown_bytes_) return;
-  const std::string shown = printable(text.substr(num_shown_bytes_, end - num_shown_bytes_), /*keep_newlines=*/true);
+  const std::string shown = printable(text.substr(num_shown_bytes_, end - num_shown_bytes_), /*keep_layout=*/true);
   std::fputs(shown.c_str(), stdout);
   std::fflush(stdout);
   num_shown_bytes_ = end;

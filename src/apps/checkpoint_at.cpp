@@ -8,6 +8,7 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/printable.hpp"
 #include "sft/io/file_kind.hpp"
 
 namespace sft::apps {
@@ -27,7 +28,8 @@ std::string checkpoint_at(const std::string& path) {
     date = std::move(written);
     chosen = folder;
   }
-  if (chosen != path && log_rank() == 0) std::fprintf(stderr, "using %s, saved last\n", chosen.c_str());
+  if (chosen != path && log_rank() == 0)
+    std::fprintf(stderr, "using %s, saved last\n", printable(chosen, /*keep_layout=*/false).c_str());
   return chosen;
 }
 

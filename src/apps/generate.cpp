@@ -19,13 +19,14 @@
 #include "chat_markup.hpp"
 #include "generate_options.hpp"
 #include "interrupt.hpp"
+#include "json_text.hpp"
 #include "line_reader.hpp"
-#include "printable.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/core/printable.hpp"
 #include "sft/core/process.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/hub/generation_config.hpp"
@@ -117,7 +118,7 @@ std::string json_of(const std::string& prompt, const std::vector<text::TokenId>&
       {"tokens_per_second", generated.write_time_s > 0 ? num_timed / generated.write_time_s : 0.0},
       {"prompt_tokens", prompt_tokens},
       {"new_tokens", generated.tokens}};
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return apps::json_text(object, /*indent=*/-1);
 }
 
 /// Writes what follows the prompt and prints it. `interrupt`, unless null, may end it early.
@@ -147,7 +148,9 @@ Answer write_answer(Writer& writer, train::Sampler& sampler, const std::string& 
 }
 
 /// For a person beside the conversation.
-void note(const std::string& line) { std::fputs(("(" + line + ")\n").c_str(), stderr); }
+void note(const std::string& line) {
+  std::fputs(("(" + printable(line, /*keep_layout=*/false) + ")\n").c_str(), stderr);
+}
 
 /// A conversation: reads messages and answers them, until the input ends.
 class Talk {
@@ -267,7 +270,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
                 stop_tokens_of(*tokenizer, found.generation_folder, markup ? &*markup : nullptr)};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::string& prompt = options->prompts[i];
-    if (!options->json) log_info("> " + apps::printable(prompt, /*keep_newlines=*/false));
+    if (!options->json) log_info("> " + printable(prompt, /*keep_layout=*/false));
     train::Sampler sampler(options->sampling);
     static_cast<void>(write_answer(writer, sampler, prompt, prompts[i], options->max_new_tokens, nullptr));
   }

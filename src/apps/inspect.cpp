@@ -22,6 +22,7 @@
 #include "checkpoint_at.hpp"
 #include "inspect_data.hpp"
 #include "inspect_options.hpp"
+#include "json_text.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/core/error.hpp"
@@ -181,7 +182,7 @@ void print_verified(const InspectOptions& options) {
   if (options.json) {
     const nlohmann::ordered_json json = {
         {"checkpoint", options.checkpoint}, {"verified", true}, {"num_shards", files.size()}};
-    log_info(json.dump(2));
+    log_info(apps::json_text(json));
     return;
   }
   log_info(options.checkpoint + ": " + plural(std::ssize(files), "shard file") + ", " + format_total_bytes(files) +
@@ -219,7 +220,7 @@ void print_comparison(const InspectOptions& options) {
     table.add({tensors[i].name, format_number(difference.max_abs), format_number(difference.relative)});
     json.push_back({{"name", tensors[i].name}, {"max_abs", difference.max_abs}, {"relative", difference.relative}});
   }
-  log_info(options.json ? json.dump(2) : table.text());
+  log_info(options.json ? apps::json_text(json) : table.text());
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -242,7 +243,7 @@ int run(const std::vector<std::string>& arguments) {
   } else {
     const Contents contents = read_contents(*options);
     if (options->json) {
-      log_info(to_json(contents, options->checkpoint).dump(2));
+      log_info(apps::json_text(to_json(contents, options->checkpoint)));
     } else {
       print_text(contents, options->checkpoint);
     }

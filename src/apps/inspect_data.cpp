@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "json_text.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
 #include "sft/data/packed_dataset.hpp"
@@ -69,7 +70,7 @@ void inspect_data(const std::vector<std::string>& files, bool verify, bool json)
                                    {"eos_token_id", dataset.eos_token_id()},
                                    {"fingerprint", dataset.fingerprint()}};
   if (verify) result["verified"] = true;
-  log_info(result.dump(2));
+  log_info(json_text(result));
 }
 
 }  // namespace sft::apps

@@ -2,10 +2,14 @@
 #include "open_datasets.hpp"
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 #include "start_model.hpp"
@@ -13,6 +17,29 @@
 namespace sft::apps {
 
 namespace {
+
+/// Refuses a file that is trained on and evaluated on, and warns of two files with the same rows. Rows that two files
+/// share beside others are not looked for.
+void check_apart(const data::PackedDataset& train, const data::PackedDataset& eval) {
+  const std::vector<std::string> train_texts = train.fingerprints(), eval_texts = eval.fingerprints();
+  std::map<std::string, std::string> file_with;  // by fingerprint
+  for (std::size_t i = 0; i < train_texts.size(); ++i) file_with.emplace(train_texts[i], train.files()[i]);
+  for (std::size_t i = 0; i < eval_texts.size(); ++i) {
+    const auto found = file_with.find(eval_texts[i]);
+    if (found == file_with.end()) continue;
+    const std::string& eval_file = eval.files()[i];
+    std::error_code ignored;
+    for (const std::string& train_file : train.files()) {
+      if (!std::filesystem::equivalent(train_file, eval_file, ignored)) continue;
+      throw_config_error(
+          eval_file + " is in data.train_files and in data.eval_files",
+          "a loss on rows that are trained on says nothing about others",
+          "hold rows back with sft-prepare --eval_split; to know the loss on these, give a copy of the file");
+    }
+    log_warning(eval_file + " of data.eval_files holds the rows of " + found->second +
+                ", which is trained on (their hashes are the same): its loss says nothing about other rows");
+  }
+}
 
 /// Opens the packed shards and refuses what cannot be trained on.
 data::PackedDataset open_data(const config::Config& config) {
@@ -43,6 +70,7 @@ data::PackedDataset open_eval_data(const config::Config& config, const data::Pac
                      "prepare it with the tokenizer of the data that is trained on");
   }
   config::validate_eval_data(config, dataset.max_length(), dataset.vocab_size(), file, train.max_length());
+  check_apart(train, dataset);
   return dataset;
 }
 

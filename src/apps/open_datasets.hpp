@@ -7,7 +7,8 @@
 
 namespace sft::apps {
 
-/// Opens data.train_files and data.eval_files of a validated configuration. Refuses data without a target, rows that
+/// Opens data.train_files and data.eval_files of a validated configuration. Refuses data without a target, files that
+/// are in both, rows that
 /// the mesh cannot cut, and tokens that are not the model's. Not collective.
 [[nodiscard]] train::Datasets open_datasets(const config::Config& config);
 

@@ -88,7 +88,7 @@ void print_preview(const PrepareSummary& summary, std::int64_t num_rows) {
   const sft::data::PackedDataset dataset(summary.train().files);
   const std::unique_ptr<sft::text::Tokenizer> tokenizer = sft::text::make_tokenizer(dataset.tokenizer());
   for (std::int64_t row = 0; row < std::min(num_rows, dataset.num_rows()); ++row) {
-    sft::log_info(sft::apps::preview_of(dataset.read_row(row), row, dataset.num_rows(), *tokenizer, has_colour));
+    sft::log_styled(sft::apps::preview_of(dataset.read_row(row), row, dataset.num_rows(), *tokenizer, has_colour));
   }
 }
 

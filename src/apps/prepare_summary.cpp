@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "printable.hpp"
+#include "json_text.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
+#include "sft/core/printable.hpp"
 #include "sft/core/table.hpp"
 
 namespace sft::apps {
@@ -198,7 +199,7 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
                          {"packing_efficiency", split.packing_efficiency()},
                          {"files", split.files}};
   }
-  log_info(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  log_info(json_text(json));
 }
 
 void print_statistics(const data::PrepareSummary& summary) {

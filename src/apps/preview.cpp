@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "printable.hpp"
 #include "sft/core/plural.hpp"
+#include "sft/core/printable.hpp"
 
 namespace sft::apps {
 

@@ -74,7 +74,7 @@ std::string read_input_file(const std::string& path) {
   if (path.empty()) return "";
   try {
     io::require_kind(path, io::Expected::configuration);
-    return io::read_file(path);
+    return io::read_file_or_pipe(path);
   } catch (const Error& error) {
     throw Error(ExitStatus::configuration, error.what());
   }
@@ -148,8 +148,18 @@ train::Machine machine_of(const device::Device& device, const std::optional<devi
           .gpu_process_bytes = own ? own->used_bytes + device::later_gpu_bytes : 0};
 }
 
+/// Each rank is planned on its own, which takes a millisecond or so.
+void require_few_ranks(int num_ranks) {
+  constexpr int most = 65536;
+  if (num_ranks <= most) return;
+  throw_config_error("cannot plan for " + std::to_string(num_ranks) + " ranks",
+                     "--dry-run plans for " + std::to_string(most) + " at most, each on its own",
+                     "give a smaller --num_ranks, or smaller sizes in [parallel]");
+}
+
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
 void plan_only(config::Config config, bool json) {
+  require_few_ranks(mesh::layout_of(config.parallel).size());
   const train::Datasets datasets = apps::open_datasets(config);
   const int num_ranks = mesh::layout_of(config.parallel).size();
   const train::Machine machine = planned_machine(config);

@@ -92,7 +92,7 @@ io::Hdf5File open_index(const std::string& folder) {
                      "give a folder such as output/checkpoint-000100");
   }
   io::check_seal(path);
-  io::Hdf5File index = io::Hdf5File::open(path);
+  io::Hdf5File index = io::Hdf5File::open(path, io::Sources::same_folder);
   const std::string found = index.has_attribute("format") ? index.read_string("format") : "";
   if (found != format) {
     throw_data_error(path + " is no checkpoint", "its format is \"" + found + "\", not \"" + format + "\"",

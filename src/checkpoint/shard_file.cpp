@@ -17,6 +17,23 @@ constexpr const char* what_to_do = "restore the file, or use another checkpoint"
 
 std::string path_in(const std::string& folder, const std::string& name) { return (fs::path(folder) / name).string(); }
 
+/// The index leads the HDF5 library to datasets of this file, which must hold their values themselves.
+void check_storage(const std::string& path) {
+  const io::Hdf5File file = io::Hdf5File::open(path);
+  for (const std::string& name : file.list_datasets("/")) static_cast<void>(file.dataset_shape("/" + name));
+}
+
+void check_size(const std::string& path, const ShardFile& file) {
+  if (!fs::exists(path)) throw_data_error("cannot find " + path, "checkpoint.h5 needs it", what_to_do);
+  const auto size_bytes = static_cast<std::int64_t>(fs::file_size(path));
+  if (size_bytes != file.size_bytes) {
+    throw_data_error(
+        path + " is damaged",
+        "it has " + std::to_string(size_bytes) + " bytes, checkpoint.h5 says " + std::to_string(file.size_bytes),
+        what_to_do);
+  }
+}
+
 }  // namespace
 
 std::int64_t num_owned_elements(const parallel::ShardMap& shard_map) {
@@ -60,24 +77,19 @@ ShardFile ShardFileSink::finish() {
 
 void check_presence(const std::string& folder, const ShardFile& file) {
   const std::string path = path_in(folder, file.name);
-  if (!fs::exists(path)) throw_data_error("cannot find " + path, "checkpoint.h5 needs it", what_to_do);
-  const auto size_bytes = static_cast<std::int64_t>(fs::file_size(path));
-  if (size_bytes != file.size_bytes) {
-    throw_data_error(
-        path + " is damaged",
-        "it has " + std::to_string(size_bytes) + " bytes, checkpoint.h5 says " + std::to_string(file.size_bytes),
-        what_to_do);
-  }
+  check_size(path, file);
+  check_storage(path);
 }
 
 void check_contents(const std::string& folder, const ShardFile& file) {
-  check_presence(folder, file);
   const std::string path = path_in(folder, file.name);
+  check_size(path, file);
   const std::string checksum = io::checksum_of_file(path);
   if (checksum != file.checksum) {
     throw_data_error(path + " is damaged", "its checksum is " + checksum + ", checkpoint.h5 says " + file.checksum,
                      what_to_do);
   }
+  check_storage(path);
 }
 
 }  // namespace sft::checkpoint

@@ -39,9 +39,9 @@ class ShardFileSink final : public io::TensorSink {
   std::vector<float> widened_;
 };
 
-/// Refuses a shard file that is missing or has another size.
+/// Refuses a shard file that is missing or has another size, and one whose values lie in yet other files.
 void check_presence(const std::string& folder, const ShardFile& file);
-/// Refuses a shard file that is missing or holds other bytes than were written.
+/// The same, and refuses one that holds other bytes than were written.
 void check_contents(const std::string& folder, const ShardFile& file);
 
 }  // namespace sft::checkpoint

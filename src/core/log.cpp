@@ -4,6 +4,8 @@
 #include <cerrno>  // program_invocation_short_name, of glibc and musl
 #include <cstdio>
 
+#include "sft/core/printable.hpp"
+
 namespace sft {
 
 namespace {
@@ -14,7 +16,9 @@ bool has_lost_output_ = false;
 void set_log_rank(int rank) { rank_ = rank; }
 int log_rank() { return rank_; }
 
-void log_info(const std::string& line) {
+void log_info(const std::string& line) { log_styled(printable(line, /*keep_layout=*/true)); }
+
+void log_styled(const std::string& line) {
   if (rank_ != 0) return;
   const bool is_written = std::fputs((line + "\n").c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   if (!is_written) has_lost_output_ = true;
@@ -23,11 +27,13 @@ void log_info(const std::string& line) {
 bool has_lost_output() { return has_lost_output_; }
 
 void log_warning(const std::string& line) {
-  if (rank_ == 0) std::fputs(("warning: " + line + "\n").c_str(), stderr);
+  if (rank_ == 0) std::fputs(("warning: " + printable(line, /*keep_layout=*/false) + "\n").c_str(), stderr);
 }
 
 void log_error(const std::string& line) {
-  std::fputs((std::string(program_invocation_short_name) + ": error: " + line + "\n").c_str(), stderr);
+  std::fputs((std::string(program_invocation_short_name) + ": error: " + printable(line, /*keep_layout=*/false) + "\n")
+                 .c_str(),
+             stderr);
 }
 
 }  // namespace sft

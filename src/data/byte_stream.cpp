@@ -22,6 +22,14 @@ namespace {
 constexpr std::string_view gzip_magic = "\x1f\x8b";
 constexpr std::string_view zstd_magic = "\x28\xb5\x2f\xfd";
 
+/// Frames of Zstandard that hold no data may come first: pzstd writes one before each of its others.
+bool begins_as_zstandard(std::string_view bytes) {
+  constexpr std::string_view skippable_end = "\x2a\x4d\x18";
+  const bool is_skippable =
+      bytes.size() > skippable_end.size() && (bytes[0] & 0xF0) == 0x50 && bytes.substr(1).starts_with(skippable_end);
+  return is_skippable || bytes.starts_with(zstd_magic);
+}
+
 /// The input as it is, with a look ahead at its first bytes.
 class RawInput {
  public:
@@ -46,9 +54,9 @@ class RawInput {
     if (begin_ == end_) fill();
     return std::span(buffer_).subspan(begin_, end_ - begin_);
   }
-  [[nodiscard]] bool starts_with(std::string_view magic) {
+  [[nodiscard]] std::string_view beginning() {
     const std::span<const char> bytes = ready();
-    return std::string_view(bytes.data(), bytes.size()).starts_with(magic);
+    return {bytes.data(), bytes.size()};
   }
   void take(std::size_t num_bytes) {
     begin_ += num_bytes;
@@ -185,8 +193,8 @@ std::string display_name(const std::string& input) { return input == standard_in
 
 std::unique_ptr<ByteStream> open_bytes(const std::string& input, std::function<void(std::int64_t num_bytes)> advance) {
   auto raw = std::make_unique<RawInput>(input, std::move(advance));
-  if (raw->starts_with(gzip_magic)) return std::make_unique<GzipStream>(std::move(raw));
-  if (raw->starts_with(zstd_magic)) return std::make_unique<ZstdStream>(std::move(raw));
+  if (raw->beginning().starts_with(gzip_magic)) return std::make_unique<GzipStream>(std::move(raw));
+  if (begins_as_zstandard(raw->beginning())) return std::make_unique<ZstdStream>(std::move(raw));
   if (input != standard_input) io::require_kind(input, io::Expected::json_lines);
   return std::make_unique<PlainStream>(std::move(raw));
 }

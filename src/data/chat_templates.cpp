@@ -52,7 +52,7 @@ bool ChatTemplate::mentions(std::string_view name) const {
 }
 
 ChatTemplates load_chat_templates(const std::string& path, const std::string& folder) {
-  if (!path.empty()) return {compile(io::read_file(path), path), nullptr};
+  if (!path.empty()) return {compile(io::read_file_or_pipe(path), path), nullptr};
   const std::string jinja_file = (fs::path(folder) / "chat_template.jinja").string();
   if (fs::exists(jinja_file)) return {compile(io::read_file(jinja_file), jinja_file), nullptr};
   const std::string config_file = (fs::path(folder) / "tokenizer_config.json").string();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 #include <utility>
 
 namespace sft::data {
@@ -25,6 +26,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> sharegpt
     {"system", "system"},
     {"developer", "developer"},
 }};
+
+constexpr std::size_t max_template_kwargs = 1000;
 
 /// What a message's tokens count, 0 to 1.
 float weight_of(const Json& message, const std::string& where) {
@@ -110,8 +113,11 @@ void add_template_input(Conversation& chat, const Json& record, RecordCensus& ce
   if (has_value(record, "tools")) {
     chat.tools = record["tools"];
     if (chat.tools.is_string()) {
-      chat.tools = Json::parse(chat.tools.get_ref<const std::string&>(), nullptr, false);
-      if (chat.tools.is_discarded()) refuse_record("'tools' of the record is a string, and not JSON");
+      try {
+        chat.tools = parse_json(chat.tools.get<std::string>());
+      } catch (const std::invalid_argument& reason) {
+        refuse_record(std::string("'tools' of the record is a string, and ") + reason.what());
+      }
     }
     if (!chat.tools.is_null() && !chat.tools.is_array()) {
       refuse_record(std::string("'tools' of the record is ") + chat.tools.type_name() + ", not a list");
@@ -123,6 +129,10 @@ void add_template_input(Conversation& chat, const Json& record, RecordCensus& ce
     if (!chat.template_kwargs.is_object()) {
       refuse_record(std::string("'chat_template_kwargs' of the record is ") + chat.template_kwargs.type_name() +
                     ", not an object");
+    }
+    if (chat.template_kwargs.size() > max_template_kwargs) {
+      refuse_record("'chat_template_kwargs' of the record has more than " + std::to_string(max_template_kwargs) +
+                    " variables");
     }
     if (chat.template_kwargs.contains("chat_template")) {
       refuse_record("'chat_template_kwargs' names a chat_template, and all records share one: --chat_template_path");
@@ -170,7 +180,13 @@ Conversation chat_of_sharegpt(const Json& record, RecordCensus& census) {
     check_object(entry, where);
     Json message = Json::object();
     for (const auto& [key, value] : entry.items()) {
-      message[key == "from" ? "role" : key == "value" ? "content" : key] = value;
+      if (key == "from" || key == "role") {
+        message["role"] = value;
+      } else if (key == "value" || key == "content") {
+        message["content"] = value;
+      } else {
+        message.get_ref<Json::object_t&>().emplace_back(key, value);  // no other has this key
+      }
     }
     message["role"] = sharegpt_role(string_of(message, "role", where));
     add_message(chat, std::move(message), where, census);

@@ -50,10 +50,14 @@ constexpr const char* name_of(Shape shape) {
 }
 
 [[noreturn]] void refuse_shape(const Json& record, const std::string& text_field) {
+  constexpr std::size_t max_shown = 20;
   std::string keys;
+  std::size_t num_shown = 0;
   for (const auto& [key, value] : record.items()) {
+    if (num_shown++ == max_shown) break;
     keys += (keys.empty() ? "'" : ", '") + key + "'" + (value.is_null() ? " (null)" : "");
   }
+  if (record.size() > max_shown) keys += " and " + std::to_string(record.size() - max_shown) + " more";
   refuse_record("it has neither 'messages', nor 'prompt' and 'completion', nor '" + text_field + "', but " +
                 (keys.empty() ? "no keys" : keys));
 }
@@ -86,9 +90,10 @@ Shape shape_of(const Json& record, const std::string& text_field) {
 std::int64_t model_vocab_size(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / "config.json").string();
   if (!std::filesystem::exists(path)) return 0;
-  const Json config = Json::parse(io::read_file(path), nullptr, false);
+  using nlohmann::json;
+  const json config = json::parse(io::read_file(path), nullptr, false);
   if (!config.is_object()) throw_data_error("cannot read '" + path + "'", "it is not a JSON object", "get it again");
-  const auto size_in = [](const Json& object) -> std::int64_t {
+  const auto size_in = [](const json& object) -> std::int64_t {
     const auto found = object.find("vocab_size");
     return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
   };
@@ -221,8 +226,8 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
 
 ExampleMaker::~ExampleMaker() = default;
 
-Document ExampleMaker::make(const std::string& record, RecordCensus& census) const {
-  const Json json = parse_record(record);
+Document ExampleMaker::make(std::string record, RecordCensus& census) const {
+  const Json json = parse_record(std::exchange(record, {}));
   const Shape shape = shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);
   const auto beyond = std::ranges::find_if(document.tokens, [&](std::int32_t id) { return id >= impl_->vocab_size; });

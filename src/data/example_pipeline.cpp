@@ -31,10 +31,10 @@ struct Batch {
 void make_examples(Batch& batch, const ExampleMaker& maker) {
   try {
     batch.examples.reserve(batch.records.size());
-    for (const NumberedRecord& record : batch.records) {
+    for (NumberedRecord& record : batch.records) {
       MadeExample example = {.file = record.file, .line = record.raw.line, .document = {}, .refusal = {}};
       try {
-        example.document = maker.make(record.raw.text, batch.census);
+        example.document = maker.make(std::move(record.raw.text), batch.census);
       } catch (const std::invalid_argument& reason) {
         example.refusal = reason.what();
       }

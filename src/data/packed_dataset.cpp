@@ -138,13 +138,19 @@ void require_tokenizer(const PackedDataset& dataset, const std::string& fingerpr
 std::string PackedDataset::fingerprint() const {
   io::ContentHash hash;
   bool is_sampled = false;
-  for (std::size_t i = 0; i < impl_->shards.size(); ++i) {
-    const std::string text = impl_->use(i).fingerprint();
-    is_sampled = is_sampled || text.starts_with("sampled-");
+  const std::vector<std::string> texts = fingerprints();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    is_sampled = is_sampled || texts[i].starts_with("sampled-");
     hash.add(impl_->shards[i].num_rows());
-    hash.add(text);
+    hash.add(texts[i]);
   }
   return (is_sampled ? "sampled-" : "") + hash.text();
+}
+
+std::vector<std::string> PackedDataset::fingerprints() const {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < impl_->shards.size(); ++i) texts.push_back(impl_->use(i).fingerprint());
+  return texts;
 }
 
 void PackedDataset::verify() const {

@@ -15,13 +15,13 @@
 #include "data/example_pipeline.hpp"
 #include "data/input_files.hpp"
 #include "data/numpy_random.hpp"
+#include "data/output_folder.hpp"
 #include "data/permutation.hpp"
 #include "data/prepare_options.hpp"
 #include "data/record_reader.hpp"
 #include "data/shard_writer.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/io/files.hpp"
 
 namespace sft::data {
 
@@ -30,19 +30,6 @@ namespace {
 constexpr std::int64_t max_shard_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t bytes_per_position = sizeof(std::int32_t) + sizeof(float);
 constexpr std::size_t max_listed_skips = 20;
-
-void check_output(const std::string& folder) {
-  const std::vector<std::string> old_shards = find_shards(folder);
-  if (old_shards.empty()) return;
-  const std::string names = old_shards.front() + (old_shards.size() > 1 ? " and more" : "");
-  if (!old_shards.front().ends_with("train-00000.h5")) {
-    throw_data_error("'" + folder + "' holds a part of packed data",
-                     names + ", but not train-00000.h5: an sft-prepare was killed while it named its files",
-                     "remove its train-*.h5, eval-*.h5 and *.h5.tmp");
-  }
-  throw_data_error("'" + folder + "' already holds packed data", names,
-                   "remove its train-*.h5 and eval-*.h5, or choose another folder");
-}
 
 bool is_trained_on(float weight) { return weight > 0.0f; }
 
@@ -62,13 +49,6 @@ bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& do
   return false;
 }
 
-/// The folder that is or will hold `folder`, as far as it is there.
-std::string existing_part_of(const std::string& folder) {
-  std::filesystem::path path = std::filesystem::absolute(folder);
-  while (!std::filesystem::is_directory(path) && path.has_relative_path()) path = path.parent_path();
-  return path.string();
-}
-
 void count_length(LengthStatistics& lengths, std::int64_t length, bool is_first) {
   ++lengths.counts.at(static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(length))));
   lengths.shortest = is_first ? length : std::min(lengths.shortest, length);
@@ -81,11 +61,7 @@ class Reading {
  public:
   Reading(const PrepareOptions& options, const ExampleMaker& maker, const std::vector<InputGroup>& groups,
           PrepareSummary& summary)
-      : options_(options),
-        maker_(maker),
-        groups_(groups),
-        summary_(summary),
-        documents_(existing_part_of(options.output)) {}
+      : options_(options), maker_(maker), groups_(groups), summary_(summary), documents_(options.output) {}
 
   DocumentStore run(const PrepareProgress& progress) {
     const std::int64_t total_bytes = total_size_bytes(groups_);
@@ -255,6 +231,15 @@ std::string join(const std::vector<std::string>& parts) {
   return text;
 }
 
+[[noreturn]] void throw_no_record(const PrepareOptions& options, const PrepareSummary& summary) {
+  const bool is_empty_input = summary.num_skipped == 0;
+  throw_data_error("there is no record in " + join(options.inputs),
+                   is_empty_input ? "no line and no element of an array"
+                                  : "all " + std::to_string(summary.num_skipped) + " were skipped, such as " +
+                                        summary.skipped.front(),
+                   is_empty_input ? "name files that hold some" : "correct them, or see docs/data.md for their shapes");
+}
+
 [[noreturn]] void throw_nothing_to_train_on(const PrepareOptions& options, const PrepareSummary& summary) {
   const std::string problem = "nothing to train on in " + join(options.inputs);
   const std::map<std::string, std::int64_t>& roles = summary.census.roles.by_name();
@@ -283,11 +268,12 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   check_options(options);
   const ExampleMaker maker(options.text, options.example);
   const std::vector<InputGroup> groups = find_inputs(options.inputs);
-  check_output(options.output);
+  const OutputFolder output(options.output);
 
   PrepareSummary summary;
   Reading reading(options, maker, groups, summary);
   const DocumentStore documents = reading.run(progress);
+  if (summary.num_records == 0) throw_no_record(options, summary);
 
   std::vector<std::int64_t> train_documents(static_cast<std::size_t>(documents.size()));
   std::iota(train_documents.begin(), train_documents.end(), std::int64_t{0});
@@ -330,7 +316,6 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
                               .tokenizer_fingerprint = maker.tokenizer().fingerprint(),
                               .packing_strategy = options.packing_strategy,
                               .source = join(options.inputs)};
-  io::make_folders(options.output);
   std::int64_t done_rows = 0;
   const auto advance = [&](std::int64_t num_rows) {
     done_rows += num_rows;

@@ -14,6 +14,8 @@ namespace {
 constexpr std::int64_t max_row_length =
     (std::int64_t{1} << 30) - 1;  // HDF5 holds chunks, of a row at least, below 4 GiB
 
+constexpr std::int64_t max_small_multiple = 65536;  ///< that any row may be padded to
+
 void check_lengths(const PrepareOptions& options) {
   const bool has_limit = options.max_length != PrepareOptions::no_max_length;
   if (!has_limit && options.packing_strategy != PackingStrategy::none) {
@@ -29,7 +31,13 @@ void check_lengths(const PrepareOptions& options) {
     throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
                        "rows are padded to a multiple of it", "give 1 or more");
   }
-  if (options.pad_to_multiple_of > max_row_length || padded_length(options, options.max_length) > max_row_length) {
+  const std::int64_t max_multiple = std::max(options.max_length, max_small_multiple);
+  if (options.pad_to_multiple_of > max_multiple) {
+    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
+                       "rows would be padding for the most part",
+                       "give " + std::to_string(max_multiple) + " or less, e.g. 64");
+  }
+  if (padded_length(options, options.max_length) > max_row_length) {
     throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
                        "rows would have more than " + std::to_string(max_row_length) + " tokens", "give less");
   }

@@ -2,47 +2,15 @@
 #include "data/record.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <set>
 #include <stdexcept>
-#include <vector>
+
+#include "data/json_builder.hpp"
 
 namespace sft::data {
 
 namespace {
 
-constexpr std::size_t max_reason_size = 200;  // a parser quotes what it read last, which may be a whole book
-
-/// "[json.exception.parse_error.101] parse error at line 1, column 8: reason" -> "column 8: reason", and of other
-/// exceptions the reason; cut where it is long.
-std::string reason_of(const Json::exception& error) {
-  std::string reason = error.what();
-  for (const char* before_it : {"] ", "parse error at line 1, ", "parse error at "}) {
-    if (const auto at = reason.find(before_it); at < 40) reason.erase(0, at + std::string_view(before_it).size());
-  }
-  if (reason.size() > max_reason_size) reason = reason.substr(0, max_reason_size) + " ...";
-  return reason;
-}
-
-/// Told of every event of a parser; knows whether a key stands twice in one object, where the last would win silently.
-class RepeatedKeys {
- public:
-  bool operator()(int /*depth*/, Json::parse_event_t event, const Json& value) {
-    if (event == Json::parse_event_t::object_start) open_objects_.emplace_back();
-    if (event == Json::parse_event_t::object_end) open_objects_.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      if (!open_objects_.back().insert(key).second && repeated_.empty()) repeated_ = "'" + key + "'";
-    }
-    return true;
-  }
-  /// The first such key in quotes, "" when there is none.
-  [[nodiscard]] const std::string& repeated() const { return repeated_; }
-
- private:
-  std::vector<std::set<std::string>> open_objects_;
-  std::string repeated_;
-};
+constexpr std::size_t max_refusal_size = 1000;  // it may quote the record
 
 /// JSON in another form than records have it.
 void refuse_other_forms(const std::string& text) {
@@ -58,7 +26,18 @@ void refuse_other_forms(const std::string& text) {
 
 }  // namespace
 
-void refuse_record(const std::string& why) { throw std::invalid_argument(why); }
+void refuse_record(const std::string& why) {
+  throw std::invalid_argument(why.size() <= max_refusal_size ? why : why.substr(0, max_refusal_size) + " ...");
+}
+
+Json parse_json(const std::string& text) {
+  JsonBuilder builder;
+  if (!Json::sax_parse(text, &builder)) refuse_record(builder.error());
+  if (!builder.repeated_key().empty()) {
+    refuse_record("the key '" + builder.repeated_key() + "' stands twice in one object");
+  }
+  return builder.take();
+}
 
 Json parse_record(const std::string& text) {
   // The parser would take it for the end of the text.
@@ -67,14 +46,7 @@ Json parse_record(const std::string& text) {
                   " is a NUL byte; a file that was damaged, or one in UTF-16, has them");
   }
   refuse_other_forms(text);
-  RepeatedKeys keys;
-  Json record;
-  try {
-    record = Json::parse(text, std::ref(keys));
-  } catch (const Json::exception& error) {
-    refuse_record("not JSON: " + reason_of(error));
-  }
-  if (!keys.repeated().empty()) refuse_record("the key " + keys.repeated() + " stands twice in one object");
+  Json record = parse_json(text);
   if (!record.is_object()) refuse_record(std::string("the record is ") + record.type_name() + ", not an object");
   return record;
 }

@@ -17,7 +17,12 @@ using Json = nlohmann::ordered_json;
 /// Ends the reading of a record: throws std::invalid_argument.
 [[noreturn]] void refuse_record(const std::string& why);
 
-/// The object that a record's text holds. Here and below, what cannot be is refused with refuse_record().
+/// The value that a text holds (RFC 8259), in a time and memory that grow with its length alone. Here and below, what
+/// cannot be is refused with refuse_record(): no JSON, a key that stands twice in one object, values nested deeper than
+/// 512.
+[[nodiscard]] Json parse_json(const std::string& text);
+
+/// The object that a record's text holds.
 [[nodiscard]] Json parse_record(const std::string& text);
 
 /// Whether the object has the key, with another value than null.

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
-#include <system_error>
 #include <utility>
 
+#include "data/output_folder.hpp"
 #include "data/row_hash.hpp"
 #include "data/shard_set.hpp"
 #include "sft/core/error.hpp"
@@ -25,40 +25,6 @@ constexpr std::int64_t chunk_tokens = 16384;                 // a random row cos
 constexpr std::int64_t buffer_tokens = 1024 * 1024;          // written at once
 constexpr std::int64_t chunk_entries = 2048;                 // of the document table, which a row costs a chunk of too
 constexpr std::int64_t buffer_entries = 32 * chunk_entries;  // written at once
-
-/// Files under names ending in .tmp that vanish, renamed or not, unless they are kept.
-class TemporaryFiles {
- public:
-  ~TemporaryFiles() {
-    std::error_code ignored;
-    for (std::size_t i = 0; i < final_paths_.size(); ++i) {
-      fs::remove(i < num_waiting_ ? final_paths_[i] + ".tmp" : final_paths_[i], ignored);
-    }
-  }
-  /// The name to write under.
-  std::string add(const std::string& final_path) {
-    final_paths_.push_back(final_path);
-    ++num_waiting_;
-    return final_path + ".tmp";
-  }
-  /// The first comes last, when the names of all others are on disk: where it is, all are.
-  void rename_all(const std::string& folder) {
-    while (num_waiting_ > 0) {
-      if (num_waiting_ == 1) io::sync_path(folder);
-      const std::string& path = final_paths_[num_waiting_ - 1];
-      std::error_code error;
-      fs::rename(path + ".tmp", path, error);
-      if (error) throw_data_error("cannot write '" + path + "'", error.message(), "check the folder");
-      --num_waiting_;
-    }
-    io::sync_path(folder);
-  }
-  void keep() { final_paths_.clear(); }
-
- private:
-  std::vector<std::string> final_paths_;
-  std::size_t num_waiting_ = 0;  ///< the first so many are not renamed yet
-};
 
 /// A text that the shards of one run share and those of other data hardly ever do. It is known before any is written.
 std::string make_set_name(const ShardHeader& header, std::span<const PackedRow> rows, std::int64_t num_shards) {
@@ -216,26 +182,11 @@ class ShardWriter {
 
 }  // namespace
 
-std::vector<std::string> find_shards(const std::string& folder) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_ours = name.starts_with("train-") || name.starts_with("eval-");
-    if (is_ours && name.ends_with(".h5")) paths.push_back(entry.path().string());
-  }
-  const auto is_of_eval = [](const std::string& path) {
-    return fs::path(path).filename().string().starts_with("eval-");
-  };
-  std::ranges::sort(paths, {}, [&](const std::string& path) { return std::pair(is_of_eval(path), path); });
-  return paths;
-}
-
 std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHeader& header,
                                         const DocumentStore& documents, std::span<const SplitRows> splits,
                                         const std::function<void(std::int64_t num_rows)>& advance) {
   std::vector<WrittenShards> written;
-  TemporaryFiles temporary;
+  NewFiles files;
   for (const SplitRows& split : splits) {
     const std::int64_t num_rows = std::ssize(split.rows), num_shards = split.num_shards;
     ensure(num_shards >= 1 && num_shards <= num_rows, "every shard holds a row");
@@ -245,15 +196,15 @@ std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHe
       const auto begin = static_cast<std::size_t>(shard * num_rows / num_shards);
       const auto end = static_cast<std::size_t>((shard + 1) * num_rows / num_shards);
       of_split.files.push_back((fs::path(folder) / shard_name(split.split, shard)).string());
-      const std::string path = temporary.add(of_split.files.back());
+      const std::string path = files.add(of_split.files.back());
       const ShardPlace place = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
       ShardWriter(path, header, place, documents, split.rows.subspan(begin, end - begin)).write(of_split, advance);
       io::seal(path);
       io::sync_path(path);
     }
   }
-  temporary.rename_all(folder);
-  temporary.keep();
+  files.rename_all(folder);
+  files.keep();
   return written;
 }
 

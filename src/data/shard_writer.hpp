@@ -39,13 +39,11 @@ struct WrittenShards {
   std::int64_t num_target_tokens = 0;  ///< with weight > 0 that can be predicted
 };
 
-/// Paths FOLDER/train-*.h5 and FOLDER/eval-*.h5 that are there already, sorted, those of train first.
-[[nodiscard]] std::vector<std::string> find_shards(const std::string& folder);
-
 /// Writes the rows of each split to FOLDER/SPLIT-00000.h5 ..., num_shards files whose sizes differ by one row at most.
 /// All are written under names ending in .tmp and synced first, and only then renamed, the first file of the first
-/// split last: where it is, all are. An error on the way leaves none. The weight of the first token of a document is
-/// written as 0. advance(num_rows) reports what was written. Returns what was written of each split.
+/// split last: where it is, all are. An error on the way, and a file of such a name, leaves none of them. The weight of
+/// the first token of a document is written as 0. advance(num_rows) reports what was written. Returns what was written
+/// of each split.
 std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHeader& header,
                                         const DocumentStore& documents, std::span<const SplitRows> splits,
                                         const std::function<void(std::int64_t num_rows)>& advance);

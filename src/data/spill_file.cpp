@@ -25,19 +25,27 @@ io::UnnamedFile make_file(const std::string& folder) try {
 SpillFile::SpillFile(const std::string& folder) : folder_(folder), file_(make_file(folder)) {}
 
 void SpillFile::append(std::span<const std::byte> bytes) {
+  if (bytes.size() >= write_bytes) {
+    write_out();
+    return write_directly(bytes);
+  }
   unwritten_.insert(unwritten_.end(), bytes.begin(), bytes.end());
   if (unwritten_.size() >= write_bytes) write_out();
 }
 
 void SpillFile::write_out() {
+  write_directly(unwritten_);
+  unwritten_.clear();
+}
+
+void SpillFile::write_directly(std::span<const std::byte> bytes) {
   try {
-    file_.write(static_cast<std::uint64_t>(written_bytes_), unwritten_.size(), unwritten_.data());
+    file_.write(static_cast<std::uint64_t>(written_bytes_), bytes.size(), bytes.data());
   } catch (const std::system_error& error) {
     throw_data_error("cannot write a temporary file in '" + folder_ + "'", error.code().message(),
                      "free space there: tokenized text takes 4 bytes per token");
   }
-  written_bytes_ += static_cast<std::int64_t>(unwritten_.size());
-  unwritten_.clear();
+  written_bytes_ += static_cast<std::int64_t>(bytes.size());
 }
 
 void SpillFile::read(std::int64_t begin_byte, std::span<std::byte> bytes) {

@@ -27,6 +27,7 @@ class SpillFile {
 
  private:
   void write_out();
+  void write_directly(std::span<const std::byte> bytes);
   void read_directly(std::int64_t begin_byte, std::span<std::byte> bytes) const;
 
   std::string folder_;

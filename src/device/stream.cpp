@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "sft/core/log.hpp"
+#include "sft/core/printable.hpp"
 #include "sft/device/device.hpp"
 
 namespace sft::device {
@@ -13,7 +14,8 @@ void Stream::drain() noexcept {
   try {
     synchronize();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "warning: rank %d: queued work failed at the end: %s\n", log_rank(), error.what());
+    std::fprintf(stderr, "warning: rank %d: queued work failed at the end: %s\n", log_rank(),
+                 printable(error.what(), /*keep_layout=*/false).c_str());
   } catch (...) {
     std::fprintf(stderr, "warning: rank %d: queued work failed at the end\n", log_rank());
   }

@@ -29,6 +29,7 @@ enum class Kind {
   parquet,
   arrow,
   compressed,
+  zip,
   safetensors,
   pytorch,
   gguf,
@@ -66,6 +67,8 @@ std::string describe(Kind kind) {
       return "it is an Arrow file";
     case Kind::compressed:
       return "it is compressed";
+    case Kind::zip:
+      return "it is a ZIP archive";
     case Kind::safetensors:
       return "it is a safetensors file";
     case Kind::pytorch:
@@ -131,6 +134,11 @@ std::string read_start(const std::string& path) {
   return start;
 }
 
+/// LZ4 and Zstandard have frames without data.
+bool is_skippable_frame(const std::string& start) {
+  return start.size() >= 4 && (start[0] & 0xF0) == 0x50 && start.compare(1, 3, "\x2a\x4d\x18") == 0;
+}
+
 /// By the bytes that formats begin with.
 Kind kind_of_magic(const std::string& start) {
   constexpr std::string_view hdf5 = "\x89HDF\r\n\x1a\n";
@@ -144,7 +152,11 @@ Kind kind_of_magic(const std::string& start) {
                         "7zXZ")) {
     return Kind::compressed;
   }
-  if (start.starts_with("PK\x03\x04") || start.starts_with("\x80\x02")) return Kind::pytorch;
+  if (start.starts_with("\x04\x22\x4d\x18") || is_skippable_frame(start)) return Kind::compressed;
+  if (start.starts_with("\x80\x02")) return Kind::pytorch;
+  if (start.starts_with("PK\x03\x04") || start.starts_with("PK\x05\x06")) {
+    return start.find("data.pkl") == std::string::npos ? Kind::zip : Kind::pytorch;  // torch.save writes archives
+  }
   if (start.starts_with("GGUF")) return Kind::gguf;
   const bool has_header = start.size() > 9 && start[8] == '{' && start.substr(4, 4) == std::string(4, '\0');
   return has_header ? Kind::safetensors : Kind::unknown;
@@ -187,8 +199,9 @@ Kind kind_of_text(const fs::path& path, std::string_view start) {
   }
   if (text.front() == '[') {
     const std::size_t second = text.find_first_not_of(" \t\r\n", 1);
-    const bool is_array = second != std::string_view::npos && (text[second] == '{' || text[second] == '"');
-    return is_array ? Kind::json_array : Kind::ini;
+    const bool is_section = second == std::string_view::npos || text[second] == '_' ||
+                            std::isalpha(static_cast<unsigned char>(text[second])) != 0;
+    return is_section ? Kind::ini : Kind::json_array;
   }
   return extension == ".yaml" || extension == ".yml" || begins_as_yaml(text) ? Kind::yaml : Kind::unknown;
 }
@@ -247,6 +260,8 @@ std::string advice_for_json_lines(Kind kind, const std::string& path) {
   switch (kind) {
     case Kind::compressed:
       return "unpack it first, or pipe it in: `xzcat " + path + " | sft-prepare --input - ...`";
+    case Kind::zip:
+      return "unpack it first, `unzip " + path + "`, and name the files that were in it";
     case Kind::parquet:
       return "write it as JSON lines first: postprocess/parquet_to_jsonl.py " + path + " --output FILE.jsonl";
     case Kind::arrow:
@@ -277,6 +292,7 @@ std::string advice_for_shard(Kind kind, const std::string& path) {
     case Kind::arrow:
     case Kind::csv:
     case Kind::compressed:
+    case Kind::zip:
     case Kind::dataset_folder:
       return "write it as JSON lines, prepare those with sft-prepare, and set data.train_files = FOLDER/train-*.h5";
     default:
@@ -300,6 +316,8 @@ std::string advice_for_model(Kind kind, const std::string& path) {
       const std::string folder = fs::path(path).parent_path().string();
       return "give the folder that it lies in, " + (folder.empty() ? "." : folder);
     }
+    case Kind::zip:
+      return "unpack it first, `unzip " + path + "`, and give the folder";
     case Kind::pytorch:
     case Kind::gguf:
       return "give a folder with config.json and safetensors; transformers' save_pretrained writes one";

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/io/files.hpp"
 
+#include <fcntl.h>
 #include <glob.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <system_error>
 
 #include "descriptor.hpp"
 #include "sft/core/error.hpp"
@@ -50,6 +52,14 @@ std::vector<std::string> expand_glob(const std::string& pattern) {
 }
 
 std::string read_file(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_other(path, ignored)) {
+    throw_data_error("cannot read " + path, "it is a pipe or a device", "put a file in its place");
+  }
+  return read_file_or_pipe(path);
+}
+
+std::string read_file_or_pipe(const std::string& path) {
   if (fs::is_directory(path)) throw_data_error("cannot read " + path, "it is a folder", "name a file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw_errno("cannot read " + path, "check the path");
@@ -71,6 +81,16 @@ void write_file_atomically(const std::string& path, const std::string& text) {
     throw;
   }
   sync_path(parent_of(path));
+}
+
+std::error_code rename_to_free_name(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  if (errno != EINVAL && errno != ENOSYS) return {errno, std::generic_category()};
+  // Some network file systems know no such rename.
+  std::error_code error;
+  if (fs::exists(to, error)) return std::make_error_code(std::errc::file_exists);
+  fs::rename(from, to, error);
+  return error;
 }
 
 void sync_path(const std::string& path) {

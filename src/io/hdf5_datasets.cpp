@@ -107,18 +107,28 @@ bool link_exists(hid_t file, const std::string& name) {
   return H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0;
 }
 
-/// The dims of a dataset's chunks; empty when it is not stored in chunks.
-std::vector<hsize_t> chunk_dims(hid_t dataset) {
-  const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
-  if (H5Pget_layout(properties.id()) != H5D_CHUNKED) return {};
+/// The dims of the chunks of a dataset that was made with these properties; empty when it is not stored in chunks.
+std::vector<hsize_t> chunk_dims(hid_t properties) {
+  if (H5Pget_layout(properties) != H5D_CHUNKED) return {};
   std::array<hsize_t, H5S_MAX_RANK> dims{};
-  const int ndim = std::max(H5Pget_chunk(properties.id(), static_cast<int>(dims.size()), dims.data()), 0);
+  const int ndim = std::max(H5Pget_chunk(properties, static_cast<int>(dims.size()), dims.data()), 0);
   return {dims.begin(), dims.begin() + ndim};
 }
 
-bool is_contiguous(hid_t dataset) {
-  const Handle properties(H5Dget_create_plist(dataset), H5Pclose);
-  return H5Pget_layout(properties.id()) == H5D_CONTIGUOUS;
+/// What H5Pget_virtual_filename or H5Pget_virtual_dsetname says of mapping `index`.
+std::string name_in_mapping(ssize_t (*get)(hid_t, std::size_t, char*, std::size_t), hid_t properties,
+                            std::size_t index) {
+  const ssize_t size = get(properties, index, nullptr, 0);
+  std::string name(size > 0 ? static_cast<std::size_t>(size) : 0, '\0');
+  get(properties, index, name.data(), name.size() + 1);
+  return name;
+}
+
+/// Whether a mapping names one dataset at the root of another file in the same folder. (`.` is the file itself, and `%`
+/// stands for numbers.)
+bool is_plain_source(const std::string& file, const std::string& dataset) {
+  const bool is_plain_file = !file.empty() && file != "." && file != ".." && file.find_first_of("/%") == file.npos;
+  return is_plain_file && dataset.find('%') == dataset.npos && dataset.find('/', 1) == dataset.npos;
 }
 
 herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
@@ -164,9 +174,34 @@ const OpenDataset& Hdf5File::Impl::dataset(const std::string& name) const {
   }
   Handle opened(H5Dopen2(file.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
   if (!opened.is_valid()) fail("cannot open the dataset " + name, "check that the file is whole");
+  // Before anything else is asked of it: the size of a virtual dataset may be a question to its sources.
+  const Handle properties(H5Dget_create_plist(opened.id()), H5Pclose);
+  check_storage(name, properties.id());
   if (open_datasets.size() >= max_open_datasets) open_datasets.clear();
-  std::vector<hsize_t> chunk = chunk_dims(opened.id());
-  return open_datasets.emplace(name, OpenDataset{std::move(opened), std::move(chunk)}).first->second;
+  OpenDataset dataset{std::move(opened), H5Pget_layout(properties.id()), chunk_dims(properties.id())};
+  return open_datasets.emplace(name, std::move(dataset)).first->second;
+}
+
+void Hdf5File::Impl::check_storage(const std::string& name, hid_t properties) const {
+  const auto refuse = [&](const std::string& why) {
+    fail_because("cannot use the dataset " + name, why, "get the file from whoever wrote it, with its values inside");
+  };
+  if (H5Pget_external_count(properties) > 0) {
+    std::array<char, 256> source{};
+    H5Pget_external(properties, 0, source.size() - 1, source.data(), nullptr, nullptr);
+    refuse(std::string("its values lie in another file, ") + source.data());
+  }
+  if (H5Pget_layout(properties) != H5D_VIRTUAL) return;
+  if (status->sources == Sources::none) refuse("it takes its values from other datasets");
+  std::size_t num_mappings = 0;
+  H5Pget_virtual_count(properties, &num_mappings);
+  for (std::size_t i = 0; i < num_mappings; ++i) {
+    const std::string source_file = name_in_mapping(H5Pget_virtual_filename, properties, i);
+    const std::string source = name_in_mapping(H5Pget_virtual_dsetname, properties, i);
+    if (is_plain_source(source_file, source)) continue;
+    refuse("it takes values from " + source + " of " + (source_file == "." ? "the same file" : source_file) +
+           ", and may take them from files beside it alone");
+  }
 }
 
 void Hdf5File::Impl::check_presence(const std::string& name, const OpenDataset& dataset, const Rectangle& where) const {
@@ -175,7 +210,7 @@ void Hdf5File::Impl::check_presence(const std::string& name, const OpenDataset& 
   };
   const hid_t id = dataset.handle.id();
   if (dataset.chunk.empty()) {
-    if (is_contiguous(id) && H5Dget_storage_size(id) == 0) refuse("its values are");
+    if (dataset.layout == H5D_CONTIGUOUS && H5Dget_storage_size(id) == 0) refuse("its values are");
     return;
   }
   const auto chunk_rows = static_cast<std::int64_t>(dataset.chunk[0]);
@@ -195,8 +230,13 @@ void Hdf5File::Impl::check_presence(const std::string& name, const OpenDataset& 
 }
 
 bool Hdf5File::Impl::is_object(const std::string& name, H5I_type_t type) const {
-  if (!link_exists(file.id(), name)) return false;
-  const Handle object(H5Oopen(file.id(), name.c_str(), H5P_DEFAULT), H5Oclose);
+  status->bad_sources.clear();
+  Handle object;
+  if (link_exists(file.id(), name)) object = Handle(H5Oopen(file.id(), name.c_str(), H5P_DEFAULT), H5Oclose);
+  if (!status->bad_sources.empty()) {
+    fail_because("cannot use " + name, status->bad_sources.begin()->second,
+                 "get the file from whoever wrote it, with its values inside");
+  }
   return object.is_valid() && H5Iget_type(object.id()) == type;
 }
 

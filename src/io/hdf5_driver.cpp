@@ -27,7 +27,7 @@ namespace {
 struct DriverInfo {
   std::shared_ptr<IoStatus> status;
   std::shared_ptr<SealedBytes> seal;  // null: none, or not to be checked
-  bool is_source = false;
+  int depth = 0;                      // 0: the file itself, 1: its sources, 2: what those lead to
 };
 
 using Identity = std::pair<dev_t, ino_t>;
@@ -50,6 +50,7 @@ struct DriverFile {
   Identity identity;
 
   DriverFile(const char* name, DriverInfo properties) : path(name), info(std::move(properties)) {}
+  [[nodiscard]] bool is_source() const { return info.depth > 0; }
   DriverFile(const DriverFile&) = delete;
   DriverFile& operator=(const DriverFile&) = delete;
   ~DriverFile() {
@@ -57,7 +58,7 @@ struct DriverFile {
   }
 
   void note() const {
-    if (info.status && !info.is_source) info.status->note(errno);
+    if (info.status && !is_source()) info.status->note(errno);
   }
   [[nodiscard]] std::string name() const { return std::filesystem::path(path).filename(); }
 };
@@ -69,7 +70,7 @@ const DriverFile* cast(const H5FD_t* file) { return reinterpret_cast<const Drive
 void note_opened(const DriverFile& file) {
   ++openings()[file.identity];
   if (!file.info.status) return;
-  if (file.info.is_source) {
+  if (file.is_source()) {
     file.info.status->bad_sources.erase(file.name());
   } else {
     file.info.status->first_errno = 0;  // the library first tries a file that it creates for being there
@@ -78,7 +79,7 @@ void note_opened(const DriverFile& file) {
 
 void note_unopened(const DriverFile& file) {
   file.note();
-  if (file.info.status && file.info.is_source) {
+  if (file.info.status && file.is_source()) {
     file.info.status->bad_sources.try_emplace(file.name(), "cannot open " + file.path + ": " + std::strerror(errno));
   }
 }
@@ -88,17 +89,35 @@ void note_closing(const DriverFile& file) {
   const auto count = openings().find(file.identity);
   if (--count->second > 0) return;
   openings().erase(count);
-  if (file.info.status && file.info.is_source) {
+  if (file.info.status && file.is_source()) {
     file.info.status->bad_sources.try_emplace(file.name(), file.path + " is not what was written there");
   }
+}
+
+/// Why the library may not go on from the file that was opened to this one; "" where it may.
+std::string refusal_of(const DriverFile& file) {
+  namespace fs = std::filesystem;
+  if (!file.is_source() || !file.info.status) return {};
+  if (file.info.status->sources == Sources::none) return "it leads to another file, " + file.path;
+  if (file.info.depth > 1) return "a file that it takes values from leads to another one, " + file.path;
+  const fs::path owner = file.info.status->path;
+  std::error_code error;
+  const auto folder_of = [](const fs::path& path) { return path.parent_path() / "."; };
+  const bool is_in_folder = fs::equivalent(folder_of(file.path), folder_of(owner), error) && !error;
+  if (!is_in_folder) return "it leads to a file outside of its folder, " + file.path;
+  return fs::equivalent(file.path, owner, error) ? "it takes values from itself" : "";
 }
 
 H5FD_t* open_file(const char* name, unsigned flags, hid_t access_properties, haddr_t) {
   const auto* info = static_cast<const DriverInfo*>(H5Pget_driver_info(access_properties));
   auto file = std::make_unique<DriverFile>(name, info != nullptr ? *info : DriverInfo{});
+  if (const std::string refusal = refusal_of(*file); !refusal.empty()) {
+    file->info.status->bad_sources.try_emplace(file->name(), refusal);
+    return nullptr;
+  }
   const int mode = ((flags & H5F_ACC_RDWR) != 0U ? O_RDWR : O_RDONLY) | ((flags & H5F_ACC_CREAT) != 0U ? O_CREAT : 0) |
                    ((flags & H5F_ACC_TRUNC) != 0U ? O_TRUNC : 0) | ((flags & H5F_ACC_EXCL) != 0U ? O_EXCL : 0);
-  file->descriptor = ::open(name, mode | O_CLOEXEC, 0666);
+  file->descriptor = ::open(name, mode | O_CLOEXEC | O_NONBLOCK, 0666);  // a pipe would wait for its writer
   struct stat facts {};
   if (file->descriptor < 0 || ::fstat(file->descriptor, &facts) != 0) {
     note_unopened(*file);
@@ -119,7 +138,9 @@ herr_t close_file(H5FD_t* file) {
 }
 
 /// What the access properties of the file's sources carry.
-void* get_source_info(H5FD_t* file) { return new DriverInfo{cast(file)->info.status, nullptr, true}; }
+void* get_source_info(H5FD_t* file) {
+  return new DriverInfo{cast(file)->info.status, nullptr, cast(file)->info.depth + 1};
+}
 void* copy_info(const void* info) { return new DriverInfo(*static_cast<const DriverInfo*>(info)); }
 herr_t free_info(void* info) {
   delete static_cast<DriverInfo*>(info);
@@ -148,7 +169,7 @@ herr_t set_end_of_addresses(H5FD_t* file, H5FD_mem_t, haddr_t address) {
 /// The file ends before bytes that it had when it was opened.
 void note_shortened(const DriverFile& file) {
   if (!file.info.status) return;
-  if (file.info.is_source) {
+  if (file.is_source()) {
     file.info.status->bad_sources.try_emplace(file.name(), file.path + " has become shorter");
   } else {
     file.info.status->has_shortened = true;
@@ -156,7 +177,7 @@ void note_shortened(const DriverFile& file) {
 }
 
 void note_damage(const DriverFile& file, const std::string& damage) {
-  if (file.info.status && !file.info.is_source) file.info.status->damage = damage;
+  if (file.info.status && !file.is_source()) file.info.status->damage = damage;
 }
 
 /// Bytes beyond the end are zeros, but not in a file that is only read and had them.

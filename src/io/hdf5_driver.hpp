@@ -5,6 +5,7 @@
 // failure for us and tells the library that all is well; we ask after every write and after the close. It also notes
 // the sources of virtual datasets that the library could not use: the library reads their part as the fill value. And
 // it checks what it reads: bytes of a sealed file against the seal, global heaps of others for what hangs the library.
+// It opens no other file that a file leads to but those that it may have.
 
 #include <hdf5.h>
 
@@ -13,11 +14,14 @@
 #include <string>
 
 #include "sealed_bytes.hpp"
+#include "sft/io/hdf5.hpp"
 
 namespace sft::io {
 
-/// What went wrong with a file and its sources.
+/// What went wrong with a file and its sources, and which sources it may have.
 struct IoStatus {
+  Sources sources = Sources::none;
+  std::string path;                                ///< of the file itself
   int first_errno = 0;                             ///< what the system said first of the file; 0 while nothing failed
   bool has_shortened = false;                      ///< bytes are gone that were there when it was opened
   std::string damage;                              ///< which bytes are not those that were written; "" while none

@@ -108,7 +108,7 @@ Hdf5File::~Hdf5File() {
   impl_.reset();
 }
 
-Hdf5File Hdf5File::open(const std::string& path) {
+Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
   std::error_code error;
   const std::filesystem::file_status facts = std::filesystem::status(path, error);
   if (facts.type() == std::filesystem::file_type::not_found) {
@@ -121,6 +121,8 @@ Hdf5File Hdf5File::open(const std::string& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->is_sealed = seal != nullptr;
+  impl->status->sources = sources;
+  impl->status->path = path;
   const Handle properties = access_properties(impl->status, seal);
   limit_metadata_cache(properties.id());
   impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);

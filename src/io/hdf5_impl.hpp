@@ -54,6 +54,7 @@ class Handle {
 /// A dataset that is left open.
 struct OpenDataset {
   Handle handle;
+  H5D_layout_t layout = H5D_CONTIGUOUS;
   std::vector<hsize_t> chunk;  ///< dims of its chunks; empty when it has none
 };
 
@@ -78,11 +79,13 @@ struct Hdf5File::Impl {
   /// Writes one value, over a former one.
   void write_attribute(const std::string& name, const std::string& object, hid_t stored_type, hid_t type,
                        const void* value);
-  /// The open dataset `name`.
+  /// The open dataset `name`. Refuses one whose values lie where the file may not lead.
   [[nodiscard]] const OpenDataset& dataset(const std::string& name) const;
+  /// Refuses a dataset, made with these properties, that takes values from other files than status->sources allows.
+  void check_storage(const std::string& name, hid_t properties) const;
   /// Refuses a rectangle of which some values were never written: the library would give the fill value.
   void check_presence(const std::string& name, const OpenDataset& dataset, const Rectangle& where) const;
-  /// Whether `name` is there, and an object of that type (H5I_DATASET, H5I_GROUP).
+  /// Whether `name` is there, and an object of that type (H5I_DATASET, H5I_GROUP). Refuses a link to another file.
   [[nodiscard]] bool is_object(const std::string& name, H5I_type_t type) const;
   /// Names in `group` of the objects of that type, sorted.
   [[nodiscard]] std::vector<std::string> list_objects(const std::string& group, H5I_type_t type) const;

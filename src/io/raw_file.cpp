@@ -31,7 +31,14 @@ RawFile::~RawFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-RawFile RawFile::open(const std::string& path) { return {path, O_RDONLY, "check the path and its permissions"}; }
+RawFile RawFile::open(const std::string& path) {
+  RawFile file(path, O_RDONLY | O_NONBLOCK, "check the path and its permissions");  // a pipe would wait for its writer
+  struct stat status {};
+  if (::fstat(file.descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    throw_data_error("cannot read " + path, "it is no file", "put a file in its place");
+  }
+  return file;
+}
 
 RawFile RawFile::extend(const std::string& path) { return {path, O_WRONLY, "check that all ranks see the folder"}; }
 

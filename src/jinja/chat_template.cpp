@@ -28,10 +28,11 @@ Json normalize_message(const Json& message) {
                      "give messages as objects with a role and content");
   }
   Json normalized = Json::object();
+  auto& members = normalized.get_ref<Json::object_t&>();  // by keys that differ: no need to look for them
   const Json* reasoning = reasoning_of(message);
-  if (reasoning != nullptr && !message.contains("thinking")) normalized["thinking"] = *reasoning;
+  if (reasoning != nullptr && !message.contains("thinking")) members.emplace_back("thinking", *reasoning);
   for (const auto& [key, value] : message.items()) {
-    if (!value.is_null()) normalized[key] = value;
+    if (!value.is_null()) members.emplace_back(key, value);
   }
   if (reasoning != nullptr) normalized["reasoning_content"] = *reasoning;
   return normalized;

@@ -25,6 +25,11 @@ ByteRange TextView::origin(std::size_t begin, std::size_t end) const {
   return {place, place};
 }
 
+AlignedText::AlignedText(const TextView& source, bool with_origins)
+    : source_(source),
+      max_bytes_(source.max_bytes > 0 ? source.max_bytes : max_growth * source.text.size() + min_limit_bytes),
+      with_origins_(with_origins) {}
+
 AlignedText AlignedText::repaired(std::string_view input, bool with_origins) {
   AlignedText aligned({.text = input, .at_input_begin = true}, with_origins);
   for (std::size_t place = 0; place < input.size();) {
@@ -59,7 +64,7 @@ void AlignedText::append(std::string_view bytes, std::size_t begin, std::size_t 
 }
 
 void AlignedText::append_from(std::string_view bytes, ByteRange origin) {
-  if (text_.size() + bytes.size() > max_growth * source_.text.size() + min_limit_bytes) {
+  if (text_.size() + bytes.size() > max_bytes_) {
     throw_data_error("a text grows to more than " + std::to_string(max_growth) + " times its size",
                      "the normalizer of its tokenizer makes it so long", "check the normalizer of tokenizer.json");
   }
@@ -71,7 +76,13 @@ TextView AlignedText::view() const {
   return {.text = text_,
           .origins = with_origins_ ? origins_.data() : nullptr,
           .input_begin = source_.input_begin,
-          .at_input_begin = source_.at_input_begin && begins_with_source_};
+          .at_input_begin = source_.at_input_begin && begins_with_source_,
+          .max_bytes = max_bytes_};
+}
+
+void AlignedText::release() {
+  text_ = {};
+  origins_ = {};
 }
 
 }  // namespace sft::text

@@ -24,6 +24,25 @@ constexpr TokenId id_of_name(std::string_view name) {
   return num_bytes + static_cast<TokenId>(found - special_names.begin());
 }
 
+/// Callers put special tokens around a text that may be as long as a book: it need not move for them.
+constexpr std::size_t room_for_ends = 16;
+
+/// Calls take(id, bytes of the text) for each token.
+template <class Take>
+void for_each_token(std::string_view text, const EncodeOptions& options, const Take& take) {
+  for (std::size_t place = 0; place < text.size();) {
+    const std::string_view rest = text.substr(place);
+    const auto special = options.split_special_tokens
+                             ? special_names.end()
+                             : std::find_if(special_names.begin(), special_names.end(),
+                                            [rest](std::string_view name) { return rest.starts_with(name); });
+    const bool is_special = special != special_names.end();
+    const std::size_t size = is_special ? special->size() : 1;
+    take(is_special ? id_of_name(*special) : static_cast<unsigned char>(rest.front()), ByteRange{place, place + size});
+    place += size;
+  }
+}
+
 constexpr SpecialTokens special_ids = {
     .bos = id_of_name("<|bos|>"), .eos = id_of_name("<|eos|>"), .pad = id_of_name("<|pad|>"), .unk = std::nullopt};
 
@@ -52,25 +71,20 @@ std::string ByteTokenizer::token_of(TokenId id) const {
 bool ByteTokenizer::is_special(TokenId id) const { return id >= num_bytes && id < vocab_size(); }
 
 std::vector<TokenId> ByteTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  return encode_with_offsets(text, options).ids;
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() + room_for_ends);
+  for_each_token(text, options, [&](TokenId id, ByteRange /*range*/) { ids.push_back(id); });
+  return ids;
 }
 
 Encoding ByteTokenizer::encode_with_offsets(std::string_view text, const EncodeOptions& options) const {
   Encoding encoding;
   encoding.ids.reserve(text.size());
   encoding.offsets.reserve(text.size());
-  for (std::size_t place = 0; place < text.size();) {
-    const std::string_view rest = text.substr(place);
-    const auto special = options.split_special_tokens
-                             ? special_names.end()
-                             : std::find_if(special_names.begin(), special_names.end(),
-                                            [rest](std::string_view name) { return rest.starts_with(name); });
-    const bool is_special = special != special_names.end();
-    const std::size_t size = is_special ? special->size() : 1;
-    encoding.ids.push_back(is_special ? id_of_name(*special) : static_cast<unsigned char>(rest.front()));
-    encoding.offsets.push_back({place, place + size});
-    place += size;
-  }
+  for_each_token(text, options, [&](TokenId id, ByteRange range) {
+    encoding.ids.push_back(id);
+    encoding.offsets.push_back(range);
+  });
   return encoding;
 }
 

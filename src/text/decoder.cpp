@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sft/core/error.hpp"
 #include "text/byte_characters.hpp"
 #include "text/regex.hpp"
 #include "text/utf8.hpp"
@@ -15,6 +16,8 @@
 namespace sft::text {
 
 namespace {
+
+constexpr std::size_t max_decoded_bytes = std::size_t{256} << 20;
 
 std::string join(const std::vector<std::string>& parts) {
   std::string text;
@@ -145,8 +148,14 @@ class Replace : public Decoder {
 
   void decode(std::vector<std::string>& parts) const override {
     std::vector<ByteRange> matches;
+    std::size_t num_bytes = 0;
     for (std::string& part : parts) {
       find(part, matches);
+      num_bytes += part.size() + matches.size() * content_.size();
+      if (num_bytes > max_decoded_bytes) {
+        throw_data_error("a text of tokens grows beyond 256 MiB", "the decoder of its tokenizer makes it so long",
+                         "check the decoder of tokenizer.json");
+      }
       for (auto match = matches.rbegin(); match != matches.rend(); ++match) {
         part.replace(match->begin, match->end - match->begin, content_);
       }

@@ -19,17 +19,28 @@ namespace sft::text {
 
 namespace {
 
+constexpr std::size_t max_parts = 64;
+
+std::unique_ptr<const Normalizer> make_part(const Json& description);
+
 class Sequence : public Normalizer {
  public:
   explicit Sequence(const Json& description) {
     for (const Json& part : array_of(description, "normalizers")) {
-      if (auto normalizer = make_normalizer(part)) parts_.push_back(std::move(normalizer));
+      if (!part.is_null()) parts_.push_back(make_part(part));
     }
   }
 
   TextView normalize(const TextView& text, TextStore& store, bool with_origins) const override {
     TextView normalized = text;
-    for (const auto& part : parts_) normalized = part->normalize(normalized, store, with_origins);
+    AlignedText* of_former_part = nullptr;
+    for (const auto& part : parts_) {
+      const std::size_t size_before = store.size();
+      normalized = part->normalize(normalized, store, with_origins);
+      if (store.size() == size_before) continue;  // it is the same text, or a part of it
+      if (of_former_part != nullptr) of_former_part->release();
+      of_former_part = &store.back();
+    }
     return normalized;
   }
 
@@ -150,10 +161,15 @@ class Replace : public Normalizer {
   std::string content_;
 };
 
-}  // namespace
+/// Normalizers that are not made of others.
+std::size_t count_parts(const Json& description) {
+  if (!description.is_object() || !has_field(description, "normalizers")) return 1;
+  std::size_t count = 0;
+  for (const Json& part : array_of(description, "normalizers")) count += count_parts(part);
+  return count;
+}
 
-std::unique_ptr<const Normalizer> make_normalizer(const Json& description) {
-  if (description.is_null()) return nullptr;
+std::unique_ptr<const Normalizer> make_part(const Json& description) {
   const std::string type = string_of(description, "type");
   if (type == "Sequence") return std::make_unique<Sequence>(description);
   if (type == "NFC") return std::make_unique<UnicodeForm>(Form::nfc);
@@ -177,6 +193,16 @@ std::unique_ptr<const Normalizer> make_normalizer(const Json& description) {
         [](std::string& replacement, std::string_view bytes, char32_t) { replacement = to_byte_characters(bytes); });
   }
   throw std::invalid_argument("the normalizer " + type + " is not supported");
+}
+
+}  // namespace
+
+std::unique_ptr<const Normalizer> make_normalizer(const Json& description) {
+  if (description.is_null()) return nullptr;
+  if (count_parts(description) > max_parts) {
+    throw std::invalid_argument("the normalizer has more than " + std::to_string(max_parts) + " parts");
+  }
+  return make_part(description);
 }
 
 }  // namespace sft::text

@@ -180,6 +180,103 @@ status=0
 wait "$run" || status=$?
 if [[ $status -eq 130 && -z $(ls -A o) ]]; then right 'SIGINT while it reads'; else wrong "status $status"; fi
 
+# Two in one folder: the second is refused whatever the first is doing, and the first ends as if it were alone.
+# begin_first FOLDER: one whose records come through the open descriptor 3; its process is $run.
+begin_first() {
+  rm -rf o pipe
+  mkfifo pipe
+  "$sft_prepare" --input pipe --output "$1" --max_length 32 --num_shards 150 >first 2>&1 &
+  run=$!
+  exec 3<>pipe
+  head -n 500 long.jsonl >&3
+}
+# second_is_refused WHEN: a second one, of other records.
+second_is_refused() {
+  status=0
+  timeout 60 "$sft_prepare" --input chats.jsonl --output o >out 2>err || status=$?
+  if [[ $status -eq 3 && $(wc -l <err) -eq 1 ]] &&
+    grep -qE "^sft-prepare: error: another sft-prepare is writing to 'o' \(process $run on host .* holds o/sft-prepare\.lock\): wait for it" err; then
+    right "$1: $(cut -c -160 err)"
+  else
+    wrong "$1: status $status"
+  fi
+}
+# hashes_of FOLDER: of the rows of each file in it, which must be packed data.
+hashes_of() {
+  /usr/bin/python3 -c 'import glob, h5py, os, sys
+for path in sorted(glob.glob(sys.argv[1] + "/*")):
+  print(os.path.basename(path), h5py.File(path).attrs["fingerprint"])' "$1"
+}
+# first_is_whole WHEN: the first one ends well, with the files of one that was alone.
+first_is_whole() {
+  status=0
+  wait "$run" || status=$?
+  hashes_of alone >out
+  if [[ $status -eq 0 ]] && cmp -s out <(hashes_of o); then right "the first, $1"; else wrong "the first, $1: status $status"; fi
+}
+begin_first alone
+exec 3>&-
+wait "$run"
+begin_first o
+for _ in $(seq 200); do if [[ -s o/sft-prepare.lock ]]; then break; fi; sleep 0.05; done
+second_is_refused 'while the first reads'
+exec 3>&-
+first_is_whole 'which was reading'
+status_of "$sft_prepare" --input chats.jsonl --output o
+check 'a third, after the first' grep -q "'o' already holds packed data" err
+begin_first o
+exec 3>&-
+until compgen -G 'o/*.tmp' >/dev/null; do sleep 0.01; done
+kill -s STOP "$run"
+second_is_refused 'while the first writes'
+kill -s CONT "$run"
+first_is_whole 'which was writing'
+begin_first o
+exec 3>&-
+until compgen -G 'o/*.tmp' >/dev/null; do sleep 0.01; done
+kill -s KILL "$run"
+wait "$run" 2>/dev/null || true
+succeeds 'after one that was killed while it wrote' "$sft_prepare" --input chats.jsonl --output o
+check 'nothing of the killed one is left' test "$(ls -A o)" = train-00000.h5
+
+# Records that ask for much: one of each takes seconds at most (`prepare` gives up after a minute).
+keys() { awk -v count="$1" 'BEGIN { for (i = 0; i < count; ++i) printf "%s\"k%d\": 1", i ? ", " : "", i }'; }
+{
+  printf '{"text": "a", %s}\n' "$(keys 300000)"
+  printf '{"messages": [{"role": "user", "content": "a", %s}]}\n' "$(keys 300000)"
+  printf '{"conversations": [{"from": "human", "value": "a", %s}]}\n' "$(keys 300000)"
+} >keys.jsonl
+prepare --input keys.jsonl
+says '^  records +3$'
+printf '{{ messages[0].content }}{{ tools | length }}{{ kwargs }}' >count.jinja
+{
+  printf '{"messages": [{"role": "user", "content": "a", %s}], "tools": [{%s}]}\n' "$(keys 100000)" "$(keys 100000)"
+  printf '{"messages": [{"role": "user", "content": "a"}], "tools": "[{%s}]"}\n' "$(keys 100000 | sed 's/"/\\"/g')"
+} >tools.jsonl
+prepare --input tools.jsonl --chat_template_path count.jinja
+says '^  records +2$'
+printf '{"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {%s}}\n' "$(keys 1001)" >kwargs.jsonl
+prepare --input kwargs.jsonl --chat_template_path count.jinja
+refused 3 "kwargs\.jsonl:1: bad record \('chat_template_kwargs' of the record has more than 1000 variables"
+printf '{%s}\n' "$(keys 100000)" >shapeless.jsonl
+prepare --input shapeless.jsonl
+refused 3 "but 'k0', .* 'k19' and 99980 more\)"
+printf '{"text": "a", "x": %s1%s}\n' "$(printf '[%.0s' $(seq 600))" "$(printf ']%.0s' $(seq 600))" >deep.jsonl
+prepare --input deep.jsonl
+refused 3 'deep\.jsonl:1: bad record \(its values are nested deeper than 512'
+prepare --input chats.jsonl --pad_to_multiple_of 1000000000
+refused 2 'pad_to_multiple_of = 1000000000 is impossible \(rows would be padding for the most part\): give 65536 or less'
+
+# Inputs of another kind, and of none
+for none in '' '[]' ' [ ]' $'\n\n'; do
+  printf '%s' "$none" >none.json
+  prepare --input none.json
+  refused 3 'there is no record in none\.json'
+done
+/usr/bin/python3 -c 'import zipfile; zipfile.ZipFile("chats.zip", "w").write("chats.jsonl")'
+prepare --input chats.zip
+refused 3 'cannot use chats\.zip as JSON lines \(it is a ZIP archive\): unpack it first, `unzip chats\.zip`'
+
 # Help fits a terminal.
 "$sft_prepare" --help >out 2>err
 if [[ $(wc -L <out) -le 100 ]]; then right help; else wrong "a line of --help is longer than 100 columns"; fi

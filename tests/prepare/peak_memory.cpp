@@ -36,7 +36,21 @@ std::int64_t peak_bytes(const std::string& corpus, const std::string& output, co
   return usage.ru_maxrss * 1024;
 }
 
+void write_record(const std::string& path, std::int64_t num_bytes) {
+  std::ofstream(path) << "{\"text\": \"" << std::string(static_cast<std::size_t>(num_bytes), 'x') << "\"}\n";
+}
+
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(a_record_takes_about_ten_times_its_bytes) {
+  const sft::test::TemporaryFolder folder;
+  write_record(folder.file("small.jsonl"), mib);
+  write_record(folder.file("large.jsonl"), 33 * mib);
+  const std::int64_t small = peak_bytes(folder.file("small.jsonl"), folder.file("small"), "bfd_split");
+  const std::int64_t large = peak_bytes(folder.file("large.jsonl"), folder.file("large"), "bfd_split");
+  BOOST_TEST_MESSAGE("1 MiB: " << small / mib << " MiB, 33 MiB: " << large / mib << " MiB");
+  BOOST_TEST(large - small < 11 * 32 * mib);
+}
 
 BOOST_AUTO_TEST_CASE(sixteen_times_the_text_takes_the_memory_of_a_few_lengths_more) {
   const sft::test::TemporaryFolder folder;

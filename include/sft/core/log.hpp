@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Messages for the person who runs the program. Only the rank that owns the console prints.
+// Messages for the person who runs the program. Only the rank that owns the console prints. Many hold words of files
+// that strangers wrote: whatever these are, a terminal gets printable text (printable.hpp).
 
 #include <string>
 
@@ -10,8 +11,10 @@ namespace sft {
 void set_log_rank(int rank);
 [[nodiscard]] int log_rank();
 
-/// One line on standard output, from rank 0 only.
+/// One line on standard output, or several, from rank 0 only.
 void log_info(const std::string& line);
+/// The same with colours: as it is, so what it holds of files must be printable already.
+void log_styled(const std::string& line);
 /// Whether a line could not be written to standard output, such as to a full disk.
 [[nodiscard]] bool has_lost_output();
 /// One line on standard error, from rank 0 only, prefixed `warning: `.

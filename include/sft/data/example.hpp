@@ -80,7 +80,7 @@ class ExampleMaker {
   /// JSON (RFC 8259; a key that stands twice is refused), when the template refuses it, and when it holds what would
   /// change the text but is not shown: pictures, and what the template has no words for (ChatML: tools and calls of
   /// them, reasoning apart from the content). All other fields change nothing; they are counted in `census`.
-  [[nodiscard]] Document make(const std::string& record, RecordCensus& census) const;
+  [[nodiscard]] Document make(std::string record, RecordCensus& census) const;
 
   [[nodiscard]] const text::Tokenizer& tokenizer() const;
   /// Of the model's config.json where there is one, else the tokenizer's: every id is below it.

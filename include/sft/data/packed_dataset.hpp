@@ -44,6 +44,9 @@ class PackedDataset {
   /// One thread at a time, like all that reads rows.
   [[nodiscard]] std::string fingerprint() const;
 
+  /// The same of each file on its own.
+  [[nodiscard]] std::vector<std::string> fingerprints() const;
+
   /// Row `index` in file order. Checks document lengths, token ids and weights (finite, >= 0) and refuses by file and
   /// row. Padding is as in the file. One thread at a time.
   [[nodiscard]] Row read_row(std::int64_t index) const;

@@ -80,9 +80,9 @@ using PrepareProgress = std::function<void(const char* stage, std::int64_t done,
 /// Reads, tokenizes, packs and writes OUTPUT/train-00000.h5 ... and OUTPUT/eval-00000.h5 ... Rows and their order are
 /// those of TRL 1.16 (SFTTrainer) with the same options; `balanced` and other blocks than its own are not its. Refuses
 /// impossible options (configuration Error), and, as data Errors, bad records by file and line, a file named twice,
-/// inputs without a target, and a folder that holds train-*.h5 or eval-*.h5 already. Tokens wait in a temporary file on
-/// the disk of OUTPUT, 4 bytes per token, which no way out leaves behind; memory holds lengths and places, about 60
-/// bytes per document, and a few MiB.
+/// inputs without a target, a folder that holds train-*.h5 or eval-*.h5 already, and one that another sft-prepare
+/// writes to. Tokens wait in a temporary file on the disk of OUTPUT, 4 bytes per token, which no way out leaves behind;
+/// memory holds lengths and places, about 60 bytes per document, and a few MiB.
 PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress);
 
 }  // namespace sft::data

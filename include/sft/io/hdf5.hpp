@@ -23,6 +23,10 @@ struct VirtualPiece {
   std::int64_t source_begin = 0, source_size = 0;  ///< range start; total length of the source dataset
 };
 
+/// Which other files an HDF5 file that is read may take values from, through virtual datasets: none, or those that lie
+/// in its own folder and hold their values themselves.
+enum class Sources : std::uint8_t { none, same_folder };
+
 enum class Number : std::uint8_t { int32, int64, float32, float64 };
 
 /// Chunks that each open dataset keeps in memory, unpacked, at most.
@@ -31,8 +35,10 @@ inline constexpr std::size_t chunk_cache_bytes = std::size_t{1} << 20;
 class Hdf5File {
  public:
   /// Opens for reading; refuses what is missing or not HDF5. Every byte of a sealed file (sft/io/seal.hpp) is checked
-  /// when it is read: damage is a data Error of the call that meets it.
-  [[nodiscard]] static Hdf5File open(const std::string& path);
+  /// when it is read: damage is a data Error of the call that meets it. So is a way to other files than `sources`
+  /// allows: HDF5 itself would follow links, virtual datasets and raw data in files without a format to any file of the
+  /// machine.
+  [[nodiscard]] static Hdf5File open(const std::string& path, Sources sources = Sources::none);
   /// Creates (truncates), behind a user block of 0 or, for seal(), of seal_bytes.
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t user_block_bytes = 0);
   /// Opens what create() made and close() closed, to write more into it. Only closing gives back the memory that the

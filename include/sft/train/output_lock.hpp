@@ -4,22 +4,20 @@
 
 #include <string>
 
+#include "sft/io/file_lock.hpp"
+
 namespace sft::train {
 
-/// The folder belongs to this process for the lifetime of the object. Held by rank 0. It is a record lock (fcntl) on
-/// OUTPUT_DIR/run.lock, which the system gives back when the process ends, however it ends, and which network file
-/// systems know too. The file stays behind and says who had the folder last.
+/// The folder belongs to this process for the lifetime of the object, by a lock on OUTPUT_DIR/run.lock. Held by rank 0.
+/// The file stays behind and says who had the folder last.
 class OutputLock {
  public:
   /// Waits some seconds for a run that is just ending, then throws a data Error that names the process which has the
   /// folder, its host, and since when. Where the file system has no locks, a warning is all. `output_dir` exists.
   explicit OutputLock(const std::string& output_dir);
-  ~OutputLock();
-  OutputLock(const OutputLock&) = delete;
-  OutputLock& operator=(const OutputLock&) = delete;
 
  private:
-  int descriptor_ = -1;
+  io::FileLock lock_;
 };
 
 }  // namespace sft::train

@@ -65,6 +65,23 @@ BOOST_AUTO_TEST_CASE(a_sound_shard_is_read) {
   BOOST_TEST(row.document_lengths == (std::vector<std::int32_t>{1, 2}));
 }
 
+BOOST_AUTO_TEST_CASE(a_wrong_number_of_targets_is_found_by_reading_all_rows) {
+  const auto verdict = [this](std::int64_t num_target_tokens, float weight_of_first) {
+    CraftedShard shard;
+    shard.integers["num_target_tokens"] = num_target_tokens;
+    shard.loss_weight.front() = weight_of_first;
+    shard.write(path);
+    return data_error_of([this] { PackedDataset({path}).verify(); });
+  };
+  BOOST_TEST(verdict(4, 0.0f) == "");
+  BOOST_TEST(mentions(verdict(5, 0.0f), {path, "a num_target_tokens of 4", "says 5"}));
+  BOOST_TEST(mentions(verdict(0, 0.0f), {path, "a num_target_tokens of 4", "says 0"}));
+  // Another tool may count the first token of a document, or not.
+  BOOST_TEST(verdict(4, 1.0f) == "");
+  BOOST_TEST(verdict(5, 1.0f) == "");
+  BOOST_TEST(mentions(verdict(6, 1.0f), {path, "says 6"}));
+}
+
 BOOST_AUTO_TEST_CASE(a_row_may_be_without_documents) {
   BOOST_TEST(refusal([](CraftedShard& shard) {
                shard.document_lengths = {4};

@@ -102,6 +102,24 @@ PYTHON
 refuse 3 "cannot evaluate on other\.h5 \(its tokenizer is 'other'" good.ini --data.eval_files other.h5
 refuse 2 'the model cannot read wide\.h5 \(its tokens run to vocab_size = 300' good.ini --data.eval_files wide.h5
 
+mkdir copied
+ln data/train-00000.h5 copied/linked.h5
+cp data/train-00000.h5 copied/train-00000.h5
+for same in data/train-00000.h5 ./data/../data/train-00000.h5 copied/linked.h5; do
+  refuse 2 "$same is in data\.train_files and in data\.eval_files .*--eval_split" good.ini --data.eval_files "$same"
+done
+succeeds 'evaluation on a copy' run good.ini --data.eval_files copied/train-00000.h5 --train.output_dir copied/output
+check 'it warns once' test "$(grep -c 'warning: copied/train-00000\.h5 of data\.eval_files holds the rows of data/train-00000\.h5' err)" = 1
+
+# Model folders of strangers
+mkdir folder
+mkfifo folder/config.json
+refuse 3 'cannot read folder/config\.json \(it is a pipe' good.ini --model.model_name_or_path folder
+rm folder/config.json
+printf '{"model_type": "\\u001b]0;title\\u0007\\u001b[2Jred", "architectures": ["\\u001b[31m"]}' >folder/config.json
+refuse 3 '\\x1b\[2Jred' good.ini --model.model_name_or_path folder
+check 'no escape sequence of a file reaches the terminal' bash -c '! grep -q "[^[:print:][:space:]]" out err'
+
 # Resuming
 refuse 3 'checkpoint-000777' good.ini --checkpoint.resume_from_checkpoint output/checkpoint-000777
 refuse 2 'model\.rope_theta' good.ini --checkpoint.resume_from_checkpoint auto --model.rope_theta 500000

@@ -84,7 +84,12 @@ check "the plan knows the rows to evaluate on" grep -Eq '"num_eval_rows": [1-9]'
 check "the plan says when they are" grep -q 'evaluate   every 10 steps and at the end' text
 check "a plan makes no output folder" test ! -e output
 
-# 2. A run that no machine has the memory for: refused with the table and one error, on every number of ranks.
+# 2. More ranks than anyone plans for.
+refuses 2 'cannot plan for 2147483647 ranks \(--dry-run plans for 65536 at most' "$sft" run.ini --dry-run \
+  --num_ranks 2147483647 --parallel.dp_shard_size auto
+refuses 2 'cannot plan for 2000000000 ranks' "$sft" run.ini --dry-run --parallel.dp_shard_size 2000000000
+
+# 3. A run that no machine has the memory for: refused with the table and one error, on every number of ranks.
 for ranks in 1 2; do
   status=0
   timeout 60 "$mpiexec" -np "$ranks" "$sft" run.ini --model.hidden_size 65536 --model.num_hidden_layers 1000 \

@@ -43,6 +43,14 @@ std::string zstandard(const std::string& text) {
   return packed;
 }
 
+/// As pzstd writes it: before each frame one without data, which holds the size of the next.
+std::string parallel_zstandard(const std::string& text) {
+  const std::string frame = zstandard(text);
+  std::string packed("\x50\x2a\x4d\x18\x04\0\0\0", 8);
+  for (int shift = 0; shift < 32; shift += 8) packed += static_cast<char>(frame.size() >> shift);
+  return packed + frame;
+}
+
 /// Lines of text records "first" to "last", single letters.
 std::string letters(char first, char last) {
   std::string lines;
@@ -95,7 +103,8 @@ BOOST_AUTO_TEST_CASE(lines_arrays_and_compressed_files_hold_the_same_records) {
   write("array.json", "\n [ {\"text\": \"a\"},\n{\"text\": \"b\"\n} , {\"x\": \"[],\\\"}\", \"text\": \"c\"}]\n");
   write("packed.gz", gzipped(letters('a', 'b')) + gzipped(letters('c', 'c')));
   write("packed.zst", zstandard(letters('a', 'b')) + zstandard(letters('c', 'c')));
-  for (const char* name : {"plain.jsonl", "mark.jsonl", "array.json", "packed.gz", "packed.zst"}) {
+  write("parallel.zst", parallel_zstandard(letters('a', 'b')) + parallel_zstandard(letters('c', 'c')));
+  for (const char* name : {"plain.jsonl", "mark.jsonl", "array.json", "packed.gz", "packed.zst", "parallel.zst"}) {
     BOOST_TEST_CONTEXT(name) { BOOST_TEST(letters_from({folder.file(name)}) == "abc"); }
   }
 }
@@ -116,6 +125,7 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_are_named) {
   write("behind.gz", packed + "more");
   write("flipped.gz", packed.substr(0, 20) + "????" + packed.substr(24));
   write("cut.zst", zstandard(letters('a', 'z')).substr(0, 30));
+  write("cut-parallel.zst", parallel_zstandard(letters('a', 'z')).substr(0, 30));
   write("open.json", "[{\"text\": \"a\"}\n");
   write("comma.json", "[{\"text\": \"a\"}\n{\"text\": \"b\"}]");
   write("empty.json", "[{\"text\": \"a\"},\n,{\"text\": \"b\"}]");
@@ -124,6 +134,7 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_are_named) {
   BOOST_TEST(mentions(error_of({folder.file("behind.gz")}), {"behind.gz", "damaged"}));
   BOOST_TEST(mentions(error_of({folder.file("flipped.gz")}), {"flipped.gz", "damaged"}));
   BOOST_TEST(mentions(error_of({folder.file("cut.zst")}), {"cut.zst", "end early"}));
+  BOOST_TEST(mentions(error_of({folder.file("cut-parallel.zst")}), {"cut-parallel.zst", "end early"}));
   BOOST_TEST(mentions(error_of({folder.file("open.json")}), {"open.json:1", "does not end"}));
   BOOST_TEST(mentions(error_of({folder.file("comma.json")}), {"comma.json:1", "not JSON"}));
   BOOST_TEST(mentions(error_of({folder.file("empty.json")}), {"empty.json:2", "missing between two commas"}));

@@ -105,6 +105,15 @@ BOOST_AUTO_TEST_CASE(another_kind_for_json_lines) {
   says(folder.file("config.json", "{}"), "--model_name_or_path takes the folder of a model");
   says(folder.file("x.csv", "a,b\n1,2\n"), "it is a table of text");
   says(folder.file("x.yaml", "a: b\n"), "give JSON-lines files");
+  says(folder.file("x.zip", "PK\x03\x04...."), "it is a ZIP archive): unpack it first, `unzip ");
+  says(folder.file("empty.zip", "PK\x05\x06...."), "it is a ZIP archive");
+  says(folder.file("x.pt", std::string("PK\x03\x04", 4) + "........archive/data.pkl"), "it is a PyTorch file");
+  says(folder.file("x.lz4", "\x04\x22\x4d\x18...."), "it is compressed");
+  says(folder.file("y.lz4", "\x5f\x2a\x4d\x18...."), "it is compressed");
+  says(folder.file("x.ini", "[model]\n"), "it is an .ini file");
+  for (const char* array : {"[]", "[ ]", "[[1]]", "[1, 2]", "[{}]", "[\"a\"]"}) {
+    BOOST_TEST(misfit(folder.file("array.json", array), Expected::json_lines) == "");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(another_kind_for_a_checkpoint) {

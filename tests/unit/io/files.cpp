@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/io/files.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
+#include <system_error>
 
+#include "sft/io/file_lock.hpp"
+#include "sft/io/raw_file.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -59,6 +65,43 @@ BOOST_AUTO_TEST_CASE(errors_name_the_path) {
   BOOST_TEST(mentions(data_error_of([&] { sft::io::make_folders(folder.file("file/below")); }),
                       {folder.file("file/below"), "cannot make the folder"}));
   BOOST_TEST(mentions(data_error_of([&] { sft::io::sync_path(folder.file("gone")); }), {folder.file("gone")}));
+}
+
+BOOST_AUTO_TEST_CASE(a_pipe_is_no_file_and_hangs_nobody) {
+  const sft::test::TemporaryFolder folder;
+  const std::string pipe = folder.file("pipe");
+  BOOST_REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  BOOST_TEST(mentions(data_error_of([&] { (void)sft::io::read_file(pipe); }), {pipe, "it is a pipe"}));
+  BOOST_TEST(mentions(data_error_of([&] { (void)sft::io::RawFile::open(pipe); }), {pipe, "it is no file"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_is_taken_is_not_taken_away) {
+  const sft::test::TemporaryFolder folder;
+  sft::io::write_file_atomically(folder.file("new"), "new");
+  sft::io::write_file_atomically(folder.file("old"), "old");
+  BOOST_TEST((sft::io::rename_to_free_name(folder.file("new"), folder.file("old")) == std::errc::file_exists));
+  BOOST_TEST(sft::io::read_file(folder.file("old")) == "old");
+  BOOST_TEST(!sft::io::rename_to_free_name(folder.file("new"), folder.file("free")));
+  BOOST_TEST(sft::io::read_file(folder.file("free")) == "new");
+  BOOST_TEST(!fs::exists(folder.file("new")));
+}
+
+BOOST_AUTO_TEST_CASE(one_at_a_time_holds_a_lock) {
+  const sft::test::TemporaryFolder folder;
+  const std::string path = folder.file("lock");
+  {
+    sft::io::FileLock first(path);
+    BOOST_TEST(first.is_held());
+    const sft::io::FileLock second(path);
+    BOOST_TEST(!second.is_held());
+    BOOST_TEST(second.is_held_by_another());
+    BOOST_TEST(second.holder().starts_with("process " + std::to_string(::getpid()) + " on host "), second.holder());
+  }
+  sft::io::FileLock third(path);
+  BOOST_TEST(third.is_held());
+  third.remove();
+  const sft::io::FileLock of_new_file(path);
+  BOOST_TEST(of_new_file.is_held());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

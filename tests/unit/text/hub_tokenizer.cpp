@@ -68,6 +68,43 @@ BOOST_DATA_TEST_CASE(ids_offsets_and_decoded_text_are_those_of_the_reference, fa
   }
 }
 
+BOOST_AUTO_TEST_CASE(normalizers_one_after_the_other_do_not_make_a_text_longer_than_one_may) {
+  json description = letters();
+  const json doubles = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const auto with_parts = [&](std::size_t count, bool is_nested) {
+    json parts = json::array();
+    for (std::size_t i = 0; i < count; ++i) {
+      parts.push_back(is_nested ? json{{"type", "Sequence"}, {"normalizers", {doubles}}} : doubles);
+    }
+    description["normalizer"] = {{"type", "Sequence"}, {"normalizers", parts}};
+    return make_tokenizer(description);
+  };
+  for (const bool is_nested : {false, true}) {
+    BOOST_TEST(with_parts(6, is_nested)->encode("a").size() == 32u);  // pairs of a
+    BOOST_TEST(test::mentions(test::data_error_of([&] { (void)with_parts(40, is_nested)->encode("a"); }),
+                              {"64 times its size", "normalizer"}));
+    BOOST_TEST(test::mentions(test::data_error_of([&] { (void)with_parts(65, is_nested); }), {"more than 64 parts"}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(origins_survive_normalizers_one_after_the_other) {
+  json description = letters();
+  const auto replace = [](const char* from, const char* to) {
+    return json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  description["normalizer"] = {{"type", "Sequence"},
+                               {"normalizers",
+                                {{{"type", "Lowercase"}},
+                                 {{"type", "Strip"}},
+                                 {{"type", "Sequence"}, {"normalizers", {replace("x", "b"), replace("b", "bb")}}},
+                                 {{"type", "Strip"}},
+                                 replace("y", "c")}}};
+  const text::Encoding encoding = make_tokenizer(description)->encode_with_offsets("  AxYd ", {});
+  BOOST_TEST(encoding.ids == (std::vector<TokenId>{4, 5, 3}), boost::test_tools::per_element());  // ab bc d
+  const std::vector<ByteRange> offsets = {{2, 4}, {3, 5}, {5, 6}};
+  BOOST_TEST(encoding.offsets == offsets, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(the_lowest_rank_merges_first_and_of_equal_ones_the_leftmost) {
   const auto tokenizer = make_tokenizer(letters());
   BOOST_TEST(tokenizer->encode("abc") == std::vector<TokenId>{7}, boost::test_tools::per_element());

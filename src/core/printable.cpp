@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "printable.hpp"
+#include "sft/core/printable.hpp"
 
 #include <array>
 #include <cstdio>
 
-namespace sft::apps {
+namespace sft {
 
 namespace {
 
@@ -31,12 +31,12 @@ bool is_control(std::string_view character) {
 
 }  // namespace
 
-std::string printable(std::string_view text, bool keep_newlines) {
+std::string printable(std::string_view text, bool keep_layout) {
   std::string out;
   while (!text.empty()) {
     const std::size_t length = character_length(text);
-    if (text[0] == '\n') {
-      out += keep_newlines ? "\n" : "\\n";
+    if (text[0] == '\n' || (keep_layout && text[0] == '\t')) {
+      out += keep_layout ? text.substr(0, 1) : "\\n";
     } else if (length > 0 && !is_control(text.substr(0, length))) {
       out += text.substr(0, length);
       text.remove_prefix(length - 1);
@@ -51,4 +51,4 @@ std::string printable(std::string_view text, bool keep_newlines) {
   return out;
 }
 
-}  // namespace sft::apps
+}  // namespace sft
