@@ -89,7 +89,7 @@ ASAN_TESTS := core_test config_parse_test config_files_test unit_io unit_text un
 # What runs on an emulated GPU (tests/emulation), without the longest of them.
 GPU_TESTS := emulation_runtime_test emulation_faults_test emulation_streams_test emulation_ops_test emulated_device \
   emulated_nccl_test emulated_cublaslt_test
-TSAN_TESTS := comm_watchdog_test unit_io unit_optim unit_text unit_data unit_train device_cpu_test mpi_streams_test \
+TSAN_TESTS := comm_watchdog_test core_test unit_io unit_optim unit_text unit_data unit_train device_cpu_test mpi_streams_test \
   mpi_windows_test
 
 # $(call sanitized,preset,tests): builds these tests and runs them, on 1, 2 and 4 ranks.
