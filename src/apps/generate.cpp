@@ -18,7 +18,6 @@
 #include "answer_printer.hpp"
 #include "chat_markup.hpp"
 #include "generate_options.hpp"
-#include "interrupt.hpp"
 #include "json_text.hpp"
 #include "line_reader.hpp"
 #include "sft/comm/collectives.hpp"
@@ -28,6 +27,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/printable.hpp"
 #include "sft/core/process.hpp"
+#include "sft/core/stop_signals.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/hub/generation_config.hpp"
 #include "sft/text/tokenizer.hpp"
@@ -124,7 +124,7 @@ std::string json_of(const std::string& prompt, const std::vector<text::TokenId>&
 /// Writes what follows the prompt and prints it. `interrupt`, unless null, may end it early.
 Answer write_answer(Writer& writer, train::Sampler& sampler, const std::string& prompt,
                     const std::vector<text::TokenId>& prompt_tokens, std::int64_t max_new_tokens,
-                    const apps::Interrupt* interrupt) {
+                    const StopSignals* interrupt) {
   const auto text_of = [&](std::span<const text::TokenId> tokens) {
     return writer.tokenizer.decode(tokens, /*skip_special_tokens=*/true);
   };
@@ -133,7 +133,7 @@ Answer write_answer(Writer& writer, train::Sampler& sampler, const std::string& 
   Answer answer;
   const auto go_on = [&](std::span<const text::TokenId> tokens) {
     if (is_shown_at_once) printer.show(text_of(tokens));
-    answer.is_interrupted = interrupt != nullptr && interrupt->is_asked();
+    answer.is_interrupted = interrupt != nullptr && interrupt->received() != 0;
     return !answer.is_interrupted;
   };
   answer.generated = train::generate(writer.generator, sampler, prompt_tokens,
@@ -197,8 +197,8 @@ class Talk {
     }
     const std::int64_t max_new_tokens = std::min(room, writer_.options.max_new_tokens);
     const bool is_person = reader_.is_terminal();
-    std::optional<apps::Interrupt> interrupt;
-    if (is_person) interrupt.emplace();
+    std::optional<StopSignals> interrupt;
+    if (is_person) interrupt.emplace({SIGINT});
     Answer said = write_answer(writer_, sampler_, message, tokens, max_new_tokens, interrupt ? &*interrupt : nullptr);
     if (is_person && !said.generated.is_stopped && !said.is_interrupted) {
       note("cut after " + std::to_string(max_new_tokens) + " tokens (" +

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "sft/core/error.hpp"
+#include "sft/core/stop_signals.hpp"
 
 namespace sft::apps {
 
@@ -71,6 +72,7 @@ struct LineReader::Editor {
   }
 
   Line read() {
+    const SignalsAsAtStart signals;  // libedit handles them, and lets them end its read
     is_interrupted = false;
     int count = 0;
     ::el_set(edit, EL_PREP_TERM, 1);  // before the prompt: what is typed once it is seen are keys

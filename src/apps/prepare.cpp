@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -24,6 +23,7 @@
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/status_line.hpp"
+#include "sft/core/stop_signals.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
 #include "sft/hub/folder.hpp"
@@ -63,20 +63,10 @@ class ProgressBar {
 /// Thrown out of the work when a signal asks to stop, so that unfinished files go.
 struct Stopped {};
 
-volatile std::sig_atomic_t stop_signal = 0;
-
-/// SIGINT, SIGTERM and SIGHUP set stop_signal; a second one ends the process at once.
-void listen_for_stop_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) { stop_signal = signal; };
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
-}
-
-PrepareSummary prepare_with_progress(const PrepareOptions& options) {
+PrepareSummary prepare_with_progress(const PrepareOptions& options, const sft::StopSignals& signals) {
   ProgressBar bar;
-  return sft::data::prepare(options, [&bar](const char* stage, std::int64_t done, std::int64_t total) {
-    if (stop_signal != 0) throw Stopped();
+  return sft::data::prepare(options, [&](const char* stage, std::int64_t done, std::int64_t total) {
+    if (signals.received() != 0) throw Stopped();
     if (total > 0) bar.draw(stage, done, total);
   });
 }
@@ -99,9 +89,10 @@ int run(int argc, char** argv) {
     if (!command->model.empty()) {
       command->options.text.tokenizer = sft::hub::find_model_folder(command->model, command->model_revision);
     }
-    listen_for_stop_signals();
+    const sft::StopSignals signals({SIGINT, SIGTERM, SIGHUP});
     try {
-      const PrepareSummary summary = prepare_with_progress(command->options);
+      const PrepareSummary summary = prepare_with_progress(command->options, signals);
+      sft::ignore_stop_signals(static_cast<int>(sft::ExitStatus::done));
       if (command->is_json) {
         sft::apps::print_summary_json(summary, command->options);
       } else {
@@ -110,7 +101,7 @@ int run(int argc, char** argv) {
         print_preview(summary, command->num_preview_rows);
       }
     } catch (const Stopped&) {
-      std::raise(stop_signal);  // its default action is back: the process ends as one that the signal killed
+      signals.end_process();
     }
   }
   return static_cast<int>(sft::ExitStatus::done);
@@ -119,5 +110,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  sft::listen_for_signals();
   return sft::run_alone([&] { return run(argc, argv); });
 }

@@ -7,8 +7,21 @@
 #   sft-run --requeue --launcher "srun --mpi=pmix" INPUT.ini               in a SLURM job
 #
 # Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 saves a checkpoint and ends with status 75: the same command with
-# --checkpoint.resume_from_checkpoint auto goes on from there. A second one, a second or more later, ends the run at once.
+# --checkpoint.resume_from_checkpoint auto goes on from there. Another one, after a second without any, ends the run at once.
 set -euo pipefail
+
+# What this script and the ranks on this machine tell each other: a file `stop` for those that start after a signal,
+# `nothing-to-save` from one that a signal ended before the first step, `status` from rank 0 when its work is done.
+folder='' pid='' num_signals=0 is_interrupted=yes
+trap '[[ -z $folder ]] || rm -rf "$folder"' EXIT
+# shellcheck disable=SC2317  # the traps call it
+pass_on() {
+  is_interrupted=yes
+  num_signals=$((num_signals + 1))
+  if [[ -n $folder ]]; then : >"$folder/stop" || true; fi
+  if [[ -n $pid ]]; then kill -USR1 "$pid" 2>/dev/null || true; fi
+}
+trap pass_on HUP INT TERM USR1
 
 usage() {
   cat <<'END'
@@ -82,25 +95,32 @@ if [[ -n $num_ranks ]]; then
 fi
 export OMPI_MCA_orte_execute_quiet=1 # after a status other than 0, the run's own line says it all
 
-# A session of its own: Ctrl-C would make mpirun kill the ranks before they save.
-setsid "${launcher[@]}" "$sft" "$@" &
-pid=$!
-num_signals=0 status=0 is_interrupted=yes
-# shellcheck disable=SC2317  # the traps call it
-pass_on() {
-  is_interrupted=yes
-  num_signals=$((num_signals + 1))
-  kill -USR1 "$pid" 2>/dev/null || true
+folder=$(mktemp -d "${TMPDIR:-/tmp}/sft-run.XXXXXXXX" 2>/dev/null) || folder=''
+if [[ -n $folder ]]; then export SFT_RUN_FOLDER=$folder; fi
+
+# A session of its own: Ctrl-C would make mpirun kill the ranks before they save. USR1 is ignored where mpirun does not
+# handle it: while it starts, when the ranks are not there yet, and while it ends, when they have done their work.
+start_ranks() {
+  if [[ ${launcher[0]##*/} =~ ^(mpirun|mpiexec|orterun|prterun)$ ]]; then trap '' USR1; fi
+  exec setsid "${launcher[@]}" "$sft" "$@"
 }
-trap pass_on HUP INT TERM USR1
-while [[ $is_interrupted == yes ]]; do # a signal ends the wait, not the command, whose status outlives it
+status=$((128 + $(kill -l USR1)))
+if [[ $num_signals -eq 0 ]]; then
+  start_ranks "$@" &
+  pid=$!
+fi
+while [[ -n $pid && $is_interrupted == yes ]]; do # a signal ends the wait, not the command, whose status outlives it
   is_interrupted=no status=0
   wait "$pid" || status=$?
 done
 trap '' HUP INT TERM USR1
 
-# Ended by the signal that was passed on, the only one: before the first step, where it stands as it stood.
-if [[ $num_signals -eq 1 && $status -eq $((128 + $(kill -l USR1))) ]]; then
+# A launcher that gets a signal while it ends may forget how the run ended.
+if [[ $num_signals -gt 0 && -s $folder/status ]]; then status=$(<"$folder/status"); fi
+
+# Ended by the signal that was passed on, before the first step, where the run stands as it stood. The ranks say so; ranks on
+# other machines cannot, and a run that was stuck there has ended by the second signal.
+if [[ $status -eq $((128 + $(kill -l USR1))) ]] && [[ -z $pid || $num_signals -eq 1 || -e $folder/nothing-to-save ]]; then
   echo "Stopped before the first step: there was nothing to save."
   status=75
 fi

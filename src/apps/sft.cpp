@@ -30,6 +30,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
+#include "sft/core/stop_signals.hpp"
 #include "sft/core/version.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
@@ -291,6 +292,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     apps::save_adapter_folder(folder, config, *engine, world, *device);
     log_info("saved " + folder + " in PEFT's format");
   }
+  ignore_stop_signals(static_cast<int>(status));
   return static_cast<int>(status);
 }
 

@@ -20,13 +20,13 @@
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
+#include "sft/core/stop_signals.hpp"
 #include "sft/device/node.hpp"
 #include "sft/io/files.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/loader_plan.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/run_length.hpp"
-#include "sft/train/signals.hpp"
 #include "sft/train/start_table.hpp"
 #include "sft/train/traffic.hpp"
 
@@ -40,11 +40,12 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// The signal that asks this rank to stop, or 0. An output that nobody reads is one too: mpirun would end all ranks at
-/// the next line, before they have saved, so nothing is printed any more.
+/// The signal that asks this rank to stop, or 0. An output that nobody reads is SIGPIPE. Where it is mpirun's, that
+/// would end all ranks at the next line, before they have saved, so nothing is printed any more.
 int stop_signal(const StopSignals& signals) {
-  if (signals.received() != 0) return signals.received();
-  if (log_rank() != 0 || !comm::is_launcher_output_closed()) return 0;
+  if (signals.received() != 0 || log_rank() != 0) return signals.received();
+  if (comm::is_output_closed()) return SIGPIPE;
+  if (!comm::is_launcher_output_closed()) return 0;
   return std::freopen("/dev/null", "w", stdout) == nullptr ? 0 : SIGPIPE;
 }
 
@@ -295,7 +296,8 @@ ExitStatus Trainer::train() {
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
   if (is_evaluation_due()) (void)evaluate(progress);  // no signal cuts it short: before the first step they end the run
-  signals_.emplace();
+  signals_.emplace({SIGTERM, SIGUSR1, SIGINT, SIGHUP});
+  std::signal(SIGPIPE, SIG_IGN);  // a line that nobody reads ends nothing: stop_signal sees the closed output
 
   Profile profile(run_, last_step_, progress);
   ExitStatus status = ExitStatus::done;

@@ -9,7 +9,8 @@ set -euo pipefail
 sft_run=$1 sft_prepare=$2
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
-mkdir bin elsewhere
+mkdir bin elsewhere tmp
+export TMPDIR=$work/tmp
 cp "$sft_run" bin/sft-run
 cat >bin/sft <<'SFT'
 #!/usr/bin/env bash
@@ -85,5 +86,96 @@ mkfifo never.ini
 (sleep 2 && touch ready) &
 stop TERM "$sft_run" -n 2 never.ini
 check "SIGTERM ends ranks that wait for their configuration" test "$status" = 75
+
+# takes_signals PID: the script is so far that it handles SIGTERM (15).
+takes_signals() {
+  local caught
+  caught=$(sed -n 's/^SigCgt:[[:space:]]*/0x/p' "/proc/$1/status")
+  (((caught >> 14) & 1))
+}
+
+# send_after SECONDS SIGNAL WORD...: starts sft-run WORD... and sends the signal so long after it has begun to run; the exit
+# status in $status.
+send_after() {
+  local delay=$1 signal=$2
+  shift 2
+  "$sft_run" "$@" >out 2>err &
+  local pid=$!
+  until takes_signals "$pid"; do sleep 0.01; done
+  sleep "$delay"
+  kill -s "$signal" "$pid"
+  status=0
+  wait "$pid" || status=$?
+}
+
+# send_at PATTERN SIGNAL WORD...: the same, as soon as it has printed a line with the pattern.
+send_at() {
+  local pattern=$1 signal=$2
+  shift 2
+  : >out
+  "$sft_run" "$@" >out 2>err &
+  local pid=$!
+  until grep -q "$pattern" out || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+  kill -s "$signal" "$pid" 2>/dev/null || true
+  status=0
+  wait "$pid" || status=$?
+}
+
+# A signal while mpirun starts the ranks. It is not lost: the run would go on for hours.
+for delay in 0 0.02 0.05 0.1 0.2 0.3 0.5; do
+  send_after "$delay" TERM -n 4 run.ini --train.output_dir "early-$delay"
+  check "SIGTERM after $delay s is not lost" test "$status" = 75
+  check "and says what became of it" grep -qE 'nothing to save|saving after step' out
+done
+
+# Launchers that are slow and lose signals: the ranks find out at their start.
+cat >bin/late <<'LATE'
+#!/usr/bin/env bash
+trap '' USR1
+sleep 2
+exec "$@"
+LATE
+chmod +x bin/late
+send_after 0.5 TERM --launcher "$work/bin/late env" run.ini --train.output_dir late
+check "a signal that the launcher loses is not lost" test "$status" = 75
+check "and the run says so" grep -q 'nothing to save' out
+
+# Two signals to ranks that are not training yet: mpirun takes two seconds to end after the first one.
+"$sft_run" -n 2 never.ini >out 2>err &
+pid=$!
+sleep 2
+for _ in 1 2; do
+  kill -s TERM "$pid" 2>/dev/null || true
+  sleep 1.2
+done
+status=0
+wait "$pid" || status=$?
+check "two signals before the first step may go on" test "$status" = 75
+check "and the run says so" grep -q 'nothing to save' out
+
+# A signal when the run has come to its end by itself.
+for _ in 1 2 3; do
+  send_at '^saved output-done' TERM -n 4 run.ini --train.output_dir output-done --train.max_steps 2
+  check "SIGTERM after a finished run leaves its status" test "$status" = 0
+  check "and its words" test "$(grep -c 'nothing to save' out)" = 0
+  rm -r output-done
+done
+
+# A second one when the run has saved and ends, which mpirun takes two seconds for.
+: >out
+"$sft_run" -n 4 run.ini --train.output_dir twice >out 2>err &
+pid=$!
+until [[ -s twice/metrics.jsonl ]]; do sleep 0.05; done
+kill -s TERM "$pid"
+until grep -q '^saved twice' out; do sleep 0.01; done
+for _ in $(seq 8); do
+  sleep 0.2
+  kill -s TERM "$pid" 2>/dev/null || true
+done
+status=0
+wait "$pid" || status=$?
+check "more signals while a stopped run ends leave its status" test "$status" = 75
+
+check "nothing is left in the folder for temporary files" test -z "$(find tmp -name 'sft-run.*')"
 
 finish_checks

@@ -11,9 +11,10 @@ namespace sft::comm {
 /// How many ranks mpirun of Open MPI or MPICH says it started on this node; 1 where none says so.
 [[nodiscard]] int num_local_ranks();
 
-/// Whether nobody reads what this process prints any more, because the output of mpirun on this machine is a pipe
-/// without a reader (`mpirun ... | head`). A closed output of the process itself is SIGPIPE's to tell. Costs a few
+/// Whether nobody reads what this process prints any more: its output is a pipe or a socket without a reader. Costs two
 /// system calls.
+[[nodiscard]] bool is_output_closed();
+/// The same of mpirun on this machine, if it started this process (`mpirun ... | head`). Costs a few system calls.
 [[nodiscard]] bool is_launcher_output_closed();
 
 }  // namespace sft::comm

@@ -10,12 +10,12 @@
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/stop_signals.hpp"
 #include "sft/data/loader.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/metrics.hpp"
 #include "sft/train/output_lock.hpp"
 #include "sft/train/run.hpp"
-#include "sft/train/signals.hpp"
 
 namespace sft::train {
 

@@ -45,6 +45,13 @@ const Launcher* find_launcher() {
   return nullptr;
 }
 
+/// Of a pipe or a socket.
+bool has_no_reader(int descriptor) {
+  struct pollfd end {};
+  end.fd = descriptor;  // without a reader it is in error, whatever is asked for
+  return ::poll(&end, 1, 0) > 0 && (end.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 }  // namespace
 
 int num_launched_ranks() {
@@ -65,6 +72,12 @@ int num_local_ranks() {
   return most;
 }
 
+bool is_output_closed() {
+  struct stat status {};
+  if (::fstat(STDOUT_FILENO, &status) != 0) return false;
+  return (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)) && has_no_reader(STDOUT_FILENO);
+}
+
 bool is_launcher_output_closed() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return false;  // the parent need not be a launcher
   const std::string output = "/proc/" + std::to_string(getppid()) + "/fd/1";
@@ -72,11 +85,9 @@ bool is_launcher_output_closed() {
   if (::stat(output.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return false;
   const int descriptor = ::open(output.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return false;
-  struct pollfd end {};
-  end.fd = descriptor;  // without a reader it is in error, whatever is asked for
-  const bool has_reader = ::poll(&end, 1, 0) <= 0 || (end.revents & POLLERR) == 0;
+  const bool is_closed = has_no_reader(descriptor);
   ::close(descriptor);
-  return !has_reader;
+  return is_closed;
 }
 
 }  // namespace sft::comm

@@ -13,6 +13,7 @@
 #include "sft/comm/session.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
+#include "sft/core/stop_signals.hpp"
 
 namespace sft::comm {
 
@@ -53,6 +54,7 @@ std::string mpi_library() {
 }
 
 int run_program(int argc, char** argv, const std::function<int(Session&)>& body) {
+  listen_for_signals();
   std::set_terminate(abort_on_uncaught_exception);
   Session session(&argc, &argv);
   try {

@@ -4,6 +4,8 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <array>
+#include <csignal>
 #include <cstdlib>
 
 #include "communicator.hpp"
@@ -22,8 +24,29 @@ void yield_when_ranks_share_cores() {
   if (num_local_ranks() > num_cores()) setenv("OMPI_MCA_mpi_yield_when_idle", "1", /*overwrite=*/0);
 }
 
+/// Puts back how this process takes a crash. MPI libraries install handlers that print a backtrace, which takes memory:
+/// a crash inside the heap would wait forever for the heap's lock, and all ranks with it. Users who ask Open MPI for
+/// its handlers, by the variable that names their signals, have them.
+class CrashActions {
+ public:
+  CrashActions() {
+    for (std::size_t i = 0; i < crashes.size(); ++i) ::sigaction(crashes[i], nullptr, &former_[i]);
+  }
+  ~CrashActions() {
+    if (std::getenv("OMPI_MCA_opal_signal") != nullptr) return;
+    for (std::size_t i = 0; i < crashes.size(); ++i) ::sigaction(crashes[i], &former_[i], nullptr);
+  }
+  CrashActions(const CrashActions&) = delete;
+  CrashActions& operator=(const CrashActions&) = delete;
+
+ private:
+  static constexpr std::array<int, 5> crashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  std::array<struct sigaction, crashes.size()> former_{};
+};
+
 Group start_mpi(int* argc, char*** argv) {
   yield_when_ranks_share_cores();
+  const CrashActions crash_actions;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     throw Error(ExitStatus::failure, "MPI did not start", "MPI_Init_thread failed", "start with mpirun");
