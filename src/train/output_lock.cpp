@@ -14,6 +14,7 @@
 
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
+#include "sft/io/files.hpp"
 
 namespace sft::train {
 
@@ -59,8 +60,8 @@ std::string read_line(int descriptor) {
 
 }  // namespace
 
-OutputLock::OutputLock(const std::string& output_dir) {
-  const std::string path = output_dir + "/run.lock";
+OutputLock::OutputLock(const std::string& output_dir) : path_(output_dir + "/run.lock") {
+  const std::string& path = path_;
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     throw_data_error("cannot open " + path, std::strerror(errno), "choose a train.output_dir that you may write");
@@ -90,5 +91,7 @@ OutputLock::OutputLock(const std::string& output_dir) {
 OutputLock::~OutputLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
+
+bool OutputLock::is_in_place() const { return io::identity_of(path_) == io::identity_of(descriptor_); }
 
 }  // namespace sft::train

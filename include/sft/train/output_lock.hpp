@@ -18,7 +18,11 @@ class OutputLock {
   OutputLock(const OutputLock&) = delete;
   OutputLock& operator=(const OutputLock&) = delete;
 
+  /// Whether the lock is still that of the folder: not if somebody removed it, and perhaps made it anew.
+  [[nodiscard]] bool is_in_place() const;
+
  private:
+  std::string path_;
   int descriptor_ = -1;
 };
 
