@@ -123,6 +123,7 @@ for layout in '1 --train.gradient_accumulation_steps 2' '4 --parallel.tp_size 2 
 done
 refuses 3 'frozen weights in random.* are not those' "$sft" model.ini --lora.use_peft true --lora.lora_r 4 --lora.lora_dropout 0.1 \
   --train.output_dir other-base --checkpoint.save_hub_model false --train.per_device_train_batch_size 2 \
+  --model.max_position_embeddings 48 \
   --checkpoint.resume_from_checkpoint whole/checkpoint-000002
 prints 0 '^> hi' "$sft_generate" whole --prompt hi --max_new_tokens 2
 prints 3 'model in scaled is not the one that the adapter was trained beside .*base/model' \

@@ -140,13 +140,13 @@ for tensor in header if name == "all" else [name]:
 open(path, "wb").write(data)
 PYTHON
 }
-begin_from() { "$mpiexec" -np 2 "$sft" run.ini --model.model_name_or_path "$1" --train.output_dir x --parallel.tp_size 2; }
+from_damaged=("$mpiexec" -np 2 "$sft" run.ini --model.model_name_or_path damaged --train.output_dir x --parallel.tp_size 2)
 broken=model.layers.1.mlp.up_proj.weight
 for number in nan inf -inf; do
   rm -rf damaged
   cp -r first/model damaged
   put damaged $broken 35 "$number"
-  refuses 3 "model\.layers\.1\.mlp\.up_proj\.weight of .*damaged holds (NaN|Inf) .*\(1, 3\)" begin_from damaged
+  refuses 3 "model\.layers\.1\.mlp\.up_proj\.weight of .*damaged holds (NaN|Inf) .*\(1, 3\)" "${from_damaged[@]}"
   refuses 3 'up_proj\.weight of damaged holds' "$sft_convert" damaged y
   refuses 3 'up_proj\.weight of damaged holds' "$sft_generate" damaged --tokenizer byte --prompt Hi
 done
@@ -154,14 +154,14 @@ for tensor in all $broken model.embed_tokens.weight; do
   rm -rf damaged
   cp -r first/model damaged
   put damaged "$tensor" '' 0
-  refuses 3 '(up_proj|embed_tokens)\.weight of .*damaged is all zeros' begin_from damaged
+  refuses 3 '(up_proj|embed_tokens)\.weight of .*damaged is all zeros' "${from_damaged[@]}"
 done
 rm -rf damaged
 cp -r first/model damaged
 for tensor in model.layers.1.self_attn.o_proj.weight model.layers.1.mlp.down_proj.weight model.norm.weight; do
   put damaged "$tensor" '' 0
 done
-succeeds 'a block that was added, and norms, may be zeros' begin_from damaged
+succeeds 'a block that was added, and norms, may be zeros' "${from_damaged[@]}"
 check 'with a warning' grep -q '^warning: model\.layers\.1\.self_attn\.o_proj\.weight and 1 more matrices are all zeros' err
 rm -rf x damaged
 refuses 3 'it is there already' "$sft_convert" first hub
