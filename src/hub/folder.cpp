@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "sft/core/error.hpp"
@@ -79,9 +82,10 @@ constexpr const char* temporary_suffix = ".tmp";
 constexpr const char* former_suffix = ".former.tmp";
 constexpr const char* unfinished_mark = ".sft-unfinished";
 
-/// Marks a folder of sft as one that it may remove.
+/// Marks a folder of sft as one that it may remove: an empty file, which is there or not.
 void mark(const std::string& folder) {
-  io::write_file_atomically((fs::path(folder) / unfinished_mark).string(), "sft writes this folder, or replaces it\n");
+  const std::ofstream file(fs::path(folder) / unfinished_mark);
+  if (!file) throw_data_error("cannot write to " + folder, std::strerror(errno), "check the folder's permissions");
 }
 
 /// Whether the path is a folder, no link to one, with the mark.
