@@ -157,12 +157,23 @@ class Run:
         folders = self.checkpoints()
         if not folders:
             raise FileNotFoundError(f"{self.output_dir} has no complete checkpoint")
-        return Checkpoint(max(reversed(folders), key=_date))  # of equal dates the highest step
+        return Checkpoint(_saved_last(folders))
 
 
-def _date(folder: Path) -> str:
-    with h5py.File(folder / "checkpoint.h5", "r") as file:
-        return str(_plain(file.attrs["date"]))
+def _saved_last(folders: list[Path]) -> Path:
+    """Of checkpoints by step: one that goes on from another was saved after it, whatever their dates are."""
+    dates: list[str] = []
+    origins: list[tuple[str, int]] = []  # run and step
+    for folder in folders:
+        with h5py.File(folder / "checkpoint.h5", "r") as file:
+            attributes = {key: _plain(value) for key, value in file.attrs.items()}
+        run, step = str(attributes.get("run_id", "")), int(attributes["step"])
+        ancestors = [line.split() for line in str(attributes.get("ancestors", "")).splitlines()]
+        ends = {ancestor: int(last_step) for ancestor, last_step in ancestors} | {run: step}
+        before = [d for d, (r, s) in zip(dates, origins) if r and s <= ends.get(r, -1)]
+        dates.append(max([str(attributes["date"]), *before]))
+        origins.append((run, step))
+    return folders[max(range(len(folders)), key=lambda i: (dates[i], i))]
 
 
 def _plain(value: Any) -> Any:

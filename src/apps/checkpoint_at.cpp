@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <utility>
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
@@ -20,16 +19,9 @@ std::string checkpoint_at(const std::string& path) {
   }
   io::require_kind(path, io::Expected::checkpoint);
   if (std::filesystem::exists(std::filesystem::path(path) / "checkpoint.h5", ignored)) return path;
-  std::string chosen = path;
-  std::string date;
-  for (const std::string& folder : checkpoint::list(path)) {
-    std::string written = checkpoint::read_header(folder).date;
-    if (written < date) continue;
-    date = std::move(written);
-    chosen = folder;
-  }
-  if (chosen != path && log_rank() == 0)
-    std::fprintf(stderr, "using %s, saved last\n", printable(chosen, /*keep_layout=*/false).c_str());
+  const std::string chosen = checkpoint::saved_last(path);
+  if (chosen.empty()) return path;
+  if (log_rank() == 0) std::fprintf(stderr, "using %s, saved last\n", printable(chosen, /*keep_layout=*/false).c_str());
   return chosen;
 }
 

@@ -20,6 +20,7 @@
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
+#include "sft/checkpoint/seen_weights.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -50,6 +51,7 @@ void copy_tensor(const io::TensorSource& source, const io::TensorInfo& tensor, i
         .row_begin = row, .num_rows = std::min(num_rows, tensor.shape[0] - row), .num_columns = width};
     values.resize(static_cast<std::size_t>(part.num_elements()));
     source.read(tensor.name, part, DType::float32, values.data());
+    checkpoint::require_finite(source.path(), tensor.name, part, values);
     sink.write(tensor.name, part, DType::float32, values.data());
   }
 }

@@ -30,7 +30,10 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
                              const config::Lora& lora)
     : base_(std::move(base)), scale_(lora.scale()) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
-  for (const io::TensorInfo& tensor : base_->tensors()) shapes[tensor.name] = tensor.shape;
+  for (const io::TensorInfo& tensor : base_->tensors()) {
+    shapes[tensor.name] = tensor.shape;
+    widths_[tensor.name] = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
+  }
   for (const io::TensorInfo& tensor : adapter.tensors()) {
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
     if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b)) {
@@ -60,13 +63,18 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
 
 void MergedWeights::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
   const auto found = products_.find(name);
-  if (found == products_.end()) {
+  if (found == products_.end() && !fingerprint_) {
     base_->read(name, where, dtype, values);
     return;
   }
-  const Product& product = found->second;
   std::vector<float> merged(static_cast<std::size_t>(where.num_elements()));
   base_->read(name, where, DType::float32, merged.data());
+  if (fingerprint_) fingerprint_->add(name.substr(name.find('/') + 1), widths_.at(name), where, merged);
+  if (found == products_.end()) {
+    io::convert(merged, dtype, values);
+    return;
+  }
+  const Product& product = found->second;
   float* out = merged.data();
   std::vector<float> sum(static_cast<std::size_t>(where.num_columns));
   for (std::int64_t row = 0; row < where.num_rows; ++row, out += where.num_columns) {

@@ -4,10 +4,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
 
 namespace sft::apps {
@@ -22,6 +24,11 @@ class MergedWeights final : public io::TensorSource {
 
   [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
 
+  /// From here on read() takes the fingerprint of the base, which is that of checkpoint::SeenWeights when each of its
+  /// elements was read once.
+  void take_fingerprint() { fingerprint_.emplace(); }
+  [[nodiscard]] std::string fingerprint() const { return fingerprint_->text(); }
+
   [[nodiscard]] const std::string& path() const override { return base_->path(); }
   [[nodiscard]] std::vector<io::TensorInfo> tensors() const override { return base_->tensors(); }
   void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override;
@@ -34,7 +41,9 @@ class MergedWeights final : public io::TensorSource {
 
   std::unique_ptr<io::TensorSource> base_;
   double scale_;
-  std::map<std::string, Product> products_;  ///< by the name of the matrix, "model/...weight"
+  mutable std::optional<io::ElementSum> fingerprint_;
+  std::map<std::string, std::int64_t> widths_;  ///< of the base's tensors: elements of a row
+  std::map<std::string, Product> products_;     ///< by the name of the matrix, "model/...weight"
 };
 
 }  // namespace sft::apps

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -193,22 +194,37 @@ bool answer(const config::CommandLine& command, const comm::Group& world) {
   return true;
 }
 
+std::string model_folder(const config::Config& config) { return config.train.output_dir + "/model"; }
+std::string adapter_folder(const config::Config& config) { return config.train.output_dir + "/adapter"; }
+
 /// The weights of the model that the configuration names; none: the run begins with random ones. Rank 0 looks for them.
 /// Collective.
-std::optional<train::StartWeights> start_weights(const config::Model& model, const comm::Group& world,
+std::optional<train::StartWeights> start_weights(const config::Config& config, const comm::Group& world,
                                                  train::Engine& engine, device::Device& device) {
+  const config::Model& model = config.model;
   if (model.model_name_or_path.empty()) return std::nullopt;
   apps::StartModel start;
   world.agree([&] {
-    if (world.rank() == 0) start = apps::find_start_model(model);
+    if (world.rank() != 0) return;
+    start = apps::find_start_model(model);
+    std::error_code ignored;
+    if (*config.checkpoint.save_hub_model && std::filesystem::equivalent(start.folder, model_folder(config), ignored)) {
+      throw comm::SharedError(ExitStatus::configuration, "the run would replace the model that it begins with",
+                              "it leaves its own in " + model_folder(config),
+                              "set another train.output_dir, or checkpoint.save_hub_model = false");
+    }
   });
   world.broadcast(start.folder, 0);
   if (world.rank() != 0) {
     start.kind = hub::is_model_folder(start.folder) ? apps::StartModel::Kind::hub : apps::StartModel::Kind::checkpoint;
   }
-  return train::StartWeights{start.folder, [start, &model, &world, &engine, &device](const checkpoint::State& weights) {
-                               apps::load_start_weights(start, model, world, weights, device, engine.stream());
-                             }};
+  const auto load = [start, &config, &world, &engine, &device](const checkpoint::State& weights) -> std::string {
+    const bool stay_frozen = config.lora.use_peft;
+    checkpoint::SeenWeights seen(/*takes_fingerprint=*/stay_frozen);
+    apps::load_start_weights(start, config.model, world, weights, device, engine.stream(), seen);
+    return stay_frozen ? seen.fingerprint(world) : "";
+  };
+  return train::StartWeights{start.folder, load};
 }
 
 /// Ranks on the node that has the fewest. Collective.
@@ -271,10 +287,14 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   world.agree([&] { engine.emplace(config, datasets->limits(config), place, groups, *device, *collectives, ledger); });
 
   // 7. Restore
-  const std::optional<train::StartWeights> start = start_weights(config.model, world, *engine, *device);
+  const std::optional<train::StartWeights> start = start_weights(config, world, *engine, *device);
   train::Trainer trainer(
       {session, config, *device, place, groups, *datasets, ledger, *engine, start ? &*start : nullptr, sp_choice});
   trainer.restore();
+  world.agree([&] {
+    if (world.rank() != 0) return;
+    for (const std::string& folder : {model_folder(config), adapter_folder(config)}) hub::NewFolder::recover(folder);
+  });
   trainer.announce();
 
   // 8. Train and evaluate
@@ -283,12 +303,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 9. Save
   trainer.save();
   if (status == ExitStatus::done && *config.checkpoint.save_hub_model) {
-    const std::string folder = config.train.output_dir + "/model";
+    const std::string folder = model_folder(config);
     apps::save_model_folder(folder, config.model, datasets->train.max_length(), *engine, world, *device);
     log_info("saved " + folder + " in hub format");
   }
   if (status == ExitStatus::done && config.lora.use_peft) {
-    const std::string folder = config.train.output_dir + "/adapter";
+    const std::string folder = adapter_folder(config);
     apps::save_adapter_folder(folder, config, *engine, world, *device);
     log_info("saved " + folder + " in PEFT's format");
   }

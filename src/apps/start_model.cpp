@@ -100,9 +100,10 @@ config::Config parse_with_model(const std::string& ini_text, const std::vector<s
 }
 
 void load_start_weights(const StartModel& start, const config::Model& model, const comm::Group& world,
-                        const checkpoint::State& weights, device::Device& device, device::Stream& stream) {
+                        const checkpoint::State& weights, device::Device& device, device::Stream& stream,
+                        checkpoint::SeenWeights& seen) {
   if (start.kind == StartModel::Kind::checkpoint) {
-    checkpoint::load_weights(start.folder, world, weights, device, stream);
+    checkpoint::load_weights(start.folder, world, weights, device, stream, seen);
     return;
   }
   check_on_rank_0(world, [&] {
@@ -112,8 +113,9 @@ void load_start_weights(const StartModel& start, const config::Model& model, con
   });
   world.agree([&] {
     const std::unique_ptr<io::TensorSource> source = hub::open_weights(start.folder, model.tie_word_embeddings);
-    checkpoint::load_entries(*source, weights, device, stream);
+    checkpoint::load_entries(*source, weights, device, stream, seen);
   });
+  seen.check_zeros(start.folder, *weights.entries().front().shard_map, world);
 }
 
 std::string find_origin(const config::Model& model) {

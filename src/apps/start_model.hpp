@@ -31,9 +31,11 @@ struct StartModel {
                                               const std::string& source, std::vector<std::string>& warnings);
 
 /// Reads the weights of `start` into `weights` (the entry "model"), each rank the pieces it holds. Rank 0 first
-/// compares names and shapes. Collective over the world. Errors are data Errors that name the file and the tensor.
+/// compares names and shapes; `seen` gets the numbers, and those that cannot be trained on are refused. Collective over
+/// the world. Errors are data Errors that name the file and the tensor.
 void load_start_weights(const StartModel& start, const config::Model& model, const comm::Group& world,
-                        const checkpoint::State& weights, device::Device& device, device::Stream& stream);
+                        const checkpoint::State& weights, device::Device& device, device::Stream& stream,
+                        checkpoint::SeenWeights& seen);
 
 /// The folder in hub format that the model began with, also through checkpoints between; empty where there was none or
 /// it is gone. Not collective.

@@ -52,16 +52,17 @@ class CheckpointAdapter final : public io::TensorSource {
 struct Adapter {
   std::unique_ptr<io::TensorSource> source;
   config::Lora lora;
+  checkpoint::Position position = {};  ///< of the checkpoint that it is in; empty for a PEFT folder
 };
 
 /// Of a checkpoint whose run trained one.
 Adapter adapter_in(const std::string& checkpoint, const config::Config& config) {
   checkpoint::verify(checkpoint);
-  return {std::make_unique<CheckpointAdapter>(checkpoint), config.lora};
+  return {std::make_unique<CheckpointAdapter>(checkpoint), config.lora, checkpoint::read_header(checkpoint).position};
 }
 
 Adapter find_adapter(const std::string& path) {
-  if (holds(path, "adapter_config.json")) return {hub::open_adapter_weights(path), hub::read_adapter_config(path)};
+  if (holds(path, "adapter_config.json")) return {hub::open_adapter_weights(path), hub::read_adapter_config(path), {}};
   std::error_code ignored;
   const std::string folder = fs::exists(path, ignored) ? checkpoint_at(path) : path;
   if (!holds(folder, "checkpoint.h5")) {
@@ -151,6 +152,8 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
   }
   if (adapter.source != nullptr) {
     found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter.source, adapter.lora);
+    found.frozen_fingerprint = adapter.position.frozen_fingerprint;
+    found.frozen_origin = adapter.position.frozen_origin;
   }
   return found;
 }
@@ -158,11 +161,18 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
 void load_text_model(const TextModel& found, const comm::Group& world, const checkpoint::State& weights,
                      device::Device& device, device::Stream& stream) {
   if (found.merged == nullptr) {
-    load_start_weights(found.start, found.model, world, weights, device, stream);
+    checkpoint::SeenWeights seen;
+    load_start_weights(found.start, found.model, world, weights, device, stream, seen);
     return;
   }
   checkpoint::check_entries(*found.merged, weights.entries(), mismatched_folder);
+  if (!found.frozen_fingerprint.empty()) found.merged->take_fingerprint();
   checkpoint::load_entries(*found.merged, weights, device, stream);
+  if (found.frozen_fingerprint.empty() || found.merged->fingerprint() == found.frozen_fingerprint) return;
+  throw_data_error("the model in " + found.start.folder + " is not the one that the adapter was trained beside",
+                   "its fingerprint is " + found.merged->fingerprint() + ", then it was " + found.frozen_fingerprint +
+                       ", of " + found.frozen_origin,
+                   "give that model, and the checkpoint with --adapter");
 }
 
 }  // namespace sft::apps

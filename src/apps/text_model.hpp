@@ -7,23 +7,25 @@
 #include <string>
 #include <vector>
 
+#include "merge_adapter.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
-#include "sft/io/tensor_source.hpp"
 #include "start_model.hpp"
 
 namespace sft::apps {
 
 struct TextModel {
   config::Model model;
-  StartModel start;                          ///< where the weights are; with an adapter those below it
-  std::unique_ptr<io::TensorSource> merged;  ///< weights with the adapter added; null without one
-  std::string tokenizer;                     ///< what text::make_tokenizer takes
-  std::string generation_folder;             ///< the model folder whose settings hold; empty: there is none
-  std::int64_t trained_length = 0;           ///< of rows in training; 0: not known
-  std::vector<std::string> warnings;         ///< what the model's config.json gives reason to say
+  StartModel start;                       ///< where the weights are; with an adapter those below it
+  std::unique_ptr<MergedWeights> merged;  ///< weights with the adapter added; null without one
+  /// Of the weights below an adapter, as its checkpoint says: what they are, and where they were. Empty: not known.
+  std::string frozen_fingerprint, frozen_origin;
+  std::string tokenizer;              ///< what text::make_tokenizer takes
+  std::string generation_folder;      ///< the model folder whose settings hold; empty: there is none
+  std::int64_t trained_length = 0;    ///< of rows in training; 0: not known
+  std::vector<std::string> warnings;  ///< what the model's config.json gives reason to say
 };
 
 /// What `path` means: a model folder, the name of one in the local hub cache, a checkpoint, or of the output folder of
@@ -34,7 +36,8 @@ struct TextModel {
 [[nodiscard]] TextModel find_text_model(const std::string& path, const std::string& adapter,
                                         const std::string& tokenizer);
 
-/// Reads the weights into `weights` (the entry "model"). `world` has one rank.
+/// Reads the weights into `weights` (the entry "model"). Refuses those that the adapter was not trained beside. `world`
+/// has one rank.
 void load_text_model(const TextModel& found, const comm::Group& world, const checkpoint::State& weights,
                      device::Device& device, device::Stream& stream);
 

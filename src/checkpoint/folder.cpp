@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "folder.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::checkpoint {
@@ -26,6 +26,7 @@ constexpr const char* prefix = "checkpoint-";
 constexpr const char* temporary_suffix = ".tmp";
 constexpr const char* former_suffix = ".former.tmp";    // complete, waits for the new one
 constexpr const char* retired_suffix = ".retired.tmp";  // being removed
+constexpr const char* index_name = "checkpoint.h5";
 
 void rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
@@ -33,26 +34,72 @@ void rename_folder(const std::string& from, const std::string& to) {
   if (error) throw_data_error("cannot rename " + from + " to " + to, error.message(), "check the folder's permissions");
 }
 
-void remove_folder(const std::string& folder) {
+/// Whether sft writes files of this kind and name into checkpoints.
+bool is_own(const fs::directory_entry& file) {
+  constexpr std::string_view begin = "shard-", end = ".h5";
+  const std::string name = file.path().filename().string();
+  if (!fs::is_regular_file(file.symlink_status())) return false;
+  if (name == index_name) return true;
+  if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size()) return false;
+  const std::string_view number = std::string_view(name).substr(begin.size(), name.size() - begin.size() - end.size());
+  return number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// Whether the path is a folder, no link to one, that holds nothing but a checkpoint, or a part of one.
+bool holds_only_own(const std::string& folder) {
   std::error_code error;
-  fs::remove_all(folder, error);
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return false;
+  const fs::directory_iterator files(folder, error);
+  return !error && std::all_of(begin(files), end(files), is_own);
+}
+
+/// Removes the files of a checkpoint, the index first, and the folder unless something else is in it. Returns whether
+/// it is gone.
+bool remove_own(const std::string& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, error)) {
+    if (is_own(file)) files.push_back(file.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) {
+    if (!error) fs::remove(file, error);
+  }
+  if (!error && fs::is_empty(folder, error)) fs::remove(folder, error);
   if (error) throw_data_error("cannot remove " + folder, error.message(), "check the folder's permissions");
+  return !fs::exists(folder);
 }
 
 /// The paths in `parent` that checkpoints in the making or going have, by the end of their names.
-std::vector<std::string> leftovers(const std::string& parent, const char* suffix) {
+std::vector<std::string> leftovers(const std::string& parent, std::string_view suffix) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(suffix)) paths.push_back(entry.path().string());
+    const std::string path = entry.path().string();
+    if (path.ends_with(suffix) && step_of(path.substr(0, path.size() - suffix.size()))) paths.push_back(path);
   }
   return paths;
 }
 
-/// Whether the two folders have changed names, which not every file system can.
-bool exchange(const std::string& one, const std::string& other) {
-  return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0;
+/// Nothing is at `path` any more: what a broken save left there is removed, anything else set aside.
+void make_room(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return;
+  if (holds_only_own(path)) {
+    static_cast<void>(remove_own(path));
+  } else {
+    io::set_aside(path, "a checkpoint is written under this name until it is complete, and these files are not sft's");
+  }
+}
+
+/// Removes the checkpoint that a new one took the place of. What else was in its folder is kept.
+void remove_replaced(const std::string& former, const std::string& folder) {
+  if (holds_only_own(former)) {
+    static_cast<void>(remove_own(former));
+  } else {
+    io::set_aside(former, "a checkpoint of this step took its name, and it holds other files than a checkpoint",
+                  folder);
+  }
 }
 
 }  // namespace
@@ -63,7 +110,7 @@ std::string shard_file_name(int rank) {
   return text.data();
 }
 
-std::string index_path(const std::string& folder) { return (fs::path(folder) / "checkpoint.h5").string(); }
+std::string index_path(const std::string& folder) { return (fs::path(folder) / index_name).string(); }
 
 std::string parent_of(const std::string& folder) {
   const fs::path parent = fs::path(folder).parent_path();
@@ -106,28 +153,43 @@ std::vector<std::string> list(const std::string& output_dir, std::int64_t after_
 }
 
 void retire_folder(const std::string& folder) {
-  rename_folder(folder, folder + retired_suffix);
-  remove_folder(folder + retired_suffix);
+  const std::string retired = folder + retired_suffix;
+  make_room(retired);
+  rename_folder(folder, retired);
+  if (remove_own(retired)) return;
+  rename_folder(retired, folder);
+  log_warning(folder + " is no checkpoint any more, by save_total_limit, but still holds files that are not sft's");
 }
 
 void recover_folders(const std::string& output_dir) {
   for (const std::string& former : leftovers(output_dir, former_suffix)) {
     const std::string folder = former.substr(0, former.size() - std::char_traits<char>::length(former_suffix));
-    if (!fs::exists(folder)) rename_folder(former, folder);
+    if (!fs::exists(folder) && fs::exists(index_path(former))) rename_folder(former, folder);
   }
+}
+
+void make_temporary_folder(const std::string& folder) {
+  make_room(temporary_path(folder));
+  io::make_folders(temporary_path(folder));
 }
 
 void begin_folder(const std::string& folder) {
   const std::string parent = parent_of(folder);
   io::make_folders(parent);
   recover_folders(parent);
-  for (const std::string& path : leftovers(parent, temporary_suffix)) remove_folder(path);
-  io::make_folders(temporary_path(folder));
+  for (const char* suffix : {temporary_suffix, former_suffix, retired_suffix}) {
+    for (const std::string& path : leftovers(parent, suffix)) {
+      if (holds_only_own(path)) static_cast<void>(remove_own(path));
+    }
+  }
+  make_temporary_folder(folder);
 }
 
 void discard_folder(const std::string& folder) {
-  std::error_code ignored;
-  fs::remove_all(temporary_path(folder), ignored);
+  try {
+    static_cast<void>(remove_own(temporary_path(folder)));
+  } catch (const Error&) {  // the error that led here says more
+  }
 }
 
 void commit_folder(const std::string& folder) {
@@ -136,15 +198,16 @@ void commit_folder(const std::string& folder) {
   std::string former;
   if (!fs::exists(folder)) {
     rename_folder(temporary, folder);
-  } else if (exchange(temporary, folder)) {
+  } else if (io::exchange_paths(temporary, folder)) {
     former = temporary;
   } else {
     former = folder + former_suffix;
+    make_room(former);
     rename_folder(folder, former);
     rename_folder(temporary, folder);
   }
   io::sync_path(parent_of(folder));
-  if (!former.empty()) remove_folder(former);
+  if (!former.empty()) remove_replaced(former, folder);
 }
 
 }  // namespace sft::checkpoint

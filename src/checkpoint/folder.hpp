@@ -23,16 +23,20 @@ namespace sft::checkpoint {
 
 /// Gives a former checkpoint, set aside for a new one that never came, its name back.
 void recover_folders(const std::string& output_dir);
-/// Makes the empty temporary folder of the checkpoint `folder`, after it recovered or removed what broken saves left
-/// beside it.
+/// Makes the empty temporary folder of the checkpoint `folder`. What is there already is removed where it is of a broken
+/// save, that is, a folder with nothing but files of a checkpoint; anything else is set aside (io::set_aside).
+void make_temporary_folder(const std::string& folder);
+/// The same, after it recovered or removed what broken saves left beside it. Files and folders that may be of others
+/// stay, whatever their names.
 void begin_folder(const std::string& folder);
-/// Removes the temporary folder of the checkpoint `folder`, as far as that goes.
+/// Removes what a save wrote to the temporary folder of the checkpoint `folder`, as far as that goes.
 void discard_folder(const std::string& folder);
 /// Gives the finished temporary folder its name and syncs the parent. A former checkpoint of that name goes in the same
-/// instant; where the file system cannot exchange names, it is set aside first, and recover_folders() brings it back
-/// after a crash.
+/// instant; where the file system cannot exchange names, it is renamed first, and recover_folders() brings it back
+/// after a crash. A folder of that name with other files than a checkpoint's is set aside, not removed.
 void commit_folder(const std::string& folder);
-/// Removes a complete checkpoint: out of the list first, so that one removed by half is never taken for whole.
+/// Removes a complete checkpoint: out of the list first, so that one removed by half is never taken for whole. Files in
+/// it that are no checkpoint's stay, in a folder of that name.
 void retire_folder(const std::string& folder);
 
 }  // namespace sft::checkpoint

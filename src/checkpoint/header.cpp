@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "header.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -20,16 +21,20 @@ constexpr const char* format = "sft-checkpoint";
 constexpr std::int64_t format_version = 1;
 
 /// "2025-01-31T12:00:00.000000Z": texts of this form sort by time.
+std::string date_text(std::time_t seconds, long microseconds) {
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char whole[32];
+  std::strftime(whole, sizeof whole, "%Y-%m-%dT%H:%M:%S", &parts);
+  char text[48];
+  std::snprintf(text, sizeof text, "%s.%06luZ", whole, static_cast<unsigned long>(microseconds) % 1000000);
+  return text;
+}
+
 std::string utc_now() {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
-  std::tm parts{};
-  ::gmtime_r(&now.tv_sec, &parts);
-  char seconds[32];
-  std::strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts);
-  char text[48];
-  std::snprintf(text, sizeof text, "%s.%06luZ", seconds, static_cast<unsigned long>(now.tv_nsec) / 1000 % 1000000);
-  return text;
+  return date_text(now.tv_sec, now.tv_nsec / 1000);
 }
 
 }  // namespace
@@ -53,8 +58,21 @@ std::vector<ShardFile> parse_shard_files(const std::string& text, const std::str
   return files;
 }
 
-void write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
-                      const std::string& mesh, const Position& position, const std::vector<ShardFile>& files) {
+std::string following_date(const std::string& date) {
+  std::tm parts{};
+  const char* rest = ::strptime(date.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  long microseconds = 0;
+  int length = 0;
+  if (rest == nullptr || std::sscanf(rest, ".%6ldZ%n", &microseconds, &length) != 1 || rest[length] != '\0') return "";
+  const std::time_t seconds = ::timegm(&parts);
+  const bool is_full = ++microseconds == 1'000'000;
+  const std::string next = date_text(seconds + (is_full ? 1 : 0), is_full ? 0 : microseconds);
+  return date_text(seconds, microseconds - 1) == date ? next : "";
+}
+
+std::string write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
+                             const std::string& mesh, const Position& position, const std::vector<ShardFile>& files) {
+  const std::string date = std::max(utc_now(), following_date(position.date));
   std::string file_lines;
   for (const ShardFile& file : files) file_lines += to_text(file);
   index.write_string("format", format);
@@ -81,8 +99,11 @@ void write_attributes(io::Hdf5File& index, const config::Config& config, const s
   index.write_string("mesh", mesh);
   index.write_string("tokenizer", tokenizer);
   index.write_string("sft_version", version());
-  index.write_string("date", utc_now());
+  index.write_string("date", date);
+  index.write_string("frozen_fingerprint", position.frozen_fingerprint);
+  index.write_string("frozen_origin", position.frozen_origin);
   index.write_string("shards", file_lines);
+  return date;
 }
 
 io::Hdf5File open_index(const std::string& folder) {
@@ -123,6 +144,11 @@ Position read_position(const io::Hdf5File& index) {
     position.lineage = {index.read_string("run_id"), parse_ancestors(index.read_string("ancestors"), index.path())};
   }
   if (index.has_attribute("evaluated_step")) position.evaluated_step = index.read_int("evaluated_step");
+  if (index.has_attribute("frozen_fingerprint")) {
+    position.frozen_fingerprint = index.read_string("frozen_fingerprint");
+    position.frozen_origin = index.read_string("frozen_origin");
+  }
+  position.date = index.read_string("date");
   return position;
 }
 

@@ -23,8 +23,12 @@ struct ShardFile {
 /// Reads lines of to_text; `source` names them in errors.
 [[nodiscard]] std::vector<ShardFile> parse_shard_files(const std::string& text, const std::string& source);
 
-void write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
-                      const std::string& mesh, const Position& position, const std::vector<ShardFile>& files);
+/// Returns the date that it writes: now, but always after position.date.
+std::string write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
+                             const std::string& mesh, const Position& position, const std::vector<ShardFile>& files);
+
+/// The date a microsecond after `date`, both as Header has them; empty for a text of another form.
+[[nodiscard]] std::string following_date(const std::string& date);
 
 /// Opens checkpoint.h5 of a complete checkpoint; refuses other formats and versions.
 [[nodiscard]] io::Hdf5File open_index(const std::string& folder);

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <tuple>
 #include <vector>
 
 #include "folder.hpp"
@@ -21,15 +20,9 @@ namespace {
 
 struct Saved {
   std::string folder;
-  std::string date;
-
-  /// Saved before `other`; of one moment, the earlier step.
-  bool operator<(const Saved& other) const {
-    return std::tuple(date, step_of(folder)) < std::tuple(other.date, step_of(other.folder));
-  }
+  Position position;
+  std::string date;  ///< not before that of a checkpoint that it goes on from
 };
-
-std::string date_of(const std::string& folder) { return open_index(folder).read_string("date"); }
 
 /// The header of a checkpoint; nothing when it cannot be read.
 std::optional<Header> header_if_readable(const std::string& folder) {
@@ -40,27 +33,50 @@ std::optional<Header> header_if_readable(const std::string& folder) {
   }
 }
 
-/// The complete checkpoint in `output_dir` that was saved last; empty when there is none.
-std::string saved_last(const std::string& output_dir) {
-  Saved last;
-  for (const std::string& folder : list(output_dir)) last = std::max(last, {folder, date_of(folder)});
-  return last.folder;
+/// Sorts by the order of saving. `checkpoints` ascend by step.
+void sort_by_date(std::vector<Saved>& checkpoints) {
+  for (auto later = checkpoints.begin(); later != checkpoints.end(); ++later) {
+    for (auto earlier = checkpoints.begin(); earlier != later; ++earlier) {
+      const Position& before = earlier->position;
+      const bool goes_on = contains(later->position.lineage, before.lineage.run_id, before.step);
+      if (goes_on) later->date = std::max(later->date, earlier->date);
+    }
+  }
+  std::ranges::stable_sort(checkpoints, {}, &Saved::date);  // of one date, the earlier step first
 }
 
 }  // namespace
 
+std::string saved_last(const std::string& output_dir) {
+  std::vector<Saved> checkpoints;
+  for (const std::string& folder : list(output_dir)) {
+    const Header header = read_header(folder);
+    checkpoints.push_back({folder, header.position, header.date});
+  }
+  sort_by_date(checkpoints);
+  return checkpoints.empty() ? "" : checkpoints.back().folder;
+}
+
+std::string latest_date(const std::string& output_dir) {
+  std::string latest;
+  for (const std::string& folder : list(output_dir)) {
+    const std::optional<Header> header = header_if_readable(folder);
+    if (header) latest = std::max(latest, header->date);
+  }
+  return latest;
+}
+
 void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit) {
   if (limit <= 0) return;
-  std::vector<Saved> others;
+  std::vector<std::string> others;  // by step, which within one lineage is the order of saving
   for (const std::string& candidate : list(parent_of(folder))) {
     if (fs::path(candidate).filename() == fs::path(folder).filename()) continue;
     const std::optional<Header> header = header_if_readable(candidate);
     if (!header || !contains(lineage, header->position.lineage.run_id, header->position.step)) continue;
-    others.push_back({candidate, header->date});
+    others.push_back(candidate);
   }
-  std::sort(others.begin(), others.end());
-  const auto excess = static_cast<std::int64_t>(others.size()) + 1 - limit;
-  for (std::int64_t i = 0; i < excess; ++i) retire_folder(others[static_cast<std::size_t>(i)].folder);
+  const auto excess = std::ssize(others) + 1 - limit;
+  for (std::int64_t i = 0; i < excess; ++i) retire_folder(others[static_cast<std::size_t>(i)]);
 }
 
 std::string find_resume(const config::Config& config) {

@@ -10,7 +10,7 @@
 
 namespace sft::checkpoint {
 
-/// Of the complete checkpoints beside `folder` that are on the way of `lineage` keeps the `limit` that were saved last,
+/// Of the complete checkpoints beside `folder` that are on the way of `lineage` keeps the `limit` of the highest steps,
 /// `folder` among them, and removes the others; 0 keeps all. Those of other runs stay, and those whose checkpoint.h5
 /// does not say whose they are.
 void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit);

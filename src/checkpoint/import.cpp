@@ -6,6 +6,7 @@
 #include "header.hpp"
 #include "index_tensors.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/seen_weights.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/seal.hpp"
@@ -66,6 +67,7 @@ void write_files(const std::string& temporary, const config::Config& config, con
     for_each_part(parameter, [&](const io::Rectangle& part) {
       values.resize(static_cast<std::size_t>(part.num_elements()));
       source.read("model/" + parameter.name, part, DType::float32, values.data());
+      require_finite(source.path(), "model/" + parameter.name, part, values);
       sink.write("model/" + parameter.name, part, DType::float32, values.data());
     });
   }
@@ -76,7 +78,7 @@ void write_files(const std::string& temporary, const config::Config& config, con
   position.lineage = new_lineage();
   const std::string index_file = index_path(temporary);
   io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
-  write_attributes(index, config, /*tokenizer=*/"", place.layout().describe(), position, {written});
+  static_cast<void>(write_attributes(index, config, /*tokenizer=*/"", place.layout().describe(), position, {written}));
   index.close();
   write_index_tensors(index_file, place, entries);
   io::seal(index_file);
@@ -86,8 +88,7 @@ void write_files(const std::string& temporary, const config::Config& config, con
 }  // namespace
 
 void import_weights(const std::string& folder, const config::Config& config, const io::TensorSource& source) {
-  discard_folder(folder);
-  io::make_folders(temporary_path(folder));
+  make_temporary_folder(folder);
   try {
     write_files(temporary_path(folder), config, source);
   } catch (...) {

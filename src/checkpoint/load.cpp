@@ -25,7 +25,8 @@ void check_no_other_entries(const io::TensorSource& source, const std::vector<En
 
 /// Reads the entries of `state`; `check` is called on rank 0 when they are there. Collective over the world.
 Position read_entries(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
-                      device::Stream& stream, const std::function<void(const io::TensorSource&)>& check) {
+                      device::Stream& stream, SeenWeights& seen,
+                      const std::function<void(const io::TensorSource&)>& check) {
   std::optional<IndexSource> source;
   Position position;
 
@@ -45,7 +46,9 @@ Position read_entries(const std::string& folder, const comm::Group& world, const
   });
 
   // 2. The pieces of this rank.
-  world.agree([&] { load_entries(*source, state, device, stream); });
+  world.agree([&] { load_entries(*source, state, device, stream, seen); });
+  const auto model = std::ranges::find(state.entries(), "model", &Entry::name);
+  if (model != state.entries().end()) seen.check_zeros(folder, *model->shard_map, world);
   return position;
 }
 
@@ -53,13 +56,14 @@ Position read_entries(const std::string& folder, const comm::Group& world, const
 
 Position load(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
               device::Stream& stream) {
-  return read_entries(folder, world, state, device, stream,
+  SeenWeights seen;
+  return read_entries(folder, world, state, device, stream, seen,
                       [&](const io::TensorSource& source) { check_no_other_entries(source, state.entries()); });
 }
 
 void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
-                  device::Stream& stream) {
-  static_cast<void>(read_entries(folder, world, weights, device, stream, [](const io::TensorSource&) {}));
+                  device::Stream& stream, SeenWeights& seen) {
+  static_cast<void>(read_entries(folder, world, weights, device, stream, seen, [](const io::TensorSource&) {}));
 }
 
 }  // namespace sft::checkpoint

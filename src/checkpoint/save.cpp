@@ -13,9 +13,9 @@
 
 namespace sft::checkpoint {
 
-void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
-          const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
-          device::Device& device, device::Stream& stream) {
+std::string save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
+                 const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
+                 device::Device& device, device::Stream& stream) {
   const std::string folder = path_of(output_dir, position.step);
   const std::string temporary = temporary_path(folder);
   const bool is_writer = place.owns_shard();
@@ -50,11 +50,12 @@ void save(const std::string& output_dir, const config::Config& config, const std
   }
 
   // 3. The whole tensors over the shard files, and the name that says complete.
+  std::string date;
   agree([&] {
     if (!is_first) return;
     const std::string index_file = index_path(temporary);
     io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
-    write_attributes(index, config, tokenizer, place.layout().describe(), position, files);
+    date = write_attributes(index, config, tokenizer, place.layout().describe(), position, files);
     index.close();
     write_index_tensors(index_file, place, state.entries());
     io::seal(index_file);
@@ -66,6 +67,7 @@ void save(const std::string& output_dir, const config::Config& config, const std
   groups.world.agree([&] {
     if (is_first) prune(folder, position.lineage, config.checkpoint.save_total_limit);
   });
+  return date;
 }
 
 }  // namespace sft::checkpoint

@@ -40,16 +40,19 @@ void for_each_part(const parallel::LogicalRectangle& whole, std::int64_t capacit
   }
 }
 
-/// All parts of all pieces of an entry. Calls visit(name, part, first of its elements in the rank shard).
+std::string tensor_name(const Entry& entry, const parallel::Piece& piece) {
+  return entry.name + "/" + piece.parameter->name;
+}
+
+/// All parts of all pieces of an entry. Calls visit(piece, part, first of its elements in the rank shard).
 template <class Visit>
 void for_each_part(const Entry& entry, bool only_owned, const Visit& visit) {
   const auto capacity = staging_bytes / static_cast<std::int64_t>(size_of(entry.dtype()));
   for (const parallel::Piece& piece : entry.shard_map->pieces()) {
     if (only_owned && !piece.parameter->is_owner) continue;
-    const std::string name = entry.name + "/" + piece.parameter->name;
     for (const parallel::LogicalRectangle& rectangle : parallel::ShardMap::rectangles(piece)) {
       for_each_part(rectangle, capacity,
-                    [&](const io::Rectangle& part, std::int64_t begin) { visit(name, part, begin); });
+                    [&](const io::Rectangle& part, std::int64_t begin) { visit(piece, part, begin); });
     }
   }
 }
@@ -114,13 +117,21 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
   }
 }
 
-void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream) {
+void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
+                  SeenWeights& seen) {
   const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
+  std::vector<float> numbers;
   for (const Entry& entry : state.entries()) {
     clear_padding(entry, device, stream);
-    for_each_part(entry, false, [&](const std::string& name, const io::Rectangle& part, std::int64_t begin) {
+    const bool is_model = entry.name == "model", is_adapter = entry.name == "adapter";
+    for_each_part(entry, false, [&](const parallel::Piece& piece, const io::Rectangle& part, std::int64_t begin) {
+      const std::string name = tensor_name(entry, piece);
+      numbers.resize(static_cast<std::size_t>(part.num_elements()));
+      source.read(name, part, DType::float32, numbers.data());
+      if (is_model) seen.add(source.path(), name, *piece.parameter, part, numbers);
+      if (is_adapter) require_finite(source.path(), name, part, numbers);
       const Tensor values(staging.get(), entry.dtype(), {part.num_elements()});
-      source.read(name, part, values.dtype, values.data);
+      io::convert(numbers, values.dtype, values.data);
       if (entry.in_file != nullptr) return entry.in_file->write(begin, values);
       device.copy(entry.tensor.rows(begin, part.num_elements()).data, values.data, values.size_bytes(), stream);
       stream.synchronize();
@@ -129,10 +140,15 @@ void load_entries(const io::TensorSource& source, const State& state, device::De
   state.refresh();
 }
 
+void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream) {
+  SeenWeights seen;
+  load_entries(source, state, device, stream, seen);
+}
+
 void save_entries(const State& state, io::TensorSink& sink, device::Device& device, device::Stream& stream) {
   const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
   for (const Entry& entry : state.entries()) {
-    for_each_part(entry, true, [&](const std::string& name, const io::Rectangle& part, std::int64_t begin) {
+    for_each_part(entry, true, [&](const parallel::Piece& piece, const io::Rectangle& part, std::int64_t begin) {
       const Tensor values(staging.get(), entry.dtype(), {part.num_elements()});
       if (entry.in_file != nullptr) {
         entry.in_file->read(begin, values);
@@ -140,7 +156,7 @@ void save_entries(const State& state, io::TensorSink& sink, device::Device& devi
         device.copy(values.data, entry.tensor.rows(begin, part.num_elements()).data, values.size_bytes(), stream);
         stream.synchronize();
       }
-      sink.write(name, part, values.dtype, values.data);
+      sink.write(tensor_name(entry, piece), part, values.dtype, values.data);
     });
   }
 }

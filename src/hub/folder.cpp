@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "sft/core/error.hpp"
@@ -75,6 +78,70 @@ std::string commit_of(const fs::path& repository, const std::string& revision) {
   return commit;
 }
 
+constexpr const char* temporary_suffix = ".tmp";
+constexpr const char* former_suffix = ".former.tmp";
+constexpr const char* unfinished_mark = ".sft-unfinished";
+
+/// Marks a folder of sft as one that it may remove: an empty file, which is there or not.
+void mark(const std::string& folder) {
+  const std::ofstream file(fs::path(folder) / unfinished_mark);
+  if (!file) throw_data_error("cannot write to " + folder, std::strerror(errno), "check the folder's permissions");
+}
+
+/// Whether the path is a folder, no link to one, with the mark.
+bool is_marked(const std::string& folder) {
+  std::error_code error;
+  return fs::is_directory(fs::symlink_status(folder, error)) && fs::exists(fs::path(folder) / unfinished_mark, error);
+}
+
+/// Whether the folder holds a model or an adapter, and nothing that sft does not write beside one.
+bool is_own(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return false;
+  bool has_config = false;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, error)) {
+    const std::string name = file.path().filename().string();
+    const bool is_config = name == "config.json" || name == "adapter_config.json";
+    const bool is_weights = name.ends_with(".safetensors") || name == "model.safetensors.index.json";
+    const bool is_companion = std::ranges::find(companions, name) != companions.end();
+    if (!is_config && !is_weights && !is_companion && name != unfinished_mark) return false;
+    has_config = has_config || is_config;
+  }
+  return has_config && !error;
+}
+
+void rename_folder(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) throw_data_error("cannot rename " + from + " to " + to, error.message(), "check the folder's permissions");
+}
+
+/// Removes a marked folder, the mark last: what a kill leaves of it is marked still.
+void remove_marked(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder, error)) {
+    if (file.path().filename() != unfinished_mark) files.push_back(file.path());
+  }
+  for (const fs::path& file : files) {
+    if (!error) fs::remove_all(file, error);
+  }
+  if (!error) fs::remove_all(folder, error);
+  if (error) throw_data_error("cannot remove " + folder, error.message(), "check the folder's permissions");
+}
+
+/// Nothing is at `path` any more: what a killed run left there is removed, anything else set aside.
+void make_room(const std::string& path) {
+  std::error_code error;
+  if (is_marked(path)) {
+    remove_marked(path);
+  } else if (fs::is_directory(fs::symlink_status(path, error)) && fs::is_empty(path, error)) {
+    fs::remove(path, error);
+  } else if (fs::exists(fs::symlink_status(path, error))) {
+    io::set_aside(path, "sft writes a folder under this name until it is complete, and did not make this one");
+  }
+}
+
 [[noreturn]] void refuse_missing(const std::string& name, const std::string& revision, const fs::path& cache) {
   const std::string at = revision == "main" ? "" : " --revision " + revision;
   throw_data_error(
@@ -133,14 +200,15 @@ std::vector<std::string> copy_companions(const std::string& from, const std::str
 }
 
 NewFolder::NewFolder(const std::string& folder, bool replaces)
-    : target_(fs::path(folder + "/").parent_path().string()), temporary_(target_ + ".tmp") {
+    : target_(fs::path(folder + "/").parent_path().string()), temporary_(target_ + temporary_suffix) {
+  recover(target_);
   std::error_code error;
   if (!replaces && fs::exists(target_, error) && !(fs::is_directory(target_, error) && fs::is_empty(target_, error))) {
     throw_data_error("cannot write to " + folder, "it is there already", "give a folder that is new or empty");
   }
-  fs::remove_all(temporary_, error);
-  if (error) throw_data_error("cannot remove " + temporary_, error.message(), "check the folder's permissions");
+  make_room(temporary_);
   io::make_folders(temporary_);
+  mark(temporary_);
 }
 
 NewFolder::~NewFolder() {
@@ -149,19 +217,45 @@ NewFolder::~NewFolder() {
 }
 
 void NewFolder::finish() {
-  const std::string former = target_ + ".former.tmp";
-  std::error_code error;
-  fs::remove_all(former, error);
-  if (!error && fs::exists(target_)) fs::rename(target_, former, error);
-  if (!error) fs::rename(temporary_, target_, error);
-  if (error) {
-    throw_data_error("cannot rename " + temporary_ + " to " + target_, error.message(),
-                     "check the folder's permissions");
+  // 1. What is there, so that it may be removed whenever this ends
+  const bool exists = fs::exists(fs::symlink_status(target_));
+  const bool is_replaceable = exists && is_own(target_);
+  if (exists && !is_replaceable) {
+    io::set_aside(target_, "what this run leaves takes its name, and it holds other files than a model");
+  } else if (exists) {
+    mark(target_);
+  }
+
+  // 2. The name
+  std::string former;
+  if (!is_replaceable) {
+    rename_folder(temporary_, target_);
+  } else if (io::exchange_paths(temporary_, target_)) {
+    former = temporary_;
+  } else {
+    former = target_ + former_suffix;
+    make_room(former);
+    rename_folder(target_, former);
+    rename_folder(temporary_, target_);
   }
   temporary_.clear();
-  fs::remove_all(former, error);
   const fs::path parent = fs::path(target_).parent_path();
   io::sync_path(parent.empty() ? "." : parent.string());
+
+  // 3. What is needed no more
+  std::error_code ignored;
+  fs::remove(fs::path(target_) / unfinished_mark, ignored);
+  if (!former.empty()) remove_marked(former);
+}
+
+void NewFolder::recover(const std::string& folder) {
+  const std::string former = folder + former_suffix, temporary = folder + temporary_suffix;
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(folder, error)) && is_marked(former)) rename_folder(former, folder);
+  for (const std::string& left : {temporary, former}) {
+    if (is_marked(left)) remove_marked(left);
+  }
+  if (is_marked(folder)) fs::remove(fs::path(folder) / unfinished_mark, error);
 }
 
 }  // namespace sft::hub

@@ -2,7 +2,6 @@
 #include "sft/io/file_lock.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
 
 namespace sft::io {
 
@@ -29,14 +29,6 @@ int ask_for_lock(int descriptor) {
   if (::fcntl(descriptor, F_OFD_SETLK, &whole_file) == 0) return 0;
   if (errno != EINVAL) return errno;
   return ::fcntl(descriptor, F_SETLK, &whole_file) == 0 ? 0 : errno;  // a system without locks of open files
-}
-
-/// Whether the open file is still the one of that name: a former holder may have removed it meanwhile.
-bool has_name(int descriptor, const std::string& path) {
-  struct stat opened {
-  }, named{};
-  if (::fstat(descriptor, &opened) != 0 || ::stat(path.c_str(), &named) != 0) return false;
-  return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 std::string describe_this_process() {
@@ -70,6 +62,11 @@ FileLock::~FileLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+bool FileLock::is_in_place() const {
+  const FileIdentity named = identity_of(path_);
+  return named != FileIdentity() && named == identity_of(descriptor_);
+}
+
 int FileLock::try_once() {
   while (true) {
     if (descriptor_ < 0) descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -77,7 +74,7 @@ int FileLock::try_once() {
       throw_data_error("cannot open " + path_, std::strerror(errno), "choose a folder that you may write");
     }
     const int error = ask_for_lock(descriptor_);
-    if (error != 0 || has_name(descriptor_, path_)) return error;
+    if (error != 0 || is_in_place()) return error;
     ::close(std::exchange(descriptor_, -1));
   }
 }

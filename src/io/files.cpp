@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <unistd.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -14,6 +15,7 @@
 
 #include "descriptor.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 
 namespace sft::io {
 
@@ -30,9 +32,14 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
+/// PATH.SUFFIX, PATH.1.SUFFIX, PATH.2.SUFFIX ...
+std::string numbered(const std::string& path, int number, const char* suffix) {
+  return path + (number == 0 ? "" : "." + std::to_string(number)) + suffix;
+}
+
 void write_synced(const std::string& path, const std::string& text) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (!file.is_open()) throw_errno("cannot create " + path, "check that the folder exists and is writable");
+  const Descriptor file(path, O_WRONLY | O_TRUNC);
+  if (!file.is_open()) throw_errno("cannot write " + path, "check that the folder exists and is writable");
   if (!write_at(file.value(), 0, text.size(), text.data()))
     throw_errno("cannot write " + path, "free space on the disk");
   if (::fsync(file.value()) != 0) throw_errno("cannot write " + path + " to the disk", "free space on the disk");
@@ -69,8 +76,16 @@ std::string read_file_or_pipe(const std::string& path) {
   return std::move(text).str();
 }
 
+std::string make_temporary_file(const std::string& path) {
+  for (int number = 0;; ++number) {
+    std::string name = numbered(path, number, ".tmp");
+    if (Descriptor(name, O_WRONLY | O_CREAT | O_EXCL).is_open()) return name;
+    if (errno != EEXIST) throw_errno("cannot create " + name, "check that the folder exists and is writable");
+  }
+}
+
 void write_file_atomically(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = make_temporary_file(path);
   try {
     write_synced(temporary, text);
     if (::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -91,6 +106,33 @@ std::error_code rename_to_free_name(const std::string& from, const std::string& 
   if (fs::exists(to, error)) return std::make_error_code(std::errc::file_exists);
   fs::rename(from, to, error);
   return error;
+}
+
+FileIdentity identity_of(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return {};
+  return {.device = file.st_dev, .inode = file.st_ino};
+}
+
+FileIdentity identity_of(int descriptor) {
+  struct stat file {};
+  if (::fstat(descriptor, &file) != 0) return {};
+  return {.device = file.st_dev, .inode = file.st_ino};
+}
+
+bool exchange_paths(const std::string& one, const std::string& other) {
+  return ::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0;
+}
+
+void set_aside(const std::string& path, const std::string& why, const std::string& name) {
+  std::string kept;
+  std::error_code error;
+  for (int number = 0; kept.empty() || fs::exists(fs::symlink_status(kept, error)); ++number) {
+    kept = numbered(name.empty() ? path : name, number, ".kept");
+  }
+  fs::rename(path, kept, error);
+  if (error) throw_data_error("cannot rename " + path + " to " + kept, error.message(), "move it away");
+  log_warning((name.empty() ? path : name) + " is now " + kept + ": " + why);
 }
 
 void sync_path(const std::string& path) {

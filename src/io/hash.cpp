@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/io/hash.hpp"
 
+#define XXH_INLINE_ALL  // a call for each element would cost more than its hash
 #include <xxhash.h>
 
+#include <array>
 #include <bit>
 #include <cstdio>
 #include <new>
@@ -40,6 +42,35 @@ std::string ContentHash::text() const {
   char text[40];
   std::snprintf(text, sizeof text, "xxh128:%016llx%016llx", static_cast<unsigned long long>(value.high64),
                 static_cast<unsigned long long>(value.low64));
+  return text;
+}
+
+void ElementSum::add(const std::string& tensor, std::int64_t first, std::span<const float> values) {
+  const std::uint64_t seed = XXH3_64bits(tensor.data(), tensor.size());
+  std::uint64_t sum = 0;
+  std::array<std::uint64_t, 2> element{static_cast<std::uint64_t>(first), 0};
+  for (const float value : values) {
+    element[1] = std::bit_cast<std::uint32_t>(value);
+    sum += XXH3_64bits_withSeed(element.data(), sizeof element, seed);
+    ++element[0];
+  }
+  value_ += sum;
+}
+
+void ElementSum::add(const std::string& tensor, std::int64_t width, const Rectangle& where,
+                     std::span<const float> values) {
+  const bool is_one_run = where.num_columns == width;
+  const std::int64_t num_runs = is_one_run ? 1 : where.num_rows;
+  const auto run = static_cast<std::size_t>(is_one_run ? where.num_elements() : where.num_columns);
+  for (std::int64_t i = 0; i < num_runs; ++i) {
+    add(tensor, (where.row_begin + i) * width + where.column_begin,
+        values.subspan(static_cast<std::size_t>(i) * run, run));
+  }
+}
+
+std::string ElementSum::text() const {
+  char text[32];
+  std::snprintf(text, sizeof text, "xxh3sum:%016llx", static_cast<unsigned long long>(value_));
   return text;
 }
 

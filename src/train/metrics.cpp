@@ -104,11 +104,24 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step, std
     log_warning("the metrics of an earlier run are now in " + old);
   }
   io::write_file_atomically(path, kept);
-  stream_.open(path, std::ios::app);
-  if (!stream_) throw_data_error("cannot open " + path, "it cannot be written", "check the folder's permissions");
+  open();
 }
 
+void MetricsFile::open() {
+  stream_ = std::ofstream(path_, std::ios::app);
+  if (!stream_) throw_data_error("cannot open " + path_, "it cannot be written", "check the folder's permissions");
+  identity_ = io::identity_of(path_);
+}
+
+bool MetricsFile::is_in_place() const { return io::identity_of(path_) == identity_; }
+
 void MetricsFile::append_line(const std::string& line) {
+  if (!is_in_place()) {
+    log_warning(path_ +
+                " was removed or replaced while the run was writing to it: the lines up to here are lost, those " +
+                "from here on go to the file of that name");
+    open();
+  }
   stream_ << line << '\n' << std::flush;
   if (!stream_)
     throw_data_error("cannot write " + path_, "the disk may be full",

@@ -25,4 +25,6 @@ OutputLock::OutputLock(const std::string& output_dir) : lock_(output_dir + "/run
               "): nothing keeps a second run from writing to this folder at the same time");
 }
 
+bool OutputLock::is_in_place() const { return lock_.is_in_place(); }
+
 }  // namespace sft::train

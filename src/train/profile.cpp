@@ -12,9 +12,11 @@
 
 #include "chrome_trace.hpp"
 #include "sft/config/values.hpp"
+#include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
 #include "sft/core/version.hpp"
+#include "sft/io/files.hpp"
 
 namespace sft::train {
 
@@ -35,6 +37,15 @@ std::int64_t common_origin_ns(const comm::Session& session) {
   std::int64_t negative_ns = -std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   session.node().max(std::span(&negative_ns, 1));
   return -negative_ns;
+}
+
+/// A file that is to become `path`; empty where none can be made.
+std::string unfinished_beside(const std::string& path) {
+  try {
+    return io::make_temporary_file(path);
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 }  // namespace
@@ -84,7 +95,8 @@ void Profile::write() {
   auto most_left_out = static_cast<std::int64_t>(is_shown ? noted.num_left_out : 0);
   world.max(std::span(&most_left_out, 1));
 
-  const std::string path = run_.config.train.output_dir + "/trace.json", unfinished = path + ".tmp";
+  const std::string path = run_.config.train.output_dir + "/trace.json";
+  const std::string unfinished = is_writer ? unfinished_beside(path) : "";
   const std::string steps = (first_step_ == last_step_ ? "step " : "steps ") + std::to_string(first_step_) +
                             (first_step_ == last_step_ ? "" : " to " + std::to_string(last_step_));
   const std::string what = steps + " on " + (num_ranks < world.size() ? "the first " : "") + plural(num_ranks, "rank");

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/resume.hpp"
 
+#include <array>
+#include <cstdio>
+
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
+#include "sft/optim/schedule.hpp"
+#include "sft/train/run_length.hpp"
 
 namespace sft::train {
 
@@ -22,6 +27,28 @@ bool must_stay(const std::string& key) {
   throw_config_error(what + " is " + now + ", but " + folder + " was written with " + then,
                      "a resumed run must go on as it was begun",
                      what_to_do + ", or set checkpoint.resume_from_checkpoint = none and another train.output_dir");
+}
+
+std::string rate_text(double rate) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", rate);
+  return text.data();
+}
+
+/// What another length of the run makes of the learning rate; empty where it makes nothing of it.
+std::string bend_of_schedule(const config::Config& now, const config::Config& then, const std::string& folder,
+                             const checkpoint::Position& position) {
+  using config::Scheduler;
+  const std::int64_t step = position.step;
+  const std::int64_t num_now = num_steps(now, position.num_rows), num_then = num_steps(then, position.num_rows);
+  const Scheduler type = now.optimizer.lr_scheduler_type;
+  const bool depends = type == Scheduler::linear || type == Scheduler::cosine;
+  if (num_now == num_then || num_now <= step || !depends) return "";
+  return "the run has " + std::to_string(num_now) + " steps now; it had " + std::to_string(num_then) + " when " +
+         folder + " was written: the learning rate of step " + std::to_string(step + 1) + " is " +
+         rate_text(optim::learning_rate(now.optimizer, step, num_now)) + ", not " +
+         rate_text(optim::learning_rate(then.optimizer, step, num_then)) + ", and comes to 0 after step " +
+         std::to_string(num_now) + ", which is neither the schedule that was begun nor that of a run of this length";
 }
 
 }  // namespace
@@ -54,14 +81,37 @@ void check_resume_data(const std::string& fingerprint, const std::string& folder
          "give data.train_files the shards of that run in the same order (a glob sorts them by name)");
 }
 
+std::vector<std::string> check_resume_weights(const std::string& fingerprint, const std::string& origin,
+                                              const std::string& folder, const checkpoint::Header& saved) {
+  const std::string& before = saved.position.frozen_fingerprint;
+  if (before.empty()) {
+    return {folder +
+            " does not say which frozen weights its adapters were trained beside (an earlier version wrote "
+            "it): nothing checks that those in " +
+            origin + " are the same"};
+  }
+  if (before == fingerprint) return {};
+  const std::string& origin_before = saved.position.frozen_origin;
+  const std::string then = before == random_weights ? "random, of model.init_seed" : "in " + origin_before;
+  throw_data_error("the frozen weights in " + origin + " are not those that " + folder + " was trained beside",
+                   "their fingerprint is " + fingerprint + ", then it was " + before + "; they were " + then +
+                       (origin == origin_before ? ", which has changed since" : ""),
+                   "set model.model_name_or_path to those weights, for a model of the hub cache also "
+                   "model.model_revision to their commit, because a branch such as main moves; or set "
+                   "checkpoint.resume_from_checkpoint = none and another train.output_dir");
+}
+
 std::vector<std::string> changes_on_resume(const config::Config& config, const std::string& folder,
                                            const checkpoint::Header& saved) {
   std::vector<std::string> changes;
-  for (const config::Difference& difference :
-       config::differences(config::parse(saved.config_ini, {}, folder), config)) {
+  const config::Config then = config::parse(saved.config_ini, {}, folder);
+  for (const config::Difference& difference : config::differences(then, config)) {
     if (difference.section != "optimizer" && full_name(difference) != "train.precision") continue;
     changes.push_back(full_name(difference) + " is " + difference.now + " from here on; it was " + difference.before +
                       " when " + folder + " was written");
+  }
+  if (const std::string bend = bend_of_schedule(config, then, folder, saved.position); !bend.empty()) {
+    changes.push_back(bend);
   }
   return changes;
 }

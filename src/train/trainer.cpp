@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/trainer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -77,6 +78,8 @@ void warn_of_others(const std::string& output_dir, const checkpoint::Position& p
 
 constexpr const char* run_id_comment = "# run ";
 
+std::string resolved_ini_of(const config::Config& config) { return config.train.output_dir + "/resolved.ini"; }
+
 /// The run that metrics.jsonl in the folder is of, as resolved.ini says; empty when it does not.
 std::string run_id_of(const std::string& resolved_ini) {
   if (!fs::exists(resolved_ini)) return "";
@@ -114,7 +117,8 @@ void Trainer::restore() {
   const config::Config& config = run_.config;
   const std::string& output_dir = config.train.output_dir;
   std::string folder;
-  std::string fingerprint;
+  std::string fingerprint;         // of the data
+  std::string frozen_fingerprint;  // of weights that are not trained
   checkpoint::Header saved;
   let_rank_0(run_.groups.world, [&] {
     io::make_folders(output_dir);
@@ -132,13 +136,20 @@ void Trainer::restore() {
   const bool has_all_weights = !folder.empty() && !config.lora.use_peft;
   if (!has_all_weights && run_.start_weights != nullptr) {
     run_.engine.initialize_beside_weights();
-    run_.start_weights->load(run_.engine.weights());
+    frozen_fingerprint = run_.start_weights->load(run_.engine.weights());
     origin_ = run_.start_weights->origin;
   } else if (!has_all_weights) {
     run_.engine.initialize();
+    if (config.lora.use_peft) frozen_fingerprint = random_weights;
     origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
   }
+  const std::string frozen_origin = config.lora.use_peft ? origin_ : "";
   if (!folder.empty()) {
+    let_rank_0(run_.groups.world, [&] {
+      if (!config.lora.use_peft) return;
+      const auto doubts = check_resume_weights(frozen_fingerprint, frozen_origin, folder, saved);
+      for (const std::string& doubt : doubts) log_warning(doubt);
+    });
     position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
     saved_step_ = position_.step;
     resumed_step_ = position_.step;
@@ -147,6 +158,9 @@ void Trainer::restore() {
   }
   let_rank_0(run_.groups.world, [&] {
     position_.data_fingerprint = fingerprint;
+    position_.frozen_fingerprint = frozen_fingerprint;
+    position_.frozen_origin = frozen_origin;
+    position_.date = std::max(saved.date, checkpoint::latest_date(output_dir));
     position_.lineage =
         folder.empty() ? checkpoint::new_lineage() : checkpoint::resume_lineage(output_dir, folder, saved.position);
     warn_of_others(output_dir, position_, folder.empty());
@@ -156,8 +170,7 @@ void Trainer::restore() {
 
 void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {
   const std::string& output_dir = run_.config.train.output_dir;
-  const std::string resolved_ini = output_dir + "/resolved.ini";
-  const std::string earlier_run = run_id_of(resolved_ini);
+  const std::string earlier_run = run_id_of(resolved_ini_of(run_.config));
   const bool is_new = position_.lineage.run_id != saved.run_id;
   std::error_code error;
   const bool is_same_folder =
@@ -170,8 +183,7 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
     metrics_file_ =
         std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, position_.evaluated_step, earlier);
   }
-  io::write_file_atomically(resolved_ini,
-                            run_id_comment + position_.lineage.run_id + "\n" + config::to_ini(run_.config));
+  write_resolved_ini();
 }
 
 void Trainer::announce() const {
@@ -209,6 +221,21 @@ void Trainer::count(const StepResult& result) {
   window.loss += result.loss;
   window.mean_token_accuracy += result.mean_token_accuracy;
   window.entropy += result.entropy;
+  if (position_.num_target_tokens == 0 &&
+      (position_.rows_consumed >= position_.num_rows || position_.step == last_step_)) {
+    throw comm::SharedError(ExitStatus::data, "nothing was trained on",
+                            "no token of the " + std::to_string(position_.rows_consumed) + " rows up to step " +
+                                std::to_string(position_.step) + " has a loss_weight",
+                            "prepare them again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
+  }
+  if (result.loss == 0.0 && !has_told_of_zero_loss_) {
+    has_told_of_zero_loss_ = true;
+    log_warning("the loss of step " + std::to_string(position_.step) + " is exactly 0: " +
+                (result.num_target_tokens == 0
+                     ? "no token of its rows has a loss_weight, so that it teaches nothing"
+                     : "each of its " + std::to_string(result.num_target_tokens) +
+                           " targets is predicted with certainty; look at the data with sft-prepare --preview"));
+  }
 }
 
 StepMetrics Trainer::measure(const StepResult& result, double learning_rate, double step_time_s) const {
@@ -377,6 +404,7 @@ template <class Metrics>
 void Trainer::append(const Metrics& metrics) {
   if (!metrics_file_) return;
   try {
+    keep_output_dir();
     metrics_file_->append(metrics);
   } catch (const Error& error) {
     failure_ = std::make_exception_ptr(comm::SharedError(error.status(), error.what()));  // of the run, not of a rank
@@ -390,12 +418,33 @@ void Trainer::save_and_rethrow() {
   });
 }
 
+void Trainer::keep_output_dir() {
+  const std::string& output_dir = run_.config.train.output_dir;
+  if (lock_ && lock_->is_in_place()) return;
+  const bool is_gone = !fs::exists(resolved_ini_of(run_.config));
+  io::make_folders(output_dir);
+  lock_.reset();
+  lock_.emplace(output_dir);
+  log_warning(is_gone ? output_dir +
+                            " was removed while the run was writing to it: it is there again without what was in "
+                            "it, and the run goes on"
+                      : output_dir + "/run.lock was removed: the run took it again");
+  if (is_gone) write_resolved_ini();
+}
+
+void Trainer::write_resolved_ini() const {
+  io::write_file_atomically(resolved_ini_of(run_.config),
+                            run_id_comment + position_.lineage.run_id + "\n" + config::to_ini(run_.config));
+}
+
 void Trainer::save() {
   if (saved_step_ == position_.step) return;
+  let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
   const auto start = Clock::now();
   device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, [&] {
-    checkpoint::save(run_.config.train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place,
-                     run_.groups, run_.engine.state(), position_, run_.device, run_.engine.stream());
+    position_.date =
+        checkpoint::save(run_.config.train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place,
+                         run_.groups, run_.engine.state(), position_, run_.device, run_.engine.stream());
   });
   saved_step_ = position_.step;
   log_info("saved " + checkpoint::path_of(run_.config.train.output_dir, position_.step) + " in " +

@@ -3,11 +3,11 @@
 # LoRA as users meet it: a run leaves a PEFT folder, resumes to the last bit, goes on on another mesh, leaves the frozen
 # weights alone and out of its memory, and sft-convert joins model and adapter.
 #
-#   adapters.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT
+#   adapters.sh MPIEXEC SFT SFT_PREPARE SFT_CONVERT SFT_INSPECT SFT_GENERATE
 # shellcheck disable=SC2317  # succeeds calls functions by name
 set -euo pipefail
 
-mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_convert=$4 sft_inspect=$5 sft_generate=$6
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
@@ -95,6 +95,57 @@ succeeds 'have the same losses' cmp <(losses whole) <(losses parts)
 succeeds 'and the same adapters' cmp whole/adapter/adapter_model.safetensors parts/adapter/adapter_model.safetensors
 succeeds 'on another mesh' run 2 lora.ini --train.output_dir other --parallel.sp_size 2 --train.gradient_accumulation_steps 2 \
   --checkpoint.resume_from_checkpoint whole/checkpoint-000002
+# On the frozen weights that they were trained beside, wherever these lie now and on any mesh
+cp -r base/model moved
+succeeds 'from the same weights elsewhere, with another precision' run 2 lora.ini --train.output_dir elsewhere \
+  --parallel.dp_shard_size 2 --train.precision fp32 \
+  --model.model_name_or_path moved --checkpoint.resume_from_checkpoint whole/checkpoint-000002
+check 'without a word about them' bash -c '! grep -q frozen err'
+# scaled FROM TO: the folder with every number of one matrix times 1.5.
+scaled() {
+  cp -r "$1" "$2"
+  python3 - "$2/model.safetensors" <<'PYTHON'
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+size = 8 + struct.unpack("<Q", data[:8])[0]
+begin, end = json.loads(data[8:size])["model.layers.1.mlp.down_proj.weight"]["data_offsets"]
+numbers = struct.unpack(f"<{(end - begin) // 4}f", data[size + begin:size + end])
+data[size + begin:size + end] = struct.pack(f"<{len(numbers)}f", *(1.5 * number for number in numbers))
+open(sys.argv[1], "wb").write(data)
+PYTHON
+}
+scaled base/model scaled
+for layout in '1 --train.gradient_accumulation_steps 2' '4 --parallel.tp_size 2 --parallel.dp_shard_size 2'; do
+  read -ra words <<<"$layout"
+  refuses 3 'frozen weights in .*/scaled are not those that whole/checkpoint-000002 was trained beside .*they were in .*/base/model' \
+    "$mpiexec" -np "${words[0]}" "$sft" lora.ini --train.output_dir other-base --model.model_name_or_path scaled \
+    "${words[@]:1}" --checkpoint.resume_from_checkpoint whole/checkpoint-000002
+done
+refuses 3 'frozen weights in random.* are not those' "$sft" model.ini --lora.use_peft true --lora.lora_r 4 --lora.lora_dropout 0.1 \
+  --train.output_dir other-base --checkpoint.save_hub_model false --train.per_device_train_batch_size 2 \
+  --model.max_position_embeddings 48 \
+  --checkpoint.resume_from_checkpoint whole/checkpoint-000002
+prints 0 '^> hi' "$sft_generate" whole --prompt hi --max_new_tokens 2
+prints 3 'model in scaled is not the one that the adapter was trained beside .*base/model' \
+  "$sft_generate" scaled --adapter whole --tokenizer byte --prompt hi --max_new_tokens 2
+export HF_HOME=$work/cache # the branch of a model in the hub cache moves
+mkdir -p cache/hub/models--org--name/{refs,snapshots}
+printf aaaa >cache/hub/models--org--name/refs/main
+cp -r base/model cache/hub/models--org--name/snapshots/aaaa
+cp -r scaled cache/hub/models--org--name/snapshots/bbbb
+succeeds 'a run from the hub cache' run 2 lora.ini --model.model_name_or_path org/name --train.output_dir hub --train.max_steps 2
+printf bbbb >cache/hub/models--org--name/refs/main
+refuses 3 'snapshots/bbbb are not those .*snapshots/aaaa.*model_revision' "$mpiexec" -np 2 "$sft" lora.ini \
+  --model.model_name_or_path org/name --train.output_dir hub --checkpoint.resume_from_checkpoint auto
+succeeds 'goes on at its commit' run 2 lora.ini --model.model_name_or_path org/name --model.model_revision aaaa \
+  --train.output_dir hub --checkpoint.resume_from_checkpoint auto --optimizer.lr_scheduler_type cosine
+check 'and is told what another length makes of the rate' grep -q '^warning: the run has 4 steps now; it had 2 when' err
+succeeds 'one step of the base' run 1 model.ini --train.output_dir grown --train.max_steps 1 --checkpoint.save_hub_model false
+succeeds 'a run from the newest of that folder' run 2 lora.ini --model.model_name_or_path grown --train.output_dir newest --train.max_steps 2
+succeeds 'another step of the base' run 1 model.ini --train.output_dir grown --train.max_steps 2 --checkpoint.save_hub_model false \
+  --checkpoint.resume_from_checkpoint auto
+refuses 3 'grown/checkpoint-000002 are not those .*grown/checkpoint-000001' "$mpiexec" -np 2 "$sft" lora.ini \
+  --model.model_name_or_path grown --train.output_dir newest --checkpoint.resume_from_checkpoint auto
 refuses 2 'lora\.lora_r is 8' "$mpiexec" -np 4 "$sft" lora.ini --train.output_dir parts --lora.lora_r 8 --parallel.dp_shard_size 4 \
   --checkpoint.resume_from_checkpoint auto
 succeeds 'sft-inspect lists adapters' "$sft_inspect" whole

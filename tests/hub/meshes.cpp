@@ -12,6 +12,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
+#include "sft/io/hash.hpp"
 #include "sft/model/architecture.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
@@ -84,6 +85,9 @@ BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test:
   const parallel::ShardMap whole(model::make_architecture(model).units, mesh::Place());
   const std::vector<io::TensorInfo> tensors = test::tensors_of(whole);
   const test::LogicalTensors values = make_tensors(tensors);
+  io::ElementSum sum;
+  for (const auto& [name, numbers] : values) sum.add(name, 0, numbers);
+  const std::string fingerprint = sum.text();
   const test::SharedFolder folder(world);
   world.agree([&] {
     if (world.rank() == 0) write_folder(folder.file("start"), tensors, values);
@@ -99,7 +103,10 @@ BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test:
 
       const auto source = hub::open_weights(folder.file("start"), is_tied);
       checkpoint::check_entries(*source, engine.weights().entries());
-      checkpoint::load_entries(*source, engine.weights(), *device, engine.stream());
+      checkpoint::SeenWeights seen(/*takes_fingerprint=*/true);
+      checkpoint::load_entries(*source, engine.weights(), *device, engine.stream(), seen);
+      BOOST_TEST(seen.fingerprint(world) == fingerprint);
+      seen.check_zeros("start", engine.shard_map(), world);
       BOOST_TEST(test::holds_exactly(engine.shard_map(), engine.state().tensor("model"), values));
 
       const hub::WeightsPlan plan(tensors, hub::WeightType::bfloat16, 20000);

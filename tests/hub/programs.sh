@@ -121,6 +121,49 @@ refuses 3 'mlp\.gate_proj\.weight has shape \(48, 32\), the model.s has \(50, 32
 refuses 3 'shape \(48, 32\)' "$sft_convert" damaged y
 sed -i 's/"silu"/"gelu"/' damaged/config.json
 refuses 3 'hidden_act = "gelu".* of damaged/config\.json is not supported' "$sft" run.ini --model.model_name_or_path damaged
+# Numbers that cannot be trained on. put FOLDER TENSOR INDEX NUMBER: changes an element; without an index all of them.
+put() {
+  python3 - "$@" <<'PYTHON'
+import json, struct, sys
+path, name, index, number = sys.argv[1] + "/model.safetensors", sys.argv[2], sys.argv[3], float(sys.argv[4])
+data = bytearray(open(path, "rb").read())
+size = 8 + struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:size])
+for tensor in header if name == "all" else [name]:
+    if tensor == "__metadata__":
+        continue
+    begin, end = (size + offset for offset in header[tensor]["data_offsets"])
+    if index:
+        begin += 4 * int(index)
+        end = begin + 4
+    data[begin:end] = struct.pack("<f", number) * ((end - begin) // 4)
+open(path, "wb").write(data)
+PYTHON
+}
+from_damaged=("$mpiexec" -np 2 "$sft" run.ini --model.model_name_or_path damaged --train.output_dir x --parallel.tp_size 2)
+broken=model.layers.1.mlp.up_proj.weight
+for number in nan inf -inf; do
+  rm -rf damaged
+  cp -r first/model damaged
+  put damaged $broken 35 "$number"
+  refuses 3 "model\.layers\.1\.mlp\.up_proj\.weight of .*damaged holds (NaN|Inf) .*\(1, 3\)" "${from_damaged[@]}"
+  refuses 3 'up_proj\.weight of damaged holds' "$sft_convert" damaged y
+  refuses 3 'up_proj\.weight of damaged holds' "$sft_generate" damaged --tokenizer byte --prompt Hi
+done
+for tensor in all $broken model.embed_tokens.weight; do
+  rm -rf damaged
+  cp -r first/model damaged
+  put damaged "$tensor" '' 0
+  refuses 3 '(up_proj|embed_tokens)\.weight of .*damaged is all zeros' "${from_damaged[@]}"
+done
+rm -rf damaged
+cp -r first/model damaged
+for tensor in model.layers.1.self_attn.o_proj.weight model.layers.1.mlp.down_proj.weight model.norm.weight; do
+  put damaged "$tensor" '' 0
+done
+succeeds 'a block that was added, and norms, may be zeros' "${from_damaged[@]}"
+check 'with a warning' grep -q '^warning: model\.layers\.1\.self_attn\.o_proj\.weight and 1 more matrices are all zeros' err
+rm -rf x damaged
 refuses 3 'it is there already' "$sft_convert" first hub
 refuses 2 'no dtype "int8"' "$sft_convert" first z --dtype int8
 refuses 2 '"5XB" is no size' "$sft_convert" first z --max_shard_size 5XB

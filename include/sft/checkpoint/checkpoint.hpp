@@ -37,6 +37,11 @@ struct Position {
   LogWindow since_log = {};
   std::int64_t evaluated_step = -1;  ///< the weights of that step were evaluated last; -1: none were
   Lineage lineage = {};              ///< of the run; matters on rank 0, which writes it
+  /// The frozen weights that adapters were trained beside: what they are (SeenWeights; "random": those of
+  /// model.init_seed), and the folder that held them. Empty: there are none, or an earlier version wrote it.
+  std::string frozen_fingerprint = "", frozen_origin = "";
+  /// When it was saved, as Header has it. What is saved at a Position gets a later date, whatever the clock says.
+  std::string date = "";
 };
 
 /// "OUTPUT_DIR/checkpoint-000100"
@@ -47,10 +52,10 @@ struct Position {
 /// Writes OUTPUT_DIR/checkpoint-SSSSSS with the float32 entries of `state`, complete or not at all: shard files to
 /// .tmp, synced, virtual datasets, renamed, parent synced. Replica 0 writes; collective over the world. Then keeps, of
 /// the checkpoints of this run and those that it goes on from (position.lineage), the `save_total_limit` saved last (0:
-/// all); those of other runs stay.
-void save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
-          const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
-          device::Device& device, device::Stream& stream);
+/// all); those of other runs stay. Returns the date that was written on rank 0, for position.date of the next save.
+std::string save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
+                 const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
+                 device::Device& device, device::Stream& stream);
 
 /// What save() takes on the rank at `place` to make the virtual datasets of entries that are cut as `shard_map` says:
 /// nothing but on rank 0 of the world. HDF5 needs about 27 KiB (measured) for each rectangle of the dataset that has
@@ -60,14 +65,14 @@ void save(const std::string& output_dir, const config::Config& config, const std
 /// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them.
 /// Before that rank 0 compares entries, names and shapes with those of the state, and the ranks divide the shard files
 /// among them: each compares sizes and checksums of its part. A rank that cannot open a shard file that it reads from
-/// refuses it. Collective over the world. Errors are data Errors that name the file, and the tensor where one is
-/// concerned.
+/// refuses it, and so are weights that are NaN, Inf or all zeros (SeenWeights). Collective over the world. Errors are
+/// data Errors that name the file, and the tensor where one is concerned.
 [[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
                             device::Device& device, device::Stream& stream);
 
-/// The same for the entries of `weights` alone, for a new run that begins with them.
+/// The same for the entries of `weights` alone, for a new run that begins with them; `seen` gets those of "model".
 void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
-                  device::Stream& stream);
+                  device::Stream& stream, SeenWeights& seen);
 
 /// Writes the entry "model" of `source` (one or two dims each), part by part, as a complete checkpoint of step 0 with
 /// zero moments, in place of what is at `folder`. `config`: what the checkpoint says it is of. Not collective.
@@ -84,14 +89,22 @@ struct Header {
   std::string mesh;
   Position position;
   std::string sft_version;
-  std::string date;  ///< of the save, UTC, ISO 8601 with microseconds
+  std::string date;  ///< of the save, UTC, ISO 8601 with microseconds; not before that of what it goes on from
 };
 [[nodiscard]] Header read_header(const std::string& folder);
 
+/// The complete checkpoint in output_dir that was saved last; empty when there is none. One that goes on from another
+/// (their lineage says so) was saved after it, whatever their dates are: then the clock was wrong for a while. Others
+/// go by date, of equal ones by step: when a run began again at an earlier step, what it saved comes after later steps
+/// of the branch that it left. Refuses to choose while a checkpoint.h5 there cannot be read. Not collective.
+[[nodiscard]] std::string saved_last(const std::string& output_dir);
+/// The latest date of the complete checkpoints in output_dir that can be read; empty when there is none. Not
+/// collective.
+[[nodiscard]] std::string latest_date(const std::string& output_dir);
+
 /// What resume_from_checkpoint = auto | none | PATH means now: a folder, or empty to start anew. `auto` takes the
-/// complete checkpoint in output_dir with the latest date, of equal ones that of the highest step: when a run began
-/// again at an earlier step, what it saved goes before later steps of the branch that it left. Refuses to choose while
-/// a checkpoint.h5 there cannot be read. Gives a checkpoint that a crash left set aside its name back. Not collective.
+/// checkpoint in output_dir that was saved last. Gives one that a crash left under another name its name back. Not
+/// collective.
 [[nodiscard]] std::string find_resume(const config::Config& config);
 
 /// Whose run goes on from the checkpoint `folder` into output_dir: the same one, when it is that run's newest

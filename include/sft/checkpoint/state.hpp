@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/checkpoint/seen_weights.hpp"
 #include "sft/device/device.hpp"
 #include "sft/io/tensor_source.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
@@ -54,7 +55,10 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
                    const std::string& what_to_do = "use the [model] section that it was written with");
 
 /// Reads the pieces that this rank holds of every entry, with zeros between them, then refreshes what follows from
-/// them. The source must have passed check_entries. Local; returns when all is read.
+/// them. The source must have passed check_entries. Refuses weights ("model", "adapter") that are no finite numbers;
+/// `seen` gets those of "model". Local; returns when all is read.
+void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
+                  SeenWeights& seen);
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream);
 
 /// Writes the pieces that this rank owns of every entry (Parameter::is_owner), in the order of entries and, within one,

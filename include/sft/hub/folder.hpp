@@ -19,10 +19,13 @@ namespace sft::hub {
 /// settings, licence. Returns the names of the files.
 std::vector<std::string> copy_companions(const std::string& from, const std::string& to);
 
-/// A folder that appears whole or not at all: what belongs into it is written to FOLDER.tmp.
+/// A folder that appears whole or not at all: what belongs into it is written to FOLDER.tmp. Where one takes the place
+/// of another, the two exchange their names in one instant: at any moment, a kill included, FOLDER is one whole folder.
+/// Where the file system cannot exchange names, FOLDER is called FOLDER.former.tmp for a moment, and recover() brings
+/// it back. A file `.sft-unfinished` marks what may be removed; what else lies at these names is set aside.
 class NewFolder {
  public:
-  /// Makes FOLDER.tmp, empty. Refuses a FOLDER that holds anything, unless `replaces`.
+  /// Recovers, then makes FOLDER.tmp, with the mark alone. Refuses a FOLDER that holds anything, unless `replaces`.
   NewFolder(const std::string& folder, bool replaces);
   /// Removes FOLDER.tmp, unless it was finished.
   ~NewFolder();
@@ -31,8 +34,12 @@ class NewFolder {
 
   /// FOLDER.tmp, whose files the caller has synced.
   [[nodiscard]] const std::string& temporary() const { return temporary_; }
-  /// Gives it its name; what was there before is removed.
+  /// Gives it its name. What was there before is removed if it is a model or an adapter with what belongs beside it;
+  /// if it holds anything else, it is set aside (io::set_aside).
   void finish();
+
+  /// After a kill: gives FOLDER its name back where it has lost it, and removes what a NewFolder left beside it.
+  static void recover(const std::string& folder);
 
  private:
   std::string target_, temporary_;

@@ -27,6 +27,8 @@ class FileLock {
   /// What the system said where it granted none.
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Whether the file still has its name: not if somebody removed it, and perhaps made it anew.
+  [[nodiscard]] bool is_in_place() const;
   /// Removes the file of a lock that is held; others may then make a new one and hold that.
   void remove();
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <type_traits>
 
+#include "sft/io/rectangle.hpp"
+
 namespace sft::io {
 
 /// XXH3-128 (Collet, 2019) of a stream of bytes. Numbers are hashed as they lie in memory, little-endian.
@@ -35,6 +37,24 @@ class ContentHash {
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+/// Stands for the elements of named tensors, whoever looks at which of them in whatever order: the sum, modulo 2^64, of
+/// a hash of each element's tensor, place and number. Ranks that each see a part add up what they have.
+class ElementSum {
+ public:
+  /// Adds the neighbouring elements of `tensor`, row-major in its logical shape, from number `first` on.
+  void add(const std::string& tensor, std::int64_t first, std::span<const float> values);
+  /// The same for the rectangle `where` of a tensor with rows of `width` elements.
+  void add(const std::string& tensor, std::int64_t width, const Rectangle& where, std::span<const float> values);
+  void add(std::uint64_t other) { value_ += other; }
+  [[nodiscard]] std::uint64_t value() const { return value_; }
+
+  /// "xxh3sum:" and 16 hexadecimal digits.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::uint64_t value_ = 0;
 };
 
 }  // namespace sft::io

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "sft/io/files.hpp"
+
 namespace sft::train {
 
 /// Highest resident set of a process, over the ranks.
@@ -68,7 +70,9 @@ enum class EarlierLines {
   set_aside,      ///< they are of another run
 };
 
-/// The file of one run. Every line is on its way to the disk when append returns.
+/// The file of one run. Every line is on its way to the disk when append returns. Where the file was removed or
+/// replaced meanwhile, a warning says so and the line goes to the end of the file that is at `path` now, new if there
+/// is none.
 class MetricsFile {
  public:
   /// Opens `path` for the lines after `resumed_step`, of evaluations after `evaluated_step`. Lines that it does not
@@ -80,8 +84,13 @@ class MetricsFile {
 
  private:
   void append_line(const std::string& line);
+  /// Opens what is at the path, or makes it.
+  void open();
+  /// Whether the file that is open is the one at the path.
+  [[nodiscard]] bool is_in_place() const;
 
   std::string path_;
+  io::FileIdentity identity_;
   std::ofstream stream_;
 };
 

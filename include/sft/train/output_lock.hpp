@@ -16,6 +16,9 @@ class OutputLock {
   /// folder, its host, and since when. Where the file system has no locks, a warning is all. `output_dir` exists.
   explicit OutputLock(const std::string& output_dir);
 
+  /// Whether the lock is still that of the folder: not if somebody removed it, and perhaps made it anew.
+  [[nodiscard]] bool is_in_place() const;
+
  private:
   io::FileLock lock_;
 };

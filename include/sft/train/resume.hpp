@@ -10,6 +10,9 @@
 
 namespace sft::train {
 
+/// In place of a fingerprint: the frozen weights are random ones, which the configuration alone decides.
+inline constexpr const char* random_weights = "random";
+
 /// What must be the same for a resumed run to equal an uninterrupted one: the model, the seeds, the effective batch,
 /// and the number and length of the rows. Everything else may change: the mesh, the schedule, the length of the run.
 /// `config` is validated. Throws a configuration Error that names the key. Pure.
@@ -21,8 +24,15 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
 /// through. Pure.
 void check_resume_data(const std::string& fingerprint, const std::string& folder, const checkpoint::Header& saved);
 
+/// Refuses frozen weights other than those that the adapters in the checkpoint were trained beside: `fingerprint` is
+/// that of those in `origin`. Throws a data Error that names both folders. A checkpoint of an earlier version knows no
+/// fingerprint: it is let through with a warning, which is returned. Pure.
+[[nodiscard]] std::vector<std::string> check_resume_weights(const std::string& fingerprint, const std::string& origin,
+                                                            const std::string& folder, const checkpoint::Header& saved);
+
 /// Sentences that name the keys of the optimizer, and the precision, that may change on resume and did: key, value now,
-/// value before. For warnings. Pure.
+/// value before; and what becomes of the learning rate where the run got another length and the rate depends on it. For
+/// warnings. Pure.
 [[nodiscard]] std::vector<std::string> changes_on_resume(const config::Config& config, const std::string& folder,
                                                          const checkpoint::Header& saved);
 

@@ -20,8 +20,9 @@ namespace sft::train {
 /// checkpoints hold none.
 struct StartWeights {
   std::string origin;  ///< for people
-  /// Fills the entry "model" and refreshes what follows from it. Collective over the world.
-  std::function<void(const checkpoint::State& weights)> load;
+  /// Fills the entry "model" and refreshes what follows from it. Returns the fingerprint of weights that stay frozen
+  /// (SeenWeights). Collective over the world.
+  std::function<std::string(const checkpoint::State& weights)> load;
 };
 
 /// All that is referred to outlives the Trainer that works with it.

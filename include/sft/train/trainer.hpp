@@ -65,6 +65,10 @@ class Trainer {
   void append(const Metrics& metrics);
   /// Saves and throws the failures of all ranks as one Error.
   void save_and_rethrow();
+  /// On rank 0: where output_dir was removed meanwhile, makes it again and takes it, with a warning. A data Error when
+  /// another run took it first.
+  void keep_output_dir();
+  void write_resolved_ini() const;
   /// metrics.jsonl and resolved.ini, on rank 0. `resumed`: the checkpoint's folder, empty for a new start.
   void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 
@@ -79,6 +83,7 @@ class Trainer {
   std::optional<OutputLock> lock_;             ///< on rank 0
   std::unique_ptr<MetricsFile> metrics_file_;  ///< on rank 0
   std::optional<StopSignals> signals_;
+  bool has_told_of_zero_loss_ = false;
 };
 
 }  // namespace sft::train

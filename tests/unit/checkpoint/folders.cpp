@@ -5,11 +5,15 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <thread>
+#include <utility>
 
 #include "checkpoint/folder.hpp"
+#include "checkpoint/header.hpp"
 #include "checkpoint/history.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/io/files.hpp"
 #include "sft/io/hdf5.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
@@ -129,6 +133,36 @@ BOOST_AUTO_TEST_CASE(a_run_goes_on_from_its_newest_checkpoint_and_branches_off_f
   BOOST_TEST(mentions(data_error_of([] { (void)checkpoint::parse_ancestors("first\n", "a.h5"); }), {"a.h5", "first"}));
 }
 
+// Steps 10 and 20 were saved while the clock was years ahead, or 30 and 40 while it was behind.
+BOOST_AUTO_TEST_CASE(a_clock_that_was_wrong_once_does_not_bring_an_old_checkpoint_back) {
+  const std::string right = "2026-11-22T12:00:00.000000Z", ahead = "2031-01-01T00:00:00.000000Z";
+  for (const auto& [before, after] :
+       {std::pair{ahead, right}, std::pair{right, std::string("1970-01-01T00:00:00.000000Z")}}) {
+    const sft::test::TemporaryFolder output;
+    const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };
+    make_checkpoint(path(10), before, "first");
+    make_checkpoint(path(20), before, "first");
+    make_checkpoint(path(30), after, "first");
+    BOOST_TEST(find(output.path(), "auto") == path(30));
+    make_checkpoint(path(40), after, "branch", "first 20\n");  // begun again at step 20, with the clock of `after`
+    if (before == right) make_checkpoint(path(40), "2026-11-22T12:00:00.000001Z", "branch", "first 20\n");
+    BOOST_TEST(find(output.path(), "auto") == path(40));
+    BOOST_TEST(checkpoint::saved_last(output.path()) == path(40));  // what the tools take
+    checkpoint::prune(path(40), checkpoint::read_header(path(40)).position.lineage, 2);
+    const std::vector<std::string> left = {path(20), path(30), path(40)};  // 30 is not of the branch
+    BOOST_TEST(checkpoint::list(output.path()) == left);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_date_has_one_after_it) {
+  BOOST_TEST(checkpoint::following_date("2026-11-22T12:00:00.000000Z") == "2026-11-22T12:00:00.000001Z");
+  BOOST_TEST(checkpoint::following_date("2026-12-31T23:59:59.999999Z") == "2027-01-01T00:00:00.000000Z");
+  for (const char* other : {"", "yesterday", "2026-11-22", "2026-11-22T12:00:00Z", "2026-11-22T12:00:00.000000Z ",
+                            "2026-02-31T12:00:00.000000Z", "2026-11-22T12:00:00.-00001Z"}) {
+    BOOST_TEST(checkpoint::following_date(other).empty(), other);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(auto_does_not_choose_while_an_index_cannot_be_read) {
   const sft::test::TemporaryFolder output;
   const std::string damaged = checkpoint::path_of(output.path(), 9);
@@ -178,6 +212,44 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_set_aside_comes_back_and_one_half_removed_does
   const std::vector<std::string> expected = {folder};
   BOOST_TEST(checkpoint::list(output.path()) == expected);
   BOOST_TEST(std::distance(fs::directory_iterator(output.path()), fs::directory_iterator()) == 2);
+}
+
+BOOST_AUTO_TEST_CASE(files_of_others_are_neither_removed_nor_replaced) {
+  const sft::test::TemporaryFolder output;
+  const auto write = [&](const std::string& name) {
+    fs::create_directories(fs::path(output.file(name)).parent_path());
+    std::ofstream(output.file(name)) << name;
+  };
+  const std::vector<std::string> files = {"checkpoint-best.tmp/weights", "checkpoint-.tmp/a",
+                                          "checkpoint-000007.tmp",       "checkpoint-000008.tmp/notes.txt",
+                                          "checkpoint-notes.tmp",        "checkpoint-000009.retired.tmp/shard-1.h5/a",
+                                          "my.former.tmp/checkpoint.h5"};
+  for (const std::string& file : files) write(file);
+  make_checkpoint(output.file("elsewhere"));
+  fs::create_directory_symlink(output.file("elsewhere"), output.file("checkpoint-000006.tmp"));
+  checkpoint::begin_folder(checkpoint::path_of(output.path(), 5));
+  checkpoint::discard_folder(checkpoint::path_of(output.path(), 5));
+  for (const std::string& file : files) BOOST_TEST(sft::io::read_file(output.file(file)) == file);
+  BOOST_TEST(fs::exists(output.file("checkpoint-000006.tmp/checkpoint.h5")));
+
+  // What is in the way of a save moves to another name.
+  write("checkpoint-000008/model.safetensors");  // as another trainer leaves it
+  for (const std::int64_t step : {7, 8}) {
+    const std::string folder = checkpoint::path_of(output.path(), step);
+    checkpoint::begin_folder(folder);
+    make_checkpoint(checkpoint::temporary_path(folder));
+    checkpoint::commit_folder(folder);
+    BOOST_TEST(fs::exists(checkpoint::index_path(folder)));
+  }
+  BOOST_TEST(sft::io::read_file(output.file("checkpoint-000007.tmp.kept")) == "checkpoint-000007.tmp");
+  BOOST_TEST(fs::exists(output.file("checkpoint-000008.tmp.kept/notes.txt")));
+  BOOST_TEST(fs::exists(output.file("checkpoint-000008.kept/model.safetensors")));
+
+  // A checkpoint that is pruned leaves what a user put into its folder.
+  write("checkpoint-000008/results.json");
+  checkpoint::retire_folder(checkpoint::path_of(output.path(), 8));
+  BOOST_TEST(sft::io::read_file(output.file("checkpoint-000008/results.json")) == "checkpoint-000008/results.json");
+  BOOST_TEST(!fs::exists(output.file("checkpoint-000008/checkpoint.h5")));
 }
 
 BOOST_AUTO_TEST_CASE(resuming_from_what_is_no_checkpoint_is_refused) {

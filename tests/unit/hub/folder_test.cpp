@@ -3,10 +3,16 @@
 
 #include "sft/hub/folder.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "sft/io/files.hpp"
 #include "support/error_text.hpp"
@@ -104,6 +110,94 @@ BOOST_AUTO_TEST_CASE(a_folder_appears_whole) {
                       {"it is there already"}));
   BOOST_TEST(hub::is_model_folder(target));
   BOOST_TEST(!hub::is_model_folder(parent.path()));
+}
+
+/// Writes a folder of three files, all with `content`, in place of what is there.
+void replace_model(const std::string& target, const std::string& content) {
+  hub::NewFolder made(target, /*replaces=*/true);
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    test::write_bytes(made.temporary() + "/" + name, content);
+  }
+  made.finish();
+}
+
+BOOST_AUTO_TEST_CASE(a_whole_folder_is_there_all_the_time) {
+  const test::TemporaryFolder parent;
+  for (const char* name : {"a", "b"}) fs::create_directory(parent.file(name));
+  if (!io::exchange_paths(parent.file("a"), parent.file("b"))) return;
+  const std::string target = parent.file("model");
+  replace_model(target, "0");
+  std::atomic<bool> is_done = false;
+  std::int64_t num_absences = 0;
+  std::thread watcher([&] {
+    while (!is_done) num_absences += fs::exists(target + "/config.json") ? 0 : 1;
+  });
+  for (int repeat = 1; repeat < 300; ++repeat) replace_model(target, std::to_string(repeat));
+  is_done = true;
+  watcher.join();
+  BOOST_TEST(num_absences == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_kill_at_any_moment_leaves_one_whole_folder) {
+  const test::TemporaryFolder parent;
+  const std::string target = parent.file("model");
+  replace_model(target, "0");
+  for (int trial = 0; trial < 100; ++trial) {
+    const pid_t child = ::fork();
+    BOOST_TEST_REQUIRE(child >= 0);
+    if (child == 0) {
+      for (int i = 0;; ++i) replace_model(target, std::to_string(1000 * trial + i));
+    }
+    ::usleep(static_cast<useconds_t>(200 + 97 * trial));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const std::string content = io::read_file(target + "/config.json");
+    for (const char* name : {"model.safetensors", "tokenizer.json"}) {
+      BOOST_TEST_REQUIRE(io::read_file(target + "/" + name) == content);
+    }
+    hub::NewFolder::recover(target);
+    BOOST_TEST_REQUIRE(io::read_file(target + "/config.json") == content);
+  }
+  replace_model(target, "end");
+  BOOST_TEST(std::distance(fs::directory_iterator(target), fs::directory_iterator()) == 3);
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent.path())) {
+    // An empty folder that a kill left without its mark goes with the next one.
+    BOOST_TEST(entry.path().filename() == "model");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_killed_between_two_names_comes_back) {
+  const test::TemporaryFolder parent;
+  const std::string target = parent.file("model");
+  const auto make = [&](const std::string& folder, const char* content) {
+    fs::create_directory(folder);
+    test::write_bytes(folder + "/config.json", content);
+    test::write_bytes(folder + "/.sft-unfinished", "");
+  };
+  make(target + ".former.tmp", "old");  // where names cannot be exchanged
+  make(target + ".tmp", "new");
+  hub::NewFolder::recover(target);
+  BOOST_TEST(io::read_file(target + "/config.json") == "old");
+  BOOST_TEST(std::distance(fs::directory_iterator(target), fs::directory_iterator()) == 1);
+  BOOST_TEST(std::distance(fs::directory_iterator(parent.path()), fs::directory_iterator()) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(folders_of_others_are_set_aside) {
+  const test::TemporaryFolder parent;
+  const std::string target = parent.file("model");
+  for (const char* name : {"model", "model.tmp"}) {
+    fs::create_directory(parent.file(name));
+    test::write_bytes(parent.file(name) + "/config.json", "{}");
+    test::write_bytes(parent.file(name) + "/notes.txt", name);
+  }
+  hub::NewFolder::recover(target);
+  BOOST_TEST(io::read_file(target + ".tmp/notes.txt") == "model.tmp");
+  replace_model(target, "1");
+  replace_model(target, "2");
+  BOOST_TEST(io::read_file(target + ".kept/notes.txt") == "model");
+  BOOST_TEST(io::read_file(target + ".tmp.kept/notes.txt") == "model.tmp");
+  BOOST_TEST(io::read_file(target + "/config.json") == "2");
+  BOOST_TEST(std::distance(fs::directory_iterator(parent.path()), fs::directory_iterator()) == 3);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -7,10 +7,12 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <system_error>
+#include <fstream>
 
 #include "sft/io/file_lock.hpp"
 #include "sft/io/raw_file.hpp"
 #include "support/error_text.hpp"
+#include "support/file_size_limit.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace fs = std::filesystem;
@@ -38,10 +40,45 @@ BOOST_AUTO_TEST_CASE(an_empty_file_reads_as_no_text) {
 BOOST_AUTO_TEST_CASE(a_failed_write_keeps_the_former_file) {
   const sft::test::TemporaryFolder folder;
   sft::io::write_file_atomically(folder.file("text"), "former");
-  fs::create_directory(folder.file("text.tmp"));  // in the way of the new one
-  BOOST_TEST(mentions(data_error_of([&] { sft::io::write_file_atomically(folder.file("text"), "new"); }),
-                      {"cannot create", folder.file("text.tmp")}));
+  const std::string error = [&] {
+    const sft::test::FileSizeLimit limit(1);
+    return data_error_of([&] { sft::io::write_file_atomically(folder.file("text"), "new"); });
+  }();
+  BOOST_TEST(mentions(error, {"cannot write", folder.file("text.tmp")}));
   BOOST_TEST(sft::io::read_file(folder.file("text")) == "former");
+  BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
+BOOST_AUTO_TEST_CASE(what_others_have_beside_a_file_is_never_written_to) {
+  const sft::test::TemporaryFolder folder;
+  fs::create_directory(folder.file("text.1.tmp"));
+  std::ofstream(folder.file("text.tmp")) << "of the user";
+  sft::io::write_file_atomically(folder.file("text"), "new");
+  BOOST_TEST(sft::io::read_file(folder.file("text")) == "new");
+  BOOST_TEST(sft::io::read_file(folder.file("text.tmp")) == "of the user");
+  BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 3);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_in_the_way_is_set_aside_under_a_free_name) {
+  const sft::test::TemporaryFolder folder;
+  for (const char* content : {"first", "second"}) {
+    std::ofstream(folder.file("text")) << content;
+    sft::io::set_aside(folder.file("text"), "the test needs its name");
+  }
+  BOOST_TEST(!fs::exists(folder.file("text")));
+  BOOST_TEST(sft::io::read_file(folder.file("text.kept")) == "first");
+  BOOST_TEST(sft::io::read_file(folder.file("text.1.kept")) == "second");
+}
+
+BOOST_AUTO_TEST_CASE(a_file_is_known_again_under_another_name_and_a_new_one_is_not) {
+  const sft::test::TemporaryFolder folder;
+  BOOST_TEST((sft::io::identity_of(folder.file("text")) == sft::io::FileIdentity{}));
+  std::ofstream(folder.file("text")) << "one";
+  const sft::io::FileIdentity first = sft::io::identity_of(folder.file("text"));
+  fs::rename(folder.file("text"), folder.file("moved"));
+  std::ofstream(folder.file("text")) << "another";
+  BOOST_TEST((sft::io::identity_of(folder.file("moved")) == first));
+  BOOST_TEST((sft::io::identity_of(folder.file("text")) != first));
 }
 
 BOOST_AUTO_TEST_CASE(globs_are_sorted_and_paths_are_themselves) {

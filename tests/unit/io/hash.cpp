@@ -2,9 +2,14 @@
 #include "sft/io/hash.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 using sft::io::ContentHash;
+using sft::io::ElementSum;
 
 BOOST_AUTO_TEST_SUITE(hash)
 
@@ -34,6 +39,33 @@ BOOST_AUTO_TEST_CASE(texts_end_where_they_end) {
   other.add(std::string("a"));
   other.add(std::string("bc"));
   BOOST_TEST(one.text() != other.text());
+}
+
+BOOST_AUTO_TEST_CASE(a_sum_of_elements_knows_each_number_and_its_place_and_no_order) {
+  const std::vector<float> values = {1.0F, 2.0F, 2.0F, 0.0F, -0.0F, 3.5F};
+  const auto sum_of = [](const std::string& tensor, std::int64_t first, std::vector<float> numbers) {
+    ElementSum sum;
+    sum.add(tensor, first, numbers);
+    return sum.value();
+  };
+  const std::uint64_t whole = sum_of("q", 0, values);
+  ElementSum parts;  // of two ranks, one of which reads backwards
+  parts.add("q", 4, std::span(values).subspan(4));
+  parts.add("q", 2, std::span(values).subspan(2, 2));
+  parts.add(sum_of("q", 0, {1.0F, 2.0F}));
+  BOOST_TEST(parts.value() == whole);
+  BOOST_TEST(parts.text().starts_with("xxh3sum:"));
+  BOOST_TEST(parts.text().size() == 24U);
+  BOOST_TEST(sum_of("k", 0, values) != whole);
+  BOOST_TEST(sum_of("q", 1, values) != whole);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::vector<float> other = values;
+    other[i] *= -1.0F;
+    BOOST_TEST(sum_of("q", 0, other) != whole);
+  }
+  std::vector<float> turned = values;
+  std::swap(turned[0], turned[1]);
+  BOOST_TEST(sum_of("q", 0, turned) != whole);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -149,3 +149,13 @@ BOOST_AUTO_TEST_CASE(a_branch_keeps_a_copy_of_what_it_leaves) {
   BOOST_TEST(read(scratch.path) == before);
   BOOST_TEST(read(copy.path) == before);
 }
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_gone_begins_anew) {
+  const ScratchFile scratch("unit_train_gone.jsonl");
+  train::MetricsFile file(scratch.path, 0, -1, EarlierLines::set_aside);
+  file.append(example(1));
+  std::filesystem::remove(scratch.path);
+  file.append(example(2));
+  file.append(example(3));
+  BOOST_TEST(read(scratch.path) == train::to_json(example(2)) + "\n" + train::to_json(example(3)) + "\n");
+}

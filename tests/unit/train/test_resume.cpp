@@ -124,6 +124,52 @@ BOOST_AUTO_TEST_CASE(changed_optimizer_keys_are_reported) {
   const std::vector<std::string> expected{
       "train.precision is fp32 from here on; it was bf16 when checkpoint-000005 was written",
       "optimizer.learning_rate is 1e-04 from here on; it was 2e-05 when checkpoint-000005 was written",
-      "optimizer.adam_beta2 is 0.95 from here on; it was 0.999 when checkpoint-000005 was written"};
+      "optimizer.adam_beta2 is 0.95 from here on; it was 0.999 when checkpoint-000005 was written",
+      "the run has 20 steps now; it had 10 when checkpoint-000005 was written: the learning rate of step 1 is 0.0001, "
+      "not 2e-05, and comes to 0 after step 20, which is neither the schedule that was begun nor that of a run of this "
+      "length"};
   BOOST_TEST(changes == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(another_length_is_reported_where_the_rate_follows_it) {
+  using config::Scheduler;
+  const auto changes = [](Scheduler type, double epochs, std::int64_t step) {
+    config::Config before = example();
+    before.train.max_steps = -1;
+    before.train.num_train_epochs = 2;
+    before.optimizer.lr_scheduler_type = type;
+    checkpoint::Header saved = saved_by(before);
+    saved.position.step = step;
+    config::Config now = before;
+    now.train.num_train_epochs = epochs;
+    return train::changes_on_resume(now, "checkpoint-000005", saved);
+  };
+  for (const Scheduler type : {Scheduler::linear, Scheduler::cosine}) {
+    BOOST_TEST(changes(type, 2, 2).empty());
+    BOOST_TEST(changes(type, 1, 2).size() == 1U);
+    BOOST_TEST(changes(type, 3, 2).size() == 1U);
+    BOOST_TEST(changes(type, 1, 20).empty());  // nothing is left to train
+  }
+  for (const Scheduler type : {Scheduler::constant, Scheduler::constant_with_warmup}) {
+    BOOST_TEST(changes(type, 3, 2).empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(other_frozen_weights_are_refused_and_both_folders_are_named) {
+  checkpoint::Header saved = saved_by(example());
+  const auto check = [&](const std::string& fingerprint, const std::string& origin) {
+    return train::check_resume_weights(fingerprint, origin, "checkpoint-000005", saved);
+  };
+  BOOST_TEST(check("xxh3sum:1", "models/a").size() == 1U);  // of an earlier version: a warning
+  saved.position.frozen_fingerprint = "xxh3sum:1";
+  saved.position.frozen_origin = "models/a";
+  BOOST_TEST(check("xxh3sum:1", "moved/a").empty());
+  for (const char* words : {"models/b", "models/a", "xxh3sum:1", "xxh3sum:2", "model_revision", "checkpoint-000005"}) {
+    BOOST_CHECK_EXCEPTION(check("xxh3sum:2", "models/b"), Error, [&](const Error& error) {
+      return error.status() == ExitStatus::data && std::string(error.what()).find(words) != std::string::npos;
+    });
+  }
+  saved.position.frozen_fingerprint = train::random_weights;
+  BOOST_TEST(check(train::random_weights, "random").empty());
+  BOOST_CHECK_THROW(check("xxh3sum:2", "models/b"), Error);
 }
