@@ -51,13 +51,13 @@ class CheckpointAdapter final : public io::TensorSource {
 
 struct Adapter {
   std::unique_ptr<io::TensorSource> source;
-  config::Lora lora;
+  hub::AdapterConfig config;
 };
 
 /// Of a checkpoint whose run trained one.
 Adapter adapter_in(const std::string& checkpoint, const config::Config& config) {
   checkpoint::verify(checkpoint);
-  return {std::make_unique<CheckpointAdapter>(checkpoint), config.lora};
+  return {std::make_unique<CheckpointAdapter>(checkpoint), {config.lora, hub::TargetModules::all_linear()}};
 }
 
 Adapter find_adapter(const std::string& path) {
@@ -150,7 +150,8 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
     adapter = find_adapter(adapter_path);
   }
   if (adapter.source != nullptr) {
-    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter.source, adapter.lora);
+    found.merged =
+        std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter.source, adapter.config);
   }
   return found;
 }

@@ -234,8 +234,8 @@ BOOST_AUTO_TEST_CASE(a_rotary_embedding_in_the_newer_form_is_written_in_the_olde
   BOOST_TEST(scaled["rope_scaling"] == rope_of("llama3", llama3));
 
   // What version 5 fills in, and a field that it alone reads there.
-  const json yarn = written(
-      {{"original_max_position_embeddings", 512}, {"rope_parameters", {{"type", "yarn"}, {"beta_fast", 16}}}});
+  const json yarn =
+      written({{"original_max_position_embeddings", 512}, {"rope_parameters", {{"type", "yarn"}, {"beta_fast", 16}}}});
   BOOST_TEST(yarn["rope_theta"] == 10000.0);
   BOOST_TEST(yarn["rope_scaling"]["factor"] == 4.0);
   BOOST_TEST(yarn["rope_scaling"]["original_max_position_embeddings"] == 512);
