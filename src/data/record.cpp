@@ -60,6 +60,10 @@ void refuse_other_forms(const std::string& text) {
 
 void refuse_record(const std::string& why) { throw std::invalid_argument(why); }
 
+void refuse_unshown(const std::string& field, const std::string& why) {
+  refuse_record(why + "; --ignore_fields " + field + " leaves it out");
+}
+
 Json parse_record(const std::string& text) {
   // The parser would take it for the end of the text.
   if (const auto at = text.find('\0'); at != std::string::npos) {
@@ -105,7 +109,7 @@ void check_fields(const Json& object, std::span<const FormlessField> formless, c
     if (field == formless.end()) {
       census.ignored_fields.add(path + key);
     } else if (!is_empty(value)) {
-      refuse_record(where + " has '" + key + "', and " + field->why);
+      refuse_unshown(key, where + " has '" + key + "', and " + field->why);
     }
   }
 }
