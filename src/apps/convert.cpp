@@ -100,9 +100,9 @@ void checkpoint_to_hub(const std::string& folder, const apps::ConvertOptions& op
 void merge(const std::string& folder, const apps::ConvertOptions& options) {
   config::Model model = hub::read_model_config(folder).model;
   model.model_name_or_path = folder;
-  const config::Lora lora = hub::read_adapter_config(options.adapter);
+  const hub::AdapterConfig adapter_config = hub::read_adapter_config(options.adapter);
   const std::unique_ptr<io::TensorSource> adapter = hub::open_adapter_weights(options.adapter);
-  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), *adapter, lora);
+  apps::MergedWeights merged(hub::open_weights(folder, model.tie_word_embeddings), *adapter, adapter_config);
   const std::vector<io::TensorInfo> tensors = merged.tensors();
   const bool is_bf16 = std::ranges::all_of(tensors, [](const auto& tensor) { return tensor.dtype == DType::bf16; });
   const hub::WeightType type = options.has_dtype || !is_bf16 ? options.dtype : hub::WeightType::bfloat16;

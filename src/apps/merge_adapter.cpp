@@ -2,6 +2,7 @@
 #include "merge_adapter.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "sft/core/error.hpp"
@@ -17,6 +18,14 @@ const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.w
                    "give the model that it was trained for; its adapter_config.json may name it");
 }
 
+bool is_target(const io::TensorSource& adapter, const hub::TargetModules& targets, const std::string& module) {
+  try {
+    return targets.contains(module);
+  } catch (const std::invalid_argument& reason) {
+    refuse(adapter, std::string("target_modules of its adapter_config.json cannot be matched: ") + reason.what());
+  }
+}
+
 std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
   source.read(tensor.name, {.row_begin = 0, .num_rows = tensor.shape[0], .num_columns = tensor.shape[1]},
@@ -27,8 +36,8 @@ std::vector<float> read_whole(const io::TensorSource& source, const io::TensorIn
 }  // namespace
 
 MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter,
-                             const config::Lora& lora)
-    : base_(std::move(base)), scale_(lora.scale()) {
+                             const hub::AdapterConfig& config)
+    : base_(std::move(base)), scale_(config.lora.scale()) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const io::TensorInfo& tensor : base_->tensors()) {
     shapes[tensor.name] = tensor.shape;
@@ -44,8 +53,12 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
         tensor.name.substr(peft_prefix.size(), tensor.name.size() - peft_prefix.size() - suffix.size());
     const auto weight = shapes.find("model/" + module + ".weight");
     if (weight == shapes.end() || weight->second.size() != 2) refuse(adapter, "the model has no matrix " + module);
+    if (!is_target(adapter, config.targets, module)) {
+      refuse(adapter,
+             "it has matrices of " + module + ", which target_modules of its adapter_config.json does not name");
+    }
     Product& product = products_[weight->first];
-    product.rank = lora.lora_r;
+    product.rank = config.lora.lora_r;
     product.rows = weight->second[0];
     product.columns = weight->second[1];
     const std::vector<std::int64_t> expected =

@@ -10,6 +10,7 @@
 
 #include "sft/config/config.hpp"
 #include "sft/io/hash.hpp"
+#include "sft/hub/adapter_config.hpp"
 #include "sft/io/tensor_source.hpp"
 
 namespace sft::apps {
@@ -18,9 +19,10 @@ namespace sft::apps {
 /// matrices of the adapter are in memory, those of the model are read part by part.
 class MergedWeights final : public io::TensorSource {
  public:
-  /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `lora` describes. Refuses an adapter that
-  /// does not fit the model, by tensor, as a data Error.
-  MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter, const config::Lora& lora);
+  /// `base`: tensors "model/NAME". `adapter`: those of a PEFT folder, which `config` describes. Refuses an adapter that
+  /// does not fit the model or its own description, by tensor, as a data Error.
+  MergedWeights(std::unique_ptr<io::TensorSource> base, const io::TensorSource& adapter,
+                const hub::AdapterConfig& config);
 
   [[nodiscard]] std::size_t num_adapted() const { return products_.size(); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepare_options.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <stdexcept>
@@ -64,6 +65,8 @@ void describe_input(po::options_description& options) {
     ("eos_token", text("TOKEN"), "token that ends a text instead of the tokenizer's own")
     ("pad_token", text("TOKEN"), "token that fills rows; never trained on, whichever it is")
     ("dataset_text_field", po::value<std::string>()->default_value("text")->value_name("NAME"), "key of plain text")
+    ("ignore_fields", po::value<std::vector<std::string>>()->value_name("NAMES"),
+     "fields of records and messages to leave out, separated by commas, such as reasoning_content where the template does not show it")
     ("on_error", po::value<std::string>()->default_value("stop")->value_name("NAME"),
      "stop at a bad record, or skip it and list it at the end")
     ("num_threads", number<int>()->default_value(0), "threads that make tokens; 0: one for each core; the result is always the same");
@@ -174,6 +177,23 @@ data::TextOptions text_options_of(const po::variables_map& values) {
   return text;
 }
 
+/// The names of all --ignore_fields. Messages without a role or a content are none.
+std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
+  std::vector<std::string> fields;
+  if (values.count("ignore_fields") == 0) return fields;
+  for (const std::string& list : values["ignore_fields"].as<std::vector<std::string>>()) {
+    std::vector<std::string> names;
+    config::read(list, names);
+    fields.insert(fields.end(), names.begin(), names.end());
+  }
+  for (const char* needed : {"role", "content", "from", "value"}) {
+    if (std::ranges::find(fields, needed) == fields.end()) continue;
+    throw_config_error(std::string("ignore_fields names ") + needed, "a message is nothing without it",
+                       "name fields that can be missed");
+  }
+  return fields;
+}
+
 void require_choice(const po::variables_map& values, const char* name, const std::array<const char*, 2>& known) {
   const auto& value = values[name].as<std::string>();
   if (value != known[0] && value != known[1]) refuse_value(name, value, std::string(known[0]) + " and " + known[1]);
@@ -204,6 +224,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
     options.example.completion_only_loss = values["completion_only_loss"].as<bool>();
   }
   options.example.assistant_only_loss = values["assistant_only_loss"].as<bool>();
+  options.example.ignore_fields = ignored_fields_of(values);
   options.example.dataset_text_field = values["dataset_text_field"].as<std::string>();
   options.pad_to_multiple_of = values["pad_to_multiple_of"].as<std::int64_t>();
   options.num_shards = values["num_shards"].as<std::int64_t>();

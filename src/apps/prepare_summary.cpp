@@ -97,6 +97,16 @@ void warn_of_oddities(const data::RecordCensus& census) {
        " conversations have no token of an assistant (the chat template writes none): nothing in them is trained on");
 }
 
+/// Names of --ignore_fields may be slips of the pen.
+void warn_of_fields_not_met(const data::RecordCensus& census, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto is_it = [&](const auto& field) { return field.first == name || field.first.ends_with("[]." + name); };
+    if (std::ranges::any_of(census.dropped_fields.by_name(), is_it)) continue;
+    log_warning("no record has a value under '" + printable(name.substr(0, max_name_bytes), false) +
+                "' (--ignore_fields names it): leave it out if the name is right");
+  }
+}
+
 std::string text_of_efficiency(const data::SplitSummary& split) {
   std::array<char, 32> efficiency;
   std::snprintf(efficiency.data(), efficiency.size(), "%.2f %%", 100.0 * split.packing_efficiency());
@@ -127,6 +137,7 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   line("shapes", list_of(summary.census.shapes));
   if (!summary.census.roles.by_name().empty()) line("roles", list_of(summary.census.roles));
   if (!summary.census.ignored_fields.by_name().empty()) line("ignored fields", list_of(summary.census.ignored_fields));
+  if (!summary.census.dropped_fields.by_name().empty()) line("dropped fields", list_of(summary.census.dropped_fields));
   if (summary.num_left_out > 0) line("left out", std::to_string(summary.num_left_out) + " (by --input_weight)");
   if (is_packed) {
     line("without target",
@@ -159,6 +170,7 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   warn_of_lost_records(summary, options);
   warn_of_roles(summary);
   warn_of_oddities(summary.census);
+  warn_of_fields_not_met(summary.census, options.example.ignore_fields);
 }
 
 void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
@@ -169,6 +181,7 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
                                  {"shapes", json_of(summary.census.shapes)},
                                  {"roles", json_of(summary.census.roles)},
                                  {"ignored_fields", json_of(summary.census.ignored_fields)},
+                                 {"dropped_fields", json_of(summary.census.dropped_fields)},
                                  {"num_dropped", summary.num_dropped},
                                  {"num_without_target", summary.num_without_target},
                                  {"num_too_long", summary.num_too_long},

@@ -51,14 +51,16 @@ class CheckpointAdapter final : public io::TensorSource {
 
 struct Adapter {
   std::unique_ptr<io::TensorSource> source;
-  config::Lora lora;
+  hub::AdapterConfig config;
   checkpoint::Position position = {};  ///< of the checkpoint that it is in; empty for a PEFT folder
 };
 
 /// Of a checkpoint whose run trained one.
 Adapter adapter_in(const std::string& checkpoint, const config::Config& config) {
   checkpoint::verify(checkpoint);
-  return {std::make_unique<CheckpointAdapter>(checkpoint), config.lora, checkpoint::read_header(checkpoint).position};
+  return {std::make_unique<CheckpointAdapter>(checkpoint),
+          {config.lora, hub::TargetModules::all_linear()},
+          checkpoint::read_header(checkpoint).position};
 }
 
 Adapter find_adapter(const std::string& path) {
@@ -151,7 +153,8 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
     adapter = find_adapter(adapter_path);
   }
   if (adapter.source != nullptr) {
-    found.merged = std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter.source, adapter.lora);
+    found.merged =
+        std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter.source, adapter.config);
     found.frozen_fingerprint = adapter.position.frozen_fingerprint;
     found.frozen_origin = adapter.position.frozen_origin;
   }

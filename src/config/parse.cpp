@@ -4,7 +4,9 @@
 #include <map>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
+#include "config/foreign_precision.hpp"
 #include "config/ini.hpp"
 #include "config/keys.hpp"
 #include "config/names.hpp"
@@ -49,23 +51,32 @@ class Applier {
   std::map<std::string, std::string> seen_;  // full name of a key, and what was written for it
 };
 
-void apply_file(const std::string& ini_text, const std::string& source, Config& config) {
-  Applier applier(config);
+std::vector<Written> written_in_file(const std::string& ini_text, const std::string& source) {
+  std::vector<Written> all;
   for (const IniLine& line : read_ini(ini_text, source)) {
     const std::string place = "in " + place_of(source, line.number);
     if (line.name.empty()) {
       require_section(line.section, place);
     } else {
-      applier.apply({line.section, line.name, line.value, place});
+      all.push_back({line.section, line.name, line.value, place});
     }
   }
+  return all;
 }
 
-void apply_overrides(const std::vector<std::string>& overrides, Config& config) {
-  Applier applier(config);
+std::vector<Written> written_as_overrides(const std::vector<std::string>& overrides) {
+  std::vector<Written> all;
   for (const Word& word : split_words(overrides, takes_of)) {
     ensure(!word.name.empty(), "overrides are options and their values");
-    applier.apply(written_option(word));
+    all.push_back(written_option(word));
+  }
+  return all;
+}
+
+void apply(const std::vector<Written>& all, const ForeignPrecision& precision, Config& config) {
+  Applier applier(config);
+  for (const Written& written : all) {
+    if (!precision.overrules(written)) applier.apply(written);
   }
 }
 
@@ -78,8 +89,13 @@ Config parse(const std::string& ini_text, const std::vector<std::string>& overri
 Config parse(const std::string& ini_text, const std::vector<std::string>& overrides, const std::string& source,
              const Config& base) {
   Config config = base;
-  apply_file(ini_text, source, config);
-  apply_overrides(overrides, config);
+  const std::vector<Written> in_file = written_in_file(ini_text, source);
+  const std::vector<Written> on_command_line = written_as_overrides(overrides);
+  std::vector<Written> all = in_file;
+  all.insert(all.end(), on_command_line.begin(), on_command_line.end());
+  const ForeignPrecision precision(all);
+  apply(in_file, precision, config);
+  apply(on_command_line, precision, config);
   return config;
 }
 

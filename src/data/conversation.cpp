@@ -66,6 +66,13 @@ Json text_of_parts(const Json& content, const std::string& where) {
   return text;
 }
 
+/// Whether a content is a list as templates that read lists know it.
+bool is_list_of_text_parts(const Json& content) {
+  return content.is_array() && !content.empty() && std::ranges::all_of(content, [](const Json& part) {
+           return part.is_object() && part.value("type", Json()) == "text";
+         });
+}
+
 void check_object(const Json& entry, const std::string& where) {
   if (!entry.is_object()) refuse_record(where + " is " + entry.type_name() + ", not an object");
 }
@@ -74,7 +81,9 @@ void add_message(Conversation& chat, Json message, const std::string& where, Rec
   chat.weights.push_back(weight_of(message, where));
   message.erase("weight");
   message.erase("train");
+  chat.text_parts.emplace_back();
   if (const auto content = message.find("content"); content != message.end()) {
+    if (is_list_of_text_parts(*content)) chat.text_parts.back() = *content;
     *content = text_of_parts(*content, where);
     if (!content->is_string() && !content->is_null()) {
       refuse_record("'content' of " + where + " is " + content->type_name() + ", not a string");

@@ -13,6 +13,8 @@ namespace sft::data {
 struct Conversation {
   Json messages =
       Json::array();  ///< objects with a string "role"; "content" is a string or, where the record says so, null
+  /// One a message: its content as the record has it where that is a list of parts of text, which "content" joins.
+  std::vector<Json> text_parts;
   std::vector<float> weights;  ///< one a message, 0 to 1
   Json tools;                  ///< a list of objects; null: none
   Json template_kwargs = Json::object();

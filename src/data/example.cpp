@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/conversation.hpp"
+#include "data/dropped_fields.hpp"
 #include "data/encoder.hpp"
 #include "data/record.hpp"
 #include "data/token_record.hpp"
@@ -133,6 +134,7 @@ void NameCounts::add(const NameCounts& others) {
 void RecordCensus::add(const RecordCensus& more) {
   shapes.add(more.shapes);
   ignored_fields.add(more.ignored_fields);
+  dropped_fields.add(more.dropped_fields);
   roles.add(more.roles);
   num_split_prompts += more.num_split_prompts;
   num_ignored_masks += more.num_ignored_masks;
@@ -227,7 +229,8 @@ ExampleMaker::ExampleMaker(const TextOptions& text, ExampleOptions options) {
 ExampleMaker::~ExampleMaker() = default;
 
 Document ExampleMaker::make(std::string record, RecordCensus& census) const {
-  const Json json = parse_record(std::exchange(record, {}));
+  Json json = parse_record(std::exchange(record, {}));
+  drop_fields(json, impl_->options.ignore_fields, census);
   const Shape shape = shape_of(json, impl_->options.dataset_text_field);
   Document document = impl_->document_of(json, shape, census);
   const auto beyond = std::ranges::find_if(document.tokens, [&](std::int32_t id) { return id >= impl_->vocab_size; });

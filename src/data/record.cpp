@@ -39,6 +39,10 @@ Json parse_json(const std::string& text) {
   return builder.take();
 }
 
+void refuse_unshown(const std::string& field, const std::string& why) {
+  refuse_record(why + "; --ignore_fields " + field + " leaves it out");
+}
+
 Json parse_record(const std::string& text) {
   // The parser would take it for the end of the text.
   if (const auto at = text.find('\0'); at != std::string::npos) {
@@ -77,7 +81,7 @@ void check_fields(const Json& object, std::span<const FormlessField> formless, c
     if (field == formless.end()) {
       census.ignored_fields.add(path + key);
     } else if (!is_empty(value)) {
-      refuse_record(where + " has '" + key + "', and " + field->why);
+      refuse_unshown(key, where + " has '" + key + "', and " + field->why);
     }
   }
 }

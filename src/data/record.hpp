@@ -17,6 +17,9 @@ using Json = nlohmann::ordered_json;
 /// Ends the reading of a record: throws std::invalid_argument.
 [[noreturn]] void refuse_record(const std::string& why);
 
+/// The same because of a field whose value would be lost, which its owner may not want.
+[[noreturn]] void refuse_unshown(const std::string& field, const std::string& why);
+
 /// The value that a text holds (RFC 8259), in a time and memory that grow with its length alone. Here and below, what
 /// cannot be is refused with refuse_record(): no JSON, a key that stands twice in one object, values nested deeper than
 /// 512.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/encoder.hpp"
+#include "data/text_parts.hpp"
 #include "sft/core/error.hpp"
 #include "sft/jinja/chat_template.hpp"
 
@@ -78,13 +79,22 @@ class TemplateEncoder : public Encoder {
     const ChatTemplate& chat_template = template_for(chat);
     check_shown(chat, chat_template, census);
     try {
-      return document_of(chat, chat_template, parts, census);
+      if (!has_text_parts(chat)) return document_of(chat, chat_template, parts, census);
+      Conversation shown = chat;
+      shown.messages = messages_for_template(chat, [&](const Json& messages) {
+        return chat_template.compiled().render(context_of(messages, chat, false), render_options_);
+      });
+      return document_of(shown, chat_template, parts, census);
     } catch (const Error& error) {
       refuse_record(std::string("the chat template refuses it: ") + error.what());
     }
   }
 
  private:
+  static bool has_text_parts(const Conversation& chat) {
+    return std::ranges::any_of(chat.text_parts, [](const Json& parts) { return parts.is_array(); });
+  }
+
   [[nodiscard]] std::string with_eos(const std::string& text) const {
     if (tokens_.eos.empty()) {
       throw_config_error("the tokenizer names no token that ends a text", "records of plain text end with one",
@@ -113,7 +123,7 @@ class TemplateEncoder : public Encoder {
   /// What would be lost is refused; what changes nothing is counted.
   static void check_shown(const Conversation& chat, const ChatTemplate& chat_template, RecordCensus& census) {
     if (!is_empty(chat.tools) && !chat_template.mentions("tools")) {
-      refuse_record("the record has 'tools', and the chat template does not show them");
+      refuse_unshown("tools", "the record has 'tools', and the chat template does not show them");
     }
     for (const auto& [key, value] : chat.template_kwargs.items()) {
       if (!chat_template.mentions(key) && key != "add_generation_prompt") {
@@ -130,7 +140,7 @@ class TemplateEncoder : public Encoder {
         if (std::ranges::find(telling_keys, key) == telling_keys.end()) {
           census.ignored_fields.add("messages[]." + key);
         } else if (!is_empty(value)) {
-          refuse_record("a message has '" + key + "', and the chat template does not show it");
+          refuse_unshown(key, "a message has '" + key + "', and the chat template does not show it");
         }
       }
     }

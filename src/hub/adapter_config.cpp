@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ranges>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config_fields.hpp"
@@ -41,6 +44,29 @@ constexpr const char* foreign_fields[] = {"use_dora",
                                           "alora_invocation_tokens",
                                           "arrow_config"};
 
+constexpr const char* only_lora = "only plain LoRA on linear layers can be merged";
+constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
+
+/// What PEFT takes for the families of sft where an adapter names no modules.
+const std::vector<std::string> default_targets{"q_proj", "v_proj"};
+
+TargetModules read_targets(ConfigFields& fields) {
+  const nlohmann::json& value = fields.value("target_modules");
+  if (value.is_null()) return TargetModules::named(default_targets);
+  if (!value.is_string()) return TargetModules::named(fields.texts("target_modules"));
+  const auto pattern = value.get<std::string>();
+  const bool is_shorthand = std::ranges::equal(pattern, std::string_view("all-linear"), [](char given, char wanted) {
+    return given == wanted || (given >= 'A' && given <= 'Z' && given + ('a' - 'A') == wanted);
+  });
+  if (is_shorthand) return TargetModules::all_linear();
+  try {
+    return TargetModules::matching(pattern);
+  } catch (const std::invalid_argument& reason) {
+    fields.refuse("target_modules", std::string("it is no regular expression: ") + reason.what(),
+                  "correct it; a list names modules one by one");
+  }
+}
+
 }  // namespace
 
 std::string make_adapter_config(const config::Lora& lora, const std::string& base_model) {
@@ -64,7 +90,7 @@ std::string make_adapter_config(const config::Lora& lora, const std::string& bas
   return object.dump(2) + "\n";
 }
 
-config::Lora read_adapter_config(const std::string& folder) {
+AdapterConfig read_adapter_config(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / "adapter_config.json").string();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
@@ -73,8 +99,6 @@ config::Lora read_adapter_config(const std::string& folder) {
   }
   const nlohmann::json object = read_json_object(path);
   ConfigFields fields(object, path);
-  constexpr const char* only_lora = "only plain LoRA on linear layers can be merged";
-  constexpr const char* merge_elsewhere = "merge this adapter with PEFT's merge_and_unload";
   if (fields.text("peft_type", "") != "LORA") fields.refuse("peft_type", only_lora, merge_elsewhere);
   if (fields.text("bias", "none") != "none") fields.refuse("bias", only_lora, merge_elsewhere);
   for (const char* name : foreign_fields) {
@@ -90,19 +114,7 @@ config::Lora read_adapter_config(const std::string& folder) {
   lora.lora_dropout = fields.number("lora_dropout", 0.0);
   lora.use_rslora = fields.truth("use_rslora", false);
   if (lora.lora_r < 1) fields.refuse("r", "the rank is 1 or more", "copy the folder again");
-  if (fields.value("target_modules").is_string()) {
-    if (fields.text("target_modules", "") != "all-linear") {
-      fields.refuse("target_modules", "it is a pattern of names", merge_elsewhere);
-    }
-    return lora;
-  }
-  lora.lora_target_modules = fields.texts("target_modules");
-  for (const std::string& name : lora.lora_target_modules) {
-    if (std::ranges::find(config::linear_layer_names(), name) == config::linear_layer_names().end()) {
-      fields.refuse("target_modules", name + " is no linear layer of a block", merge_elsewhere);
-    }
-  }
-  return lora;
+  return {std::move(lora), read_targets(fields)};
 }
 
 }  // namespace sft::hub

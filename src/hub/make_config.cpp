@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "families.hpp"
 #include "json_file.hpp"
@@ -82,6 +83,37 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
   return object;
 }
 
+bool holds(const ordered_json& object, const char* name) {
+  const auto field = object.find(name);
+  return field != object.end() && !field->is_null() && !(field->is_object() && field->empty());
+}
+
+constexpr const char* original_length = "original_max_position_embeddings";
+
+/// transformers 5 saves the rotary embedding as rope_parameters alone, where version 4, vLLM and llama.cpp do not look:
+/// they would take default frequencies without a word. Writes what it says as rope_theta and rope_scaling as well.
+void add_older_rope(ordered_json& object) {
+  if (!holds(object, "rope_parameters")) return;
+  const config::Model model = parse_model_config(object.dump(), "config.json").model;
+  const ordered_json parameters = object["rope_parameters"];
+  const bool says_theta = parameters.value("rope_theta", ordered_json()) == model.rope_theta;
+  object["rope_theta"] = says_theta ? parameters["rope_theta"] : ordered_json(model.rope_theta);
+  if (holds(object, "rope_scaling")) return;  // which counts in version 5 as well
+  object["rope_scaling"] = nullptr;
+  const std::string understood = config::to_json(model.rope_scaling);
+  if (understood.empty()) return;
+  const ordered_json complete = ordered_json::parse(understood);
+  ordered_json scaling = {{"rope_type", complete["rope_type"]}, {"factor", complete["factor"]}};
+  for (const auto& [name, value] : parameters.items()) {
+    const bool is_outside = name == "rope_theta" || name == "partial_rotary_factor" || name == "type";
+    if (!is_outside && !value.is_null()) scaling[name] = value;
+  }
+  if (model.rope_scaling.rope_type != config::RopeType::dynamic && complete.contains(original_length)) {
+    scaling[original_length] = complete[original_length];
+  }
+  object["rope_scaling"] = std::move(scaling);
+}
+
 }  // namespace
 
 std::string make_config_json(const config::Model& model, WeightType type, const std::string& original,
@@ -92,6 +124,7 @@ std::string make_config_json(const config::Model& model, WeightType type, const 
   object.erase("torch_dtype");
   object.erase("dtype");
   object.erase("_name_or_path");
+  if (!original.empty()) add_older_rope(object);
   object[has_new_name ? "dtype" : "torch_dtype"] = name_of(type);
   return object.dump(2) + "\n";
 }

@@ -174,10 +174,7 @@ class HubTokenizer : public Tokenizer {
                  .eos = id_of_role("eos_token"),
                  .pad = id_of_role("pad_token"),
                  .unk = id_of_role("unk_token")};
-    if (!config.sets_ends) return;
-    post_processor_ = {};
-    if (config.add_bos_token && specials_.bos) post_processor_.before = {*specials_.bos};
-    if (config.add_eos_token && specials_.eos) post_processor_.after = {*specials_.eos};
+    if (config.begins_with_bos && specials_.bos) post_processor_ = {.before = {*specials_.bos}, .after = {}};
   }
 
   [[nodiscard]] std::string fingerprint_of(const Json& json) const {

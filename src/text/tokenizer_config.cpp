@@ -59,8 +59,14 @@ void read_roles(const Json& object, TokenizerConfig& config) {
   }
 }
 
-std::map<std::string, std::string> default_roles_of(std::string tokenizer_class) {
-  if (tokenizer_class.ends_with("Fast")) tokenizer_class.resize(tokenizer_class.size() - 4);
+/// transformers 5 has one class for GPT2Tokenizer and GPT2TokenizerFast.
+std::string class_of(const Json& object) {
+  std::string name = string_of(object, "tokenizer_class", "");
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  return name;
+}
+
+std::map<std::string, std::string> default_roles_of(const std::string& tokenizer_class) {
   const std::string end = "<|endoftext|>";
   if (tokenizer_class == "GPT2Tokenizer") return {{"bos_token", end}, {"eos_token", end}, {"unk_token", end}};
   if (tokenizer_class == "Qwen2Tokenizer") return {{"eos_token", end}, {"pad_token", end}, {"unk_token", end}};
@@ -79,10 +85,9 @@ TokenizerConfig read_tokenizer_config(const std::string& tokenizer_config_json,
   try {
     if (has_field(object, "added_tokens_decoder")) read_added(object["added_tokens_decoder"], config.added);
     read_roles(object, config);
-    config.default_roles = default_roles_of(string_of(object, "tokenizer_class", ""));
-    config.sets_ends = object.contains("add_bos_token") || object.contains("add_eos_token");
-    config.add_bos_token = bool_of(object, "add_bos_token", false);
-    config.add_eos_token = bool_of(object, "add_eos_token", false);
+    const std::string tokenizer_class = class_of(object);
+    config.default_roles = default_roles_of(tokenizer_class);
+    config.begins_with_bos = tokenizer_class == "CodeLlamaTokenizer";
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(std::string("tokenizer_config.json: ") + error.what());
   }

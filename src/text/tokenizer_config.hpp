@@ -22,10 +22,8 @@ struct TokenizerConfig {
   std::vector<AddedToken> added;
   /// Of "additional_special_tokens" or "extra_special_tokens".
   std::vector<AddedToken> extra_specials;
-  /// Whether "add_bos_token" or "add_eos_token" is there: what is put around a text is then these two alone.
-  bool sets_ends = false;
-  bool add_bos_token = false;
-  bool add_eos_token = false;
+  /// Whether the tokenizer_class puts the bos_token before every text, whatever tokenizer.json says.
+  bool begins_with_bos = false;
 };
 
 /// Of the texts of the two files; empty where there is none. Throws std::invalid_argument with the reason and the name

@@ -186,6 +186,33 @@ succeeds 'have the same loss' same_evaluation
 succeeds 'a checkpoint becomes a PEFT folder' "$sft_convert" whole/checkpoint-000004 from-checkpoint
 succeeds 'the same' same_tensors whole/adapter/adapter_model.safetensors from-checkpoint/adapter_model.safetensors
 
+# PEFT may name modules one by one, or by a regular expression
+retarget() { # FOLDER TARGETS: the adapter, as if PEFT had been given these target_modules
+  cp -r whole/adapter "$1"
+  python3 - "$1/adapter_config.json" "$2" <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["target_modules"] = json.loads(sys.argv[2])
+json.dump(config, open(sys.argv[1], "w"))
+PYTHON
+}
+paths=$(python3 - <<'PYTHON'
+import json, struct
+data = open("whole/adapter/adapter_model.safetensors", "rb").read()
+header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+paths = {name.removeprefix("base_model.model.").rsplit(".lora_", 1)[0] for name in header if name != "__metadata__"}
+print(json.dumps(sorted(paths)))
+PYTHON
+)
+retarget paths "$paths"
+succeeds 'modules by their paths' "$sft_convert" --merge base/model paths merged-paths
+succeeds 'give the same model' same_tensors merged/model.safetensors merged-paths/model.safetensors
+retarget pattern '"model\\.layers\\.\\d+\\.(self_attn|mlp)\\.\\w+_proj"'
+succeeds 'modules by a regular expression' "$sft_convert" --merge base/model pattern merged-pattern
+succeeds 'give it too' same_tensors merged/model.safetensors merged-pattern/model.safetensors
+retarget fewer '["layers.0.self_attn.q_proj"]'
+refuses 3 'target_modules of its adapter_config\.json does not name' "$sft_convert" --merge base/model fewer x
+
 # Refusals
 refuses 2 'save_hub_model = true. does not go with lora\.use_peft' "$sft" lora.ini --checkpoint.save_hub_model true
 refuses 2 'names x_proj' "$sft" lora.ini --lora.lora_target_modules q_proj,x_proj

@@ -84,6 +84,16 @@ same 'a model folder' "$whole" "$(tokens first/model --tokenizer byte)"
 adapted=$(tokens merged --tokenizer byte)
 differ 'an adapter changes the text' "$whole" "$adapted"
 same 'a PEFT folder' "$adapted" "$(tokens first/model --tokenizer byte --adapter lora/adapter)"
+cp -r lora/adapter by-path
+python3 - by-path/adapter_config.json <<'PYTHON'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["target_modules"] = [f"model.layers.{layer}.{part}" for layer in range(16) for part in
+                            ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                             "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")]
+json.dump(config, open(sys.argv[1], "w"))
+PYTHON
+same 'one whose modules are named by their paths' "$adapted" "$(tokens first/model --tokenizer byte --adapter by-path)"
 same 'on a checkpoint' "$adapted" "$(tokens first --adapter lora/adapter)"
 same 'out of a checkpoint' "$adapted" "$(tokens first --adapter lora)"
 same 'a checkpoint of a LoRA run' "$adapted" "$(tokens lora)"

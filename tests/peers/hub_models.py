@@ -3,12 +3,14 @@
 """Model folders against transformers: first losses, gradient norms, and what is written back.
 
 usage: hub_models.py SFT_BIN_FOLDER [--model FOLDER ...] [--ranks N ...] [--only NAME ...] [--keep FOLDER]
+                     [--other_transformers FOLDER ...]
 
 Needs torch, transformers, safetensors, h5py, and mpirun. For every case of the table below a small random model is made
 with transformers and saved; for --model the folder itself is taken. The same packed rows go through transformers (float32,
 one document at a time) and through one step of `sft` with learning rate 0 on each number of ranks: loss and gradient norm
 must agree. The run leaves OUTPUT/model; its tensors must be those that it began with, bit for bit, and transformers must
-load it without a complaint.
+load it without a complaint, and with the same loss; so must other versions, which are imported from the folders of
+--other_transformers (such as VENV/lib/python3.11/site-packages).
 """
 import argparse
 import json
@@ -184,7 +186,29 @@ def check_export(folder, exported):
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
 
 
-def check_case(name, folder, binaries, work, ranks):
+def check_other_version(packages, written):
+    """Whether the version of transformers in `packages` has the same losses of what was written: {name: (folder, shard, loss)}."""
+    program = ("import json, sys, h5py, transformers, hub_models\n"
+               "transformers.logging.set_verbosity_error()\n"
+               "losses = {}\n"
+               "for name, (folder, shard, _) in json.load(sys.stdin).items():\n"
+               "    with h5py.File(shard) as file:\n"
+               "        losses[name], _ = hub_models.reference(folder, file['tokens'][:], file['loss_weight'][:])\n"
+               "print(json.dumps([transformers.__version__, losses]))\n")
+    path = os.pathsep.join([str(packages), str(pathlib.Path(__file__).parent)])
+    done = subprocess.run([sys.executable, "-c", program], input=json.dumps(written), env={**os.environ, "PYTHONPATH": path},
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"FAIL transformers of {packages}: {done.stderr[-500:]}")
+        return False
+    version, losses = json.loads(done.stdout)
+    other = {name: found for name, found in losses.items() if abs(found - written[name][2]) >= LOSS_TOLERANCE}
+    print(f"{'FAIL' if other else 'ok  '} transformers {version}: {len(losses)} of what was written, {len(other)} with another loss",
+          *(f"{name}: {found:.6f}, not {written[name][2]:.6f}" for name, found in other.items()), sep="\n     ", flush=True)
+    return not other
+
+
+def check_case(name, folder, binaries, work, ranks, written):
     vocab_size = json.loads((folder / "config.json").read_text())["vocab_size"]
     shard = work / f"{name}.h5"
     tokens, weights = write_rows(shard, vocab_size)
@@ -199,6 +223,7 @@ def check_case(name, folder, binaries, work, ranks):
             worst_norm = max(worst_norm, abs(got_norm - norm) / norm)
             check_export(folder, output / "model")
     agrees = worst_loss < LOSS_TOLERANCE and worst_norm < NORM_TOLERANCE
+    written[name] = (str(output / "model"), str(shard), loss)
     print(f"{'ok  ' if agrees else 'FAIL'} {name:22} loss {loss:.6f} +- {worst_loss:.1e}   norm {norm:.6f} +- "
           f"{worst_norm:.1e} relative", flush=True)
     for line in sorted(warned):
@@ -212,6 +237,7 @@ def main():
     parser.add_argument("--model", type=pathlib.Path, action="append", default=[])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", nargs="+")
+    parser.add_argument("--other_transformers", type=pathlib.Path, nargs="+", default=[])
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the models and outputs; default: removed")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
@@ -226,7 +252,9 @@ def main():
         shutil.copytree(folders[name], old, dirs_exist_ok=True)
         to_old_form(old)
         folders[name + "_old"] = old
-    results = [check_case(name, folder, options.binaries, work, options.ranks) for name, folder in folders.items()]
+    written = {}
+    results = [check_case(name, folder, options.binaries, work, options.ranks, written) for name, folder in folders.items()]
+    results += [check_other_version(packages, written) for packages in options.other_transformers]
     if options.keep is None:
         shutil.rmtree(work)
     print(f"{sum(results)} of {len(results)} agree")

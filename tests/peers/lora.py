@@ -7,7 +7,8 @@ usage: lora.py SFT_BIN_FOLDER [--ranks N ...]
 Needs torch, transformers, peft, safetensors, h5py, and mpirun. For each case `sft` leaves the adapters of step 0
 (max_steps = 0); PEFT loads them and torch.optim.AdamW trains them on the rows that `sft` trains on, in float32 without
 dropout. Losses and gradient norms of every step must agree on every mesh, and so must the adapters in the end. Then
-`sft-convert --merge` must give what PEFT's merge_and_unload gives, also from bf16 weights.
+`sft-convert --merge` must give what PEFT's merge_and_unload gives, also from bf16 weights. So it must for adapters that PEFT
+made with target_modules of every form, and `sft-generate --adapter` must read them.
 """
 import argparse
 import json
@@ -31,6 +32,17 @@ CASES = {
     "qwen2, some modules": ("qwen2", ["--lora.lora_r", "3", "--lora.lora_target_modules", "q_proj,v_proj,down_proj"]),
     "qwen3, rslora": ("qwen3", ["--lora.lora_r", "8", "--lora.lora_alpha", "4", "--lora.use_rslora", "true"]),
     "bf16 weights": ("bf16", ["--lora.lora_r", "4"]),
+}
+
+
+TARGETS = {
+    "names": ["q_proj", "up_proj"],
+    "paths": ["model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"],
+    "ends of paths": ["layers.1.self_attn.o_proj", "mlp.gate_proj"],
+    "a regular expression": r"model\.layers\.\d+\.(?:self_attn|mlp)\.(?P<which>q|up)_proj",
+    "a look-behind": r".*(?<!gate)_proj",
+    "all-linear": "all-linear",
+    "none named": None,
 }
 
 
@@ -84,6 +96,35 @@ def check_merge(binaries, folder, adapter, work, name):
     return worst
 
 
+def check_targets(name, binaries, work):
+    """An adapter of PEFT, with random matrices."""
+    folder = work / "targets-base"
+    if not folder.exists():
+        hub_models.make_model("llama", folder)
+    torch.manual_seed(5)
+    base = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    network = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=5, target_modules=TARGETS[name], task_type="CAUSAL_LM"))
+    num_adapted = 0
+    with torch.no_grad():
+        for key, parameter in network.named_parameters():
+            if "lora_" in key:
+                parameter.copy_(torch.randn_like(parameter) / parameter.shape[1] ** 0.5)
+                num_adapted += "lora_A" in key
+    adapter = work / ("targets-" + name)
+    network.save_pretrained(adapter)
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    config["target_modules"] = TARGETS[name]  # as it was given: PEFT saves what it found
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    merge = check_merge(binaries, folder, adapter, work, "targets-" + name)
+    done = subprocess.run([binaries / "sft-generate", folder, "--adapter", adapter, "--tokenizer", "byte", "--prompt", "\n",
+                           "--max_new_tokens", "3", "--json"], capture_output=True, text=True)
+    reads = done.returncode == 0
+    agrees = merge <= 1e-6 and reads
+    print(f"{'ok  ' if agrees else 'FAIL'} target_modules: {name:22} {num_adapted} matrices, merged +- {merge:.1e}"
+          + ("" if reads else "   sft-generate: " + done.stderr.strip()), flush=True)
+    return agrees
+
+
 def check_case(name, binaries, work, ranks):
     model, options = CASES[name]
     folder = hub_models.make_model(model, work / model)
@@ -122,7 +163,8 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="lora-") as work:
-        results = [check_case(name, options.binaries, pathlib.Path(work), options.ranks) for name in CASES]
+        results = [check_targets(name, options.binaries, pathlib.Path(work)) for name in TARGETS]
+        results += [check_case(name, options.binaries, pathlib.Path(work), options.ranks) for name in CASES]
     print(f"{sum(results)} of {len(results)} agree")
     return 0 if all(results) else 1
 

@@ -9,6 +9,9 @@ TEMPLATES are files (*.jinja), folders of them such as trl/chat_templates of the
 tests/unit/jinja/renderings.json). Needs Python with transformers.
 A template NAME_training.jinja beside NAME.jinja marks what the assistant wrote; where both render the same text, the mask
 that sft derives for NAME must be the marked one.
+
+With --prepare SFT_PREPARE, conversations whose contents are lists of parts of text go through that program as well: templates
+that read lists must get them, others the text of the parts, and the mask must be that of the marked version. This needs h5py.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
 
@@ -170,6 +174,88 @@ def brackets(text, spans):
     return shown + ("\u27e7" if marked and marked[-1] else "")
 
 
+LISTS = {
+    "lists": [("system", (" Be kind. ", " Be brief. ")), ("user", (" Hello \n", " you ")), ("assistant", (" Hi", " there \n")),
+              ("user", ("Bye", "!")), ("assistant", ("ok ", " bye"))],
+    "lists, no system": [("user", (" Hello \n", " you ")), ("assistant", (" Hi", " there \n"))],
+    "one part each": [("user", ("Hello you",)), ("assistant", ("Hi there",)), ("user", ("Bye!",)), ("assistant", ("ok bye",))],
+    "user alone": [("user", (" Hello \n", " you ")), ("assistant", "Hi there")],
+    "assistant alone": [("user", "Hello"), ("assistant", (" Hi ", " there "))],
+}
+BYTE_TOKENS = {"bos_token": "<|bos|>", "eos_token": "<|eos|>", "pad_token": "<|pad|>"}
+BYTE_NAMES = ["<|pad|>", "<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>"]  # ids from 256 on
+
+
+def messages_of(conversation, roles):
+    """With lists of parts in these roles, and joined text in all others."""
+    return [{"role": role, "content": content if isinstance(content, str) else parts(*content) if role in roles else "".join(content)}
+            for role, content in conversation]
+
+
+def reads_lists(template, conversation, roles):
+    """Whether every part of these roles is in what transformers renders, and no list as Python or JSON write it."""
+    text, _ = expect(template, {"messages": messages_of(conversation, roles), "variables": BYTE_TOKENS})
+    if text is None or "'type'" in text or '"type"' in text:
+        return False
+    return all(part.strip() in text for role, content in conversation if role in roles and not isinstance(content, str) for part in content)
+
+
+def best_messages(template, conversation):
+    roles = {role for role, content in conversation if not isinstance(content, str)}
+    if not reads_lists(template, conversation, roles):
+        roles = {role for role in roles if reads_lists(template, conversation, {role})}
+    return messages_of(conversation, roles)
+
+
+def prepared(prepare, template, records):
+    """Text and mask of each record as sft-prepare has them; None: refused."""
+    import h5py
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        (work / "t.jinja").write_text(template, encoding="utf-8")
+        (work / "in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        done = subprocess.run([prepare, "--input", work / "in.jsonl", "--output", work / "out", "--chat_template_path", work / "t.jinja",
+                               "--packing", "false", "--max_length", "none", "--on_error", "skip", "--assistant_only_loss", "--json"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return [None] * len(records), done.stderr
+        skipped = {int(line.split("in.jsonl:")[1].split(":")[0]) for line in json.loads(done.stdout)["skipped"]}
+        answers = [None] * len(records)
+        with h5py.File(work / "out" / "train-00000.h5") as file:
+            for row, number in enumerate(n for n in range(len(records)) if n + 1 not in skipped):
+                length = int(file["document_lengths"][row])
+                tokens, weights = file["tokens"][row][:length], file["loss_weight"][row][:length]
+                pieces = [bytes([token]) if token < 256 else BYTE_NAMES[token - 256].encode() for token in tokens]
+                trained = [bool(weight > 0) for piece, weight in zip(pieces, weights) for _ in piece]
+                text = b"".join(pieces)
+                first_bytes = [i for i, byte in enumerate(text) if byte & 0xc0 != 0x80]
+                answers[number] = (text.decode(), [trained[i] for i in first_bytes])
+        return answers, ""
+
+
+def compare_lists(prepare, templates, count):
+    for name, template in templates.items():
+        twin = templates.get(name + "_training")
+        answers, errors = prepared(prepare, template, [{"messages": messages_of(conversation, {role for role, _ in conversation})}
+                                                       for conversation in LISTS.values()])
+        for (label, conversation), answer in zip(LISTS.items(), answers, strict=True):
+            messages = best_messages(template, conversation)
+            text, _ = expect(template, {"messages": messages, "variables": BYTE_TOKENS})
+            if text is None or answer is None:
+                what = "both refuse" if text is answer else "only sft refuses" if answer is None else "only the peer refuses"
+                count(name, what, f"{label} {errors}")
+                continue
+            count(name, "same text" if answer[0] == text else "other text", f"{label}\n peer {text!r}\n sft  {answer[0]!r}")
+            if twin is None or answer[0] != text:
+                continue
+            twin_text, spans = expect(twin, {"messages": messages, "variables": BYTE_TOKENS})
+            if twin_text != text:
+                continue
+            same = mask(spans, len(text))[1:] == answer[1][1:]  # the first token is never a target
+            count(name, "same mask" if same else "other mask",
+                  f"{label}\n twin {brackets(text, spans)!r}\n sft  {[i for i, trained in enumerate(answer[1]) if trained]}")
+
+
 def load(paths):
     templates, cases = {}, []
     for path in map(pathlib.Path, paths):
@@ -189,6 +275,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("templates", nargs="+")
+    parser.add_argument("--prepare", help="the program sft-prepare, for lists of parts of text")
     parser.add_argument("--show", type=int, default=10, help="differences to print")
     parser.add_argument("--each", type=int, default=2, help="differences of a kind to print for each template")
     options = parser.parse_args()
@@ -247,6 +334,8 @@ def main():
                 count(name, "same mask" if same else "other mask",
                       f"{label}\n twin {brackets(text, twin_spans)!r}\n sft  {brackets(text, result['assistant'])!r}")
 
+    if options.prepare:
+        compare_lists(options.prepare, templates, count)
     for name, differences in sorted(by_template.items()):
         print(f"{name}: " + ", ".join(f"{number} {what}" for what, number in differences.items()))
     print(f"{len(templates)} templates, {len(cases)} cases: " + ", ".join(f"{number} {what}" for what, number in counts.items()))

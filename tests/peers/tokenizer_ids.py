@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the tokenizers of model folders with PyPI's `tokenizers`: ids, offsets, decoded text, and speed.
 
-    tests/peers/tokenizer_ids.py build/release/bin/tokenize [FOLDER ...] [--texts FILE.jsonl] [--num_random N] [--seed S]
+    tests/peers/tokenizer_ids.py build/release/bin/tokenize [FOLDER ...] [--texts FILE.jsonl] [--num_random N] [--seed S] [--classes]
 
 Every FOLDER has a tokenizer.json. Without any, and beside them, tokenizers are trained here on TEXTS (the strings of a
 JSON-lines file; a few built-in sentences without it), one for each way in which published ones differ.
+
+With --classes, folders with every tokenizer_class, setting of add_bos_token and add_eos_token, and post_processor are compared
+with transformers' AutoTokenizer instead: what is put around a text.
 """
 
 import argparse
@@ -145,6 +148,64 @@ def make_tokenizers(texts):
     return made
 
 
+CLASSES = ["LlamaTokenizerFast", "LlamaTokenizer", "CodeLlamaTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend", "GPT2Tokenizer",
+           "GPT2TokenizerFast", "Qwen2Tokenizer", "Qwen2TokenizerFast", None]
+ENDS = [{}, {"add_bos_token": True}, {"add_bos_token": False}, {"add_eos_token": True}, {"add_bos_token": True, "add_eos_token": True}]
+
+
+def post_processors(description):
+    bos = next(token["id"] for token in description["added_tokens"] if token["content"] == "<s>")
+    sequence = {"Sequence": {"id": "A", "type_id": 0}}
+    template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, sequence],
+                "pair": [sequence, {"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [bos], "tokens": ["<s>"]}}}
+    return {"none": None, "byte_level": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
+            "template": template, "both": {"type": "Sequence", "processors": [{"type": "ByteLevel", "add_prefix_space": False,
+                                                                              "trim_offsets": False, "use_regex": True}, template]}}
+
+
+def around(ids, text_ids):
+    """What stands before and behind a text."""
+    begin = next(i for i in range(len(ids) + 1) if ids[i:i + len(text_ids)] == text_ids)
+    return ids[:begin], ids[begin + len(text_ids):]
+
+
+def compare_classes(program, texts):
+    import transformers
+    transformers.logging.set_verbosity_error()
+    num_same, num_refused, wrong = 0, 0, []
+    made = make_tokenizers(texts)
+    with tempfile.TemporaryDirectory() as work:
+        for kind in ("gpt2", "llama2"):
+            description = json.loads(made[kind].to_str())
+            for post, processor in post_processors(description).items():
+                for name in CLASSES:
+                    for ends in ENDS:
+                        for model in ("llama", "qwen3"):
+                            folder = pathlib.Path(work) / f"{kind}-{post}-{name}-{'-'.join(f'{k}={v}' for k, v in ends.items())}-{model}"
+                            folder.mkdir()
+                            (folder / "tokenizer.json").write_text(json.dumps({**description, "post_processor": processor}))
+                            config = {"bos_token": "<s>", "eos_token": "</s>", **ends, **({"tokenizer_class": name} if name else {})}
+                            (folder / "tokenizer_config.json").write_text(json.dumps(config))
+                            (folder / "config.json").write_text(json.dumps({"model_type": model}))
+                            try:
+                                peer = transformers.AutoTokenizer.from_pretrained(folder)
+                            except Exception:  # some classes take no tokenizer.json of another kind
+                                num_refused += 1
+                                continue
+                            expected = around(peer("May I?")["input_ids"], peer("May I?", add_special_tokens=False)["input_ids"])
+                            with_ends, text = (json.loads(run(program, folder, [b"May I?"], *options))["ids"]
+                                               for options in (["--add_special_tokens"], []))
+                            found = around(with_ends, text)
+                            num_same += found == expected
+                            if found != expected:
+                                wrong.append(f"{folder.name}: {found}, transformers {expected}")
+    print("\n".join(wrong[:20]))
+    print(f"transformers {transformers.__version__}: {num_same} tokenizers put the same around a text, {len(wrong)} other things, "
+          f"{num_refused} are refused by transformers")
+    return not wrong
+
+
 def random_text(generator, words):
     """Words, code points of every plane, white space, marks, special tokens and repetitions."""
     spaces = [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\x0b", "\x85", "\x1c", "▁"]
@@ -256,6 +317,7 @@ def main():
     parser.add_argument("--texts", help="JSON-lines file whose strings are texts")
     parser.add_argument("--num_random", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--classes", action="store_true", help="compare what is put around a text with transformers")
     parser.add_argument("--only", help="names of the trained tokenizers to compare, with commas")
     options = parser.parse_args()
 
@@ -263,6 +325,8 @@ def main():
     if options.texts:
         with open(options.texts, encoding="utf-8") as lines:
             texts += ["\n".join(value for value in json.loads(line).values() if isinstance(value, str)) for line in lines]
+    if options.classes:
+        sys.exit(0 if compare_classes(options.program, texts[:500]) else 1)
     generator = random.Random(options.seed)
     words = sorted({word for text in texts[:500] for word in text.split()})
     hard = [random_text(generator, words) for _ in range(options.num_random)]

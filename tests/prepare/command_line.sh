@@ -137,6 +137,17 @@ refused 3 "bad\.jsonl:41: bad record \('text' of the record is number"
 prepare --input bad.jsonl --max_length 128 --on_error skip
 says '^  records +40$' '^  skipped +2 ' "^warning: skipped bad\.jsonl:41: 'text' of the record" '^warning: skipped bad\.jsonl:42: not JSON'
 
+# Fields that are not wanted
+sed '1s/"role"/"reasoning_content": "hm", "role"/' chats.jsonl >thinking.jsonl
+prepare --input thinking.jsonl --max_length 128
+refused 3 "thinking\.jsonl:1: bad record \(.*'reasoning_content'.*; --ignore_fields reasoning_content leaves it out\)"
+prepare --input thinking.jsonl --max_length 128 --ignore_fields reasoning_content,id --ignore_fields nmae
+says '^  records +40$' '^  dropped fields +id 40, messages\[\]\.reasoning_content 1$' "^warning: no record has a value under 'nmae' "
+prepare --input thinking.jsonl --max_length 128 --ignore_fields 'reasoning_content, id' --json
+says '^  "dropped_fields": \{$' '^    "messages\[\]\.reasoning_content": 1$'
+prepare --input thinking.jsonl --max_length 128 --ignore_fields content
+refused 2 'ignore_fields names content'
+
 # What it does
 prepare --input chats.jsonl --max_length 128 --preview 1 --stats --assistant_only_loss
 says '^row 1 of [0-9]+: ' '^── document 1 of ' '^⟦0\.5:the number after' '^ +32-63 +40 +#+$'

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sft/data/document.hpp"
 #include "sft/text/tokenizer.hpp"
@@ -30,6 +31,7 @@ struct ExampleOptions {
   std::optional<bool> completion_only_loss = std::nullopt;
   bool assistant_only_loss = false;  ///< of conversations: train on the assistant's turns alone
   std::string dataset_text_field = "text";
+  std::vector<std::string> ignore_fields = {};  ///< of records and messages, to be dropped before anything is read
 };
 
 /// How often each of some names was met. The first 64 are told apart, later ones are counted together: keys of records
@@ -51,6 +53,7 @@ class NameCounts {
 struct RecordCensus {
   NameCounts shapes;                      ///< "messages", "prompt-completion", ...
   NameCounts ignored_fields;              ///< that hold a value and that nothing reads: "id", "messages[].name"
+  NameCounts dropped_fields;              ///< that hold a value, by `ignore_fields`
   NameCounts roles;                       ///< of messages, after those of ShareGPT were mapped
   std::int64_t num_split_prompts = 0;     ///< whose tokens are not the first ones of prompt and completion together
   std::int64_t num_ignored_masks = 0;     ///< `completion_mask` without completion_only_loss
@@ -79,7 +82,8 @@ class ExampleMaker {
   /// which means weight 0. Throws std::invalid_argument with the reason when the record has no such shape or is not
   /// JSON (RFC 8259; a key that stands twice is refused), when the template refuses it, and when it holds what would
   /// change the text but is not shown: pictures, and what the template has no words for (ChatML: tools and calls of
-  /// them, reasoning apart from the content). All other fields change nothing; they are counted in `census`.
+  /// them, reasoning apart from the content), unless `ignore_fields` names the field. All other fields change nothing;
+  /// they are counted in `census`.
   [[nodiscard]] Document make(std::string record, RecordCensus& census) const;
 
   [[nodiscard]] const text::Tokenizer& tokenizer() const;

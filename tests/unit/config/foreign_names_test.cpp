@@ -145,6 +145,29 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST((parse_text("", {"--use_cpu"}).device.backend == BackendChoice::cpu));
 }
 
+BOOST_AUTO_TEST_CASE(weights_in_bf16_alone_have_no_float32_masters_and_beside_mixed_precision_they_do) {
+  using Words = std::vector<std::string>;
+  const auto precision = [](const std::string& text, const Words& words = {}) {
+    return parse_text(text, words).train.precision;
+  };
+  BOOST_TEST((precision("[model]\ndtype = bfloat16\n") == Precision::pure_bf16));
+  BOOST_TEST((precision("torch_dtype = bfloat16\nbf16 = true\n") == Precision::bf16));
+  BOOST_TEST((precision("bf16 = true\ndtype = bfloat16\n") == Precision::bf16));
+  BOOST_TEST((precision("", {"--dtype", "bfloat16", "--mixed_precision", "bf16"}) == Precision::bf16));
+  BOOST_TEST((precision("", {"--torch_dtype=bfloat16", "--fsdp_mixed_precision_policy=bf16"}) == Precision::bf16));
+  BOOST_TEST((precision("mixed_precision = bf16\n", {"--dtype", "bfloat16"}) == Precision::bf16));
+  BOOST_TEST((precision("dtype = bfloat16\n", {"--bf16"}) == Precision::bf16));
+  // Without mixed precision, said or not, weights stay what they are.
+  BOOST_TEST((precision("bf16 = false\ndtype = bfloat16\n") == Precision::pure_bf16));
+  BOOST_TEST((precision("dtype = bfloat16\n", {"--mixed_precision", "no"}) == Precision::pure_bf16));
+  BOOST_TEST((precision("bf16 = true\ndtype = bfloat16\n", {"--no_bf16"}) == Precision::pure_bf16));
+  BOOST_TEST((precision("dtype = bfloat16\nbf16 = true\n", {"--dtype", "float32"}) == Precision::bf16));
+  BOOST_TEST((precision("dtype = float32\nbf16 = false\n") == Precision::fp32));
+  // Our own key on the command line wins, and beside the name of another it is one too many.
+  BOOST_TEST((precision("dtype = bfloat16\n", {"--precision", "fp32"}) == Precision::fp32));
+  BOOST_CHECK_THROW(static_cast<void>(precision("dtype = bfloat16\n[train]\nprecision = bf16\n")), Error);
+}
+
 BOOST_AUTO_TEST_CASE(harmless_names_change_nothing) {
   const Config config = parse_text(
       "[train]\nreport_to = none\noptim = adamw_torch\nfp16 = false\ngradient_checkpointing = False\nseed = 42\n"

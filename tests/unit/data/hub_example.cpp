@@ -179,6 +179,83 @@ BOOST_AUTO_TEST_CASE(contents_may_be_parts_of_text) {
   BOOST_TEST(rendered(R"({"messages": [{"role": "user", "content": null}]})") == "<|im_start|>user\n<|im_end|>\n");
 }
 
+/// A template that writes a header, what `content` makes of message.content, and an end.
+std::string template_with(const std::string& content) {
+  return "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}" + content +
+         "{{- '<|im_end|>\\n' }}{%- endfor %}"
+         "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+}
+
+const std::string trims_parts =
+    "{%- if message.content is string %}{{- message.content }}{%- else %}"
+    "{%- for part in message.content %}{%- if part.type == 'text' %}{{- part.text | trim }}{%- endif %}{%- endfor %}"
+    "{%- endif %}";
+const std::string parted_user =
+    R"({"role": "user", "content": [{"type": "text", "text": " a "}, {"type": "text", "text": "b "}]})";
+const std::string parted_assistant =
+    R"({"role": "assistant", "content": [{"type": "text", "text": "c "}, {"type": "text", "text": " d"}]})";
+
+BOOST_AUTO_TEST_CASE(a_template_that_reads_lists_of_parts_is_given_them) {
+  write_config(template_with(trims_parts));
+  const std::string chat = R"({"messages": [)" + parted_user + ", " + parted_assistant + "]}";
+  BOOST_TEST(rendered(chat) == "<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\ncd<|im_end|>\n");
+  BOOST_TEST(rendered(chat, assistant_only) ==
+             "[<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n]cd<|im_end|>\n");
+  BOOST_TEST(rendered(R"({"prompt": [)" + parted_user + R"(], "completion": [)" + parted_assistant + "]}") ==
+             "[<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n]cd<|im_end|>\n");
+  const std::string weighted = R"({"weight": 0, )" + parted_user.substr(1);
+  BOOST_TEST(rendered(R"({"messages": [)" + weighted + ", " + parted_assistant + "]}") ==
+             "[<|im_start|>user\nab<|im_end|>\n]<|im_start|>assistant\ncd<|im_end|>\n");
+  // What no template reads is one text.
+  BOOST_TEST(rendered(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": " a "}, " b "]}]})") ==
+             "<|im_start|>user\n a  b <|im_end|>\n");
+  // A template that needs a list, as those of models that see do.
+  write_config(template_with("{%- for part in message.content %}{{- part.text }}{%- endfor %}"));
+  BOOST_TEST(rendered(R"({"messages": [)" + parted_user + "]}") == "<|im_start|>user\n a b <|im_end|>\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_template_that_cannot_read_a_list_is_given_one_text) {
+  for (
+      const char* content :
+      {"{{- message.content }}", "{{- message.content | trim }}", "{{- message.content | tojson | replace('\"', '') }}",
+       "{{- '' + message.content }}", "{%- if message.content is string %}{{- message.content }}{%- endif %}",
+       "{%- if message.content is string %}{{- message.content }}{%- else %}{{- message.content[0].text }}{%- endif %}",
+       "{%- if message.content is not string %}{{- raise_exception('a text') }}{%- endif %}{{- message.content }}"}) {
+    write_config(template_with(content));
+    const std::string text = rendered(R"({"messages": [)" + parted_assistant + "]}", assistant_only);
+    BOOST_TEST(text == "[<|im_start|>assistant\n]c  d<|im_end|>\n", content);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lists_of_one_role_may_be_read_and_those_of_another_not) {
+  write_config(template_with("{%- if message.role == 'user' %}{{- message.content }}{%- else %}" + trims_parts +
+                             "{%- endif %}"));
+  BOOST_TEST(rendered(R"({"messages": [)" + parted_user + ", " + parted_assistant + "]}", assistant_only) ==
+             "[<|im_start|>user\n a b <|im_end|>\n<|im_start|>assistant\n]cd<|im_end|>\n");
+  // A part that the template leaves out of a text as well is no reason.
+  write_config(
+      template_with("{%- set content = message.content if message.content is string else "
+                    "message.content | map(attribute='text') | map('trim') | join %}"
+                    "{{- content.split('</think>')[-1] }}"));
+  BOOST_TEST(rendered(R"({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "hm</think> x "},
+                          {"type": "text", "text": " y"}]}]})") == "<|im_start|>assistant\n xy<|im_end|>\n");
+}
+
+BOOST_AUTO_TEST_CASE(fields_may_be_dropped_knowingly) {
+  const std::string thought = R"({"role": "assistant", "content": "A", "reasoning_content": "hm", "name": null})";
+  const std::string record = R"({"messages": [)" + user + ", " + thought + R"(], "tools": [{"name": "f"}]})";
+  BOOST_TEST(mentions(refusal(record), "--ignore_fields reasoning_content leaves it out"));
+  const ExampleOptions dropping = {.ignore_fields = {"reasoning_content", "tools", "name", "prompt"}};
+  BOOST_TEST(rendered(record, dropping) == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n");
+  const std::map<std::string, std::int64_t> expected = {{"messages[].reasoning_content", 1}, {"tools", 1}};
+  BOOST_TEST((census.dropped_fields.by_name() == expected));
+  BOOST_TEST(census.ignored_fields.by_name().empty());
+  // Also what would make a record ambiguous
+  const std::string two = R"({"messages": [)" + user + R"(], "prompt": "p"})";
+  BOOST_TEST(mentions(refusal(two), "only one of them can be meant"));
+  BOOST_TEST(rendered(two, dropping) == "<|im_start|>user\nHi<|im_end|>\n");
+}
+
 BOOST_AUTO_TEST_CASE(what_the_template_does_not_show_is_refused_or_counted) {
   const auto with = [](const std::string& field) {
     return R"({"messages": [{"role": "assistant", "content": "A", )" + field + "}]}";

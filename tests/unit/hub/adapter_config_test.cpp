@@ -29,7 +29,7 @@ config::Lora some_lora() {
 
 struct Folder {
   void write(const std::string& text) const { test::write_bytes(folder.file("adapter_config.json"), text); }
-  [[nodiscard]] config::Lora read() const { return hub::read_adapter_config(folder.file("")); }
+  [[nodiscard]] hub::AdapterConfig read() const { return hub::read_adapter_config(folder.file("")); }
   test::TemporaryFolder folder;
 };
 
@@ -41,13 +41,15 @@ BOOST_AUTO_TEST_CASE(what_is_made_is_read_again) {
   const Folder folder;
   const config::Lora lora = some_lora();
   folder.write(hub::make_adapter_config(lora, "org/name"));
-  const config::Lora again = folder.read();
+  const auto [again, targets] = folder.read();
   BOOST_TEST(again.use_peft);
   BOOST_TEST(again.lora_r == 12);
   BOOST_TEST(again.lora_alpha == 3.5);
   BOOST_TEST(again.lora_dropout == 0.25);
   BOOST_TEST(again.use_rslora);
-  BOOST_TEST(again.lora_target_modules == lora.lora_target_modules, boost::test_tools::per_element());
+  BOOST_TEST(targets.contains("model.layers.0.self_attn.q_proj"));
+  BOOST_TEST(targets.contains("model.layers.7.mlp.down_proj"));
+  BOOST_TEST(!targets.contains("model.layers.0.self_attn.k_proj"));
   BOOST_TEST(again.scale() == lora.scale());
 }
 
@@ -64,6 +66,40 @@ BOOST_AUTO_TEST_CASE(it_says_what_peft_reads) {
   BOOST_TEST(nlohmann::json::parse(hub::make_adapter_config(lora, ""))["base_model_name_or_path"].is_null());
 }
 
+BOOST_AUTO_TEST_CASE(modules_are_matched_as_peft_matches_them) {
+  const Folder folder;
+  const auto matches = [&](const nlohmann::json& target_modules, const std::string& module) {
+    auto object = nlohmann::json::parse(hub::make_adapter_config(some_lora(), ""));
+    object["target_modules"] = target_modules;
+    folder.write(object.dump());
+    return folder.read().targets.contains(module);
+  };
+  const std::string q = "model.layers.1.self_attn.q_proj", up = "model.layers.11.mlp.up_proj";
+  // The whole path, or its end behind a dot
+  BOOST_TEST(matches({q, up}, q));
+  BOOST_TEST(matches({q, up}, up));
+  BOOST_TEST(!matches({q}, "model.layers.2.self_attn.q_proj"));
+  BOOST_TEST(!matches({q}, "x" + q));
+  BOOST_TEST(matches({"self_attn.q_proj"}, q));
+  BOOST_TEST(matches({"1.self_attn.q_proj"}, q));
+  BOOST_TEST(!matches({"1.mlp.up_proj"}, up));
+  BOOST_TEST(!matches({"_proj"}, q));
+  BOOST_TEST(matches({"lm_head"}, "lm_head"));
+  // A regular expression of the whole path
+  BOOST_TEST(matches(R"(.*\.(q|k)_proj)", q));
+  BOOST_TEST(!matches(R"((q|k)_proj)", q));
+  BOOST_TEST(!matches(R"(.*\.q)", q));
+  BOOST_TEST(matches(R"(model\.layers\.(?P<layer>\d+)\..*(?<!gate)_proj)", up));
+  BOOST_TEST(!matches("", q));
+  for (const char* shorthand : {"all-linear", "ALL-Linear"}) {
+    BOOST_TEST(matches(shorthand, q));
+    BOOST_TEST(matches(shorthand, up));
+    BOOST_TEST(!matches(shorthand, "lm_head"));
+  }
+  BOOST_TEST(matches(nullptr, q));
+  BOOST_TEST(!matches(nullptr, up));
+}
+
 BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
   const Folder folder;
   const auto refusal = [&](const std::string& name, const nlohmann::json& value) {
@@ -77,8 +113,9 @@ BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
   BOOST_TEST(mentions(refusal("bias", "all"), {"bias"}));
   BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", 3}}), {"rank_pattern"}));
   BOOST_TEST(mentions(refusal("modules_to_save", {"lm_head"}), {"modules_to_save"}));
-  BOOST_TEST(mentions(refusal("target_modules", {"lm_head"}), {"lm_head"}));
-  BOOST_TEST(mentions(refusal("target_modules", ".*_proj"), {"pattern"}));
+  BOOST_TEST(
+      mentions(refusal("target_modules", "(q_proj"), {"target_modules", "no regular expression", "character 8"}));
+  BOOST_TEST(mentions(refusal("target_modules", {1, 2}), {"target_modules"}));
   BOOST_TEST(mentions(refusal("r", 0), {"r = 0"}));
   BOOST_TEST(mentions(refusal("r", "four"), {"r"}));
 }

@@ -209,6 +209,45 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
       {"no family"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_rotary_embedding_in_the_newer_form_is_written_in_the_older_one_as_well) {
+  const auto written = [](const json& more) {
+    const json original = config_of("LlamaForCausalLM", more);
+    json made = json::parse(hub::make_config_json({}, hub::WeightType::float32, original.dump(), 1));
+    BOOST_TEST(text_of(read(made).model) == text_of(read(original).model));
+    json older = made;
+    older.erase("rope_parameters");
+    BOOST_TEST(text_of(read(older).model) == text_of(read(original).model));
+    return made;
+  };
+  const json plain = written({{"rope_parameters", {{"rope_theta", 1000000}, {"rope_type", "default"}}}});
+  BOOST_TEST(plain["rope_theta"].dump() == "1000000");
+  BOOST_TEST(plain["rope_scaling"].is_null());
+  BOOST_TEST(plain["rope_parameters"]["rope_theta"] == 1000000);
+
+  const json llama3 = {
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 64}};
+  json parameters = rope_of("llama3", llama3);
+  parameters["rope_theta"] = 500000.0;
+  parameters["partial_rotary_factor"] = 1.0;
+  const json scaled = written({{"rope_theta", 1.0}, {"rope_scaling", nullptr}, {"rope_parameters", parameters}});
+  BOOST_TEST(scaled["rope_theta"] == 500000.0);
+  BOOST_TEST(scaled["rope_scaling"] == rope_of("llama3", llama3));
+
+  // What version 5 fills in, and a field that it alone reads there.
+  const json yarn =
+      written({{"original_max_position_embeddings", 512}, {"rope_parameters", {{"type", "yarn"}, {"beta_fast", 16}}}});
+  BOOST_TEST(yarn["rope_theta"] == 10000.0);
+  BOOST_TEST(yarn["rope_scaling"]["factor"] == 4.0);
+  BOOST_TEST(yarn["rope_scaling"]["original_max_position_embeddings"] == 512);
+  BOOST_TEST(!yarn["rope_scaling"].contains("attention_factor"));
+
+  // Version 5 takes rope_scaling where both are there.
+  const json both = written({{"rope_scaling", rope_of("linear", {{"factor", 2.0}, {"rope_theta", 7.0}})},
+                             {"rope_parameters", {{"rope_theta", 9.0}, {"rope_type", "default"}}}});
+  BOOST_TEST(both["rope_theta"] == 7.0);
+  BOOST_TEST(both["rope_scaling"]["rope_type"] == "linear");
+}
+
 BOOST_AUTO_TEST_CASE(fields_of_the_original_stay_but_for_the_dtype) {
   const json original = config_of("Qwen2ForCausalLM", {{"eos_token_id", {1, 2}}, {"dtype", "float16"}, {"extra", 7}});
   const json made = json::parse(hub::make_config_json({}, hub::WeightType::float32, original.dump(), 1));

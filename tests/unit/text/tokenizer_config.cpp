@@ -149,10 +149,21 @@ BOOST_AUTO_TEST_CASE(what_stands_around_a_text) {
   BOOST_TEST(ids("") == (Ids{4, 3, 0, 4}), boost::test_tools::per_element());
   const std::string roles = R"("bos_token": "<s>", "eos_token": "</s>")";
   BOOST_TEST(ids("{" + roles + "}") == (Ids{4, 3, 0, 4}), boost::test_tools::per_element());
-  BOOST_TEST(ids("{" + roles + R"(, "add_bos_token": true})") == (Ids{3, 0}), boost::test_tools::per_element());
-  BOOST_TEST(ids("{" + roles + R"(, "add_bos_token": true, "add_eos_token": true})") == (Ids{3, 0, 4}),
-             boost::test_tools::per_element());
-  BOOST_TEST(ids("{" + roles + R"(, "add_bos_token": false})") == Ids{0}, boost::test_tools::per_element());
+  // As in transformers 5, which does not read these fields where there is a tokenizer.json.
+  for (const char* fields : {R"("add_bos_token": true)", R"("add_bos_token": false)", R"("add_eos_token": true)",
+                             R"("add_bos_token": false, "tokenizer_class": "LlamaTokenizerFast")",
+                             R"("add_bos_token": true, "tokenizer_class": "PreTrainedTokenizerFast")"}) {
+    BOOST_TEST(ids("{" + roles + ", " + fields + "}") == (Ids{4, 3, 0, 4}), boost::test_tools::per_element());
+  }
+  description["post_processor"] = {{"type", "ByteLevel"}};
+  for (const char* name : {"LlamaTokenizerFast", "LlamaTokenizer", "PreTrainedTokenizerFast", "Qwen2Tokenizer"}) {
+    const std::string config = "{" + roles + R"(, "add_bos_token": true, "tokenizer_class": ")" + name + "\"}";
+    BOOST_TEST(ids(config) == Ids{0}, boost::test_tools::per_element());
+  }
+  for (const char* name : {"CodeLlamaTokenizerFast", "CodeLlamaTokenizer"}) {
+    const std::string config = "{" + roles + R"(, "add_bos_token": false, "tokenizer_class": ")" + name + "\"}";
+    BOOST_TEST(ids(config) == (Ids{3, 0}), boost::test_tools::per_element());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_is_damaged_or_not_supported_is_named) {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the names of TRL and Accelerate say of precision, which only several of them together decide.
+
+#include <vector>
+
+#include "config/names.hpp"
+
+namespace sft::config {
+
+/// Of all that is written, in the order in which later ones win. `dtype = bfloat16` (or torch_dtype) loads weights in
+/// bf16, and alone it trains them so: train.precision = pure_bf16. Beside mixed precision (`bf16`, `mixed_precision`)
+/// Accelerate keeps float32 masters of them, which is precision = bf16.
+class ForeignPrecision {
+ public:
+  /// Throws a configuration Error for a value that cannot be obeyed.
+  explicit ForeignPrecision(const std::vector<Written>& all);
+
+  /// Whether another name decides what `written` would set.
+  [[nodiscard]] bool overrules(const Written& written) const;
+
+ private:
+  bool has_bf16_weights_ = false;
+  bool is_mixed_ = false;
+};
+
+}  // namespace sft::config
