@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/config.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/hub/adapter_config.hpp"
 #include "sft/io/tensor_source.hpp"
