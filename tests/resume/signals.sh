@@ -87,61 +87,6 @@ ending "$pid" 20
 check "a crash ends the program at once" test "$status" = $((128 + $(kill -l SEGV)))
 check "and MPI adds no words" test ! -s err
 
-# Signals while a model computes whose products are as large as those of a real one: the same numbers, to the bit.
-cat >real.ini <<'INI'
-[model]
-hidden_size = 512
-num_hidden_layers = 1
-num_attention_heads = 8
-num_key_value_heads = 2
-intermediate_size = 1408
-vocab_size = 1024
-[data]
-train_files = rows/train-*.h5
-[train]
-per_device_train_batch_size = 1
-max_steps = 8
-precision = fp32
-logging_steps = 1
-[device]
-backend = cpu
-[checkpoint]
-save_hub_model = true
-INI
-make_pairs 300
-"$sft_prepare" --input pairs.jsonl --output rows --max_length 256 >/dev/null
-# numbers_of FOLDER: what it logged, without what the clock and the memory say.
-numbers_of() {
-  grep -o '"step":[0-9]*\|"loss":[^,]*\|"grad_norm":[^,]*' "$1/metrics.jsonl" || true
-}
-# storm PID: a signal every millisecond or two, for a second at most.
-storm() {
-  local i
-  for i in $(seq 300); do
-    kill -s USR1 "$1" 2>/dev/null || return 0
-    read -r -t 0.001 <>"$work/never.ini" || true
-  done
-}
-for isa in AVX2 DEFAULT; do
-  for threads in 1 2; do
-    with=(env "ONEDNN_MAX_CPU_ISA=$isa" "OMP_NUM_THREADS=$threads")
-    name=$isa-$threads
-    succeeds "$name: an uninterrupted run" "${with[@]}" "$sft" real.ini --train.output_dir "$name"
-    for kind in one storm; do
-      run=$name-$kind
-      start "${with[@]}" "$sft" real.ini --train.output_dir "$run"
-      await_steps "$run" 2
-      if [[ $kind == storm ]]; then storm "$pid"; else kill -s TERM "$pid"; fi
-      ending "$pid" 60
-      check "$run: saves and stops" test "$status" = 75
-      succeeds "$run: goes on" "${with[@]}" "$sft" real.ini --train.output_dir "$run" --checkpoint.resume_from_checkpoint auto
-      check "$run: the numbers of an uninterrupted run" test "$(numbers_of "$run")" = "$(numbers_of "$name")"
-      check "$run: its weights" cmp "$run/model/model.safetensors" "$name/model/model.safetensors"
-      rm -r "$run"
-    done
-  done
-done
-
 # Senders that send twice at once, as timeout does, mean it once.
 start timeout --preserve-status 4 "$sft" long.ini --train.output_dir twice
 ending "$pid" 30
