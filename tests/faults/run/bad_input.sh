@@ -116,9 +116,12 @@ mkdir folder
 mkfifo folder/config.json
 refuse 3 'cannot read folder/config\.json \(it is a pipe' good.ini --model.model_name_or_path folder
 rm folder/config.json
-printf '{"model_type": "\\u001b]0;title\\u0007\\u001b[2Jred", "architectures": ["\\u001b[31m"]}' >folder/config.json
-refuse 3 '\\x1b\[2Jred' good.ini --model.model_name_or_path folder
-check 'no escape sequence of a file reaches the terminal' bash -c '! grep -q "[^[:print:][:space:]]" out err'
+cat >folder/config.json <<'JSON'
+{"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32,
+ "vocab_size": 272, "rope_scaling": {"rope_type": "\u001b[2Jred"}}
+JSON
+refuse 3 '"\\x1b\[2Jred" is not supported' good.ini --model.model_name_or_path folder
+check 'no command of a file reaches the terminal' bash -c '! LC_ALL=C grep -q "[^[:print:][:space:]]" out err'
 
 # Resuming
 refuse 3 'checkpoint-000777' good.ini --checkpoint.resume_from_checkpoint output/checkpoint-000777

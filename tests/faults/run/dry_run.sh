@@ -87,7 +87,8 @@ check "a plan makes no output folder" test ! -e output
 # 2. More ranks than anyone plans for.
 refuses 2 'cannot plan for 2147483647 ranks \(--dry-run plans for 65536 at most' "$sft" run.ini --dry-run \
   --num_ranks 2147483647 --parallel.dp_shard_size auto
-refuses 2 'cannot plan for 2000000000 ranks' "$sft" run.ini --dry-run --parallel.dp_shard_size 2000000000
+refuses 2 'cannot plan for 131072 ranks' "$sft" run.ini --dry-run --parallel.dp_shard_size 32768 \
+  --parallel.dp_replicate_size 4
 
 # 3. A run that no machine has the memory for: refused with the table and one error, on every number of ranks.
 for ranks in 1 2; do

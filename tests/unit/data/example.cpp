@@ -189,7 +189,9 @@ BOOST_AUTO_TEST_CASE(bad_records_are_refused_with_the_reason) {
   BOOST_TEST(mentions(refusal(R"({"text": "a", "text": "b"})"), "'text' stands twice"));
   BOOST_TEST(mentions(refusal(R"({"text": "a", "x": [{"k": 1, "l": {"k": 2}, "k": 3}]})"), "'k' stands twice"));
   BOOST_TEST(refusal(R"({"text": "a", "x": [{"k": 1, "l": {"k": 2}}, {"k": 3}]})") == "");
-  BOOST_TEST(refusal("{\"text\": \"a\", \"x\": " + std::string(100000, '[') + std::string(100000, ']') + "}") == "");
+  BOOST_TEST(refusal("{\"text\": \"a\", \"x\": " + std::string(500, '[') + std::string(500, ']') + "}") == "");
+  BOOST_TEST(refusal("{\"text\": \"a\", \"x\": " + std::string(100000, '[') + std::string(100000, ']') + "}") ==
+             "its values are nested deeper than 512");
   BOOST_TEST(mentions(refusal("[1]"), "begins an array"));
   BOOST_TEST(mentions(refusal("1"), "the record is number"));
   BOOST_TEST(mentions(refusal("{}"), "no keys"));

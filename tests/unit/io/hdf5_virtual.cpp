@@ -14,6 +14,7 @@
 namespace fs = std::filesystem;
 using sft::io::Hdf5File;
 using sft::io::Number;
+using sft::io::Sources;
 using sft::io::VirtualPiece;
 using sft::test::data_error_of;
 using sft::test::mentions;
@@ -48,7 +49,8 @@ void write_matrix(const std::string& folder) {
 
 std::vector<float> read_matrix(const std::string& folder) {
   std::vector<float> values(12);
-  Hdf5File::open(folder + "/whole.h5").read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
+  Hdf5File::open(folder + "/whole.h5", Sources::same_folder)
+      .read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
   return values;
 }
 
@@ -67,7 +69,8 @@ BOOST_AUTO_TEST_CASE(pieces_of_other_files_are_one_matrix_also_after_a_move) {
   BOOST_TEST(read_matrix(folder.file("there")) == expected);
 
   std::vector<float> vector(6);
-  Hdf5File::open(folder.file("there/whole.h5")).read("/model/vector", Number::float32, {.num_rows = 6}, vector.data());
+  Hdf5File::open(folder.file("there/whole.h5"), Sources::same_folder)
+      .read("/model/vector", Number::float32, {.num_rows = 6}, vector.data());
   BOOST_TEST(std::equal(vector.begin(), vector.end(), expected.begin() + 6));
 }
 
@@ -75,7 +78,7 @@ BOOST_AUTO_TEST_CASE(a_source_that_cannot_be_used_is_named_and_gives_no_numbers)
   const sft::test::TemporaryFolder folder;
   const std::string source = folder.file("b.h5");
   const auto check = [&](const std::string& reason) {
-    const Hdf5File whole = Hdf5File::open(folder.file("whole.h5"));
+    const Hdf5File whole = Hdf5File::open(folder.file("whole.h5"), Sources::same_folder);
     std::vector<float> values(12, std::numeric_limits<float>::quiet_NaN());
     for (int repeat = 0; repeat < 2; ++repeat) {
       const std::string error = data_error_of([&] {
@@ -102,7 +105,7 @@ BOOST_AUTO_TEST_CASE(sources_beyond_the_limit_of_open_files_are_an_error) {
   const sft::test::TemporaryFolder folder;
   write_matrix(folder.path());
   {
-    const Hdf5File whole = Hdf5File::open(folder.file("whole.h5"));
+    const Hdf5File whole = Hdf5File::open(folder.file("whole.h5"), Sources::same_folder);
     const sft::test::OpenFileLimit limit(1);
     std::vector<float> values(12);
     const std::string error = data_error_of([&] {
@@ -117,8 +120,8 @@ BOOST_AUTO_TEST_CASE(the_same_sources_may_be_open_twice_and_outlive_the_first) {
   const sft::test::TemporaryFolder folder;
   write_matrix(folder.path());
   std::vector<float> values(12);
-  auto first = std::make_unique<Hdf5File>(Hdf5File::open(folder.file("whole.h5")));
-  const Hdf5File second = Hdf5File::open(folder.file("whole.h5"));
+  auto first = std::make_unique<Hdf5File>(Hdf5File::open(folder.file("whole.h5"), Sources::same_folder));
+  const Hdf5File second = Hdf5File::open(folder.file("whole.h5"), Sources::same_folder);
   first->read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
   second.read("/model/matrix", Number::float32, {0, 3, 0, 4}, values.data());
   first.reset();
