@@ -22,6 +22,7 @@
 
 #include "check_machine.hpp"
 #include "choose_device.hpp"
+#include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
 #include "sft/comm/collectives.hpp"
@@ -41,6 +42,7 @@
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/train/console.hpp"
 #include "sft/train/datasets.hpp"
 #include "sft/train/dry_run.hpp"
 #include "sft/train/engine.hpp"
@@ -264,6 +266,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   train::Trainer trainer(
       {session, config, *device, place, groups, *datasets, ledger, *engine, start ? &*start : nullptr, sp_choice});
   trainer.restore();
+  set_log_times(!train::is_terminal());
   trainer.announce();
 
   // 8. Train and evaluate
@@ -274,13 +277,20 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   if (status == ExitStatus::done && *config.checkpoint.save_hub_model) {
     const std::string folder = config.train.output_dir + "/model";
     apps::save_model_folder(folder, config.model, datasets->train.max_length(), *engine, world, *device);
-    log_info("saved " + folder + " in hub format");
+    log_event("saved " + folder + " in hub format");
   }
   if (status == ExitStatus::done && config.lora.use_peft) {
     const std::string folder = config.train.output_dir + "/adapter";
     apps::save_adapter_folder(folder, config, *engine, world, *device);
-    log_info("saved " + folder + " in PEFT's format");
+    log_event("saved " + folder + " in PEFT's format");
   }
+
+  // 10. What came of it
+  std::vector<std::string> next;
+  world.agree([&] {
+    if (world.rank() == 0) next = apps::next_steps(config, status, trainer.saved());
+  });
+  trainer.summarize(status, next);
   return static_cast<int>(status);
 }
 

@@ -72,5 +72,6 @@ std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes) {
 }
 
 const char* cpu_instruction_set() { return cpu::name_of(cpu::best_isa()); }
+bool cpu_multiplies_bf16() { return cpu::has_fast_bf16_products(cpu::best_isa()); }
 
 }  // namespace sft::ops

@@ -40,5 +40,8 @@ void require_built(device::Kind kind);
 /// "AVX-512 + AMX", "AVX-512 + BF16", "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with
 /// (for tables and benchmarks).
 [[nodiscard]] const char* cpu_instruction_set();
+/// Whether the CPU kernels multiply bf16 numbers as such; else they make float32 of them first, which takes as long as
+/// float32 products do.
+[[nodiscard]] bool cpu_multiplies_bf16();
 
 }  // namespace sft::ops
