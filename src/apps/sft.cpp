@@ -298,6 +298,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  sft::return_freed_memory();
   sft::raise_open_file_limit();
   return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
 }

@@ -64,7 +64,7 @@ std::string describe_attention(const StartFacts& facts) {
 /// Where bf16 gains no speed: a processor's best way to multiply such numbers may be to make float32 of them first.
 std::string describe_bf16_products(const StartFacts& facts) {
   if (facts.kind != device::Kind::cpu || ops::cpu_multiplies_bf16()) return "";
-  return " (this processor multiplies in float32: bf16 saves memory here, not time)";
+  return " (this processor multiplies in float32: no faster than fp32)";
 }
 
 std::string describe_precision(const StartFacts& facts) {
