@@ -23,6 +23,7 @@
 
 #include "check_machine.hpp"
 #include "choose_device.hpp"
+#include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
 #include "sft/comm/collectives.hpp"
@@ -43,6 +44,7 @@
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/train/console.hpp"
 #include "sft/train/datasets.hpp"
 #include "sft/train/dry_run.hpp"
 #include "sft/train/engine.hpp"
@@ -295,6 +297,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
     if (world.rank() != 0) return;
     for (const std::string& folder : {model_folder(config), adapter_folder(config)}) hub::NewFolder::recover(folder);
   });
+  set_log_times(!train::is_terminal());
   trainer.announce();
 
   // 8. Train and evaluate
@@ -305,14 +308,21 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   if (status == ExitStatus::done && *config.checkpoint.save_hub_model) {
     const std::string folder = model_folder(config);
     apps::save_model_folder(folder, config.model, datasets->train.max_length(), *engine, world, *device);
-    log_info("saved " + folder + " in hub format");
+    log_event("saved " + folder + " in hub format");
   }
   if (status == ExitStatus::done && config.lora.use_peft) {
     const std::string folder = adapter_folder(config);
     apps::save_adapter_folder(folder, config, *engine, world, *device);
-    log_info("saved " + folder + " in PEFT's format");
+    log_event("saved " + folder + " in PEFT's format");
   }
   ignore_stop_signals(static_cast<int>(status));
+
+  // 10. What came of it
+  std::vector<std::string> next;
+  world.agree([&] {
+    if (world.rank() == 0) next = apps::next_steps(config, status, trainer.saved());
+  });
+  trainer.summarize(status, next);
   return static_cast<int>(status);
 }
 
@@ -320,6 +330,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  sft::return_freed_memory();
   sft::raise_open_file_limit();
   return sft::comm::run_program(argc, argv, [&](sft::comm::Session& session) { return run(session, arguments); });
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/core/log.hpp"
 
+#include <array>
 #include <cerrno>  // program_invocation_short_name, of glibc and musl
 #include <cstdio>
+#include <ctime>
 
 #include "sft/core/printable.hpp"
 
@@ -11,6 +13,7 @@ namespace sft {
 namespace {
 int rank_ = 0;
 bool has_lost_output_ = false;
+bool are_times_shown_ = false;
 }  // namespace
 
 void set_log_rank(int rank) { rank_ = rank; }
@@ -23,6 +26,19 @@ void log_styled(const std::string& line) {
   const bool is_written = std::fputs((line + "\n").c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   if (!is_written) has_lost_output_ = true;
 }
+
+void set_log_times(bool are_shown) { are_times_shown_ = are_shown; }
+
+std::string log_time() {
+  if (!are_times_shown_) return "";
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S ", &local)};
+}
+
+void log_event(const std::string& line) { log_info(log_time() + line); }
 
 bool has_lost_output() { return has_lost_output_; }
 

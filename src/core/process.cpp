@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/core/process.hpp"
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -33,6 +34,14 @@ void raise_open_file_limit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void return_freed_memory() {
+#ifdef __GLIBC__
+  constexpr int threshold_bytes = 1 << 20;
+  mallopt(M_MMAP_THRESHOLD, threshold_bytes);
+  mallopt(M_TRIM_THRESHOLD, threshold_bytes);
+#endif
 }
 
 }  // namespace sft

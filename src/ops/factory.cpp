@@ -67,10 +67,15 @@ std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t 
   return kind == device::Kind::cpu ? cpu::lengths_bytes(shapes, num_lengths) : 0;
 }
 
+std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes) {
+  return kind == device::Kind::cpu ? cpu::product_copies_bytes(cpu::best_isa(), num_threads, shapes) : 0;
+}
+
 std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes) {
   return kind == device::Kind::cpu ? cpu::loss_chunk_tokens(shapes) : gpu_loss_chunk_tokens(shapes);
 }
 
 const char* cpu_instruction_set() { return cpu::name_of(cpu::best_isa()); }
+bool cpu_multiplies_bf16() { return cpu::has_fast_bf16_products(cpu::best_isa()); }
 
 }  // namespace sft::ops

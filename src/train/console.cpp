@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "sft/core/log.hpp"
+#include "sft/core/plural.hpp"
 
 namespace sft::train {
 
@@ -48,8 +49,24 @@ bool is_terminal() {
   return error || parent_output.rfind("/dev/", 0) == 0;
 }
 
+namespace {
+
+/// Time that the rest takes if it goes on as before.
+std::string left_after(std::chrono::steady_clock::duration elapsed, std::int64_t done, std::int64_t all) {
+  const double elapsed_s = std::chrono::duration<double>(elapsed).count();
+  return format_duration(elapsed_s / static_cast<double>(done) * static_cast<double>(all - done));
+}
+
+}  // namespace
+
 Progress::Progress(std::int64_t first_step, std::int64_t last_step, bool terminal)
-    : first_step_(first_step), last_step_(last_step), line_(stdout, terminal && log_rank() == 0) {}
+    : first_step_(first_step),
+      last_step_(last_step),
+      is_log_(!terminal),
+      table_(is_log_, last_step),
+      line_(stdout, terminal && log_rank() == 0) {}
+
+void Progress::begin_steps() { start_ = Clock::now(); }
 
 bool Progress::is_time_to_draw(bool always) {
   if (!line_.is_visible()) return false;
@@ -59,42 +76,50 @@ bool Progress::is_time_to_draw(bool always) {
   return true;
 }
 
-void Progress::advance(std::int64_t step, double loss, double learning_rate, double tokens_per_second) {
-  if (!is_time_to_draw(step == last_step_)) return;
-  const double elapsed_s = std::chrono::duration<double>(last_drawn_ - start_).count();
-  const double left_s = elapsed_s / static_cast<double>(step - first_step_) * static_cast<double>(last_step_ - step);
-  line_.show(format("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left", static_cast<long long>(step),
-                    static_cast<long long>(last_step_), loss, learning_rate, format_count(tokens_per_second).c_str(),
-                    format_duration(left_s).c_str()));
+std::string Progress::time_left(std::int64_t step) const {
+  return left_after(Clock::now() - start_, step - first_step_, last_step_ - first_step_);
 }
 
-void Progress::print_header() {
-  if (header_printed_) return;
-  log_info(format("%8s %8s %10s %10s %10s %9s %10s %8s", "step", "epoch", "loss", "grad norm", "rate", "accuracy",
-                  "tokens/s", "step s"));
-  header_printed_ = true;
+void Progress::advance(const StepMetrics& metrics) {
+  if (!is_time_to_draw(metrics.step == last_step_)) return;
+  line_.show(format("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left", static_cast<long long>(metrics.step),
+                    static_cast<long long>(last_step_), metrics.step_loss, metrics.learning_rate,
+                    format_count(metrics.tokens_per_second()).c_str(), time_left(metrics.step).c_str()));
 }
 
-void Progress::log(const StepMetrics& metrics) {
+void Progress::print(const std::string& line) {
   finish();
-  print_header();
-  log_info(format("%8lld %8.3f %10.5f %10.4f %10.2e %9.4f %10s %8.3f", static_cast<long long>(metrics.step),
-                  metrics.epoch, metrics.loss, metrics.grad_norm, metrics.learning_rate, metrics.mean_token_accuracy,
-                  format_count(metrics.tokens_per_second()).c_str(), metrics.step_time_s));
+  if (!header_printed_) log_info(std::string(log_time().size(), ' ') + table_.header());
+  header_printed_ = true;
+  log_event(line);
+}
+
+void Progress::log(const StepMetrics& metrics) { print(table_.row(metrics, time_left(metrics.step))); }
+
+void Progress::log_first(const StepMetrics& metrics) {
+  if (is_log_ && metrics.step == first_step_ + 1) log(metrics);
+}
+
+void Progress::begin_evaluation(std::int64_t num_rows) {
+  evaluation_start_ = evaluation_shown_ = Clock::now();
+  if (is_log_) log_event("evaluating " + plural(num_rows, "row"));
 }
 
 void Progress::show_evaluation(std::int64_t num_batches_done, std::int64_t num_batches) {
+  constexpr std::chrono::minutes between_lines(1);
+  const auto now = Clock::now();
+  if (is_log_ && num_batches_done > 0 && now - evaluation_shown_ >= between_lines) {
+    evaluation_shown_ = now;
+    log_event(format("evaluating: %lld of %lld batches, %s left", static_cast<long long>(num_batches_done),
+                     static_cast<long long>(num_batches),
+                     left_after(now - evaluation_start_, num_batches_done, num_batches).c_str()));
+  }
   if (!is_time_to_draw(false)) return;
   line_.show(format("evaluating: batch %lld of %lld", static_cast<long long>(num_batches_done + 1),
                     static_cast<long long>(num_batches)));
 }
 
-void Progress::log(const EvalMetrics& metrics) {
-  finish();
-  print_header();
-  log_info(format("%8lld %8.3f %10.5f %-21s %9.4f %10s %8.3f", static_cast<long long>(metrics.step), metrics.epoch,
-                  metrics.loss, " evaluation", metrics.mean_token_accuracy, "", metrics.time_s));
-}
+void Progress::log(const EvalMetrics& metrics) { print(table_.row(metrics)); }
 
 void Progress::finish() { line_.clear(); }
 

@@ -125,7 +125,7 @@ void Profile::write() {
     log_warning("the timeline of " + steps + " was not written to " + path + ": is there space left?");
     return;
   }
-  log_info("saved " + path + ": " + what);
+  log_event("saved " + path + ": " + what);
   if (most_left_out > 0) {
     log_warning(path + " leaves out ranges (a rank notes " + std::to_string(max_ranges) + ", and had " +
                 std::to_string(most_left_out) + " more): profile fewer steps");

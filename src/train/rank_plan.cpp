@@ -99,7 +99,8 @@ void RankPlan::lay_out(Arenas& arenas) {
 
 std::size_t RankPlan::later_process_bytes() const {
   return device::later_process_bytes + checkpoint::index_memory_bytes(place, shard_map) +
-         ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths);
+         ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
+         ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }
 
 RankPlan::Arenas RankPlan::measure() {

@@ -2,14 +2,15 @@
 #include "sft/train/start_table.hpp"
 
 #include <array>
+#include <filesystem>
 #include <iomanip>
 #include <set>
 #include <span>
 #include <sstream>
 
 #include "sft/config/values.hpp"
+#include "sft/core/labelled_lines.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/core/table.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/train/console.hpp"
@@ -60,7 +61,14 @@ std::string describe_attention(const StartFacts& facts) {
   return facts.sp_choice.empty() ? text : text + "; " + facts.sp_choice;
 }
 
-std::string describe_precision(const config::Config& config) {
+/// Where bf16 gains no speed: a processor's best way to multiply such numbers may be to make float32 of them first.
+std::string describe_bf16_products(const StartFacts& facts) {
+  if (facts.kind != device::Kind::cpu || ops::cpu_multiplies_bf16()) return "";
+  return " (this processor multiplies in float32: no faster than fp32)";
+}
+
+std::string describe_precision(const StartFacts& facts) {
+  const config::Config& config = facts.config;
   const bool has_bf16_moments = config.optimizer.moments_dtype == DType::bf16;
   const std::string bf16_moments = has_bf16_moments ? ", bf16 moments with stochastic rounding" : "";
   switch (config.train.precision) {
@@ -68,12 +76,14 @@ std::string describe_precision(const config::Config& config) {
       return "float32" + bf16_moments;
     case config::Precision::bf16:
       return "bf16 compute and gathering, float32 weights" +
-             (has_bf16_moments ? " and gradient sums" + bf16_moments : std::string(", moments and gradient sums"));
+             (has_bf16_moments ? " and gradient sums" + bf16_moments : std::string(", moments and gradient sums")) +
+             describe_bf16_products(facts);
     case config::Precision::pure_bf16:
       break;
   }
   return "pure bf16: weights in bf16 alone, updated with stochastic rounding; float32 " +
-         (has_bf16_moments ? "gradient sums" + bf16_moments : std::string("moments and gradient sums"));
+         (has_bf16_moments ? "gradient sums" + bf16_moments : std::string("moments and gradient sums")) +
+         describe_bf16_products(facts);
 }
 
 /// What is offloaded where; empty: nothing.
@@ -157,8 +167,19 @@ std::string describe_data(const data::PackedDataset& data) {
        << data.max_length() << ", " << data.num_documents() << " documents, "
        << format_count(static_cast<double>(data.num_tokens())) << " tokens ("
        << 100 * static_cast<double>(data.num_tokens()) / capacity << " % of the rows), "
-       << format_count(static_cast<double>(data.num_target_tokens())) << " targets, tokenizer " << data.tokenizer();
+       << format_count(static_cast<double>(data.num_target_tokens())) << " targets";
   return text.str();
+}
+
+/// "of the model", where its folder has made the tokens: the line of the weights names it.
+std::string describe_tokenizer(const StartFacts& facts) {
+  const std::string& tokenizer = facts.datasets.train.tokenizer();
+  const auto is_same_folder = [&](const std::string& folder) {
+    std::error_code error;
+    return !folder.empty() && std::filesystem::equivalent(tokenizer, folder, error) && !error;
+  };
+  return is_same_folder(facts.origin) || is_same_folder(facts.config.model.model_name_or_path) ? "of the model"
+                                                                                               : tokenizer;
 }
 
 /// "all but the input of each block is computed again (full); offloaded to files in /scratch; MLP in tiles of 4096
@@ -220,17 +241,15 @@ std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& n
 
 std::string start_table(const StartFacts& facts) {
   const mesh::Layout layout = mesh::layout_of(facts.config.parallel);
-  Table table({Align::left, Align::left}, 2);
-  const auto add = [&](const char* label, const std::string& text) {
-    if (!text.empty()) table.add({label, text});
-  };
+  LabelledLines lines;
+  const auto add = [&](const char* label, const std::string& text) { lines.add(label, text); };
   add("mesh",
       layout.describe() + ", " + plural(layout.size(), "rank") + (facts.nodes.empty() ? "" : " on " + facts.nodes));
   add("attention", describe_attention(facts));
   add("device", facts.device);
   add("model", describe_model(facts));
   add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
-  add("precision", describe_precision(facts.config));
+  add("precision", describe_precision(facts));
   add("activations", describe_activations(facts.config, facts.kind == device::Kind::cpu));
   add("offload", describe_offload(facts));
   add("weights", facts.origin);
@@ -239,6 +258,7 @@ std::string start_table(const StartFacts& facts) {
     add("eval data", describe_data(*facts.datasets.eval));
     add("evaluate", describe_evaluation(facts.config.train));
   }
+  add("tokenizer", describe_tokenizer(facts));
   add("batch", describe_batch(facts));
   add("steps", describe_steps(facts));
   add("sharding", describe_sharding(facts.config.parallel));
@@ -248,7 +268,7 @@ std::string start_table(const StartFacts& facts) {
                        facts.config.train.output_dir + "/trace.json");
   }
   add("output", facts.config.train.output_dir);
-  return table.text() + "\n" + format_memory(facts.memory);
+  return lines.text() + "\n" + format_memory(facts.memory);
 }
 
 }  // namespace sft::train

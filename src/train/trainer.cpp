@@ -30,6 +30,7 @@
 #include "sft/train/run_length.hpp"
 #include "sft/train/start_table.hpp"
 #include "sft/train/traffic.hpp"
+#include "summary.hpp"
 
 namespace sft::train {
 
@@ -99,7 +100,7 @@ MemoryPeaks gather_memory_peaks(device::Device& device, const comm::Group& world
 
 void announce_first_forward_pass() {
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  log_info("first forward pass " + format_seconds(now_s - process_start_time_s()) + " after the process started");
+  log_event("first forward pass " + format_seconds(now_s - process_start_time_s()) + " after the process started");
 }
 
 }  // namespace
@@ -152,6 +153,7 @@ void Trainer::restore() {
     });
     position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
     saved_step_ = position_.step;
+    saved_folder_ = folder;
     resumed_step_ = position_.step;
     const std::string saved_weights = folder + ", step " + std::to_string(position_.step);
     origin_ = has_all_weights ? saved_weights : origin_ + "; adapters: " + saved_weights;
@@ -242,15 +244,13 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   StepMetrics metrics;
   metrics.step = position_.step;
   metrics.epoch = position_.epoch;
-  const checkpoint::LogWindow& window = position_.since_log;
-  const auto num_steps = static_cast<double>(window.num_steps);
-  metrics.loss = window.loss / num_steps;
+  metrics.loss = result.loss;
   metrics.grad_norm = result.grad_norm;
   metrics.learning_rate = learning_rate;
   metrics.num_tokens = position_.num_tokens;
   metrics.num_target_tokens = position_.num_target_tokens;
-  metrics.mean_token_accuracy = window.mean_token_accuracy / num_steps;
-  metrics.entropy = window.entropy / num_steps;
+  metrics.mean_token_accuracy = result.mean_token_accuracy;
+  metrics.entropy = result.entropy;
   metrics.step_loss = result.loss;
   metrics.step_num_tokens = result.num_tokens;
   metrics.step_num_target_tokens = result.num_target_tokens;
@@ -259,8 +259,18 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   if (const double peak_tflops = run_.config.device.peak_tflops; peak_tflops > 0) {
     metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.groups.world.size());
   }
-  metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
   return metrics;
+}
+
+void Trainer::close_window(StepMetrics& metrics) {
+  const checkpoint::LogWindow& window = position_.since_log;
+  const auto num_steps = static_cast<double>(window.num_steps);
+  metrics.loss = window.loss / num_steps;
+  metrics.mean_token_accuracy = window.mean_token_accuracy / num_steps;
+  metrics.entropy = window.entropy / num_steps;
+  metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
+  position_.since_log = {};
+  resumed_step_.reset();
 }
 
 bool Trainer::is_evaluation_due() const {
@@ -272,6 +282,7 @@ bool Trainer::is_evaluation_due() const {
 
 int Trainer::evaluate(Progress& progress) {
   const auto start = Clock::now();
+  progress.begin_evaluation(run_.datasets.eval->num_rows());
   const auto before_batch = [&](std::int64_t done, std::int64_t all) {
     progress.show_evaluation(done, all);
     return signals_ ? stop_signal(*signals_) : 0;
@@ -322,9 +333,11 @@ ExitStatus Trainer::train() {
   if (has_steps) world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
+  session_.start = Clock::now();
   if (is_evaluation_due()) (void)evaluate(progress);  // no signal cuts it short: before the first step they end the run
   signals_.emplace({SIGTERM, SIGUSR1, SIGINT, SIGHUP});
   std::signal(SIGPIPE, SIG_IGN);  // a line that nobody reads ends nothing: stop_signal sees the closed output
+  progress.begin_steps();
 
   Profile profile(run_, last_step_, progress);
   ExitStatus status = ExitStatus::done;
@@ -349,13 +362,15 @@ ExitStatus Trainer::train() {
     const double step_time_s = seconds_since(start);
     profile.end_step();
 
-    progress.advance(position_.step, result.loss, learning_rate, static_cast<double>(result.num_tokens) / step_time_s);
+    StepMetrics metrics = measure(result, learning_rate, step_time_s);
+    session_.add(metrics);
+    progress.advance(metrics);
     if (is_last || is_due(position_.step, config.train.logging_steps)) {
-      const StepMetrics metrics = measure(result, learning_rate, step_time_s);
-      position_.since_log = {};
-      resumed_step_.reset();
+      close_window(metrics);
       progress.log(metrics);
       append(metrics);
+    } else {
+      progress.log_first(metrics);
     }
     if (notice.failed) {
       progress.finish();
@@ -396,8 +411,8 @@ Notice Trainer::accumulate(data::Loader& loader, data::MicroBatch& batch, double
 }
 
 void Trainer::announce_stop(int signal) const {
-  log_info(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
-           std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
+  log_event(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
+            std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
 }
 
 template <class Metrics>
@@ -447,8 +462,33 @@ void Trainer::save() {
                          run_.groups, run_.engine.state(), position_, run_.device, run_.engine.stream());
   });
   saved_step_ = position_.step;
-  log_info("saved " + checkpoint::path_of(run_.config.train.output_dir, position_.step) + " in " +
-           format_seconds(seconds_since(start)));
+  saved_folder_ = checkpoint::path_of(run_.config.train.output_dir, position_.step);
+  log_event("saved " + saved_folder_ + " in " + format_seconds(seconds_since(start)));
+}
+
+void Trainer::Session::add(const StepMetrics& metrics) {
+  ++num_steps;
+  num_tokens += metrics.step_num_tokens;
+  step_time_s += metrics.step_time_s;
+}
+
+void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next) const {
+  if (!session_.start) return;
+  const HighestPeak memory = gather_highest_peak(run_.device, run_.ledger, run_.groups.world);
+  if (run_.groups.world.rank() != 0) return;
+  log_info("");
+  log_event(describe(RunSummary{.is_done = status == ExitStatus::done,
+                                .step = position_.step,
+                                .last_step = last_step_,
+                                .epoch = position_.epoch,
+                                .time_s = seconds_since(*session_.start),
+                                .step_time_s = session_.step_time_s,
+                                .num_steps = session_.num_steps,
+                                .num_tokens = session_.num_tokens,
+                                .losses = read_loss_course(metrics_file_->path()),
+                                .memory = memory,
+                                .is_gpu = run_.device.kind() == device::Kind::cuda,
+                                .next = next}));
 }
 
 }  // namespace sft::train

@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -288,6 +289,30 @@ BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, boost::uni
     BOOST_TEST(peak.least / mib >= 0.9 * least_mib);
     BOOST_TEST(peak.most / mib <= 1.1 * most_mib);
   }
+}
+
+// oneDNN's products below AVX-512 allocate copies of their operands on every thread, of other sizes for every shape.
+BOOST_AUTO_TEST_CASE(threads_without_avx512_do_not_take_more_than_the_ledger_says) {
+  const Workshop workshop;
+  test::write_packed_file(workshop.path("train.h5"), test::make_awkward_rows(31, 512, 3), test::small_vocab_size);
+  setenv("OMP_NUM_THREADS", "4", 1);
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+  test::TrainerProgram program = workshop.start(run_cases[0], "run", 5, "none", [](config::Config& config) {
+    config.model.hidden_size = 512;
+    config.model.num_attention_heads = 8;
+    config.model.num_key_value_heads = 2;
+    config.model.head_dim = 64;
+    config.model.intermediate_size = 2048;
+    config.model.num_hidden_layers = 2;
+    config.model.vocab_size = 8192;
+  });
+  unsetenv("ONEDNN_MAX_CPU_ISA");
+  setenv("OMP_NUM_THREADS", "1", 1);
+  check_done(program, workshop, "run");
+  const double peak_mib = test::read_peak_bytes(workshop.path("run")).most / (1 << 20);
+  const double planned_mib = workshop.ledger_total_mib("run").second;
+  BOOST_TEST(peak_mib <= planned_mib);
+  BOOST_TEST(peak_mib >= 0.9 * planned_mib);
 }
 #endif
 

@@ -15,6 +15,12 @@ void set_log_rank(int rank);
 void log_info(const std::string& line);
 /// The same with colours: as it is, so what it holds of files must be printable already.
 void log_styled(const std::string& line);
+/// Whether log_event tells the time; until this is called it does not.
+void set_log_times(bool are_shown);
+/// What log_event begins with: "2026-11-22 22:41:07 ", the local time, or nothing.
+[[nodiscard]] std::string log_time();
+/// log_info for what has just happened, with the time in front where set_log_times asked for it.
+void log_event(const std::string& line);
 /// Whether a line could not be written to standard output, such as to a full disk.
 [[nodiscard]] bool has_lost_output();
 /// One line on standard error, from rank 0 only, prefixed `warning: `.

@@ -33,6 +33,10 @@ void require_built(device::Kind kind);
 /// different numbers of tokens, more than with one: on the CPU, the machine code of its matrix products. Pure.
 [[nodiscard]] std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths);
 
+/// Host memory that the threads of the ops allocate for the time of a product and may keep: on CPUs without AVX-512,
+/// for copies of its operands. Pure but for the instruction set of this processor.
+[[nodiscard]] std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes);
+
 /// Tokens whose logits the loss holds at a time: enough for the head's products to run at full speed, few enough for
 /// the (tokens, V) float32 logits to be small beside the parameters; at most shapes.tokens. Pure.
 [[nodiscard]] std::int64_t loss_chunk_tokens(device::Kind kind, const Shapes& shapes);
@@ -40,5 +44,8 @@ void require_built(device::Kind kind);
 /// "AVX-512 + AMX", "AVX-512 + BF16", "AVX-512", "AVX2" or "baseline": the instruction set the CPU kernels run with
 /// (for tables and benchmarks).
 [[nodiscard]] const char* cpu_instruction_set();
+/// Whether the CPU kernels multiply bf16 numbers as such; else they make float32 of them first, which takes as long as
+/// float32 products do.
+[[nodiscard]] bool cpu_multiplies_bf16();
 
 }  // namespace sft::ops

@@ -81,6 +81,7 @@ class MetricsFile {
   MetricsFile(const std::string& path, std::int64_t resumed_step, std::int64_t evaluated_step, EarlierLines earlier);
   void append(const StepMetrics& metrics) { append_line(to_json(metrics)); }
   void append(const EvalMetrics& metrics) { append_line(to_json(metrics)); }
+  [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
   void append_line(const std::string& line);

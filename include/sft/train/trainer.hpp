@@ -2,11 +2,13 @@
 #pragma once
 // The loop of one run: restore, train, save. All calls are collective over the world.
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
@@ -40,8 +42,21 @@ class Trainer {
   [[nodiscard]] ExitStatus train();
   /// Writes a checkpoint of where the run stands, unless that one was written already.
   void save();
+  /// The checkpoint that was written or read last; empty without one.
+  [[nodiscard]] const std::string& saved() const { return saved_folder_; }
+  /// Prints what came of train(), which returned `status`, and the lines of `next`; nothing when there was nothing to
+  /// do. Call it last: the memory that it tells is the most so far.
+  void summarize(ExitStatus status, const std::vector<std::string>& next) const;
 
  private:
+  /// What this process has trained, for the summary.
+  struct Session {
+    std::optional<std::chrono::steady_clock::time_point> start;  ///< none: it had nothing to do
+    std::int64_t num_steps = 0, num_tokens = 0;
+    double step_time_s = 0.0;
+    void add(const StepMetrics& metrics);
+  };
+
   /// The next micro-batch, as fetch() of notice.hpp.
   [[nodiscard]] std::exception_ptr read(data::Loader& loader, data::MicroBatch& batch);
   /// Begins the next step and computes its micro-batches; `batch` is the first of them. Before each of the others the
@@ -52,8 +67,11 @@ class Trainer {
   void announce_stop(int signal) const;
   /// Adds a step to where the run stands.
   void count(const StepResult& result);
-  /// What a step leaves in metrics.jsonl; collective, for the memory peaks of all ranks.
+  /// The numbers of a step that is counted, without memory.
   [[nodiscard]] StepMetrics measure(const StepResult& result, double learning_rate, double step_time_s) const;
+  /// Makes them those of a line of metrics.jsonl: means since the last one, which begin anew, and the memory peaks of
+  /// all ranks. Collective.
+  void close_window(StepMetrics& metrics);
   /// Whether the weights as they are now are to be evaluated, and were not yet.
   [[nodiscard]] bool is_evaluation_due() const;
   /// Evaluates them, prints and appends what comes out, unless a signal of some rank cuts it short, which is returned.
@@ -77,6 +95,7 @@ class Trainer {
   std::int64_t last_step_;
   checkpoint::Position position_;
   std::int64_t saved_step_ = -1;               ///< -1: none
+  std::string saved_folder_;                   ///< of that one, written or read
   std::exception_ptr failure_;                 ///< of this rank, to be thrown when all know and the run is saved
   std::optional<std::int64_t> resumed_step_;   ///< until the first line of metrics.jsonl
   std::string origin_;                         ///< of the weights, for people
@@ -84,6 +103,7 @@ class Trainer {
   std::unique_ptr<MetricsFile> metrics_file_;  ///< on rank 0
   std::optional<StopSignals> signals_;
   bool has_told_of_zero_loss_ = false;
+  Session session_;
 };
 
 }  // namespace sft::train

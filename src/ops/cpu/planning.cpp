@@ -38,6 +38,22 @@ std::size_t lengths_bytes(const Shapes& shapes, std::int64_t num_lengths) {
   return static_cast<std::size_t>(std::max<std::int64_t>(num_kept, 0) * product_bytes);
 }
 
+// Below AVX-512, oneDNN's float32 products copy blocks of both operands into memory that each thread allocates: 192 of
+// the numbers that are summed, for up to 10000 rows, which the threads share, and for 384 columns each. Blocks differ
+// in size with the product, and those that are free lie between others: measured, up to a mebibyte more on each thread.
+// Products of bf16 numbers are made of float32 tiles, whose sides are at most 512, times the threads.
+std::size_t product_copies_bytes(Isa isa, int num_threads, const Shapes& shapes) {
+  if (isa > Isa::avx2) return 0;
+  constexpr std::int64_t depth = 192, most_rows = 10000, columns = 384, tile_side = 512;
+  constexpr std::size_t free_bytes = std::size_t{1} << 20;
+  const std::int64_t longest_side =
+      std::max({shapes.tokens, shapes.hidden, (shapes.q_heads + 2 * shapes.kv_heads) * shapes.head_dim, 2 * shapes.mlp,
+                shapes.vocab});
+  const std::int64_t limit = shapes.compute == DType::bf16 ? tile_side : most_rows;
+  const std::int64_t floats = (std::min(longest_side, limit * num_threads) + num_threads * columns) * depth;
+  return static_cast<std::size_t>(floats) * sizeof(float) + static_cast<std::size_t>(num_threads) * free_bytes;
+}
+
 // The weight gradient of a chunk of n tokens reads and writes V C float32 numbers for 2 n V C operations, whatever V
 // and C are: few tokens make it wait for memory. tests/benchmarks/bench_loss_chunk measures how many are enough. At V =
 // 151936 and C = 896 on one core, 64 tokens at a time take 1.4 times as long as 256 in float32 and 1.7 times in bf16;

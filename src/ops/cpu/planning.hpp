@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/cpu/isa.hpp"
 #include "sft/ops/shapes.hpp"
 
 namespace sft::ops::cpu {
@@ -14,6 +15,9 @@ namespace sft::ops::cpu {
 
 /// See ops::lengths_bytes.
 [[nodiscard]] std::size_t lengths_bytes(const Shapes& shapes, std::int64_t num_lengths);
+
+/// See ops::product_copies_bytes; of a processor whose best instruction set is `isa`.
+[[nodiscard]] std::size_t product_copies_bytes(Isa isa, int num_threads, const Shapes& shapes);
 
 /// See ops::loss_chunk_tokens.
 [[nodiscard]] std::int64_t loss_chunk_tokens(const Shapes& shapes);

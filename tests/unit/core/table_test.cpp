@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <boost/test/unit_test.hpp>
 #include <cstdio>
+#include <regex>
 #include <string>
 
+#include "sft/core/labelled_lines.hpp"
+#include "sft/core/log.hpp"
 #include "sft/core/status_line.hpp"
 #include "sft/core/table.hpp"
 
@@ -21,6 +24,28 @@ BOOST_AUTO_TEST_CASE(no_blanks_end_a_line) {
   table.add({"one", ""});
   table.add({"", "two"});
   BOOST_TEST(table.text() == "one\n     two\n");
+}
+
+BOOST_AUTO_TEST_CASE(long_texts_are_broken_between_words) {
+  LabelledLines lines(24);
+  lines.add("model", "1.2 M parameters, 6 layers");
+  lines.add("nothing", "");
+  lines.add("origin", "/a/path/that/is/longer/than/a/line and more");
+  BOOST_TEST(lines.text() ==
+             "  model   1.2 M\n"
+             "          parameters, 6\n"
+             "          layers\n"
+             "  origin  /a/path/that/is/longer/than/a/line\n"
+             "          and more\n");
+}
+
+BOOST_AUTO_TEST_CASE(events_have_the_time_where_it_is_asked_for) {
+  BOOST_TEST(log_time().empty());
+  set_log_times(true);
+  const std::string time = log_time();
+  set_log_times(false);
+  BOOST_TEST(std::regex_match(time, std::regex("20[0-9]{2}-[01][0-9]-[0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-6][0-9] ")),
+             time);
 }
 
 BOOST_AUTO_TEST_CASE(a_status_line_is_redrawn_and_taken_away) {

@@ -80,7 +80,10 @@ BOOST_FIXTURE_TEST_CASE(all_ranks_of_1024_hold_as_much_but_rank_0_writes_the_ind
       BOOST_TEST((range.least_bytes == range.most_bytes) == (label != Label::process));
     }
   }
-  BOOST_TEST(range_of(table, Label::process).least_bytes == process_bytes + device::later_process_bytes);
+  const std::size_t later_bytes = range_of(table, Label::process).least_bytes - process_bytes;
+  BOOST_TEST(later_bytes >= device::later_process_bytes);
+  constexpr std::size_t most_copies_bytes = std::size_t{2} << 20U;  // of small products on one thread
+  BOOST_TEST(later_bytes <= device::later_process_bytes + most_copies_bytes);
   BOOST_TEST(table.total.most_rank == 0);
   BOOST_TEST(table.total.most_bytes - table.total.least_bytes ==
              range_of(table, Label::process).most_bytes - range_of(table, Label::process).least_bytes);
@@ -234,8 +237,8 @@ BOOST_AUTO_TEST_CASE(a_plan_for_gpus_says_what_lies_where) {
   BOOST_TEST(on_gpu.on_gpu.most_bytes + on_gpu.on_node.most_bytes == on_gpu.total.most_bytes);
   BOOST_TEST(range_of(on_gpu, Label::parameters).most_bytes == range_of(on_cpu, Label::parameters).most_bytes);
   BOOST_TEST(on_gpu.on_gpu.most_bytes > gpu_process_bytes + range_of(on_gpu, Label::parameters).most_bytes);
-  BOOST_TEST(range_of(on_gpu, Label::process).most_bytes ==
-             range_of(on_cpu, Label::process).most_bytes + gpu_process_bytes);
+  BOOST_TEST(range_of(on_gpu, Label::process).least_bytes ==
+             process_bytes + device::later_process_bytes + gpu_process_bytes);
   BOOST_TEST(range_of(on_gpu, Label::communication).most_bytes == 0u);  // NCCL brings its own
 
   // Copies through the node are in its memory alone.

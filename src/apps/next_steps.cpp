@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "next_steps.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string_view>
+
+#include "sft/data/chat_templates.hpp"
+#include "sft/hub/folder.hpp"
+#include "start_model.hpp"
+
+namespace sft::apps {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error) && !error;
+}
+
+/// Where this program lies.
+fs::path program_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+/// How a user types the program `name` that lies beside this one: ./NAME where the working folder has it, NAME where
+/// PATH leads to it, else with its folder. Empty when there is none.
+std::string command_of(const std::string& name) {
+  const fs::path program = program_folder() / name;
+  std::error_code error;
+  if (!fs::exists(program, error)) return "";
+  if (is_same_file(name, program)) return "./" + name;
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (is_same_file(fs::path(folder) / name, program)) return name;
+  }
+  return shell_word(program.string());
+}
+
+/// The script of the source tree that this program was built in; empty when it is not there (any more).
+std::string script(const std::string& name) {
+  std::error_code error;
+  for (fs::path folder = program_folder(); folder.has_relative_path(); folder = folder.parent_path()) {
+    const fs::path found = folder / name;
+    if (fs::exists(found, error)) return is_same_file(name, found) ? name : shell_word(found.string());
+  }
+  return "";
+}
+
+/// Whether the folder of the model that the run began with, empty for none, has a chat template, so that a conversation
+/// is what it can be asked for.
+bool has_chat_template(const std::string& folder) {
+  if (folder.empty()) return false;
+  try {
+    return data::load_chat_templates("", folder).standard != nullptr;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view plain = "_./-+=:,@%";
+  const auto is_plain = [&](unsigned char c) {
+    return std::isalnum(c) != 0 || plain.find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::vector<std::string> next_steps(const config::Config& config, ExitStatus status, const std::string& checkpoint) {
+  if (status != ExitStatus::done) return {"the same command with --checkpoint.resume_from_checkpoint auto goes on"};
+  const std::string& output_dir = config.train.output_dir;
+  const std::string model_folder = output_dir + "/model", merged_folder = output_dir + "/merged";
+  const bool has_model_folder = *config.checkpoint.save_hub_model;
+  const std::string origin = find_origin(config.model);
+  std::error_code error;
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& command, const std::string& words) {
+    if (!command.empty()) lines.push_back(command + " " + words);
+  };
+  add(command_of("sft-generate"), shell_word(has_model_folder ? model_folder : checkpoint) +
+                                      (has_chat_template(origin) ? " --chat" : " --prompt 'TEXT'"));
+  if (config.lora.use_peft) {
+    if (origin == config.model.model_name_or_path && !fs::exists(merged_folder, error)) {
+      add(command_of("sft-convert"), "--merge " + shell_word(origin) + " " + shell_word(output_dir + "/adapter") + " " +
+                                         shell_word(merged_folder));
+    }
+  } else if (!has_model_folder && !fs::exists(model_folder, error)) {
+    add(command_of("sft-convert"), shell_word(checkpoint) + " " + shell_word(model_folder));
+  }
+  add(script("postprocess/plot_loss.py"), shell_word(output_dir) + " -o " + shell_word(output_dir + "/loss.png"));
+  return lines;
+}
+
+}  // namespace sft::apps
