@@ -253,16 +253,16 @@ check 'nothing of the killed one is left' test "$(ls -A o)" = train-00000.h5
 # Records that ask for much: one of each takes seconds at most (`prepare` gives up after a minute).
 keys() { awk -v count="$1" 'BEGIN { for (i = 0; i < count; ++i) printf "%s\"k%d\": 1", i ? ", " : "", i }'; }
 {
-  printf '{"text": "a", %s}\n' "$(keys 300000)"
-  printf '{"messages": [{"role": "user", "content": "a", %s}]}\n' "$(keys 300000)"
-  printf '{"conversations": [{"from": "human", "value": "a", %s}]}\n' "$(keys 300000)"
+  printf '{"text": "a", %s}\n' "$(keys 120000)"
+  printf '{"messages": [{"role": "user", "content": "a", %s}]}\n' "$(keys 120000)"
+  printf '{"conversations": [{"from": "human", "value": "a", %s}]}\n' "$(keys 120000)"
 } >keys.jsonl
 prepare --input keys.jsonl
 says '^  records +3$'
 printf '{{ messages[0].content }}{{ tools | length }}{{ kwargs }}' >count.jinja
 {
-  printf '{"messages": [{"role": "user", "content": "a", %s}], "tools": [{%s}]}\n' "$(keys 100000)" "$(keys 100000)"
-  printf '{"messages": [{"role": "user", "content": "a"}], "tools": "[{%s}]"}\n' "$(keys 100000 | sed 's/"/\\"/g')"
+  printf '{"messages": [{"role": "user", "content": "a", %s}], "tools": [{%s}]}\n' "$(keys 40000)" "$(keys 40000)"
+  printf '{"messages": [{"role": "user", "content": "a"}], "tools": "[{%s}]"}\n' "$(keys 40000 | sed 's/"/\\"/g')"
 } >tools.jsonl
 prepare --input tools.jsonl --chat_template_path count.jinja
 says '^  records +2$'
