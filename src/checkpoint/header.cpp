@@ -8,6 +8,7 @@
 
 #include "folder.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/version.hpp"
 #include "sft/io/seal.hpp"
@@ -30,6 +31,16 @@ std::string utc_now() {
   char text[48];
   std::snprintf(text, sizeof text, "%s.%06luZ", seconds, static_cast<unsigned long>(now.tv_nsec) / 1000 % 1000000);
   return text;
+}
+
+config::RowOrder read_row_order(const io::Hdf5File& index) {
+  const std::string name = index.read_string("row_order");
+  for (const config::RowOrder order : {config::RowOrder::trl, config::RowOrder::endless}) {
+    if (name == config::write(order)) return order;
+  }
+  throw_data_error("cannot go on from " + index.path(),
+                   "its row_order is \"" + name + "\", which this program does not know",
+                   std::string("use the version of sft that wrote it, not ") + version());
 }
 
 }  // namespace
@@ -62,6 +73,7 @@ void write_attributes(io::Hdf5File& index, const config::Config& config, const s
   index.write_int("step", position.step);
   index.write_float("epoch", position.epoch);
   index.write_int("rows_consumed", position.rows_consumed);
+  index.write_string("row_order", config::write(position.row_order));
   index.write_int("num_tokens", position.num_tokens);
   index.write_int("num_target_tokens", position.num_target_tokens);
   index.write_int("num_rows", position.num_rows);
@@ -122,6 +134,7 @@ Position read_position(const io::Hdf5File& index) {
                           index.read_float("log_mean_token_accuracy"), index.read_float("log_entropy")};
     position.lineage = {index.read_string("run_id"), parse_ancestors(index.read_string("ancestors"), index.path())};
   }
+  if (index.has_attribute("row_order")) position.row_order = read_row_order(index);
   if (index.has_attribute("evaluated_step")) position.evaluated_step = index.read_int("evaluated_step");
   return position;
 }
