@@ -25,6 +25,7 @@
 #include "json_text.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
@@ -130,6 +131,7 @@ void print_text(const Contents& contents, const std::string& folder) {
   run.add({"tokens trained on", std::to_string(position.num_tokens)});
   run.add({"rows consumed", std::to_string(position.rows_consumed) + " of " + std::to_string(position.num_rows) +
                                 " an epoch, max_length " + std::to_string(position.max_length)});
+  run.add({"row order", config::write(position.row_order)});
   run.add({"tokenizer", contents.header.tokenizer});
   run.add(
       {"shard files", std::to_string(contents.shard_files.size()) + ", " + format_total_bytes(contents.shard_files)});
@@ -156,6 +158,7 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
                                  {"epoch", position.epoch},
                                  {"num_tokens", position.num_tokens},
                                  {"rows_consumed", position.rows_consumed},
+                                 {"row_order", config::write(position.row_order)},
                                  {"num_rows", position.num_rows},
                                  {"max_length", position.max_length},
                                  {"tokenizer", contents.header.tokenizer},

@@ -26,6 +26,7 @@
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
+#include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
@@ -84,8 +85,8 @@ std::string read_input_file(const std::string& path) {
   }
 }
 
-/// What the file and the options of this process's command line mean, as .ini text without variables, the model's sizes
-/// and parts in it wherever they come from.
+/// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
+/// and parts in it wherever they come from, and the order of rows of the run that goes on.
 std::string resolve(const config::CommandLine& command) {
   if (command.input_file.empty() && command.overrides.empty()) {
     throw_config_error("no run is described", "there is neither a file nor an option",
@@ -93,8 +94,12 @@ std::string resolve(const config::CommandLine& command) {
   }
   const std::string text = read_input_file(command.input_file);
   std::vector<std::string> warnings;
-  const config::Config config = apps::parse_with_model(text, command.overrides, command.input_file, warnings);
+  config::Config config = apps::parse_with_model(text, command.overrides, command.input_file, warnings);
   for (const std::string& warning : warnings) log_warning(warning);
+  if (command.action != config::CommandLine::Action::print_config &&
+      config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
+    config.data.row_order = checkpoint::row_order_of_resume(config).value_or(config::RowOrder::automatic);
+  }
   return config::to_ini(config);
 }
 

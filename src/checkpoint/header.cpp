@@ -9,6 +9,7 @@
 
 #include "folder.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/version.hpp"
 #include "sft/io/seal.hpp"
@@ -35,6 +36,16 @@ std::string utc_now() {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
   return date_text(now.tv_sec, now.tv_nsec / 1000);
+}
+
+config::RowOrder read_row_order(const io::Hdf5File& index) {
+  const std::string name = index.read_string("row_order");
+  for (const config::RowOrder order : {config::RowOrder::trl, config::RowOrder::endless}) {
+    if (name == config::write(order)) return order;
+  }
+  throw_data_error("cannot go on from " + index.path(),
+                   "its row_order is \"" + name + "\", which this program does not know",
+                   std::string("use the version of sft that wrote it, not ") + version());
 }
 
 }  // namespace
@@ -80,6 +91,7 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   index.write_int("step", position.step);
   index.write_float("epoch", position.epoch);
   index.write_int("rows_consumed", position.rows_consumed);
+  index.write_string("row_order", config::write(position.row_order));
   index.write_int("num_tokens", position.num_tokens);
   index.write_int("num_target_tokens", position.num_target_tokens);
   index.write_int("num_rows", position.num_rows);
@@ -143,6 +155,7 @@ Position read_position(const io::Hdf5File& index) {
                           index.read_float("log_mean_token_accuracy"), index.read_float("log_entropy")};
     position.lineage = {index.read_string("run_id"), parse_ancestors(index.read_string("ancestors"), index.path())};
   }
+  if (index.has_attribute("row_order")) position.row_order = read_row_order(index);
   if (index.has_attribute("evaluated_step")) position.evaluated_step = index.read_int("evaluated_step");
   if (index.has_attribute("frozen_fingerprint")) {
     position.frozen_fingerprint = index.read_string("frozen_fingerprint");

@@ -79,10 +79,11 @@ void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit
   for (std::int64_t i = 0; i < excess; ++i) retire_folder(others[static_cast<std::size_t>(i)]);
 }
 
-std::string find_resume(const config::Config& config) {
+namespace {
+
+/// find_resume without giving anything its name back.
+std::string find_complete(const config::Config& config) {
   const std::string& wanted = config.checkpoint.resume_from_checkpoint;
-  if (wanted.empty() || wanted == "none") return "";
-  recover_folders(config.train.output_dir);
   if (wanted == "auto") return saved_last(config.train.output_dir);
   const std::string what_to_do = "give the folder of a complete checkpoint, or auto, or none";
   const std::string problem = "cannot resume from " + wanted;
@@ -94,6 +95,29 @@ std::string find_resume(const config::Config& config) {
                      inside.empty() ? what_to_do : "did you mean " + inside.back() + "?");
   }
   return wanted;
+}
+
+bool is_new_start(const config::Config& config) {
+  const std::string& wanted = config.checkpoint.resume_from_checkpoint;
+  return wanted.empty() || wanted == "none";
+}
+
+}  // namespace
+
+std::string find_resume(const config::Config& config) {
+  if (is_new_start(config)) return "";
+  recover_folders(config.train.output_dir);
+  return find_complete(config);
+}
+
+std::optional<config::RowOrder> row_order_of_resume(const config::Config& config) {
+  if (is_new_start(config)) return std::nullopt;
+  try {
+    const std::string folder = find_complete(config);
+    if (!folder.empty()) return read_header(folder).position.row_order;
+  } catch (const Error&) {  // find_resume says what is wrong
+  }
+  return std::nullopt;
 }
 
 Lineage resume_lineage(const std::string& output_dir, const std::string& folder, const Position& saved) {

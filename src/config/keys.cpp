@@ -248,7 +248,13 @@ std::vector<Key> make_keys() {
                "packed shards from sft-prepare, paths and globs, separated by spaces or commas; required"),
       eval_files_key("packed shards to evaluate on, as train_files; none: no evaluation"),
       key("data", &C::data, "shuffle", &Data::shuffle, "a new order of rows every epoch; false: file order"),
-      key("data", &C::data, "seed", &Data::seed, "seed of the order of rows"),
+      key("data", &C::data, "row_order", &Data::row_order,
+          "trl: the rows of SFTTrainer's steps, in the order of torch's RandomSampler; the last step of an epoch has "
+          "those that are left. endless: whole batches throughout, shuffled by a rule of our own. auto: trl with "
+          "shuffle "
+          "and up to 2^24 rows, else endless; a resumed run keeps its order"),
+      key("data", &C::data, "seed", &Data::seed,
+          "seed of the order of rows; the data_seed of TRL, or its seed where it has none"),
 
       key("parallel", &C::parallel, "dp_replicate_size", &Parallel::dp_replicate_size, "copies of the model (DP)"),
       ranks_or_auto_key("dp_shard_size", &Parallel::dp_shard_size,

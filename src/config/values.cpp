@@ -83,6 +83,8 @@ constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
                                               {"ulysses", SpMethod::ulysses},
                                               {"hybrid", SpMethod::hybrid},
                                               {"auto", SpMethod::automatic}}};
+constexpr Names<RowOrder, 3> row_order_names{
+    {{"auto", RowOrder::automatic}, {"trl", RowOrder::trl}, {"endless", RowOrder::endless}}};
 
 template <class Choice, std::size_t size>
 void read_choice(const std::string& written, Choice& value, const Names<Choice, size>& names) {
@@ -174,6 +176,7 @@ void read(const std::string& text, Scheduler& value) { read_choice(text, value, 
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
 void read(const std::string& text, CommChoice& value) { read_choice(text, value, comm_names); }
 void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
+void read(const std::string& text, RowOrder& value) { read_choice(text, value, row_order_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 void read(const std::string& text, StepRange& value) {
   const std::string word = unquoted(text);
@@ -199,6 +202,7 @@ std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); 
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
 std::vector<std::string> choices(CommChoice) { return texts_of(comm_names); }
 std::vector<std::string> choices(SpMethod) { return texts_of(sp_method_names); }
+std::vector<std::string> choices(RowOrder) { return texts_of(row_order_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
 std::string write(int value) { return write_number(value); }
@@ -219,6 +223,7 @@ std::string write(Scheduler value) { return write_choice(value, scheduler_names)
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
 std::string write(CommChoice value) { return write_choice(value, comm_names); }
 std::string write(SpMethod value) { return write_choice(value, sp_method_names); }
+std::string write(RowOrder value) { return write_choice(value, row_order_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
 std::string write(const StepRange& value) {
   if (value.is_empty()) return "none";

@@ -37,7 +37,7 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   const std::int64_t table_bytes = kept(dataset.num_documents() * std::int64_t{sizeof(std::int32_t)}) +
                                    kept((dataset.num_rows() + 1) * std::int64_t{sizeof(std::int64_t)});
   const std::int64_t chunks = keeps_chunks ? 2 * kept(column_bytes) + table_bytes : 0;
-  const auto order = static_cast<std::int64_t>(RowOrder::memory_bytes(dataset.num_rows(), plan.shuffle));
+  const auto order = static_cast<std::int64_t>(RowOrder::memory_bytes(plan.order, dataset.num_rows(), plan.shuffle));
   const std::int64_t lengths =
       StepRows::are_dealt(dataset, plan) ? dataset.num_rows() * std::int64_t{sizeof(std::int32_t)} : 0;
   const std::int64_t dealt = plan.rows_per_step() * 4 * std::int64_t{sizeof(std::int64_t)};

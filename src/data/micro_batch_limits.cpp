@@ -17,7 +17,7 @@ namespace {
 MicroBatchLimits limits_of_longest(std::vector<std::int32_t> lengths, const LoaderPlan& plan, std::int64_t max_length) {
   MicroBatchLimits limits = limits_of_full_rows(plan.rows_per_micro_batch, max_length);
   // A step is a run of the row order, whose epochs have every row once: so often can it have one row.
-  const std::int64_t times = plan.rows_per_step() / std::ssize(lengths) + 2;
+  const std::int64_t times = plan.order == OrderKind::trl ? 1 : plan.rows_per_step() / std::ssize(lengths) + 2;
   std::int64_t rows_left = plan.rows_per_micro_batch, num_tokens = 0;
   std::ranges::sort(lengths, std::greater{});
   for (auto length = lengths.begin(); length != lengths.end() && rows_left > 0; ++length) {

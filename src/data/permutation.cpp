@@ -40,15 +40,19 @@ class SplitMix64 {
 
 }  // namespace
 
-std::vector<std::int64_t> random_permutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream) {
-  std::vector<std::int64_t> permutation(static_cast<std::size_t>(size));
-  std::iota(permutation.begin(), permutation.end(), 0);
+template <class Index>
+std::vector<Index> random_permutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream) {
+  std::vector<Index> permutation(static_cast<std::size_t>(size));
+  std::iota(permutation.begin(), permutation.end(), Index{0});
   SplitMix64 generator(seed, stream);
   for (std::size_t i = permutation.size(); i > 1; --i) {
     std::swap(permutation[i - 1], permutation[generator.below(i)]);
   }
   return permutation;
 }
+
+template std::vector<std::int64_t> random_permutation(std::int64_t, std::uint64_t, std::uint64_t);
+template std::vector<std::uint32_t> random_permutation(std::int64_t, std::uint64_t, std::uint64_t);
 
 KeyedPermutation::KeyedPermutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream)
     : size_(static_cast<std::uint64_t>(size)) {

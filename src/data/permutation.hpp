@@ -10,8 +10,9 @@ namespace sft::data {
 
 /// A uniformly random permutation of 0 ... size - 1, a function of its arguments alone: Fisher-Yates on the
 /// counter-based generator SplitMix64 (Steele, Lea and Flood, 2014), without modulo bias. Different streams of one seed
-/// are independent.
-[[nodiscard]] std::vector<std::int64_t> random_permutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream);
+/// are independent. Index: std::int64_t, or std::uint32_t where the size allows it.
+template <class Index = std::int64_t>
+[[nodiscard]] std::vector<Index> random_permutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream);
 
 /// A pseudorandom permutation of 0 ... size - 1 that takes no memory, a function of its arguments alone: a Feistel
 /// network (Luby and Rackoff, 1988) on the next even power of two, walked along its cycle until it is back in the range

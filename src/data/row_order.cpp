@@ -2,12 +2,28 @@
 #include "sft/data/row_order.hpp"
 
 #include "data/permutation.hpp"
+#include "data/torch_random.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::data {
 
-RowOrder::RowOrder(std::int64_t num_rows, bool shuffle, std::uint64_t seed)
-    : num_rows_(num_rows), shuffle_(shuffle), seed_(seed) {
+static_assert(RowOrder::most_rows_of_trl < max_torch_permutation);
+
+namespace {
+
+bool is_listed(OrderKind kind, std::int64_t num_rows) {
+  return kind == OrderKind::trl || num_rows <= RowOrder::max_listed_rows;
+}
+
+}  // namespace
+
+std::int64_t StepPositions::begin(std::int64_t step) const {
+  if (kind == OrderKind::endless) return step * batch_rows;
+  return step / steps_per_epoch() * num_rows + step % steps_per_epoch() * batch_rows;
+}
+
+RowOrder::RowOrder(OrderKind kind, std::int64_t num_rows, bool shuffle, std::uint64_t seed)
+    : kind_(kind), num_rows_(num_rows), shuffle_(shuffle), seed_(seed) {
   ensure(num_rows > 0, "a row order has rows");
 }
 
@@ -17,18 +33,19 @@ std::int64_t RowOrder::row_at(std::int64_t position) {
   const std::int64_t index = position % num_rows_;
   if (!shuffle_) return index;
   const auto stream = static_cast<std::uint64_t>(epoch);
-  if (num_rows_ > max_listed_rows) return KeyedPermutation(num_rows_, seed_, stream)(index);
+  if (!is_listed(kind_, num_rows_)) return KeyedPermutation(num_rows_, seed_, stream)(index);
   if (epoch != epoch_) {
     permutation_ = {};  // never two of them in memory
-    permutation_ = random_permutation(num_rows_, seed_, stream);
+    permutation_ = kind_ == OrderKind::trl ? torch_permutation(num_rows_, seed_ + stream)
+                                           : random_permutation<std::uint32_t>(num_rows_, seed_, stream);
     epoch_ = epoch;
   }
   return permutation_[static_cast<std::size_t>(index)];
 }
 
-std::size_t RowOrder::memory_bytes(std::int64_t num_rows, bool shuffle) {
-  if (!shuffle || num_rows > max_listed_rows) return 0;
-  return static_cast<std::size_t>(num_rows) * sizeof(std::int64_t);
+std::size_t RowOrder::memory_bytes(OrderKind kind, std::int64_t num_rows, bool shuffle) {
+  if (!shuffle || !is_listed(kind, num_rows)) return 0;
+  return static_cast<std::size_t>(num_rows) * sizeof(std::uint32_t);
 }
 
 }  // namespace sft::data

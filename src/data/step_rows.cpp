@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/step_rows.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "data/deal_rows.hpp"
@@ -13,11 +12,13 @@ bool StepRows::are_dealt(const PackedDataset& dataset, const LoaderPlan& plan) {
 }
 
 StepRows::StepRows(std::int64_t num_rows, const LoaderPlan& plan, std::vector<std::int32_t> lengths)
-    : num_rows_(num_rows), plan_(plan), order_(num_rows, plan.shuffle, plan.seed), lengths_(std::move(lengths)) {}
+    : plan_(plan),
+      positions_{plan.order, num_rows, plan.rows_per_step()},
+      order_(plan.order, num_rows, plan.shuffle, plan.seed),
+      lengths_(std::move(lengths)) {}
 
 std::vector<std::vector<std::int64_t>> StepRows::slots(std::int64_t step) {
-  const std::int64_t first = step * plan_.rows_per_step(), past = first + plan_.rows_per_step();
-  const std::int64_t end = plan_.one_pass ? std::min(past, num_rows_) : past;
+  const std::int64_t first = positions_.begin(step), end = positions_.begin(step + 1);
   std::vector<std::int64_t> rows;
   std::vector<std::int32_t> lengths;
   for (std::int64_t position = first; position < end; ++position) {

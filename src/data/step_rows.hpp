@@ -23,8 +23,8 @@ class StepRows {
   [[nodiscard]] std::vector<std::vector<std::int64_t>> slots(std::int64_t step);
 
  private:
-  std::int64_t num_rows_;
   LoaderPlan plan_;
+  StepPositions positions_;
   RowOrder order_;
   std::vector<std::int32_t> lengths_;
 };

@@ -8,8 +8,8 @@ namespace sft::train {
 namespace {
 
 /// Which rows a rank reads: all of its plan but how attention is computed over them.
-data::LoaderPlan plan_of_rows(const config::Config& config, const mesh::Place& place, std::int64_t first_step,
-                              std::int64_t last_step) {
+data::LoaderPlan plan_of_rows(const config::Config& config, const mesh::Place& place, data::OrderKind order,
+                              std::int64_t first_step, std::int64_t last_step) {
   data::LoaderPlan plan;
   plan.rows_per_micro_batch = config.train.per_device_train_batch_size;
   plan.micro_batches = config.train.gradient_accumulation_steps;
@@ -20,26 +20,25 @@ data::LoaderPlan plan_of_rows(const config::Config& config, const mesh::Place& p
   plan.local_multiple = config.parallel.token_slices();
   plan.first_step = first_step;
   plan.last_step = last_step;
+  plan.order = order;
   plan.shuffle = config.data.shuffle;
   plan.seed = config.data.seed;
   return plan;
 }
 
 data::LoaderPlan plan_of_eval_rows(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
-  data::LoaderPlan plan = plan_of_rows(config, place, 0, 0);
-  const std::int64_t rows_at_once = plan.rows_per_micro_batch * plan.data_size;
+  data::LoaderPlan plan = plan_of_rows(config, place, data::OrderKind::trl, 0, 0);
   plan.micro_batches = 1;
-  plan.last_step = (datasets.eval->num_rows() + rows_at_once - 1) / rows_at_once;
+  plan.last_step = data::StepPositions{plan.order, datasets.eval->num_rows(), plan.rows_per_step()}.steps_per_epoch();
   plan.shuffle = false;
-  plan.one_pass = true;
   return plan;
 }
 
 }  // namespace
 
-data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& place, std::int64_t first_step,
-                             std::int64_t last_step) {
-  data::LoaderPlan plan = plan_of_rows(config, place, first_step, last_step);
+data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& place, std::int64_t num_rows,
+                             std::int64_t first_step, std::int64_t last_step) {
+  data::LoaderPlan plan = plan_of_rows(config, place, row_order(config.data, num_rows), first_step, last_step);
   plan.attention_method = config.parallel.attention_method();
   return plan;
 }
@@ -52,15 +51,16 @@ data::LoaderPlan eval_loader_plan(const config::Config& config, const mesh::Plac
 
 data::MicroBatchLimits measure_limits(const config::Config& config, const Datasets& datasets) {
   const mesh::Place place(config, 0);
-  const std::int64_t last_step = num_steps(config, datasets.train.num_rows());
-  data::MicroBatchLimits limits = data::measure_limits(datasets.train, plan_of_rows(config, place, 0, last_step));
+  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows);
+  const data::LoaderPlan plan = plan_of_rows(config, place, row_order(config.data, num_rows), 0, last_step);
+  data::MicroBatchLimits limits = data::measure_limits(datasets.train, plan);
   if (datasets.eval) limits |= data::measure_limits(*datasets.eval, plan_of_eval_rows(config, place, datasets));
   return limits;
 }
 
 std::size_t batches_bytes(const config::Config& config, const mesh::Place& place, const Datasets& datasets) {
-  const std::int64_t last_step = num_steps(config, datasets.train.num_rows());
-  data::LoaderPlan plan = loader_plan(config, place, 0, last_step);
+  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows);
+  data::LoaderPlan plan = loader_plan(config, place, num_rows, 0, last_step);
   plan.max_tokens = datasets.limits(config).tokens;
   const std::size_t training = data::loader_bytes(datasets.train, plan);
   if (!datasets.eval) return training;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/run_length.hpp"
@@ -60,6 +61,11 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
     const std::string key = full_name(difference);
     if (must_stay(key))
       refuse(key, difference.now, difference.before, folder, "set " + key + " = " + difference.before);
+  }
+  const config::RowOrder order = name_of(row_order(config.data, num_rows)), order_then = saved.position.row_order;
+  if (order != order_then) {
+    refuse("data.row_order", config::write(order), config::write(order_then), folder,
+           "set data.row_order = " + config::write(order_then));
   }
   const auto refuse_number = [&](const std::string& what, std::int64_t now, std::int64_t before,
                                  const std::string& what_to_do) {

@@ -134,8 +134,27 @@ std::string describe_sharding(const config::Parallel& parallel) {
 /// Of documents: padding is not computed.
 double tokens_per_step(const StartFacts& facts) {
   const data::PackedDataset& data = facts.datasets.train;
-  return static_cast<double>(facts.config.effective_batch_rows()) * static_cast<double>(data.num_tokens()) /
-         static_cast<double>(data.num_rows());
+  const data::StepPositions positions = step_positions(facts.config, data.num_rows());
+  const double steps_per_epoch = positions.rows_of_short_step() > 0
+                                     ? static_cast<double>(positions.steps_per_epoch())
+                                     : static_cast<double>(data.num_rows()) / static_cast<double>(positions.batch_rows);
+  return static_cast<double>(data.num_tokens()) / steps_per_epoch;
+}
+
+/// "shuffled as in TRL, seed 42; the last step of an epoch has 5 rows"
+std::string describe_order(const StartFacts& facts) {
+  const config::Data& data = facts.config.data;
+  const data::StepPositions positions = step_positions(facts.config, facts.datasets.train.num_rows());
+  const bool is_trl = positions.kind == data::OrderKind::trl;
+  const std::string order = data.shuffle
+                                ? std::string(is_trl ? "shuffled as in TRL" : "shuffled by a rule of our own") +
+                                      ", seed " + std::to_string(data.seed)
+                                : "of the files";
+  if (!is_trl) return order + "; each step has a whole batch";
+  const std::int64_t rows_left = positions.rows_of_short_step();
+  if (rows_left == 0) return order;
+  if (positions.steps_per_epoch() == 1) return order + "; every step has all " + plural(rows_left, "row");
+  return order + "; the last step of an epoch has " + plural(rows_left, "row");
 }
 
 std::string describe_batch(const StartFacts& facts) {
@@ -151,7 +170,7 @@ std::string describe_batch(const StartFacts& facts) {
 
 std::string describe_steps(const StartFacts& facts) {
   const double num_epochs =
-      epochs_after(facts.num_steps, facts.config.effective_batch_rows(), facts.datasets.train.num_rows());
+      epochs_after(facts.num_steps, step_positions(facts.config, facts.datasets.train.num_rows()));
   std::ostringstream text;
   text.precision(3);
   if (num_epochs >= 100) text << std::fixed << std::setprecision(0);
@@ -259,6 +278,7 @@ std::string start_table(const StartFacts& facts) {
     add("evaluate", describe_evaluation(facts.config.train));
   }
   add("tokenizer", describe_tokenizer(facts));
+  add("order", describe_order(facts));
   add("batch", describe_batch(facts));
   add("steps", describe_steps(facts));
   add("sharding", describe_sharding(facts.config.parallel));

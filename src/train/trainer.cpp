@@ -107,10 +107,11 @@ void announce_first_forward_pass() {
 
 Trainer::Trainer(const Run& run)
     : run_(run),
-      batch_rows_(run.config.effective_batch_rows()),
+      positions_(step_positions(run.config, run.datasets.train.num_rows())),
       last_step_(num_steps(run.config, run.datasets.train.num_rows())) {
-  position_.num_rows = run.datasets.train.num_rows();
+  position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
+  position_.row_order = name_of(positions_.kind);
   run_.ledger.add(device::Label::batches, device::Space::host, batches_bytes(run.config, run.place, run.datasets));
 }
 
@@ -214,8 +215,8 @@ void Trainer::announce() const {
 
 void Trainer::count(const StepResult& result) {
   ++position_.step;
-  position_.rows_consumed = position_.step * batch_rows_;
-  position_.epoch = epochs_after(position_.step, batch_rows_, run_.datasets.train.num_rows());
+  position_.rows_consumed = positions_.begin(position_.step);
+  position_.epoch = epochs_after(position_.step, positions_);
   position_.num_tokens += result.num_tokens;
   position_.num_target_tokens += result.num_target_tokens;
   checkpoint::LogWindow& window = position_.since_log;
@@ -328,7 +329,8 @@ ExitStatus Trainer::train() {
   }
   if (!has_steps && !is_evaluation_due()) return ExitStatus::done;
 
-  data::Loader loader(run_.datasets.train, loader_plan(config, run_.place, position_.step, last_step_));
+  data::Loader loader(run_.datasets.train,
+                      loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_));
   data::MicroBatch batch;
   if (has_steps) world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());

@@ -26,8 +26,13 @@ constexpr int seed = 3;
 const mesh::Layout layouts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {1, 3, 1, 1}, {1, 1, 1, 4}, {1, 2, 1, 2},
                                 {3, 1, 2, 1}, {1, 4, 2, 2}, {2, 2, 2, 2}, {1, 16, 1, 1}};
 
-const checkpoint::Position position = {
-    .step = 7, .epoch = 0.375, .rows_consumed = 56, .num_tokens = 1LL << 40, .num_rows = 149, .max_length = 64};
+const checkpoint::Position position = {.step = 7,
+                                       .epoch = 0.375,
+                                       .rows_consumed = 56,
+                                       .row_order = config::RowOrder::trl,
+                                       .num_tokens = 1LL << 40,
+                                       .num_rows = 149,
+                                       .max_length = 64};
 
 /// Runs on the ranks of `layout`, the others wait; an Error on any rank fails the test.
 void on_mesh(const mesh::Layout& layout, const std::function<void(const test::Mesh&)>& work) {
@@ -54,6 +59,7 @@ void check_load_on(const mesh::Layout& layout, const std::string& folder) {
     BOOST_TEST(found.step == position.step);
     BOOST_TEST(found.epoch == position.epoch);
     BOOST_TEST(found.rows_consumed == position.rows_consumed);
+    BOOST_TEST((found.row_order == config::RowOrder::trl));
     BOOST_TEST(found.num_tokens == position.num_tokens);
     BOOST_TEST(found.num_rows == position.num_rows);
     BOOST_TEST(found.max_length == position.max_length);
@@ -160,6 +166,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_the_first_release_is_read) {
       BOOST_TEST((test::read_whole(*source, tensor) == expected.at(tensor.name)), tensor.name);
     }
     BOOST_TEST(checkpoint::read_header(folder).sft_version == "0.1.0");
+    BOOST_TEST((checkpoint::read_header(folder).position.row_order == config::RowOrder::endless));
     checkpoint::verify(folder);
   });
 }

@@ -12,12 +12,14 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "resume/trainer_program.hpp"
 #include "resume/workshop.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "support/awkward_data.hpp"
 #include "support/packed_file.hpp"
@@ -57,6 +59,38 @@ BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, boost::unit_
   test::TrainerProgram resumed = workshop.start(run, "second", max_steps, "auto");
   check_done(resumed, workshop, "second");
   check_equal(workshop, "first", "second", max_steps);
+}
+
+// 31 rows, 4 a step: epochs that end with a step of 3 rows, and epochs that fill it up.
+BOOST_AUTO_TEST_CASE(a_run_keeps_the_order_of_rows_that_it_began_with) {
+  const Workshop workshop;
+  constexpr std::int64_t max_steps = 20;
+  const auto start = [&](const std::string& output, const std::string& resume, config::RowOrder order) {
+    return workshop.start(run_cases[1], output, max_steps, resume,
+                          [&](config::Config& config) { config.data.row_order = order; });
+  };
+  using Order = config::RowOrder;
+  for (const auto& [order, other] : {std::pair(Order::trl, Order::endless), std::pair(Order::endless, Order::trl)}) {
+    const std::string whole = "whole-" + config::write(order), parts = "parts-" + config::write(order);
+    test::TrainerProgram uninterrupted = start(whole, "none", order);
+    check_done(uninterrupted, workshop, whole);
+    test::TrainerProgram first = start(parts, "none", order);
+    check_done(first, workshop, parts);
+    fs::remove_all(checkpoint::path_of(workshop.path(parts), max_steps));
+    test::TrainerProgram refused = start(parts, "auto", other);
+    BOOST_TEST(refused.wait() == static_cast<int>(ExitStatus::configuration));
+    BOOST_TEST(workshop.log_of(parts).find("set data.row_order = " + config::write(order)) != std::string::npos,
+               workshop.log_of(parts));
+    test::TrainerProgram resumed = start(parts, "auto", Order::automatic);
+    check_done(resumed, workshop, parts);
+    check_equal(workshop, whole, parts, max_steps);
+  }
+  const auto trl = test::read_metrics(workshop.path("whole-trl")),
+             endless = test::read_metrics(workshop.path("whole-endless"));
+  BOOST_TEST(trl.at(8).epoch == 1.0);
+  BOOST_TEST(trl.at(16).epoch == 2.0);
+  BOOST_TEST(endless.at(8).epoch == 32.0 / 31.0);
+  BOOST_TEST(trl.at(1).loss != endless.at(1).loss);
 }
 
 // With float32 state from memory to files, with bf16 state from files to memory.

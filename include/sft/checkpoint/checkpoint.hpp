@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct LogWindow {
 struct Position {
   std::int64_t step = 0;  ///< optimizer steps done
   double epoch = 0.0;
-  std::int64_t rows_consumed = 0;  ///< position in the row order
-  std::int64_t num_tokens = 0;     ///< trained on so far
+  std::int64_t rows_consumed = 0;                          ///< position in the row order
+  config::RowOrder row_order = config::RowOrder::endless;  ///< which one; the only one that sft 0.1.0 knew
+  std::int64_t num_tokens = 0;                             ///< trained on so far
   std::int64_t num_target_tokens = 0;
   std::int64_t num_rows = 0;          ///< of the data set that the row order runs through
   std::int64_t max_length = 0;        ///< of its rows
@@ -106,6 +108,10 @@ struct Header {
 /// checkpoint in output_dir that was saved last. Gives one that a crash left under another name its name back. Not
 /// collective.
 [[nodiscard]] std::string find_resume(const config::Config& config);
+
+/// The order of rows that the run of that checkpoint has; nothing when there is none, or none that can be read. Changes
+/// nothing in output_dir, which another run may be using. Not collective.
+[[nodiscard]] std::optional<config::RowOrder> row_order_of_resume(const config::Config& config);
 
 /// Whose run goes on from the checkpoint `folder` into output_dir: the same one, when it is that run's newest
 /// checkpoint in output_dir, else one that branches off. Not collective.

@@ -25,6 +25,8 @@ enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
 enum class CommChoice { automatic, nccl, host, mpi };
+/// How epochs follow one another: as TRL does it, or with whole batches throughout (data::OrderKind).
+enum class RowOrder { automatic, trl, endless };
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
@@ -93,6 +95,7 @@ struct Data {
   std::vector<std::string> train_files;  ///< paths or globs, separated by white space or commas in the file
   std::vector<std::string> eval_files;   ///< the same; empty: no evaluation
   bool shuffle = true;
+  RowOrder row_order = RowOrder::automatic;  ///< until train::row_order says which
   std::uint64_t seed = 42;
 };
 

@@ -33,6 +33,7 @@ void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, CommChoice& value);
 void read(const std::string& text, SpMethod& value);
+void read(const std::string& text, RowOrder& value);
 void read(const std::string& text, RopeScaling& value);
 void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 
@@ -47,6 +48,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
 [[nodiscard]] std::vector<std::string> choices(CommChoice);
 [[nodiscard]] std::vector<std::string> choices(SpMethod);
+[[nodiscard]] std::vector<std::string> choices(RowOrder);
 
 [[nodiscard]] std::string write(bool value);
 [[nodiscard]] std::string write(int value);
@@ -63,6 +65,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(CommChoice value);
 [[nodiscard]] std::string write(SpMethod value);
+[[nodiscard]] std::string write(RowOrder value);
 [[nodiscard]] std::string write(const RopeScaling& value);
 [[nodiscard]] std::string write(const StepRange& value);
 

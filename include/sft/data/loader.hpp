@@ -19,12 +19,13 @@ struct LoaderPlan {
   int local_multiple = 1;  ///< tokens of a micro-batch on a rank are a multiple of it
   sequence::AttentionMethod attention_method = {};
   std::int64_t first_step = 0, last_step = 0;  ///< steps [first, last) are delivered
+  OrderKind order = OrderKind::trl;
   bool shuffle = true;
   std::uint64_t seed = 42;
-  bool one_pass = false;  ///< the data ends after its last row; false: the next epoch begins
   /// Most tokens of a micro-batch, before the cut for sp; 0: as many as its rows have room for.
   std::int64_t max_tokens = 0;
 
+  /// Of a step that is not the short one at the end of an epoch.
   [[nodiscard]] std::int64_t rows_per_step() const { return rows_per_micro_batch * data_size * micro_batches; }
 };
 
@@ -35,9 +36,10 @@ inline constexpr std::int64_t max_rows_dealt = std::int64_t{1} << 24;
 /// being read, the rows that it cuts, what HDF5 keeps of their files, their order and their lengths.
 [[nodiscard]] std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan);
 
-/// Step s trains on positions [s B, (s + 1) B) of the row order, B the rows of a step. Which data rank has which of
-/// them in which micro-batch follows from their lengths, so that all have nearly equal work (src/data/deal_rows.hpp).
-/// Ranks that have no row get micro-batches without a document. Not collective. The data set must outlive it.
+/// A step has the rows that StepPositions says, B = rows_per_step() or, at the end of an epoch of TRL's, fewer. Which
+/// data rank has which of them in which micro-batch follows from their lengths, so that all have nearly equal work
+/// (src/data/deal_rows.hpp). Ranks that have no row get micro-batches without a document. Not collective. The data set
+/// must outlive it.
 class Loader {
  public:
   Loader(const PackedDataset& dataset, const LoaderPlan& plan);

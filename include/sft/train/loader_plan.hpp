@@ -11,9 +11,9 @@
 
 namespace sft::train {
 
-/// What a rank reads in steps [first_step, last_step) of a validated configuration. Pure.
+/// What a rank reads of num_rows rows in steps [first_step, last_step) of a validated configuration. Pure.
 [[nodiscard]] data::LoaderPlan loader_plan(const config::Config& config, const mesh::Place& place,
-                                           std::int64_t first_step, std::int64_t last_step);
+                                           std::int64_t num_rows, std::int64_t first_step, std::int64_t last_step);
 
 /// What a rank reads in one evaluation: every row once, in file order, in micro-batches of training's size. Where the
 /// rows do not fill the last ones, ranks get empty ones, so that all take part in as many. Pure but for the

@@ -91,7 +91,7 @@ class Trainer {
   void open_output(const std::string& resumed, const checkpoint::Lineage& saved);
 
   Run run_;
-  std::int64_t batch_rows_;
+  data::StepPositions positions_;
   std::int64_t last_step_;
   checkpoint::Position position_;
   std::int64_t saved_step_ = -1;               ///< -1: none

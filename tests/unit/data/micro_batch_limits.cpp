@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <set>
 
+#include "sft/sequence/row_cut.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -56,7 +57,7 @@ BOOST_AUTO_TEST_CASE(limits_are_those_of_the_micro_batches_that_come) {
 
 BOOST_AUTO_TEST_CASE(long_runs_have_the_longest_rows_as_their_limit) {
   const PackedDataset dataset = open();
-  LoaderPlan plan{.rows_per_micro_batch = 1, .last_step = std::int64_t{1} << 40};
+  LoaderPlan plan{.rows_per_micro_batch = 1, .last_step = std::int64_t{1} << 40, .order = OrderKind::endless};
   BOOST_TEST(measure_limits(dataset, plan).tokens == 160);  // 159, rounded up
   plan.rows_per_micro_batch = 3;
   BOOST_TEST(measure_limits(dataset, plan).tokens == 480);  // 159 at the end of an epoch and again, and 155
@@ -64,6 +65,8 @@ BOOST_AUTO_TEST_CASE(long_runs_have_the_longest_rows_as_their_limit) {
   BOOST_TEST(measure_limits(dataset, plan).tokens >= 100 * 40 * 81);
   BOOST_TEST(measure_limits(dataset, plan).tokens <= 4000 * max_length);
   BOOST_TEST(measure_limits(dataset, plan).document_tokens == 159);
+  plan.order = OrderKind::trl;  // no step has a row twice
+  BOOST_TEST(measure_limits(dataset, plan).tokens == sft::sequence::joined_row_length(40 * 81, 4000 * max_length, 1));
   BOOST_TEST(measure_limits(dataset, {.last_step = 0}).tokens == 1);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+using sft::data::OrderKind;
 using sft::data::RowOrder;
 
 namespace {
@@ -22,7 +23,7 @@ std::vector<std::int64_t> epoch_of(RowOrder& order, std::int64_t num_rows, std::
 BOOST_AUTO_TEST_SUITE(row_order)
 
 BOOST_AUTO_TEST_CASE(without_shuffling_rows_come_in_file_order_again_and_again) {
-  RowOrder order(3, false, 42);
+  RowOrder order(OrderKind::endless, 3, false, 42);
   const std::vector<std::int64_t> expected = {0, 1, 2, 0, 1, 2, 0};
   for (std::int64_t p = 0; p < std::ssize(expected); ++p) {
     BOOST_TEST(order.row_at(p) == expected[static_cast<std::size_t>(p)]);
@@ -31,7 +32,7 @@ BOOST_AUTO_TEST_CASE(without_shuffling_rows_come_in_file_order_again_and_again) 
 
 BOOST_AUTO_TEST_CASE(every_epoch_is_another_permutation_of_all_rows) {
   constexpr std::int64_t num_rows = 100;
-  RowOrder order(num_rows, true, 42);
+  RowOrder order(OrderKind::endless, num_rows, true, 42);
   std::vector<std::vector<std::int64_t>> epochs;
   for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
     std::vector<std::int64_t> rows = epoch_of(order, num_rows, epoch);
@@ -45,14 +46,14 @@ BOOST_AUTO_TEST_CASE(every_epoch_is_another_permutation_of_all_rows) {
 }
 
 BOOST_AUTO_TEST_CASE(any_position_can_be_asked_first) {
-  RowOrder forward(50, true, 7), jump(50, true, 7);
+  RowOrder forward(OrderKind::endless, 50, true, 7), jump(OrderKind::endless, 50, true, 7);
   const std::vector<std::int64_t> first = epoch_of(forward, 50, 0), fourth = epoch_of(forward, 50, 3);
   BOOST_TEST(epoch_of(jump, 50, 3) == fourth);
   BOOST_TEST(epoch_of(jump, 50, 0) == first);
 }
 
 BOOST_AUTO_TEST_CASE(the_order_is_a_function_of_the_seed_and_stays_what_it_is) {
-  RowOrder order(10, true, 42), other(10, true, 43);
+  RowOrder order(OrderKind::endless, 10, true, 42), other(OrderKind::endless, 10, true, 43);
   const std::vector<std::int64_t> rows = epoch_of(order, 10, 0);
   BOOST_TEST(rows != epoch_of(other, 10, 0));
   const std::vector<std::int64_t> recorded = {4, 9, 8, 7, 3, 6, 5, 2, 1, 0};
@@ -63,7 +64,7 @@ BOOST_AUTO_TEST_CASE(all_orders_of_four_rows_are_equally_likely) {
   std::map<std::vector<std::int64_t>, int> times;
   constexpr int num_draws = 24000;
   for (std::uint64_t seed = 0; seed < num_draws; ++seed) {
-    RowOrder order(4, true, seed);
+    RowOrder order(OrderKind::endless, 4, true, seed);
     ++times[epoch_of(order, 4, 0)];
   }
   BOOST_TEST(times.size() == 24u);
@@ -72,7 +73,7 @@ BOOST_AUTO_TEST_CASE(all_orders_of_four_rows_are_equally_likely) {
 
 BOOST_AUTO_TEST_CASE(many_rows_are_permuted_without_a_list) {
   constexpr std::int64_t num_rows = RowOrder::max_listed_rows + 7;
-  RowOrder order(num_rows, true, 42);
+  RowOrder order(OrderKind::endless, num_rows, true, 42);
   std::vector<std::int64_t> rows = epoch_of(order, num_rows, 0);
   BOOST_TEST((rows != epoch_of(order, num_rows, 1)));
   BOOST_TEST(rows[0] == order.row_at(0));  // epochs may be asked in any order
@@ -80,12 +81,12 @@ BOOST_AUTO_TEST_CASE(many_rows_are_permuted_without_a_list) {
   std::vector<std::int64_t> all(num_rows);
   std::iota(all.begin(), all.end(), 0);
   BOOST_TEST((rows == all));
-  BOOST_TEST(RowOrder::memory_bytes(num_rows, true) == 0U);
-  BOOST_TEST(RowOrder::memory_bytes(1000, true) == 8000U);
+  BOOST_TEST(RowOrder::memory_bytes(OrderKind::endless, num_rows, true) == 0U);
+  BOOST_TEST(RowOrder::memory_bytes(OrderKind::endless, 1000, true) == 4000U);
 }
 
 BOOST_AUTO_TEST_CASE(the_order_of_many_rows_stays_what_it_is) {
-  RowOrder order(1'000'000'000'000, true, 42);
+  RowOrder order(OrderKind::endless, 1'000'000'000'000, true, 42);
   std::vector<std::int64_t> rows;
   for (std::int64_t p = 0; p < 4; ++p) rows.push_back(order.row_at(p));
   rows.push_back(order.row_at(1'000'000'000'000));
@@ -96,7 +97,7 @@ BOOST_AUTO_TEST_CASE(the_order_of_many_rows_stays_what_it_is) {
 BOOST_AUTO_TEST_CASE(rows_of_a_long_order_are_spread_evenly) {
   // Of 2^20 positions in each of 4 epochs: how often a block of positions, and the row before, lead to a block of rows.
   constexpr std::int64_t num_rows = 3 << 20, num_blocks = 32, rows_per_block = num_rows / num_blocks;
-  RowOrder order(num_rows, true, 7);
+  RowOrder order(OrderKind::endless, num_rows, true, 7);
   for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
     std::vector<double> by_position(num_blocks * num_blocks), by_row_before(num_blocks * num_blocks);
     std::int64_t before = order.row_at(epoch * num_rows);
@@ -125,7 +126,7 @@ BOOST_AUTO_TEST_CASE(the_first_row_of_a_long_order_is_any_row) {
   constexpr int num_draws = 16000, num_blocks = 16;
   std::vector<int> counts(num_blocks);
   for (std::uint64_t seed = 0; seed < num_draws; ++seed) {
-    RowOrder order(num_rows, true, seed);
+    RowOrder order(OrderKind::endless, num_rows, true, seed);
     ++counts[static_cast<std::size_t>(order.row_at(0) * num_blocks / num_rows)];
   }
   for (const int count : counts) BOOST_TEST(std::abs(count - num_draws / num_blocks) < 160);  // 5 sigma

@@ -5,6 +5,7 @@
 
 #include "sft/config/parse.hpp"
 #include "sft/train/resume.hpp"
+#include "sft/train/run_length.hpp"
 
 using namespace sft;
 
@@ -28,6 +29,7 @@ checkpoint::Header saved_by(const config::Config& config) {
   header.config_ini = config::to_ini(config);
   header.position.num_rows = num_rows;
   header.position.max_length = max_length;
+  header.position.row_order = train::name_of(train::row_order(config.data, num_rows));
   return header;
 }
 
@@ -50,6 +52,7 @@ const std::vector<Change> refused{
     {"model.tie_word_embeddings", [](auto& c) { c.model.tie_word_embeddings = true; }},
     {"data.seed", [](auto& c) { c.data.seed = 7; }},
     {"data.shuffle", [](auto& c) { c.data.shuffle = false; }},
+    {"data.row_order", [](auto& c) { c.data.row_order = config::RowOrder::endless; }},
     {"train.seed", [](auto& c) { c.train.seed = 7; }},
     {"effective batch", [](auto& c) { c.train.gradient_accumulation_steps = 5; }},
 };
@@ -92,6 +95,16 @@ BOOST_AUTO_TEST_CASE(changes_that_would_not_are_allowed) {
       BOOST_CHECK_NO_THROW(train::check_resume(config, num_rows, max_length, "checkpoint-000005", saved_by(example())));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(checkpoints_that_do_not_say_their_order_have_the_endless_one) {
+  config::Config config = example();
+  checkpoint::Header saved = saved_by(config);
+  saved.position.row_order = checkpoint::Position{}.row_order;
+  const auto check = [&] { train::check_resume(config, num_rows, max_length, "checkpoint-000005", saved); };
+  BOOST_CHECK_EXCEPTION(check(), Error, names("data.row_order = endless"));
+  config.data.row_order = config::RowOrder::endless;
+  BOOST_CHECK_NO_THROW(check());
 }
 
 BOOST_AUTO_TEST_CASE(other_content_or_order_is_refused_and_both_are_named) {
