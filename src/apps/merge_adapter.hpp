@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "sft/io/hash.hpp"
 #include "sft/hub/adapter_config.hpp"
+#include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
 
 namespace sft::apps {

@@ -23,8 +23,8 @@ namespace sft::checkpoint {
 
 /// Gives a former checkpoint, set aside for a new one that never came, its name back.
 void recover_folders(const std::string& output_dir);
-/// Makes the empty temporary folder of the checkpoint `folder`. What is there already is removed where it is of a broken
-/// save, that is, a folder with nothing but files of a checkpoint; anything else is set aside (io::set_aside).
+/// Makes the empty temporary folder of the checkpoint `folder`. What is there already is removed where it is of a
+/// broken save, that is, a folder with nothing but files of a checkpoint; anything else is set aside (io::set_aside).
 void make_temporary_folder(const std::string& folder);
 /// The same, after it recovered or removed what broken saves left beside it. Files and folders that may be of others
 /// stay, whatever their names.

@@ -3,8 +3,8 @@
 
 #include <fcntl.h>
 #include <glob.h>
-#include <unistd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>

@@ -6,8 +6,8 @@
 
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
-#include <system_error>
 #include <fstream>
+#include <system_error>
 
 #include "sft/io/file_lock.hpp"
 #include "sft/io/raw_file.hpp"
