@@ -286,6 +286,7 @@ for none in '' '[]' ' [ ]' $'\n\n'; do
 done
 /usr/bin/python3 -c 'import zipfile; zipfile.ZipFile("chats.zip", "w").write("chats.jsonl")'
 prepare --input chats.zip
+# shellcheck disable=SC2016  # the backticks are those of the message
 refused 3 'cannot use chats\.zip as JSON lines \(it is a ZIP archive\): unpack it first, `unzip chats\.zip`'
 
 # Help fits a terminal.

@@ -41,15 +41,17 @@ std::size_t lengths_bytes(const Shapes& shapes, std::int64_t num_lengths) {
 // Below AVX-512, oneDNN's float32 products copy blocks of both operands into memory that each thread allocates: 192 of
 // the numbers that are summed, for up to 10000 rows, which the threads share, and for 384 columns each. Blocks differ
 // in size with the product, and those that are free lie between others: measured, up to a mebibyte more on each thread.
-// Products of bf16 numbers are made of float32 tiles, whose sides are at most 512, times the threads.
+// Products of bf16 numbers are made of float32 tiles, whose sides are at most 512, times the threads: nearly all copies
+// have one size, and nothing more was measured.
 std::size_t product_copies_bytes(Isa isa, int num_threads, const Shapes& shapes) {
   if (isa > Isa::avx2) return 0;
   constexpr std::int64_t depth = 192, most_rows = 10000, columns = 384, tile_side = 512;
-  constexpr std::size_t free_bytes = std::size_t{1} << 20;
   const std::int64_t longest_side =
       std::max({shapes.tokens, shapes.hidden, (shapes.q_heads + 2 * shapes.kv_heads) * shapes.head_dim, 2 * shapes.mlp,
                 shapes.vocab});
-  const std::int64_t limit = shapes.compute == DType::bf16 ? tile_side : most_rows;
+  const bool has_tiles = shapes.compute == DType::bf16;
+  const std::int64_t limit = has_tiles ? tile_side : most_rows;
+  const std::size_t free_bytes = has_tiles ? 0 : std::size_t{1} << 20;
   const std::int64_t floats = (std::min(longest_side, limit * num_threads) + num_threads * columns) * depth;
   return static_cast<std::size_t>(floats) * sizeof(float) + static_cast<std::size_t>(num_threads) * free_bytes;
 }
