@@ -12,8 +12,8 @@ set -euo pipefail
 
 # What this script and the ranks on this machine tell each other: a file `stop` for those that start after a signal,
 # `nothing-to-save` from one that a signal ended before the first step, `status` from rank 0 when its work is done.
-folder='' pid='' num_signals=0 is_interrupted=yes
-trap '[[ -z $folder ]] || rm -rf "$folder"' EXIT
+folder='' pid='' guard='' num_signals=0 is_interrupted=yes
+trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null; [[ -z $folder ]] || rm -rf "$folder"' EXIT
 # shellcheck disable=SC2317  # the traps call it
 pass_on() {
   is_interrupted=yes
@@ -104,10 +104,24 @@ start_ranks() {
   if [[ ${launcher[0]##*/} =~ ^(mpirun|mpiexec|orterun|prterun)$ ]]; then trap '' USR1; fi
   exec setsid "${launcher[@]}" "$sft" "$@"
 }
-status=$((128 + $(kill -l USR1)))
+# The end of mpirun itself can hang when all ranks have ended (Open MPI 4.1 with PMIx 4.2, in one of some hundred runs that
+# are stopped): who has long done all the work is not waited for.
+end_with_the_work() {
+  local patience_s=30
+  trap - HUP INT TERM USR1
+  until [[ -s $folder/status || -e $folder/nothing-to-save || ! -d $folder ]]; do sleep 2; done
+  sleep "$patience_s"
+  kill -KILL "$1" 2>/dev/null
+}
+readonly ended_by_signal=$((128 + $(kill -l USR1))) ended_by_guard=$((128 + $(kill -l KILL)))
+status=$ended_by_signal
 if [[ $num_signals -eq 0 ]]; then
   start_ranks "$@" &
   pid=$!
+  if [[ -n $folder ]]; then
+    end_with_the_work "$pid" </dev/null >/dev/null 2>&1 &
+    guard=$!
+  fi
 fi
 while [[ -n $pid && $is_interrupted == yes ]]; do # a signal ends the wait, not the command, whose status outlives it
   is_interrupted=no status=0
@@ -116,11 +130,12 @@ done
 trap '' HUP INT TERM USR1
 
 # A launcher that gets a signal while it ends may forget how the run ended.
-if [[ $num_signals -gt 0 && -s $folder/status ]]; then status=$(<"$folder/status"); fi
+if [[ $num_signals -gt 0 || $status -eq $ended_by_guard ]] && [[ -s $folder/status ]]; then status=$(<"$folder/status"); fi
+if [[ $status -eq $ended_by_guard && -e $folder/nothing-to-save ]]; then status=$ended_by_signal; fi
 
 # Ended by the signal that was passed on, before the first step, where the run stands as it stood. The ranks say so; ranks on
 # other machines cannot, and a run that was stuck there has ended by the second signal.
-if [[ $status -eq $((128 + $(kill -l USR1))) ]] && [[ -z $pid || $num_signals -eq 1 || -e $folder/nothing-to-save ]]; then
+if [[ $status -eq $ended_by_signal ]] && [[ -z $pid || $num_signals -eq 1 || -e $folder/nothing-to-save ]]; then
   echo "Stopped before the first step: there was nothing to save."
   status=75
 fi

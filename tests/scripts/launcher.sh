@@ -128,6 +128,17 @@ for delay in 0 0.02 0.05 0.1 0.2 0.3 0.5; do
   check "and says what became of it" grep -qE 'nothing to save|saving after step' out
 done
 
+# A launcher that hangs when the ranks have ended, as mpirun sometimes does.
+cat >bin/hanging <<'HANGING'
+#!/usr/bin/env bash
+"$@"
+exec sleep 600
+HANGING
+chmod +x bin/hanging
+status=0
+"$sft_run" --launcher "$work/bin/hanging env" run.ini --train.output_dir hanging --train.max_steps 2 >out 2>err || status=$?
+check 'the status of a run whose launcher hangs is its own' test "$status" = 0
+
 # Launchers that are slow and lose signals: the ranks find out at their start.
 cat >bin/late <<'LATE'
 #!/usr/bin/env bash
