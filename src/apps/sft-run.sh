@@ -13,7 +13,7 @@ set -euo pipefail
 # What this script and the ranks on this machine tell each other: a file `stop` for those that start after a signal,
 # `nothing-to-save` from one that a signal ended before the first step, `status` from rank 0 when its work is done.
 folder='' pid='' guard='' num_signals=0 is_interrupted=yes
-trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null; [[ -z $folder ]] || rm -rf "$folder"' EXIT
+trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true; [[ -z $folder ]] || rm -rf "$folder"' EXIT
 # shellcheck disable=SC2317  # the traps call it
 pass_on() {
   is_interrupted=yes
@@ -125,7 +125,7 @@ if [[ $num_signals -eq 0 ]]; then
 fi
 while [[ -n $pid && $is_interrupted == yes ]]; do # a signal ends the wait, not the command, whose status outlives it
   is_interrupted=no status=0
-  wait "$pid" || status=$?
+  wait "$pid" 2>/dev/null || status=$? # without the shell's own word on how it was killed
 done
 trap '' HUP INT TERM USR1
 
