@@ -13,7 +13,6 @@ set -euo pipefail
 # What this script and the ranks on this machine tell each other: a file `stop` for those that start after a signal,
 # `nothing-to-save` from one that a signal ended before the first step, `status` from rank 0 when its work is done.
 folder='' pid='' guard='' num_signals=0 is_interrupted=yes
-trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true; [[ -z $folder ]] || rm -rf "$folder"' EXIT
 # shellcheck disable=SC2317  # the traps call it
 pass_on() {
   is_interrupted=yes
@@ -21,7 +20,6 @@ pass_on() {
   if [[ -n $folder ]]; then : >"$folder/stop" || true; fi
   if [[ -n $pid ]]; then kill -USR1 "$pid" 2>/dev/null || true; fi
 }
-trap pass_on HUP INT TERM USR1
 
 usage() {
   cat <<'END'
@@ -97,6 +95,12 @@ export OMPI_MCA_orte_execute_quiet=1 # after a status other than 0, the run's ow
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/sft-run.XXXXXXXX" 2>/dev/null) || folder=''
 if [[ -n $folder ]]; then export SFT_RUN_FOLDER=$folder; fi
+readonly ended_by_signal=$((128 + $(kill -l USR1))) ended_by_guard=$((128 + $(kill -l KILL)))
+
+# From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
+# follow while the traps are set: bash 5.2 confuses its words with those of a trap.
+trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true; [[ -z $folder ]] || rm -rf "$folder"' EXIT
+trap pass_on HUP INT TERM USR1
 
 # A session of its own: Ctrl-C would make mpirun kill the ranks before they save. USR1 is ignored where mpirun does not
 # handle it: while it starts, when the ranks are not there yet, and while it ends, when they have done their work.
@@ -113,7 +117,6 @@ end_with_the_work() {
   sleep "$patience_s"
   kill -KILL "$1" 2>/dev/null
 }
-readonly ended_by_signal=$((128 + $(kill -l USR1))) ended_by_guard=$((128 + $(kill -l KILL)))
 status=$ended_by_signal
 if [[ $num_signals -eq 0 ]]; then
   start_ranks "$@" &
