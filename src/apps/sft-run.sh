@@ -113,9 +113,12 @@ start_ranks() {
 end_with_the_work() {
   local patience_s=30
   trap - HUP INT TERM USR1
-  until [[ -s $folder/status || -e $folder/nothing-to-save || ! -d $folder ]]; do sleep 2; done
+  until [[ -s $folder/status || -e $folder/nothing-to-save ]]; do
+    sleep 2
+    kill -0 "$$" || return 0
+  done
   sleep "$patience_s"
-  kill -KILL "$1" 2>/dev/null
+  kill -0 "$$" && kill -KILL "$1" # while this script waits for it, nobody else gets its number
 }
 status=$ended_by_signal
 if [[ $num_signals -eq 0 ]]; then

@@ -169,10 +169,11 @@ succeeds 'which change nothing' "$sft_convert" --merge base/model zero/adapter m
 succeeds 'bit for bit' same_tensors base/model/model.safetensors merged-zero/model.safetensors
 succeeds 'trained ones do' "$sft_convert" --merge base/model whole/adapter merged
 succeeds 'change the weights' differ base/model/model.safetensors merged/model.safetensors
+cp -r data held
 succeeds 'a run evaluates what was joined' run 2 lora.ini --lora.use_peft false --model.model_name_or_path merged \
-  --train.output_dir joined --train.precision fp32 --data.eval_files 'data/train-*.h5' --train.max_steps 0
+  --train.output_dir joined --train.precision fp32 --data.eval_files 'held/*.h5' --train.max_steps 0
 succeeds 'and the adapters beside their model' run 2 lora.ini --train.output_dir beside --train.precision fp32 \
-  --data.eval_files 'data/train-*.h5' --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --parallel.dp_shard_size 2 \
+  --data.eval_files 'held/*.h5' --checkpoint.resume_from_checkpoint whole/checkpoint-000004 --parallel.dp_shard_size 2 \
   --train.gradient_accumulation_steps 1
 same_evaluation() {
   python3 - <<'PYTHON'

@@ -101,7 +101,7 @@ send_after() {
   shift 2
   "$sft_run" "$@" >out 2>err &
   local pid=$!
-  until takes_signals "$pid"; do sleep 0.01; done
+  until takes_signals "$pid" || ! kill -0 "$pid"; do sleep 0.01; done
   sleep "$delay"
   kill -s "$signal" "$pid"
   status=0
