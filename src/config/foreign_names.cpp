@@ -330,9 +330,9 @@ std::vector<ForeignRow> data_rows() {
       {"dataloader_num_workers dataloader_prefetch_factor dataloader_multiprocessing_context "
        "length_column_name",
        anything, "every rank reads its rows ahead in a thread; no row is dropped", leave_out},
-      {"dataloader_drop_last dataloader_pin_memory dataloader_persistent_workers dataloader_in_order "
-       "remove_unused_columns",
-       either, "every rank reads its rows ahead in a thread; no row is dropped", leave_out},
+      {"dataloader_drop_last", only_false, "every row of an epoch is trained on", leave_out},
+      {"dataloader_pin_memory dataloader_persistent_workers dataloader_in_order remove_unused_columns", either,
+       "every rank reads its rows ahead in a thread; no row is dropped", leave_out},
       {"padding_free", either, "padding is never computed", leave_out},
       {"packing packing_strategy pad_to_multiple_of completion_only_loss assistant_only_loss shuffle_dataset "
        "tokenizer num_shards",

@@ -108,6 +108,17 @@ send_after() {
   wait "$pid" || status=$?
 }
 
+# await_line PATTERN PID: waits until the process has printed a line with the pattern into `out`; fails where it ends first.
+await_line() {
+  until grep -q "$1" out; do
+    if ! kill -0 "$2" 2>/dev/null; then
+      grep -q "$1" out
+      return
+    fi
+    sleep 0.01
+  done
+}
+
 # send_at PATTERN SIGNAL WORD...: the same, as soon as it has printed a line with the pattern.
 send_at() {
   local pattern=$1 signal=$2
@@ -115,7 +126,7 @@ send_at() {
   : >out
   "$sft_run" "$@" >out 2>err &
   local pid=$!
-  until grep -q "$pattern" out || ! kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+  check "it prints '$pattern'" await_line "$pattern" "$pid"
   kill -s "$signal" "$pid" 2>/dev/null || true
   status=0
   wait "$pid" || status=$?
@@ -166,7 +177,7 @@ check "and the run says so" grep -q 'nothing to save' out
 
 # A signal when the run has come to its end by itself.
 for _ in 1 2 3; do
-  send_at '^saved output-done' TERM -n 4 run.ini --train.output_dir output-done --train.max_steps 2
+  send_at ' saved output-done' TERM -n 4 run.ini --train.output_dir output-done --train.max_steps 2
   check "SIGTERM after a finished run leaves its status" test "$status" = 0
   check "and its words" test "$(grep -c 'nothing to save' out)" = 0
   rm -r output-done
@@ -176,9 +187,9 @@ done
 : >out
 "$sft_run" -n 4 run.ini --train.output_dir twice >out 2>err &
 pid=$!
-until [[ -s twice/metrics.jsonl ]]; do sleep 0.05; done
+check "it has begun" await_line ' 1/1000000 ' "$pid"
 kill -s TERM "$pid"
-until grep -q '^saved twice' out; do sleep 0.01; done
+check "it saves" await_line ' saved twice' "$pid"
 for _ in $(seq 8); do
   sleep 0.2
   kill -s TERM "$pid" 2>/dev/null || true

@@ -190,6 +190,7 @@ const Refused refused_texts[] = {
     {"gradient_checkpointing = sometimes\n", "set train.activation_checkpointing"},
     {"gradient_checkpointing = true\nfsdp_activation_checkpointing = false\n",
      "both mean train.activation_checkpointing"},
+    {"dataloader_drop_last = true\n", "every row of an epoch is trained on"},
     {"packing = true\n", "give the option to sft-prepare"},
     {"max_seq_length = 4096\n", "give --max_length to sft-prepare"},
     {"max_length = 4096\n", "give --max_length to sft-prepare"},
