@@ -40,7 +40,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build configure build-tests deps test-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan \
+.PHONY: build configure build-tests tools deps test-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan \
   test-mpich test-mutations style-deps format check-format check-clang tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
@@ -72,6 +72,9 @@ build: configure ## compile the programs; leaves ./sft and ./sft-* here
 build-tests: build
 	@cmake --build $(BUILD) --parallel $(JOBS)
 
+tools: build ## build what no test runs: benchmarks, peers of other libraries, programs for a GPU
+	@cmake --build $(BUILD) --parallel $(JOBS) --target tools
+
 deps: ## install what is missing through apt (Debian, Ubuntu), or list it
 	$(call install,$(PACKAGES))
 
@@ -98,7 +101,7 @@ test-quick: test-deps ## the quick ones of them: units, layering, few ranks
 	@$(CTEST) -L '^quick$$'
 
 test-all: test-deps ## every test, also the long ones: more fuzz, every number of ranks, all GPUs, mutations, MPICH
-	@$(MAKE) --no-print-directory build-tests CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
+	@$(MAKE) --no-print-directory build-tests tools CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@$(CTEST)
 	@$(MAKE) --no-print-directory test-asan test-tsan test-asan-gpu test-mpich test-mutations
 

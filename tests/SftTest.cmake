@@ -26,7 +26,14 @@ elseif(SFT_SANITIZE MATCHES "thread")
 endif()
 
 # Tests compute little: what an optimizer takes to compile them is more than they gain.
-set(SFT_TEST_COMPILE_FLAGS "$<$<CONFIG:Release>:-O1>")
+set(SFT_TEST_COMPILE_FLAGS "$<$<CONFIG:Release>:-Og>")
+
+# Programs that no test runs: benchmarks, what is compared with other libraries, what needs a GPU. sft_tool(TARGET...)
+add_custom_target(tools)
+function(sft_tool)
+  set_target_properties(${ARGN} PROPERTIES EXCLUDE_FROM_ALL ON)
+  add_dependencies(tools ${ARGN})
+endfunction()
 
 foreach(sanitizer asan tsan asan-gpu)
   add_custom_target(${sanitizer}-tests)

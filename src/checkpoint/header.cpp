@@ -83,7 +83,7 @@ std::string following_date(const std::string& date) {
 
 std::string write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
                              const std::string& mesh, const Position& position, const std::vector<ShardFile>& files) {
-  const std::string date = std::max(utc_now(), following_date(position.date));
+  std::string date = std::max(utc_now(), following_date(position.date));
   std::string file_lines;
   for (const ShardFile& file : files) file_lines += to_text(file);
   index.write_string("format", format);

@@ -115,7 +115,7 @@ void Progress::show_evaluation(std::int64_t num_batches_done, std::int64_t num_b
                      left_after(now - evaluation_start_, num_batches_done, num_batches).c_str()));
   }
   if (!is_time_to_draw(false)) return;
-  line_.show(format("evaluating: batch %lld of %lld", static_cast<long long>(num_batches_done + 1),
+  line_.show(format("evaluating: batch %lld of %lld", static_cast<long long>(num_batches_done) + 1,
                     static_cast<long long>(num_batches)));
 }
 

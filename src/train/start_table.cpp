@@ -146,10 +146,9 @@ std::string describe_order(const StartFacts& facts) {
   const config::Data& data = facts.config.data;
   const data::StepPositions positions = step_positions(facts.config, facts.datasets.train.num_rows());
   const bool is_trl = positions.kind == data::OrderKind::trl;
-  const std::string order = data.shuffle
-                                ? std::string(is_trl ? "shuffled as in TRL" : "shuffled by a rule of our own") +
-                                      ", seed " + std::to_string(data.seed)
-                                : "of the files";
+  std::string order = data.shuffle ? std::string(is_trl ? "shuffled as in TRL" : "shuffled by a rule of our own") +
+                                         ", seed " + std::to_string(data.seed)
+                                   : "of the files";
   if (!is_trl) return order + "; each step has a whole batch";
   const std::int64_t rows_left = positions.rows_of_short_step();
   if (rows_left == 0) return order;

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "equivalence/baselines.hpp"
 #include "equivalence/trajectory.hpp"
 #include "support/mpi_session.hpp"
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "equivalence/baselines.hpp"
 #include "equivalence/split_table.hpp"
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"

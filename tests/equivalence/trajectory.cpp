@@ -2,11 +2,8 @@
 #include "equivalence/trajectory.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-
-#include "sft/core/error.hpp"
 
 namespace sft::test {
 namespace {
@@ -28,20 +25,6 @@ void set_activations(Family family, int accumulation, config::Train& train) {
   using Checkpointing = config::ActivationCheckpointing;
   train.activation_checkpointing = family == Family::qwen3 ? Checkpointing::selective : Checkpointing::full;
   train.mlp_tile_tokens = family == Family::qwen2 ? 0 : 7;
-}
-
-/// A result as doubles, all exact, to be sent between ranks.
-std::array<double, 7> pack(const train::StepResult& r) {
-  return {r.loss,
-          r.grad_norm,
-          r.mean_token_accuracy,
-          r.entropy,
-          static_cast<double>(r.num_tokens),
-          static_cast<double>(r.num_target_tokens),
-          r.model_flops};
-}
-train::StepResult unpack(const std::array<double, 7>& v) {
-  return {v[0], v[1], v[2], v[3], static_cast<std::int64_t>(v[4]), static_cast<std::int64_t>(v[5]), v[6]};
 }
 
 double relative(double value, double baseline) {
@@ -96,33 +79,6 @@ Trajectory train(const Task& task, config::Config config, const test::Mesh& mesh
     trajectory.push_back(fixture.step(rows_of_step(step, task.global_rows), step, learning_rate));
   }
   return trajectory;
-}
-
-Baselines::Baselines(const std::vector<Task>& tasks, const comm::Session& session) {
-  const comm::Group& world = session.world();
-  for (const Task& task : tasks) {
-    if (std::ranges::find(entries_, task, &Entry::task) == entries_.end()) entries_.push_back({task, {}});
-  }
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (static_cast<int>(i) % world.size() != world.rank()) continue;
-    const Task& task = entries_[i].task;
-    entries_[i].trajectory = train(task, {}, 1, config::Precision::fp32, make_lone_mesh(task.model()), session);
-  }
-  for (Entry& entry : entries_) {
-    const bool is_mine = !entry.trajectory.empty();
-    entry.trajectory.resize(num_steps);
-    for (train::StepResult& result : entry.trajectory) {
-      std::array<double, 7> numbers = is_mine ? pack(result) : std::array<double, 7>{};
-      world.sum(std::span<double>(numbers));
-      result = unpack(numbers);
-    }
-  }
-}
-
-const Trajectory& Baselines::of(const Task& task) const {
-  const auto found = std::ranges::find(entries_, task, &Entry::task);
-  ensure(found != entries_.end(), "a baseline of every task");
-  return found->trajectory;
 }
 
 }  // namespace sft::test

@@ -47,19 +47,4 @@ struct Task {
 [[nodiscard]] Trajectory train(const Task& task, config::Config config, const test::Mesh& mesh,
                                const comm::Session& session);
 
-/// What one rank alone does: float32, no accumulation. Each is computed by one rank and given to all. Collective over
-/// the world.
-class Baselines {
- public:
-  Baselines(const std::vector<Task>& tasks, const comm::Session& session);
-  [[nodiscard]] const Trajectory& of(const Task& task) const;
-
- private:
-  struct Entry {
-    Task task;
-    Trajectory trajectory;
-  };
-  std::vector<Entry> entries_;
-};
-
 }  // namespace sft::test
