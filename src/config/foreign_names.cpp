@@ -202,12 +202,7 @@ std::vector<ForeignRow> launch_rows() {
 
 std::vector<ForeignRow> optimizer_rows() {
   return {
-      {"optim",
-       {{"adamw_torch", ""}, {"adamw_torch_fused", ""}, {"adamw", ""}, {"none", ""}},
-       "AdamW, that of torch.optim.AdamW, is the one optimizer of this version",
-       "write optim = adamw_torch, or leave it out; for small moments set optimizer.moments_dtype = bf16 or "
-       "train.offload_optimizer = nvme"},
-      {"optim_args optim_target_modules", only_none, "AdamW is the one optimizer of this version",
+      {"optim_args optim_target_modules", only_none, "no optimizer of this version has options of its own",
        "set adam_beta1, adam_beta2, adam_epsilon and weight_decay under [optimizer]"},
       {"lr_scheduler_kwargs", only_none, "no schedule of this version has options of its own", leave_out},
       {"lr", never, "its name is learning_rate", "write optimizer.learning_rate"},
@@ -229,7 +224,7 @@ std::vector<ForeignRow> optimizer_rows() {
        "leave it out, or write loss_type = nll"},
       {"router_aux_loss_coef", anything, "there are no mixtures of experts", leave_out},
       {"output_router_logits", either, "there are no mixtures of experts", leave_out},
-      {"adafactor", only_false, "AdamW is the one optimizer of this version", leave_out},
+      {"adafactor", only_false, "there is no Adafactor", "set optimizer.optim"},
       {"batch_size train_batch_size micro_batch_size per_gpu_train_batch_size", never,
        "its name is per_device_train_batch_size",
        "write train.per_device_train_batch_size, the rows of a micro-batch on each data-parallel rank"},

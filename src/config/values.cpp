@@ -68,6 +68,13 @@ constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", Activa
                                                                  {"full", ActivationCheckpointing::full}}};
 constexpr Names<Offload, 3> offload_names{{{"none", Offload::none}, {"host", Offload::host}, {"nvme", Offload::nvme}}};
 constexpr Names<DType, 2> dtype_names{{{"float32", DType::float32}, {"bf16", DType::bf16}}};
+constexpr Names<OptimizerKind, 3> optimizer_names{
+    {{"adamw_torch", OptimizerKind::adamw_torch}, {"lion", OptimizerKind::lion}, {"sgd", OptimizerKind::sgd}}};
+/// What transformers calls them too: other implementations of the same arithmetic.
+constexpr Names<OptimizerKind, 4> optimizer_synonyms{{{"adamw_torch_fused", OptimizerKind::adamw_torch},
+                                                      {"adamw", OptimizerKind::adamw_torch},
+                                                      {"lion_32bit", OptimizerKind::lion},
+                                                      {"paged_lion_32bit", OptimizerKind::lion}}};
 constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant},
                                                {"constant_with_warmup", Scheduler::constant_with_warmup},
                                                {"linear", Scheduler::linear},
@@ -172,6 +179,15 @@ void read(const std::string& text, Offload& value) {
   }
 }
 void read(const std::string& text, DType& value) { read_choice(text, value, dtype_names); }
+void read(const std::string& text, OptimizerKind& value) {
+  const auto synonym =
+      std::ranges::find(optimizer_synonyms, unquoted(text), [](const auto& name) { return name.first; });
+  if (synonym != optimizer_synonyms.end()) {
+    value = synonym->second;
+  } else {
+    read_choice(text, value, optimizer_names);
+  }
+}
 void read(const std::string& text, Scheduler& value) { read_choice(text, value, scheduler_names); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
 void read(const std::string& text, CommChoice& value) { read_choice(text, value, comm_names); }
@@ -198,6 +214,7 @@ std::vector<std::string> choices(Precision) { return texts_of(precision_names); 
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
 std::vector<std::string> choices(DType) { return texts_of(dtype_names); }
+std::vector<std::string> choices(OptimizerKind) { return texts_of(optimizer_names); }
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
 std::vector<std::string> choices(CommChoice) { return texts_of(comm_names); }
@@ -219,6 +236,7 @@ std::string write(Precision value) { return write_choice(value, precision_names)
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }
 std::string write(DType value) { return write_choice(value, dtype_names); }
+std::string write(OptimizerKind value) { return write_choice(value, optimizer_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
 std::string write(CommChoice value) { return write_choice(value, comm_names); }

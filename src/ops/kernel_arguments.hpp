@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/update_rules.hpp"
+
 namespace sft::ops {
 
 /// A matrix of float32 or bf16: `rows` rows of `columns` neighbours, `stride` elements apart. data may be null.
@@ -23,11 +25,10 @@ struct CrossEntropyArguments {
   std::int64_t rows, columns, vocab_begin;
 };
 
-/// What a step of ops::AdamW multiplies with, and where its random bits come from.
-struct AdamWFactors {
-  float decay = 1;  ///< 1 - learning_rate * weight_decay
-  float one_minus_beta1 = 0, beta2 = 0, one_minus_beta2 = 0;
-  float inverse_sqrt_bias_correction2 = 1, epsilon = 0, step_size = 0, gradient_scale = 1;
+/// What all elements of an ops::Update share.
+struct UpdateFactors {
+  UpdateRules rules{};
+  float gradient_scale = 1;
   // StochasticRounding; without bf16 it is not read.
   std::uint64_t key = 1;  ///< odd
   std::int64_t first_index = 0, num_columns = 0, row_stride = 0, begin = 0;

@@ -48,7 +48,7 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
                         .num_steps = steps,
                         .memory = memory,
                         .traffic = traffic,
-                        .offloaded_bytes = first.adamw.file_bytes()});
+                        .offloaded_bytes = first.optimizer->file_bytes()});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {

@@ -3,13 +3,17 @@
 
 namespace sft::train {
 
-EarlyUpdate::EarlyUpdate(optim::AdamW& adamw, const parallel::UnitStorage& storage, ops::Backend& backend,
+EarlyUpdate::EarlyUpdate(optim::Optimizer& optimizer, const parallel::UnitStorage& storage, ops::Backend& backend,
                          device::Device& device, device::Stream& comm_stream)
-    : adamw_(adamw), storage_(storage), backend_(backend), comm_stream_(comm_stream), summed_(device.make_event()) {}
+    : optimizer_(optimizer),
+      storage_(storage),
+      backend_(backend),
+      comm_stream_(comm_stream),
+      summed_(device.make_event()) {}
 
 void EarlyUpdate::begin(std::int64_t step, double learning_rate) {
   waiting_unit_.reset();
-  adamw_.begin_step(step, learning_rate, /*gradient_scale=*/1.0, optim::AdamW::Order::descending);
+  optimizer_.begin_step(step, learning_rate, /*gradient_scale=*/1.0, optim::Optimizer::Order::descending);
 }
 
 void EarlyUpdate::gradient_queued(int unit) {
@@ -20,13 +24,13 @@ void EarlyUpdate::gradient_queued(int unit) {
 
 void EarlyUpdate::finish() {
   step_waiting();
-  adamw_.end_step();
+  optimizer_.end_step();
 }
 
 void EarlyUpdate::step_waiting() {
   if (!waiting_unit_) return;
   backend_.stream().wait(*summed_);
-  adamw_.step_unit(*waiting_unit_, storage_, backend_);
+  optimizer_.step_unit(*waiting_unit_, storage_, backend_);
   waiting_unit_.reset();
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// AdamW under the backward pass: a unit is stepped as soon as its gradient is summed, while the pass goes on with the
-// units before it. So a file of state is read and written beside the whole pass, not behind it. For runs without
-// clipping alone, which needs the norm of all gradients first.
+// The optimizer under the backward pass: a unit is stepped as soon as its gradient is summed, while the pass goes on
+// with the units before it. So a file of state is read and written beside the whole pass, not behind it. For runs
+// without clipping alone, which needs the norm of all gradients first.
 
 #include <memory>
 #include <optional>
 
 #include "sft/device/device.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/optim/adamw.hpp"
+#include "sft/optim/optimizer.hpp"
 #include "sft/parallel/unit_storage.hpp"
 
 namespace sft::train {
@@ -17,8 +17,8 @@ namespace sft::train {
 class EarlyUpdate {
  public:
   /// References outlive it. `comm_stream` carries the sums of gradients.
-  EarlyUpdate(optim::AdamW& adamw, const parallel::UnitStorage& storage, ops::Backend& backend, device::Device& device,
-              device::Stream& comm_stream);
+  EarlyUpdate(optim::Optimizer& optimizer, const parallel::UnitStorage& storage, ops::Backend& backend,
+              device::Device& device, device::Stream& comm_stream);
 
   /// Before the backward pass of a step's last micro-batch.
   void begin(std::int64_t step, double learning_rate);
@@ -31,7 +31,7 @@ class EarlyUpdate {
  private:
   void step_waiting();
 
-  optim::AdamW& adamw_;
+  optim::Optimizer& optimizer_;
   const parallel::UnitStorage& storage_;
   ops::Backend& backend_;
   device::Stream& comm_stream_;

@@ -95,8 +95,8 @@ struct Engine::Impl {
     tp_stream->set_name("tp");
     open_optimizer();
     // Sums over tp come behind the backward pass.
-    if (plan.adamw.file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1) {
-      early_update.emplace(plan.adamw, plan.storage, *ops, device, *comm_stream);
+    if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1) {
+      early_update.emplace(*plan.optimizer, plan.storage, *ops, device, *comm_stream);
       units.on_gradient_queued([this](int unit) { early_update->gradient_queued(unit); });
     }
     ops->set_workspace(plan.ops_workspace);
@@ -147,8 +147,8 @@ struct Engine::Impl {
 
   void open_optimizer() {
     const std::string& folder = config.train.offload_folder;
-    plan.adamw.open(device, *compute_stream, plan.storage, folder);
-    if (plan.adamw.file_bytes() == 0 || plan.adamw.is_file_direct()) return;
+    plan.optimizer->open(device, *compute_stream, plan.storage, folder);
+    if (plan.optimizer->file_bytes() == 0 || plan.optimizer->is_file_direct()) return;
     log_warning("the file system of " + folder +
                 " has no direct I/O: the optimizer's state also passes through the system's file cache, which takes "
                 "memory that is free and is slower");
@@ -186,24 +186,16 @@ struct Engine::Impl {
     return plan.storage.gradients().rows(0, plan.shard_map.rank_shard_elements());
   }
   void initialize_trainable() {
-    parallel::OffloadedShard* in_file = plan.adamw.master_in_file();
+    parallel::OffloadedShard* in_file = plan.optimizer->master_in_file();
     initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters());
     if (in_file != nullptr) in_file->write(0, master_scratch());
-  }
-  void zero_moments() {
-    const auto zero = [&](parallel::OffloadedShard* in_file, const Tensor& in_memory) {
-      if (in_file != nullptr) return in_file->clear();
-      ops->fill(in_memory, 0.0F);
-    };
-    zero(plan.adamw.exp_avg_in_file(), plan.adamw.exp_avg());
-    zero(plan.adamw.exp_avg_sq_in_file(), plan.adamw.exp_avg_sq());
   }
   /// Before the last micro-batch of a step, under which its state is read ahead.
   void prepare_update(std::int64_t step, double learning_rate) {
     if (early_update) {
       early_update->begin(step, learning_rate);
     } else {
-      plan.adamw.read_ahead();
+      plan.optimizer->read_ahead(optim::Optimizer::Order::ascending);
     }
   }
   void update(std::int64_t step, double learning_rate, double gradient_scale) {
@@ -211,13 +203,13 @@ struct Engine::Impl {
       if (early_update) {
         early_update->finish();
       } else {
-        plan.adamw.step(plan.storage, *ops, step, learning_rate, gradient_scale);
+        optim::step_all(*plan.optimizer, plan.storage, *ops, step, learning_rate, gradient_scale);
       }
     });
   }
   /// After the master weights were loaded or made.
   void refresh_weights() {
-    if (parallel::OffloadedShard* in_file = plan.adamw.master_in_file(); in_file != nullptr) {
+    if (parallel::OffloadedShard* in_file = plan.optimizer->master_in_file(); in_file != nullptr) {
       in_file->read(0, master_scratch());
       ops->copy(plan.storage.compute_copy(), master_scratch());
     } else {
@@ -263,21 +255,21 @@ Engine::~Engine() {
   for (const auto* stream : {&impl_->tp_stream, &impl_->comm_stream, &impl_->ring_stream, &impl_->compute_stream}) {
     (*stream)->drain();
   }
-  impl_->plan.adamw.drain();
+  impl_->plan.optimizer->drain();
 }
 
 void Engine::initialize() {
   Impl& e = *impl_;
   e.initialize_trainable();
   e.initialize_parameters_of(e.plan.frozen_map, e.plan.storage.frozen_parameters());
-  e.zero_moments();
+  e.plan.optimizer->zero(*e.ops);
   state().refresh();
 }
 
 void Engine::initialize_beside_weights() {
   Impl& e = *impl_;
   if (e.config.lora.use_peft) e.initialize_trainable();
-  e.zero_moments();
+  e.plan.optimizer->zero(*e.ops);
 }
 
 void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts) {
@@ -385,17 +377,18 @@ const parallel::ShardMap& Engine::shard_map() const { return impl_->plan.shard_m
 
 parallel::ParameterCounts Engine::num_parameters() const { return impl_->plan.num_parameters(); }
 
-std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.adamw.file_bytes(); }
+std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.optimizer->file_bytes(); }
 
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;
   const parallel::ShardMap* shard_map = &e.plan.shard_map;
-  optim::AdamW& adamw = e.plan.adamw;
   const char* weights = e.config.lora.use_peft ? "adapter" : "model";
-  return {{{weights, shard_map, e.plan.storage.parameters(), adamw.master_in_file()},
-           {"exp_avg", shard_map, adamw.exp_avg(), adamw.exp_avg_in_file()},
-           {"exp_avg_sq", shard_map, adamw.exp_avg_sq(), adamw.exp_avg_sq_in_file()}},
-          [&e] { e.refresh_weights(); }};
+  std::vector<checkpoint::Entry> entries = {
+      {weights, shard_map, e.plan.storage.parameters(), e.plan.optimizer->master_in_file()}};
+  for (const optim::StateEntry& kept : e.plan.optimizer->state()) {
+    entries.push_back({kept.name, shard_map, kept.tensor, kept.in_file});
+  }
+  return {std::move(entries), [&e] { e.refresh_weights(); }};
 }
 
 checkpoint::State Engine::weights() const {

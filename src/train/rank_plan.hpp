@@ -14,8 +14,8 @@
 #include "sft/mesh/place.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/decoder_buffers.hpp"
-#include "sft/optim/adamw.hpp"
 #include "sft/optim/gradient_norm.hpp"
+#include "sft/optim/optimizer.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/train/machine.hpp"
@@ -71,7 +71,7 @@ class RankPlan {
   parallel::UnitBuffers unit_buffers;
   model::DecoderBuffers decoder;
   std::unique_ptr<parallel::SequenceBuffers> attention;
-  optim::AdamW adamw;
+  std::unique_ptr<optim::Optimizer> optimizer;
 
   UploadBuffers upload;
   comm::StagingMemory staging;

@@ -20,7 +20,7 @@ std::string full_name(const config::Difference& difference) { return difference.
 bool must_stay(const std::string& key) {
   if (key == "model.model_name_or_path" || key == "model.model_revision") return false;
   return key.starts_with("model.") || key.starts_with("lora.") || key == "data.shuffle" || key == "data.seed" ||
-         key == "train.seed";
+         key == "train.seed" || key == "optimizer.optim";
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& now, const std::string& then,

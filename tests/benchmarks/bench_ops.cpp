@@ -264,12 +264,16 @@ void ModelOps::elementary() {
   const Tensor exp_avg = make(DType::float32, {num});
   const Tensor exp_avg_sq = bench_.make_filled(DType::float32, {num}, 1.0F);
   const Tensor copy = make(DType::bf16, {num}), sum = make(DType::float64, {1});
-  const ops::AdamW step{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, 1.0};
+  const auto step = [&](const Tensor& with_copy) {
+    ops_.update({.parameters = parameters,
+                 .gradients = gradients,
+                 .state = {exp_avg, exp_avg_sq},
+                 .copy = with_copy,
+                 .rule = ops::AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}});
+  };
   const bool is_bf16 = dtype_ == DType::bf16;
-  bench_.memory_bound("adamw", bytes_of::adamw(4, 4, 0, num), is_bf16 ? 0 : calls,
-                      [&] { ops_.adamw(parameters, gradients, exp_avg, exp_avg_sq, {}, step); });
-  bench_.memory_bound("adamw with bf16 copy", bytes_of::adamw(4, 4, 2, num), is_bf16 ? calls : 0,
-                      [&] { ops_.adamw(parameters, gradients, exp_avg, exp_avg_sq, copy, step); });
+  bench_.memory_bound("adamw", bytes_of::adamw(4, 4, 0, num), is_bf16 ? 0 : calls, [&] { step({}); });
+  bench_.memory_bound("adamw with bf16 copy", bytes_of::adamw(4, 4, 2, num), is_bf16 ? calls : 0, [&] { step(copy); });
   bench_.memory_bound("sum_squares", bytes_of::sum_squares(num), calls, [&] { ops_.sum_squares(sum, gradients); });
   bench_.memory_bound("fill", bytes_of::fill(4, num), calls, [&] { ops_.fill(gradients, 0.0f); });
   bench_.memory_bound("add", bytes_of::add(num), 0, [&] { ops_.add(gradients, parameters); });

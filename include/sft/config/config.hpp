@@ -21,6 +21,7 @@ enum class Precision {
 enum class Offload { none, host, nvme };
 /// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
 enum class ActivationCheckpointing { none, selective, full };
+enum class OptimizerKind { adamw_torch, lion, sgd };
 enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
@@ -150,6 +151,7 @@ struct Train {
 };
 
 struct Optimizer {
+  OptimizerKind optim = OptimizerKind::adamw_torch;
   double learning_rate = 2e-5;
   Scheduler lr_scheduler_type = Scheduler::linear;
   std::int64_t warmup_steps = 0;

@@ -28,7 +28,8 @@ void read(const std::string& text, std::vector<std::string>& value);  // separat
 void read(const std::string& text, Precision& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
 void read(const std::string& text, Offload& value);
-void read(const std::string& text, DType& value);  // float32 or bf16
+void read(const std::string& text, DType& value);          // float32 or bf16
+void read(const std::string& text, OptimizerKind& value);  // also as transformers calls them: adamw_torch_fused ...
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, CommChoice& value);
@@ -44,6 +45,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(ActivationCheckpointing);
 [[nodiscard]] std::vector<std::string> choices(Offload);
 [[nodiscard]] std::vector<std::string> choices(DType);
+[[nodiscard]] std::vector<std::string> choices(OptimizerKind);
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
 [[nodiscard]] std::vector<std::string> choices(CommChoice);
@@ -61,6 +63,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(ActivationCheckpointing value);
 [[nodiscard]] std::string write(Offload value);
 [[nodiscard]] std::string write(DType value);
+[[nodiscard]] std::string write(OptimizerKind value);
 [[nodiscard]] std::string write(Scheduler value);
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(CommChoice value);

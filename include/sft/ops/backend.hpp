@@ -15,9 +15,11 @@
 // attention plan that was made for other sizes; a workspace that is too small when it is set or, for
 // attention_backward, used. The rest of what is stated here, equal sizes above all, is not checked.
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "sft/device/device.hpp"
@@ -91,12 +93,35 @@ struct StochasticRounding {
   std::int64_t num_columns = std::numeric_limits<std::int64_t>::max(), row_stride = 0, begin = 0;
 };
 
-/// Hyper-parameters of one AdamW step (Loshchilov & Hutter 2019; the arithmetic of torch.optim.AdamW).
+// Hyper-parameters of one step of the optimizers that treat elements alone.
+
+/// AdamW (Loshchilov & Hutter 2019; the arithmetic of torch.optim.AdamW). State: exp_avg, exp_avg_sq.
 struct AdamW {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
   double bias_correction1, bias_correction2;  ///< 1 - beta^step
-  double gradient_scale;                      ///< clipping factor, applied to the gradient as it is read
-  StochasticRounding rounding = {};           ///< of what is bf16
+};
+
+/// Lion (Chen et al. 2023). State: exp_avg.
+struct Lion {
+  double learning_rate, beta1, beta2, weight_decay;
+};
+
+/// torch.optim.SGD without momentum: weight_decay * parameter is added to the gradient. No state.
+struct Sgd {
+  double learning_rate, weight_decay;
+};
+
+using UpdateRule = std::variant<AdamW, Lion, Sgd>;
+
+/// One step over vectors (N), computed in float32. What is bf16 is rounded as `rounding` says.
+struct Update {
+  Tensor parameters;            ///< float32 or bf16
+  Tensor gradients;             ///< float32, only read
+  std::array<Tensor, 2> state;  ///< as many as the rule keeps: all float32 or all bf16
+  Tensor copy;                  ///< bf16, or empty: receives new float32 parameters, rounded to the nearest
+  UpdateRule rule;
+  double gradient_scale = 1.0;  ///< clipping factor, applied to the gradient as it is read
+  StochasticRounding rounding = {};
 };
 
 class Backend {
@@ -205,11 +230,7 @@ class Backend {
   virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale,
                                     Tensor metrics) = 0;
 
-  /// One step over vectors (N), computed in float32: updates parameters, float32 or bf16, and exp_avg and exp_avg_sq,
-  /// both float32 or both bf16; reads gradients, float32. What is bf16 is rounded as step.rounding says. `copy`, bf16
-  /// (N) or empty, receives new float32 parameters, rounded to the nearest.
-  virtual void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
-                     const AdamW& step) = 0;
+  virtual void update(const Update& step) = 0;
 };
 
 }  // namespace sft::ops

@@ -2,7 +2,7 @@
 #pragma once
 // What a rank stores of the model between two uses. Pure: planning lays it out without a device.
 //
-//   parameter   parameters                                         gradients   moments (optim::AdamW)
+//   parameter   parameters                                         gradients   moments (optim)
 //   trainable   as MasterWeights says; float32 with a bf16 copy,   float32     float32 or bf16
 //               or once, in the compute dtype
 //   frozen      once, in the compute dtype                         none        none
@@ -18,7 +18,7 @@ namespace sft::parallel {
 /// The float32 trainable parameters that the optimizer updates, from which those that are computed with follow.
 enum class MasterWeights {
   in_memory,
-  in_file,  ///< the optimizer keeps them (optim::AdamW): here is their bf16 copy alone
+  in_file,  ///< the optimizer keeps them (optim::Optimizer): here is their bf16 copy alone
   none,     ///< it updates those that are computed with
 };
 

@@ -57,7 +57,7 @@ class Engine {
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
   /// as they are, unless state lies in files and max_grad_norm = 0: then the last micro-batch steps them.
   void add_micro_batch(const data::MicroBatch& batch);
-  /// Reduction, clipping and AdamW. Throws a numerical Error, held by every rank, naming step and rank when loss or
+  /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss or
   /// norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them.
   [[nodiscard]] StepResult finish_step();
   /// The forward pass over a micro-batch with the weights as they are. Every row and token counts on one rank alone, so
@@ -72,13 +72,13 @@ class Engine {
   /// Of this rank's state in files.
   [[nodiscard]] std::uint64_t offloaded_bytes() const;
   /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
-  /// refresh(). The entries are model, exp_avg and exp_avg_sq; with LoRA adapter in place of model.
+  /// refresh(). The entries are model, with LoRA adapter in its place, and what the optimizer keeps.
   [[nodiscard]] checkpoint::State state() const;
   /// All weights but adapters, as the entry model, in the same way.
   [[nodiscard]] checkpoint::State weights() const;
   /// With LoRA: the adapters, as the entry adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
-  /// What weights that come from elsewhere do not bring: zero moments and, with LoRA, new adapters. Before these
+  /// What weights that come from elsewhere do not bring: the state of an optimizer that begins and, with LoRA, new adapters. Before these
   /// weights are loaded.
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();

@@ -245,23 +245,21 @@ class CpuBackend final : public Backend {
     if (dlogits.data != nullptr) kernels_.cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale);
   }
 
-  void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
-             const AdamW& step) override {
+  void update(const Update& step) override {
     stream_.synchronize();
-    const View parameters_view = flat_view_of(parameters), exp_avg_view = flat_view_of(exp_avg),
-               exp_avg_sq_view = flat_view_of(exp_avg_sq);
-    ensure(exp_avg_view.is_bf16 == exp_avg_sq_view.is_bf16, "both moments have one dtype");
-    ensure(copy.empty() || !parameters_view.is_bf16, "bf16 parameters have no copy");
-    AdamWArguments arguments{factors_of(step)};
-    arguments.parameters = parameters_view.data;
-    arguments.exp_avg = exp_avg_view.data;
-    arguments.exp_avg_sq = exp_avg_sq_view.data;
-    arguments.gradients = floats_of(gradients);
-    arguments.copy = copy.as<std::uint16_t>();
-    arguments.has_bf16_parameters = parameters_view.is_bf16;
-    arguments.has_bf16_moments = exp_avg_view.is_bf16;
-    arguments.size = parameters.num_elements();
-    kernels_.adamw(arguments);
+    UpdateArguments arguments{factors_of(step)};
+    arguments.parameters = flat_view_of(step.parameters).data;
+    for (std::size_t i = 0; i < step.state.size(); ++i) {
+      if (step.state[i].empty()) continue;
+      const View view = flat_view_of(step.state[i]);
+      arguments.state[i] = view.data;
+      arguments.has_bf16_state = view.is_bf16;
+    }
+    arguments.gradients = floats_of(step.gradients);
+    arguments.copy = step.copy.as<std::uint16_t>();
+    arguments.has_bf16_parameters = step.parameters.dtype == DType::bf16;
+    arguments.size = step.parameters.num_elements();
+    kernels_.update(arguments);
   }
 
  private:

@@ -73,12 +73,12 @@ inline constexpr std::int64_t attention_scratch_floats = attention_tile * (10 * 
 /// Scratch of an op that sums up columns, unless one row of them is larger.
 inline constexpr std::int64_t column_sum_floats = std::int64_t{1} << 18;
 
-struct AdamWArguments : AdamWFactors {
-  void* parameters = nullptr;                      ///< float32 or bf16
-  void *exp_avg = nullptr, *exp_avg_sq = nullptr;  ///< both float32 or both bf16
+struct UpdateArguments : UpdateFactors {
+  void* parameters = nullptr;           ///< float32 or bf16
+  void* state[max_update_states] = {};  ///< those of the rule; all float32 or all bf16
   const float* gradients = nullptr;
   std::uint16_t* copy = nullptr;  ///< of float32 parameters; may be null
-  bool has_bf16_parameters = false, has_bf16_moments = false;
+  bool has_bf16_parameters = false, has_bf16_state = false;
   std::int64_t size = 0;
 };
 
@@ -139,7 +139,7 @@ struct Kernels {
 
   void (*small_matmul)(const SmallMatmul& product, double* panel);
 
-  void (*adamw)(const AdamWArguments& step);
+  void (*update)(const UpdateArguments& step);
 };
 
 }  // namespace sft::ops::cpu

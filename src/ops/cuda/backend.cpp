@@ -6,7 +6,6 @@
 
 #include "ops/cuda/attention.hpp"
 #include "ops/cuda/attention_plan.hpp"
-#include "ops/cuda/kernels/adamw.hpp"
 #include "ops/cuda/kernels/cross_entropy.hpp"
 #include "ops/cuda/kernels/elementary.hpp"
 #include "ops/cuda/kernels/embedding.hpp"
@@ -15,6 +14,7 @@
 #include "ops/cuda/kernels/rms_norm.hpp"
 #include "ops/cuda/kernels/rope.hpp"
 #include "ops/cuda/kernels/swiglu.hpp"
+#include "ops/cuda/kernels/update.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
 #include "sft/core/error.hpp"
@@ -183,20 +183,15 @@ class CudaBackend final : public Backend {
     if (dlogits.data != nullptr) cross_entropy_gradient(arguments, view_of(dlogits), gradient_scale, native_);
   }
 
-  void adamw(Tensor parameters, Tensor gradients, Tensor exp_avg, Tensor exp_avg_sq, Tensor copy,
-             const AdamW& step) override {
-    const View parameters_view = flat_view_of(parameters), exp_avg_view = flat_view_of(exp_avg),
-               exp_avg_sq_view = flat_view_of(exp_avg_sq);
-    ensure(exp_avg_view.is_bf16 == exp_avg_sq_view.is_bf16, "both moments have one dtype");
-    ensure(copy.empty() || !parameters_view.is_bf16, "bf16 parameters have no copy");
-    ensure(gradients.dtype == DType::float32, "ops: float32 expected");
-    AdamWArguments arguments{factors_of(step)};
-    arguments.parameters = parameters_view;
-    arguments.exp_avg = exp_avg_view;
-    arguments.exp_avg_sq = exp_avg_sq_view;
-    arguments.gradients = flat_view_of(gradients);
-    if (!copy.empty()) arguments.copy = flat_view_of(copy);
-    cuda::adamw(arguments, native_);
+  void update(const Update& step) override {
+    UpdateArguments arguments{factors_of(step)};
+    arguments.parameters = flat_view_of(step.parameters);
+    for (std::size_t i = 0; i < step.state.size(); ++i) {
+      if (!step.state[i].empty()) arguments.state[i] = flat_view_of(step.state[i]);
+    }
+    arguments.gradients = flat_view_of(step.gradients);
+    if (!step.copy.empty()) arguments.copy = flat_view_of(step.copy);
+    cuda::update(arguments, native_);
   }
 
  private:

@@ -63,8 +63,7 @@ class NullBackend final : public Backend {
   void cross_entropy_finish(const CrossEntropy& /*chunk*/, Tensor /*dlogits*/, double /*gradient_scale*/,
                             Tensor /*metrics*/) override {}
 
-  void adamw(Tensor /*parameters*/, Tensor /*gradients*/, Tensor /*exp_avg*/, Tensor /*exp_avg_sq*/, Tensor /*copy*/,
-             const AdamW& /*step*/) override {}
+  void update(const Update& /*step*/) override {}
 
  private:
   device::Stream& stream_;

@@ -14,16 +14,17 @@ constexpr AdamW usual{.learning_rate = 1e-2,
                       .epsilon = 1e-8,
                       .weight_decay = 0.1,
                       .bias_correction1 = 0.1,
-                      .bias_correction2 = 0.01,
-                      .gradient_scale = 0.7};
+                      .bias_correction2 = 0.01};
 
 /// A rectangle of a logical tensor, of which a call sees a part.
 constexpr StochasticRounding rectangle{
     .key = 0xfedcba9876543211U, .first_index = 12345, .num_columns = 13, .row_stride = 100, .begin = 5};
 
-void compare_step(DType parameter_dtype, DType moment_dtype, bool has_copy, std::int64_t size, Layout layout,
-                  const AdamW& step, bool is_exact) {
-  const std::string what = "adamw " + name_of(parameter_dtype) + ", moments " + name_of(moment_dtype) +
+void compare_step(const UpdateRule& rule, DType parameter_dtype, DType moment_dtype, bool has_copy, std::int64_t size,
+                  Layout layout, const StochasticRounding& rounding, bool is_exact) {
+  const char* const names[] = {"adamw ", "lion ", "sgd "};
+  const std::size_t num_states = 2 - rule.index();
+  const std::string what = names[rule.index()] + name_of(parameter_dtype) + ", moments " + name_of(moment_dtype) +
                            (has_copy ? ", copy" : "") + ", " + std::to_string(size) + " from " +
                            std::to_string(layout.offset);
   Twin parameters = Twin(parameter_dtype, {size}, layout).normal(1), gradients(DType::float32, {size}, layout),
@@ -42,7 +43,13 @@ void compare_step(DType parameter_dtype, DType moment_dtype, bool has_copy, std:
         {out(parameters, tolerance(parameter_dtype)), in(gradients), out(first, tolerance(moment_dtype)),
          out(second, tolerance(moment_dtype)), out(copy, tolerance(DType::bf16))},
         [&](Backend& ops, auto of) {
-          ops.adamw(of(parameters), of(gradients), of(first), of(second), has_copy ? of(copy) : Tensor(), step);
+          ops.update({.parameters = of(parameters),
+                      .gradients = of(gradients),
+                      .state = {num_states > 0 ? of(first) : Tensor(), num_states > 1 ? of(second) : Tensor()},
+                      .copy = has_copy ? of(copy) : Tensor(),
+                      .rule = rule,
+                      .gradient_scale = 0.7,
+                      .rounding = rounding});
         });
 }
 
@@ -50,16 +57,17 @@ void compare_step(DType parameter_dtype, DType moment_dtype, bool has_copy, std:
 
 BOOST_AUTO_TEST_SUITE(optimizer)
 
-BOOST_AUTO_TEST_CASE(adamw_of_every_dtype) {
-  AdamW step = usual;
+BOOST_AUTO_TEST_CASE(every_rule_of_every_dtype) {
+  const UpdateRule rules[] = {usual, Lion{1e-2, 0.9, 0.99, 0.1}, Sgd{1e-2, 0.1}};
   for (const StochasticRounding& rounding : {StochasticRounding{.key = 99}, rectangle}) {
-    step.rounding = rounding;
     for (const Layout layout : flat_layouts) {
       for (const std::int64_t size : with_large<std::int64_t>({0, 1, 7, 64, 3003}, {1000003})) {
-        for (const DType moment_dtype : compute_dtypes) {
-          compare_step(DType::float32, moment_dtype, false, size, layout, step, false);
-          compare_step(DType::float32, moment_dtype, true, size, layout, step, false);
-          compare_step(DType::bf16, moment_dtype, false, size, layout, step, false);
+        for (const UpdateRule& rule : rules) {
+          for (const DType moment_dtype : compute_dtypes) {
+            compare_step(rule, DType::float32, moment_dtype, false, size, layout, rounding, false);
+            compare_step(rule, DType::float32, moment_dtype, true, size, layout, rounding, false);
+            compare_step(rule, DType::bf16, moment_dtype, false, size, layout, rounding, false);
+          }
         }
       }
     }
@@ -68,13 +76,11 @@ BOOST_AUTO_TEST_CASE(adamw_of_every_dtype) {
 
 // Without gradient and first moment the second moment and the parameter are products, rounded once on any processor.
 BOOST_AUTO_TEST_CASE(rounding_at_random_has_the_bits_of_the_cpu) {
-  AdamW step = usual;
-  step.rounding = rectangle;
   for (const Layout layout : flat_layouts) {
     for (const DType moment_dtype : compute_dtypes) {
-      compare_step(DType::bf16, moment_dtype, false, 2001, layout, step, true);
+      compare_step(usual, DType::bf16, moment_dtype, false, 2001, layout, rectangle, true);
     }
-    compare_step(DType::float32, DType::bf16, true, 2001, layout, step, true);
+    compare_step(usual, DType::float32, DType::bf16, true, 2001, layout, rectangle, true);
   }
 }
 

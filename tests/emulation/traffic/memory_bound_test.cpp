@@ -226,7 +226,11 @@ BOOST_AUTO_TEST_CASE(optimizer) {
                               (kinds.moments == bf16 ? "bf16" : "float32") + (kinds.has_copy ? ", a copy" : "");
     const std::int64_t bytes = bytes_of::adamw(size(kinds.parameters), size(kinds.moments), kinds.has_copy ? 2 : 0, N);
     check_traffic("adamw", shape, {bytes}, [&](Backend& ops) {
-      ops.adamw(parameters, gradients, first, second, copy, AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, 1.0});
+      ops.update({.parameters = parameters,
+                  .gradients = gradients,
+                  .state = {first, second},
+                  .copy = copy,
+                  .rule = AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}});
     });
   }
   const Tensor x = make(float32, {N}), sum = make(DType::float64, {1});

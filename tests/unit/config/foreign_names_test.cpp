@@ -108,6 +108,8 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST((parse_text("", {"--no_bf16"}).train.precision == Precision::fp32));
   BOOST_TEST((parse_text("", {"--mixed_precision", "no"}).train.precision == Precision::fp32));
   BOOST_TEST((parse_text("", {"--torch_dtype", "bfloat16"}).train.precision == Precision::pure_bf16));
+  BOOST_TEST((parse_text("optim = adamw_torch_fused\n").optimizer.optim == OptimizerKind::adamw_torch));
+  BOOST_TEST((parse_text("", {"--optim", "lion_32bit"}).optimizer.optim == OptimizerKind::lion));
   BOOST_TEST((parse_text("offload_optimizer_device = cpu\n").train.offload_optimizer == Offload::host));
   BOOST_TEST((parse_text("offload_optimizer_device = none\n").train.offload_optimizer == Offload::none));
   BOOST_TEST((parse_text("offload_param_device = nvme\n").train.offload_parameters == Offload::nvme));
@@ -195,8 +197,7 @@ const Refused refused_texts[] = {
     {"max_seq_length = 4096\n", "give --max_length to sft-prepare"},
     {"max_length = 4096\n", "give --max_length to sft-prepare"},
     {"report_to = wandb\n", "metrics.jsonl"},
-    {"optim = adamw_8bit\n", "AdamW"},
-    {"optim = adamw_bnb_8bit\n", "set optimizer.moments_dtype = bf16"},
+    {"optim = adamw_8bit\n", "expected one of adamw_torch | lion | sgd"},
     {"offload_optimizer_device = disk\n", "expected one of none | host | nvme"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
     {"warmup_ratio = 0.1\n", "set optimizer.warmup_steps"},

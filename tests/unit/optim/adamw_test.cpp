@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps over a rank shard against a reference in double precision, element by element; padding is left alone.
 
-#include "sft/optim/adamw.hpp"
+#include "sft/optim/optimizer.hpp"
 
 #include <bit>
 #include <boost/test/unit_test.hpp>
@@ -28,18 +28,21 @@ struct Fixture {
         frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
         storage(shard_map, frozen_map, compute) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
-    memory.lay_out([&](device::Arena& arena) { adamw.lay_out(arena, arena); });
-    for (const Tensor& x : {storage.parameters(), adamw.exp_avg(), adamw.exp_avg_sq()}) test::fill(x, sentinel);
+    memory.lay_out([&](device::Arena& arena) { optimizer->lay_out(arena, arena); });
+    for (const Tensor& x : {storage.parameters(), exp_avg(), exp_avg_sq()}) test::fill(x, sentinel);
     const Tensor copy = storage.compute_copy();
     if (!copy.empty()) std::fill_n(copy.as<BFloat16>(), copy.num_elements(), bf16_sentinel);
     test::for_each_element(shard_map, [&](const parallel::Parameter&, std::int64_t, std::int64_t, std::int64_t at) {
       storage.parameters().as<float>()[at] = static_cast<float>(value_of(at, 0));
-      adamw.exp_avg().as<float>()[at] = 0.0F;
-      adamw.exp_avg_sq().as<float>()[at] = 0.0F;
+      exp_avg().as<float>()[at] = 0.0F;
+      exp_avg_sq().as<float>()[at] = 0.0F;
     });
   }
 
-  static config::Optimizer make_optimizer() {
+  [[nodiscard]] Tensor exp_avg() const { return optimizer->state().at(0).tensor; }
+  [[nodiscard]] Tensor exp_avg_sq() const { return optimizer->state().at(1).tensor; }
+
+  static config::Optimizer make_keys() {
     config::Optimizer optimizer;
     optimizer.weight_decay = 0.3;
     optimizer.adam_beta1 = 0.8;
@@ -48,11 +51,11 @@ struct Fixture {
     return optimizer;
   }
 
-  config::Optimizer optimizer = make_optimizer();
+  config::Optimizer keys = make_keys();
   test::Memory memory;
   parallel::ShardMap shard_map, frozen_map;
   parallel::UnitStorage storage;
-  AdamW adamw{optimizer, shard_map};
+  std::unique_ptr<Optimizer> optimizer = make_optimizer(keys, shard_map);
 };
 
 /// One element of torch.optim.AdamW, in double precision.
@@ -94,19 +97,18 @@ BOOST_AUTO_TEST_CASE(steps_equal_a_reference_and_decay_matrices_alone) {
             f.shard_map, [&](const parallel::Parameter& p, std::int64_t, std::int64_t, std::int64_t at) {
               const double gradient = value_of(at, step);
               f.storage.gradients().as<float>()[at] = static_cast<float>(gradient);
-              expected[static_cast<std::size_t>(at)].step(f.optimizer, step, learning_rate,
-                                                          p.is_vector() ? 0.0 : f.optimizer.weight_decay,
-                                                          gradient_scale * gradient);
+              expected[static_cast<std::size_t>(at)].step(
+                  f.keys, step, learning_rate, p.is_vector() ? 0.0 : f.keys.weight_decay, gradient_scale * gradient);
             });
-        f.adamw.step(f.storage, *f.memory.backend, step, learning_rate, gradient_scale);
+        step_all(*f.optimizer, f.storage, *f.memory.backend, step, learning_rate, gradient_scale);
       }
       double worst = 0.0;
       std::int64_t num_wrong_copies = 0;
       test::for_each_element(f.shard_map, [&](const parallel::Parameter&, std::int64_t, std::int64_t, std::int64_t at) {
         const Reference& e = expected[static_cast<std::size_t>(at)];
         const float parameter = f.storage.parameters().as<float>()[at];
-        for (const double error : {parameter - e.parameter, f.adamw.exp_avg().as<float>()[at] - e.exp_avg,
-                                   f.adamw.exp_avg_sq().as<float>()[at] - e.exp_avg_sq}) {
+        for (const double error : {parameter - e.parameter, f.exp_avg().as<float>()[at] - e.exp_avg,
+                                   f.exp_avg_sq().as<float>()[at] - e.exp_avg_sq}) {
           worst = std::max(worst, std::isnan(error) ? 1.0 : std::abs(error));
         }
         if (compute == DType::bf16) {
@@ -123,12 +125,12 @@ BOOST_AUTO_TEST_CASE(padding_is_left_as_it_was) {
   for (int rank = 0; rank < 6; ++rank) {
     Fixture f(DType::bf16, rank);
     test::fill(f.storage.gradients(), 1.0F);
-    f.adamw.step(f.storage, *f.memory.backend, 1, 0.1, 1.0);
+    step_all(*f.optimizer, f.storage, *f.memory.backend, 1, 0.1, 1.0);
     for (const parallel::ShardRange& gap : f.shard_map.padding()) {
       for (std::int64_t at = gap.begin; at < gap.begin + gap.count; ++at) {
         BOOST_TEST_REQUIRE(f.storage.parameters().as<float>()[at] == sentinel);
-        BOOST_TEST_REQUIRE(f.adamw.exp_avg().as<float>()[at] == sentinel);
-        BOOST_TEST_REQUIRE(f.adamw.exp_avg_sq().as<float>()[at] == sentinel);
+        BOOST_TEST_REQUIRE(f.exp_avg().as<float>()[at] == sentinel);
+        BOOST_TEST_REQUIRE(f.exp_avg_sq().as<float>()[at] == sentinel);
         BOOST_TEST_REQUIRE(f.storage.compute_copy().as<BFloat16>()[at].bits == bf16_sentinel.bits);
       }
     }
@@ -138,11 +140,26 @@ BOOST_AUTO_TEST_CASE(padding_is_left_as_it_was) {
 BOOST_AUTO_TEST_CASE(its_state_is_two_moments_of_the_rank_shard) {
   const parallel::ShardMap shard_map(test::sample_units(), {{.dp_shard = 2}, 1, 2, 2});
   const config::Optimizer optimizer;
-  AdamW adamw(optimizer, shard_map);
+  const std::unique_ptr<Optimizer> adamw = make_optimizer(optimizer, shard_map);
   device::Arena sizing, pinned;
-  adamw.lay_out(sizing, pinned);
+  adamw->lay_out(sizing, pinned);
   BOOST_TEST(pinned.used_bytes() == 0U);
   BOOST_TEST(sizing.used_bytes() == 2 * static_cast<std::size_t>(shard_map.rank_shard_elements()) * sizeof(float));
+}
+
+BOOST_AUTO_TEST_CASE(lion_keeps_one_moment_and_sgd_nothing) {
+  const parallel::ShardMap shard_map(test::sample_units(), {{.dp_shard = 2}, 1, 2, 2});
+  for (const auto& [kind, num_states] : {std::pair<config::OptimizerKind, std::size_t>{config::OptimizerKind::lion, 1},
+                                         {config::OptimizerKind::sgd, 0}}) {
+    config::Optimizer keys;
+    keys.optim = kind;
+    const std::unique_ptr<Optimizer> optimizer = make_optimizer(keys, shard_map);
+    device::Arena sizing, pinned;
+    optimizer->lay_out(sizing, pinned);
+    BOOST_TEST(optimizer->state().size() == num_states);
+    BOOST_TEST(sizing.used_bytes() ==
+               num_states * static_cast<std::size_t>(shard_map.rank_shard_elements()) * sizeof(float));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

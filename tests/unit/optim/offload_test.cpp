@@ -10,7 +10,7 @@
 #include <string>
 #include <tuple>
 
-#include "sft/optim/adamw.hpp"
+#include "sft/optim/optimizer.hpp"
 #include "support/error_text.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/optim/shard_fixture.hpp"
@@ -27,6 +27,7 @@ struct Kind {
   DType compute;
   MasterWeights master;
   StateForm form;
+  config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
 };
 
 constexpr std::int64_t small_window = 64;
@@ -43,10 +44,10 @@ class Rank {
         shard_map_(test::sample_units(), place),
         frozen_map_(std::vector<parallel::Unit>(shard_map_.units().size()), place),
         storage_(shard_map_, frozen_map_, kind.compute, kind.master),
-        adamw_(optimizer_, shard_map_, kind.form) {
+        optimizer_(make_optimizer(keys_, shard_map_, kind.form)) {
     memory_.lay_out([&](device::Arena& arena) { storage_.lay_out(arena, arena, arena); });
-    memory_.lay_out([&](device::Arena& arena) { adamw_.lay_out(arena, arena); });
-    adamw_.open(*memory_.device, *memory_.stream, storage_, folder);
+    memory_.lay_out([&](device::Arena& arena) { optimizer_->lay_out(arena, arena); });
+    optimizer_->open(*memory_.device, *memory_.stream, storage_, folder);
     std::vector<float> parameters(static_cast<std::size_t>(shard_map_.rank_shard_elements()));
     test::for_each_element(shard_map_,
                            [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
@@ -54,14 +55,13 @@ class Rank {
                            });
     const Tensor values(parameters.data(), DType::float32, {shard_map_.rank_shard_elements()});
     ops::Backend& ops = *memory_.backend;
-    if (adamw_.master_in_file() != nullptr) {
-      adamw_.master_in_file()->write(0, values);
+    if (optimizer_->master_in_file() != nullptr) {
+      optimizer_->master_in_file()->write(0, values);
     } else {
       ops.copy(storage_.parameters(), values);
     }
     if (!storage_.compute_copy().empty()) ops.copy(storage_.compute_copy(), values);
-    clear(adamw_.exp_avg_in_file(), adamw_.exp_avg());
-    clear(adamw_.exp_avg_sq_in_file(), adamw_.exp_avg_sq());
+    optimizer_->zero(ops);
   }
 
   void step(int step) {
@@ -69,39 +69,36 @@ class Rank {
                            [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
                              storage_.gradients().as<float>()[at] = static_cast<float>(value_of(p, row, column, step));
                            });
-    if (step % 2 == 0) adamw_.read_ahead();  // it need not be called
-    adamw_.step(storage_, *memory_.backend, step, 0.02 / step, 0.5);
+    if (step % 2 == 0) optimizer_->read_ahead(Optimizer::Order::ascending);  // it need not be called
+    step_all(*optimizer_, storage_, *memory_.backend, step, 0.02 / step, 0.5);
   }
 
   /// Parameters, copy and moments, their bits as they are stored.
   [[nodiscard]] std::vector<std::string> bits() {
-    return {bits_of(adamw_.master_in_file(), storage_.parameters()), bits_of(nullptr, storage_.compute_copy()),
-            bits_of(adamw_.exp_avg_in_file(), adamw_.exp_avg()),
-            bits_of(adamw_.exp_avg_sq_in_file(), adamw_.exp_avg_sq())};
+    std::vector<std::string> all = {bits_of(optimizer_->master_in_file(), storage_.parameters()),
+                                    bits_of(nullptr, storage_.compute_copy())};
+    for (const StateEntry& entry : optimizer_->state()) all.push_back(bits_of(entry.in_file, entry.tensor));
+    return all;
   }
 
-  /// The same bits by parameter, row and column, of three tensors of bf16.
+  /// The same bits by parameter, row and column, of parameters and state in bf16.
   using Elements = std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::vector<std::uint16_t>>;
   void add_to(Elements& elements) const {
     test::for_each_element(shard_map_,
                            [&](const parallel::Parameter& p, std::int64_t row, std::int64_t column, std::int64_t at) {
                              std::vector<std::uint16_t> found;
-                             for (const Tensor& x : {storage_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq()}) {
-                               found.push_back(x.as<std::uint16_t>()[at]);
+                             found.push_back(storage_.parameters().as<std::uint16_t>()[at]);
+                             for (const StateEntry& entry : optimizer_->state()) {
+                               found.push_back(entry.tensor.as<std::uint16_t>()[at]);
                              }
                              const auto [entry, is_new] = elements.try_emplace({p.name, row, column}, found);
                              if (!is_new) BOOST_TEST(entry->second == found, p.name);  // a replica
                            });
   }
 
-  [[nodiscard]] std::uint64_t file_bytes() const { return adamw_.file_bytes(); }
+  [[nodiscard]] std::uint64_t file_bytes() const { return optimizer_->file_bytes(); }
 
  private:
-  void clear(parallel::OffloadedShard* in_file, const Tensor& in_memory) {
-    if (in_file != nullptr) return in_file->clear();
-    memory_.backend->fill(in_memory, 0.0F);
-  }
-
   static std::string bits_of(parallel::OffloadedShard* in_file, const Tensor& in_memory) {
     if (in_file == nullptr) return {static_cast<const char*>(in_memory.data), in_memory.size_bytes()};
     std::string bytes(static_cast<std::size_t>(in_file->num_elements()) * size_of(in_file->dtype()), '\0');
@@ -114,18 +111,19 @@ class Rank {
     return bytes;
   }
 
-  static config::Optimizer make_optimizer() {
-    config::Optimizer optimizer;
-    optimizer.weight_decay = 0.3;
-    return optimizer;
+  static config::Optimizer make_keys(config::OptimizerKind optim) {
+    config::Optimizer keys;
+    keys.optim = optim;
+    keys.weight_decay = 0.3;
+    return keys;
   }
 
   const Kind kind_;
-  const config::Optimizer optimizer_ = make_optimizer();
+  const config::Optimizer keys_ = make_keys(kind_.optim);
   test::Memory memory_;
   parallel::ShardMap shard_map_, frozen_map_;
   parallel::UnitStorage storage_;
-  AdamW adamw_;
+  std::unique_ptr<Optimizer> optimizer_;
 };
 
 /// The same with what lies in files at `moments` and `master`.
@@ -164,13 +162,21 @@ BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
                                                        {StatePlace::host, StatePlace::host},
                                                        {StatePlace::host, StatePlace::file},
                                                        {StatePlace::file, StatePlace::host}};
-  for (const Kind& kind : kinds_in_files) {
+  std::vector<Kind> kinds = kinds_in_files;
+  for (const config::OptimizerKind optim : {config::OptimizerKind::lion, config::OptimizerKind::sgd}) {
+    for (Kind kind : {kinds_in_files[3], kinds_in_files[5]}) {
+      kind.optim = optim;
+      kinds.push_back(kind);
+    }
+  }
+  for (const Kind& kind : kinds) {
     for (const auto& [moments, master] : places) {
       for (const std::int64_t window_elements : {small_window, 2 * small_window, std::int64_t{1} << 20}) {
         Kind elsewhere = with_places(kind, moments, master);
         elsewhere.form.window_elements = window_elements;
-        const bool has_file =
-            elsewhere.form.moments_place == StatePlace::file || elsewhere.form.master_place == StatePlace::file;
+        const bool has_state = kind.optim != config::OptimizerKind::sgd;
+        const bool has_file = (has_state && elsewhere.form.moments_place == StatePlace::file) ||
+                              elsewhere.form.master_place == StatePlace::file;
         for (const int rank : {0, 3}) {
           const mesh::Place place({.dp_shard = 3, .tp = 2}, rank, 2, 2);
           Rank offloaded(elsewhere, place, folder.path());
@@ -191,7 +197,7 @@ BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
 }
 
 BOOST_AUTO_TEST_CASE(an_element_rounds_alike_on_any_mesh) {
-  const Kind kind{"bf16", DType::bf16, MasterWeights::none, {.moments = DType::bf16, .rounds_parameters = true}};
+  Kind kind{"bf16", DType::bf16, MasterWeights::none, {.moments = DType::bf16, .rounds_parameters = true}};
   const auto train_on = [&](const mesh::Layout& layout) {
     Rank::Elements elements;
     for (int r = 0; r < layout.size(); ++r) {
@@ -201,11 +207,15 @@ BOOST_AUTO_TEST_CASE(an_element_rounds_alike_on_any_mesh) {
     }
     return elements;
   };
-  const Rank::Elements alone = train_on({});
-  BOOST_TEST(alone.size() > 800U);
-  for (const mesh::Layout& layout :
-       {mesh::Layout{.dp_shard = 5}, mesh::Layout{.tp = 4}, mesh::Layout{.dp_shard = 3, .sp = 2, .tp = 2}}) {
-    BOOST_TEST((train_on(layout) == alone), layout.describe());
+  for (const config::OptimizerKind optim :
+       {config::OptimizerKind::adamw_torch, config::OptimizerKind::lion, config::OptimizerKind::sgd}) {
+    kind.optim = optim;
+    const Rank::Elements alone = train_on({});
+    BOOST_TEST(alone.size() > 800U);
+    for (const mesh::Layout& layout :
+         {mesh::Layout{.dp_shard = 5}, mesh::Layout{.tp = 4}, mesh::Layout{.dp_shard = 3, .sp = 2, .tp = 2}}) {
+      BOOST_TEST((train_on(layout) == alone), layout.describe());
+    }
   }
 }
 
@@ -238,22 +248,24 @@ BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_used_is_an_error_before_the_first_s
 BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
   const parallel::ShardMap shard_map(test::sample_units(), mesh::Place());
   const config::Optimizer optimizer;
-  AdamW adamw(optimizer, shard_map, {.moments_place = StatePlace::file, .window_elements = small_window});
+  const auto adamw =
+      make_optimizer(optimizer, shard_map, {.moments_place = StatePlace::file, .window_elements = small_window});
   device::Arena arena, pinned;
-  adamw.lay_out(arena, pinned);
+  adamw->lay_out(arena, pinned);
   BOOST_TEST(arena.used_bytes() == 0U);
   constexpr std::size_t block = 4096;
   BOOST_TEST(pinned.used_bytes() == 3 * 2 * block + block - device::Arena::alignment_bytes);
-  BOOST_TEST(adamw.exp_avg().empty());
+  BOOST_TEST(adamw->state().at(0).tensor.empty());
   const auto num_windows = static_cast<std::uint64_t>(shard_map.rank_shard_elements() / small_window);
-  BOOST_TEST(adamw.file_bytes() == num_windows * 2 * block);
+  BOOST_TEST(adamw->file_bytes() == num_windows * 2 * block);
 
-  AdamW in_host(optimizer, shard_map, {.moments_place = StatePlace::host, .window_elements = small_window});
+  const auto in_host =
+      make_optimizer(optimizer, shard_map, {.moments_place = StatePlace::host, .window_elements = small_window});
   device::Arena windows, host;
-  in_host.lay_out(windows, host);
+  in_host->lay_out(windows, host);
   BOOST_TEST(windows.used_bytes() == pinned.used_bytes());
   BOOST_TEST(host.used_bytes() == 2 * static_cast<std::size_t>(shard_map.rank_shard_elements()) * sizeof(float));
-  BOOST_TEST(in_host.file_bytes() == 0U);
+  BOOST_TEST(in_host->file_bytes() == 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -16,7 +16,7 @@ void fill_table(Kernels& table) {
   enter_small_matmul(table);
   enter_swiglu(table);
   enter_cross_entropy(table);
-  enter_adamw(table);
+  enter_update(table);
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -16,6 +16,6 @@ void enter_attention_backward(Kernels& table);
 void enter_small_matmul(Kernels& table);
 void enter_swiglu(Kernels& table);
 void enter_cross_entropy(Kernels& table);
-void enter_adamw(Kernels& table);
+void enter_update(Kernels& table);
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What updates the trainable parameters of a rank and keeps state for it: the trainer knows no more of an optimizer
+// than this. docs/architecture.md says what a new one takes.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sft/config/config.hpp"
+#include "sft/device/arena.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/parallel/offloaded_shard.hpp"
+#include "sft/parallel/unit_storage.hpp"
+
+namespace sft::optim {
+
+/// Where a part of the state lies between steps.
+enum class StatePlace {
+  device,  ///< where the ops work
+  host,    ///< pinned memory of the node: on GPUs
+  file,
+};
+
+/// How an optimizer keeps its state, and where.
+struct StateForm {
+  DType moments = DType::float32;  ///< or bf16: of the numbers that it keeps for each parameter
+  StatePlace moments_place = StatePlace::device;
+  StatePlace master_place = StatePlace::device;  ///< of the weights that it updates: with file UnitStorage has none
+  bool rounds_parameters = false;                ///< UnitStorage's parameters are bf16 alone
+  std::uint64_t rounding_seed = 42;              ///< of stochastic rounding, where anything is bf16
+  /// Of a window of state that lies elsewhere, at most; a multiple of parallel::alignment_elements. 4 MiB of float32
+  /// are enough for the full speed of a disk, and of the link of a GPU.
+  std::int64_t window_elements = std::int64_t{1} << 20;
+};
+
+/// The form that a validated configuration asks for on devices of `kind`. What a CPU works on lies in the memory of the
+/// node anyway.
+[[nodiscard]] StateForm state_form(const config::Config& config, device::Kind kind);
+
+/// A part of the state that a checkpoint holds: a number for each trainable parameter.
+struct StateEntry {
+  std::string name;                             ///< of the entry: "exp_avg"
+  Tensor tensor;                                ///< (rank_shard_elements), cut as the parameters are; or empty:
+  parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
+};
+
+/// Nothing here is collective. Everything but open() and what must follow it is pure: planning lays it out without a
+/// device.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Takes the state, and windows of what lies elsewhere, from the device's memory, or from pinned memory of the node:
+  /// state that lies there, windows of a file. Call with sizing arenas, then with real ones.
+  virtual void lay_out(device::Arena& arena, device::Arena& pinned) = 0;
+  /// Where the weights lie that it updates.
+  [[nodiscard]] virtual StatePlace master_place() const = 0;
+  /// Bytes of this rank's file; 0: there is none.
+  [[nodiscard]] virtual std::uint64_t file_bytes() const = 0;
+
+  /// Makes what moves state that lies elsewhere, before the first use of it: where file_bytes() > 0, a file of zeros in
+  /// `folder`. `storage` has the master weights, `compute_stream` carries the ops. References outlive this. Throws a
+  /// data Error where the disk refuses. Local.
+  virtual void open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
+                    const std::string& folder) = 0;
+  /// Of an open file: whether it is read and written past the system's file cache.
+  [[nodiscard]] virtual bool is_file_direct() const = 0;
+
+  // Between steps.
+  /// The master weights in the file, in memory of any kind; null when they lie in memory itself.
+  [[nodiscard]] virtual parallel::OffloadedShard* master_in_file() = 0;
+  /// What a checkpoint holds of it beside the weights, in memory of this.
+  [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
+  /// The state of a run that begins.
+  virtual void zero(ops::Backend& backend) = 0;
+
+  /// The order of units in a step. Descending is that of a backward pass.
+  enum class Order { ascending, descending };
+  /// Starts reading what the next step needs first. Nothing else may touch what lies elsewhere until then.
+  virtual void read_ahead(Order order) = 0;
+  /// Waits for what is on its way, whatever became of it: before the arenas go.
+  virtual void drain() noexcept = 0;
+
+  // A step: begin_step, step_unit for each unit in that order, end_step. Parameters, state and the low-precision copy
+  // change. What is bf16 is rounded at random, the same way on any mesh and in any run: by the seed, the step and the
+  // element's number in its logical tensor.
+  /// `step` is 1-based; gradients are scaled by `gradient_scale`.
+  virtual void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) = 0;
+  /// Units without trainable parameters may be left out.
+  virtual void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
+  /// Throws std::logic_error when a unit was left out or came out of order.
+  virtual void end_step() = 0;
+};
+
+/// The one that optimizer.optim names. References outlive it. Pure.
+[[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const config::Optimizer& optimizer,
+                                                        const parallel::ShardMap& shard_map,
+                                                        const StateForm& form = {});
+
+/// A whole step, of all units one after the other.
+void step_all(Optimizer& optimizer, const parallel::UnitStorage& storage, ops::Backend& backend, std::int64_t step,
+              double learning_rate, double gradient_scale);
+
+}  // namespace sft::optim

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of an optimizer that treats elements alone, one pass over memory.
+#include "ops/cuda/kernels/update.hpp"
+
+#include "ops/cuda/elementwise.cuh"
+#include "ops/random_bits.hpp"
+
+namespace sft::ops::cuda {
+namespace {
+
+/// x, or x rounded at random by the lowest 16 of `bits` to what T holds exactly.
+template <class T>
+__device__ __forceinline__ float rounded_at_random(float x, std::uint64_t bits) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return x;
+  } else {
+    const unsigned sum = __float_as_uint(x) + (static_cast<unsigned>(bits) & 0xffffu);
+    return __uint_as_float((x != x ? 0x7fc00000u : sum) & 0xffff0000u);
+  }
+}
+
+/// Where the numbers of the elements lie in the logical tensor.
+struct Numbering {
+  std::uint64_t key;
+  std::int64_t first_index, num_columns, row_stride, begin;  ///< begin: of the first element of the views
+};
+
+/// Moves, for each element, parameter and state twice, the gradient, and 2 bytes of the copy: with AdamW 28 or 30 bytes
+/// in float32, 16 in bf16.
+template <class Rule, class Parameter, class State, bool has_copy, int N>
+struct Update {
+  static constexpr int num_states = Rule::num_states;
+  static constexpr bool is_rounded =
+      sizeof(Parameter) == sizeof(Bf16) || (num_states > 0 && sizeof(State) == sizeof(Bf16));
+  static constexpr int unroll = 1;
+  struct Registers {
+    float parameter[N], gradient[N], state[max_update_states][N];
+  };
+  Rows<Parameter> parameters;
+  Rows<State> state[max_update_states];
+  Rows<const float> gradients;
+  Rows<Bf16> copy;
+  Rule rule;
+  float gradient_scale;
+  Numbering numbering;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.gradient, gradients.at(row, column));
+    cuda::load(r.parameter, parameters.at(row, column));
+#pragma unroll
+    for (int s = 0; s < num_states; ++s) cuda::load(r.state[s], state[s].at(row, column));
+  }
+
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    float new_parameters[N], new_states[max_update_states][N];
+    // Where the first element lies in the logical tensor; the others follow, from row to row.
+    std::int64_t logical_row = 0, logical_column = 0;
+    if constexpr (is_rounded) {
+      const std::int64_t number = numbering.begin + row * gradients.stride + column;
+      logical_row = number / numbering.num_columns;
+      logical_column = number - logical_row * numbering.num_columns;
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      float parameter = r.parameter[i];
+      float states[max_update_states] = {};
+#pragma unroll
+      for (int s = 0; s < num_states; ++s) states[s] = r.state[s][i];
+      rule.update(parameter, r.gradient[i] * gradient_scale, states);
+      std::uint64_t bits = 0;
+      if constexpr (is_rounded) {
+        bits = squares(numbering.key, static_cast<std::uint64_t>(numbering.first_index +
+                                                                 logical_row * numbering.row_stride + logical_column));
+        if (++logical_column == numbering.num_columns) {
+          logical_column = 0;
+          ++logical_row;
+        }
+      }
+#pragma unroll
+      for (int s = 0; s < num_states; ++s) new_states[s][i] = rounded_at_random<State>(states[s], bits >> (16 * s));
+      new_parameters[i] = rounded_at_random<Parameter>(parameter, bits >> 32);
+    }
+#pragma unroll
+    for (int s = 0; s < num_states; ++s) cuda::store(state[s].at(row, column), new_states[s]);
+    cuda::store(parameters.at(row, column), new_parameters);
+    if constexpr (has_copy) cuda::store(copy.at(row, column), new_parameters);
+  }
+};
+
+template <class Parameter, class State, bool has_copy, class Rule>
+void update_as(const UpdateArguments& arguments, const Rule& rule, cudaStream_t stream) {
+  // The place of what there is not is taken by the gradients, and not used.
+  const auto or_gradients = [&](bool exists, const View& view) { return exists ? view : arguments.gradients; };
+  by_vectors<vector_size<float>, 5>(
+      {arguments.gradients, arguments.parameters, or_gradients(Rule::num_states > 0, arguments.state[0]),
+       or_gradients(Rule::num_states > 1, arguments.state[1]), or_gradients(has_copy, arguments.copy)},
+      true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+        constexpr int N = decltype(n)::value;
+        const std::int64_t offset =
+            static_cast<const float*>(views[0].data) - static_cast<const float*>(arguments.gradients.data);
+        const Numbering numbering{arguments.key, arguments.first_index, arguments.num_columns, arguments.row_stride,
+                                  arguments.begin + offset};
+        run_elementwise<N>(
+            "update",
+            Update<Rule, Parameter, State, has_copy, N>{rows_of<Parameter>(views[1]),
+                                                        {rows_of<State>(views[2]), rows_of<State>(views[3])},
+                                                        rows_of<const float>(views[0]),
+                                                        rows_of<Bf16>(views[4]),
+                                                        rule,
+                                                        arguments.gradient_scale,
+                                                        numbering},
+            num_vectors, per_row, stream);
+      });
+}
+
+}  // namespace
+
+void update(const UpdateArguments& arguments, cudaStream_t stream) {
+  with_rule(arguments.rules, [&](const auto& rule) {
+    with_type(arguments.state[0].is_bf16, [&](auto state_type) {
+      using State = typename decltype(state_type)::type;
+      if (arguments.parameters.is_bf16) {
+        update_as<Bf16, State, false>(arguments, rule, stream);
+      } else if (arguments.copy.data != nullptr) {
+        update_as<float, State, true>(arguments, rule, stream);
+      } else {
+        update_as<float, State, false>(arguments, rule, stream);
+      }
+    });
+  });
+}
+
+}  // namespace sft::ops::cuda
