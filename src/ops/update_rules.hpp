@@ -2,25 +2,14 @@
 #pragma once
 // The arithmetic of one element of each optimizer that treats elements alone: written once, for the kernels of all
 // processors. A new one is a struct here and a member of UpdateRules. Plain C++17 without headers that have inline
-// functions, as kernel_arguments.hpp.
-
-#ifdef __CUDACC__
-#define SFT_EVERYWHERE __host__ __device__ __forceinline__
-#else
-#define SFT_EVERYWHERE inline __attribute__((always_inline))
-#endif
+// functions, as kernel_arguments.hpp; constexpr so that GPU code may call them.
 
 namespace sft::ops {
 
 inline constexpr int max_update_states = 2;
 
-#ifdef __CUDA_ARCH__
-static SFT_EVERYWHERE float root(float x) { return sqrtf(x); }
-#else
-static SFT_EVERYWHERE float root(float x) { return __builtin_sqrtf(x); }
-#endif
-
-// Each has num_states numbers of state an element, and updates these and the parameter, in float32.
+// Each has num_states numbers of state an element, and updates these and the parameter, in float32. `root` is the
+// square root of the processor.
 
 /// AdamW (Loshchilov & Hutter 2019), in the order of operations of torch.optim.AdamW.
 struct AdamWRule {
@@ -29,7 +18,8 @@ struct AdamWRule {
   float one_minus_beta1 = 0, beta2 = 0, one_minus_beta2 = 0;
   float inverse_sqrt_bias_correction2 = 1, epsilon = 0, step_size = 0;
 
-  SFT_EVERYWHERE void update(float& parameter, float gradient, float (&state)[max_update_states]) const {
+  template <class Root>
+  constexpr void update(float& parameter, float gradient, float (&state)[max_update_states], Root root) const {
     const float first = state[0] + (gradient - state[0]) * one_minus_beta1;
     const float second = state[1] * beta2 + gradient * gradient * one_minus_beta2;
     const float denominator = root(second) * inverse_sqrt_bias_correction2 + epsilon;
@@ -45,7 +35,8 @@ struct LionRule {
   float decay = 1;  ///< 1 - learning_rate * weight_decay
   float one_minus_beta1 = 0, one_minus_beta2 = 0, learning_rate = 0;
 
-  SFT_EVERYWHERE void update(float& parameter, float gradient, float (&state)[max_update_states]) const {
+  template <class Root>
+  constexpr void update(float& parameter, float gradient, float (&state)[max_update_states], Root /*root*/) const {
     const float direction = state[0] + (gradient - state[0]) * one_minus_beta1;
     const float sign = direction > 0 ? 1.0f : (direction < 0 ? -1.0f : 0.0f);
     parameter = parameter * decay - learning_rate * sign;
@@ -58,7 +49,8 @@ struct SgdRule {
   static constexpr int num_states = 0;
   float learning_rate = 0, weight_decay = 0;
 
-  SFT_EVERYWHERE void update(float& parameter, float gradient, float (&)[max_update_states]) const {
+  template <class Root>
+  constexpr void update(float& parameter, float gradient, float (&)[max_update_states], Root /*root*/) const {
     parameter = parameter - learning_rate * (gradient + weight_decay * parameter);
   }
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "equivalence/baselines.hpp"
 #include "equivalence/trajectory.hpp"
@@ -77,6 +78,29 @@ BOOST_AUTO_TEST_CASE(bf16_trains_like_one_rank_in_float32) {
     BOOST_TEST(worst.loss <= 3e-3);
     BOOST_TEST(worst.grad_norm <= 3e-2);
   });
+}
+
+// Lion moves every element by the whole rate, in the direction of a sign, so an element whose direction is zero to
+// rounding goes the other way on another mesh: 2 x rate in some of thousands of elements.
+BOOST_AUTO_TEST_CASE(other_optimizers_train_like_one_rank) {
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    const test::Task task = task_of(mesh_case);
+    const test::Mesh mesh(session().world(), mesh_case.layout, test::model_of(mesh_case.family));
+    const test::Mesh lone = test::make_lone_mesh(task.model());
+    for (const auto& [optim, bound] :
+         {std::pair{config::OptimizerKind::sgd, 1e-5}, {config::OptimizerKind::lion, 1e-3}}) {
+      config::Config config;
+      config.optimizer.optim = optim;
+      config.train.precision = config::Precision::fp32;
+      const test::Trajectory alone = test::train(task, config, lone, session());
+      config.parallel = parallel_of(mesh_case);
+      const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
+      BOOST_TEST_MESSAGE(mesh_case.layout.describe() << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);
+      BOOST_TEST(worst.loss <= bound);
+      BOOST_TEST(worst.grad_norm <= 10 * bound);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_without_a_target_is_a_step_of_zeros) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "sft/checkpoint/state.hpp"
+#include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/factory.hpp"
 #include "support/awkward_data.hpp"
@@ -147,6 +148,25 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit) {
       const Outcome in_files = run(config, layout);
       BOOST_TEST((in_files == in_memory), "form " << &form - forms.data());
       BOOST_TEST((run(config, layout) == in_files), "form " << &form - forms.data() << ", again");
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
+  const test::TemporaryFolder folder;
+  for_each_layout([&](const mesh::Layout& layout) {
+    for (const config::OptimizerKind optim : {config::OptimizerKind::lion, config::OptimizerKind::sgd}) {
+      for (const Precision precision : {Precision::bf16, Precision::pure_bf16}) {
+        config::Config config = base_config();
+        config.optimizer.optim = optim;
+        config.optimizer.moments_dtype = DType::bf16;
+        config.train.precision = precision;
+        const Outcome in_memory = run(config, layout);
+        config.train.offload_folder = folder.path();
+        config.train.offload_optimizer = Offload::nvme;
+        if (precision == Precision::bf16) config.train.offload_parameters = Offload::nvme;
+        BOOST_TEST((run(config, layout) == in_memory), config::write(optim));
+      }
     }
   });
 }

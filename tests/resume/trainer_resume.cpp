@@ -124,6 +124,30 @@ BOOST_AUTO_TEST_CASE(where_state_lies_may_change_at_a_resume) {
   BOOST_TEST(fs::is_empty(workshop.path("offload")));
 }
 
+BOOST_AUTO_TEST_CASE(every_optimizer_resumes_to_the_bit_and_none_as_another) {
+  const Workshop workshop;
+  constexpr std::int64_t max_steps = 4;
+  const auto start = [&](const std::string& output, const std::string& resume, config::OptimizerKind optim) {
+    return workshop.start(run_cases[1], output, max_steps, resume,
+                          [&](config::Config& config) { config.optimizer.optim = optim; });
+  };
+  for (const config::OptimizerKind optim : {config::OptimizerKind::lion, config::OptimizerKind::sgd}) {
+    const std::string whole = "whole-" + config::write(optim), parts = "parts-" + config::write(optim);
+    test::TrainerProgram uninterrupted = start(whole, "none", optim);
+    check_done(uninterrupted, workshop, whole);
+    test::TrainerProgram first = start(parts, "none", optim);
+    check_done(first, workshop, parts);
+    fs::remove_all(checkpoint::path_of(workshop.path(parts), max_steps));
+    test::TrainerProgram refused = start(parts, "auto", config::OptimizerKind::adamw_torch);
+    BOOST_TEST(refused.wait() == static_cast<int>(ExitStatus::configuration));
+    BOOST_TEST(workshop.log_of(parts).find("set optimizer.optim = " + config::write(optim)) != std::string::npos,
+               workshop.log_of(parts));
+    test::TrainerProgram resumed = start(parts, "auto", optim);
+    check_done(resumed, workshop, parts);
+    check_equal(workshop, whole, parts, max_steps);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_signal_saves_and_stops_and_the_next_run_goes_on) {
   const Workshop workshop;
   const RunCase& run = run_cases[1];

@@ -109,6 +109,7 @@ send_after() {
 }
 
 # await_line PATTERN PID: waits until the process has printed a line with the pattern into `out`; fails where it ends first.
+# shellcheck disable=SC2317  # check calls it
 await_line() {
   until grep -q "$1" out; do
     if ! kill -0 "$2" 2>/dev/null; then

@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(weights_in_bf16_alone_have_no_float32_masters_and_beside_mi
 
 BOOST_AUTO_TEST_CASE(harmless_names_change_nothing) {
   const Config config = parse_text(
-      "[train]\nreport_to = none\noptim = adamw_torch\nfp16 = false\ngradient_checkpointing = False\nseed = 42\n"
+      "[train]\nreport_to = none\nfp16 = false\ngradient_checkpointing = False\nseed = 42\n"
       "[model]\nattn_implementation = flash_attention_2\ntorch_dtype = float32\nhidden_act = silu\n",
       {"--use_liger_kernel", "--dataloader_num_workers", "4", "--run_name=x", "--do_train", "--eval_strategy",
        "steps"});

@@ -30,7 +30,7 @@ void update(const UpdateArguments& step, const Rule& rule, std::int64_t begin, s
     float state[max_update_states] = {};
     if constexpr (Rule::num_states > 0) state[0] = load(first[i]);
     if constexpr (Rule::num_states > 1) state[1] = load(second[i]);
-    rule.update(parameter, step.gradients[i] * step.gradient_scale, state);
+    rule.update(parameter, step.gradients[i] * step.gradient_scale, state, [](float x) { return __builtin_sqrtf(x); });
     std::uint64_t bits = 0;
     if constexpr (is_rounded) bits = squares(step.key, static_cast<std::uint64_t>(index + (i - begin)));
     if constexpr (Rule::num_states > 0) store_at_random(first[i], state[0], bits);

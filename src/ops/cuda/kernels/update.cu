@@ -66,7 +66,7 @@ struct Update {
       float states[max_update_states] = {};
 #pragma unroll
       for (int s = 0; s < num_states; ++s) states[s] = r.state[s][i];
-      rule.update(parameter, r.gradient[i] * gradient_scale, states);
+      rule.update(parameter, r.gradient[i] * gradient_scale, states, [](float x) { return sqrtf(x); });
       std::uint64_t bits = 0;
       if constexpr (is_rounded) {
         bits = squares(numbering.key, static_cast<std::uint64_t>(numbering.first_index +
