@@ -30,6 +30,7 @@ void read(const std::string& text, ActivationCheckpointing& value);  // also tru
 void read(const std::string& text, Offload& value);
 void read(const std::string& text, DType& value);  // float32 or bf16
 void read(const std::string& text, Scheduler& value);
+void read(const std::string& text, SchedulerKwargs& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, CommChoice& value);
 void read(const std::string& text, SpMethod& value);
@@ -62,6 +63,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(Offload value);
 [[nodiscard]] std::string write(DType value);
 [[nodiscard]] std::string write(Scheduler value);
+[[nodiscard]] std::string write(const SchedulerKwargs& value);
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(CommChoice value);
 [[nodiscard]] std::string write(SpMethod value);
