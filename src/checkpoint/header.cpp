@@ -102,6 +102,7 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   index.write_float("log_mean_token_accuracy", position.since_log.mean_token_accuracy);
   index.write_float("log_entropy", position.since_log.entropy);
   index.write_int("evaluated_step", position.evaluated_step);
+  index.write_string("schedule", position.schedule);
   index.write_string("run_id", position.lineage.run_id);
   index.write_string("ancestors", to_text(position.lineage.ancestors));
   index.write_int("init_seed", static_cast<std::int64_t>(config.model.init_seed));
@@ -157,6 +158,7 @@ Position read_position(const io::Hdf5File& index) {
   }
   if (index.has_attribute("row_order")) position.row_order = read_row_order(index);
   if (index.has_attribute("evaluated_step")) position.evaluated_step = index.read_int("evaluated_step");
+  if (index.has_attribute("schedule")) position.schedule = index.read_string("schedule");
   if (index.has_attribute("frozen_fingerprint")) {
     position.frozen_fingerprint = index.read_string("frozen_fingerprint");
     position.frozen_origin = index.read_string("frozen_origin");

@@ -139,6 +139,16 @@ Key eval_files_key(const char* help) {
   return files;
 }
 
+/// warmup_ratio: a share, or none for 0.
+Key warmup_ratio_key(const char* help) {
+  Key ratio = key("optimizer", &Config::optimizer, "warmup_ratio", &Optimizer::warmup_ratio, help);
+  ratio.set = [](const std::string& text, Config& config) {
+    config.optimizer.warmup_ratio = 0.0;
+    if (!is_none(unquoted(text))) read(text, config.optimizer.warmup_ratio);
+  };
+  return ratio;
+}
+
 /// eval_steps: a count, or none for that of logging_steps; "no" is 0.
 Key eval_steps_key(const char* help) {
   return {"train",
@@ -322,8 +332,13 @@ std::vector<Key> make_keys() {
           "adamw_torch, lion (one moment; take a third of AdamW's rate, and three times its decay) or sgd (no state)"),
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,
-          "constant (without warm-up), constant_with_warmup, linear or cosine (both to 0 at the last step)"),
-      key("optimizer", &C::optimizer, "warmup_steps", &Optimizer::warmup_steps, "steps of linear warm-up from 0"),
+          "the schedule: linear, cosine (both to 0 at the last step), constant (without warm-up), "
+          "constant_with_warmup, or another one of transformers; docs/configuration.md has a table"),
+      key("optimizer", &C::optimizer, "lr_scheduler_kwargs", &Optimizer::lr_scheduler_kwargs,
+          "JSON object of what the schedule lets you choose, such as {\"num_cycles\": 2}; empty: its defaults"),
+      key("optimizer", &C::optimizer, "warmup_steps", &Optimizer::warmup_steps,
+          "steps of warm-up from 0; below 1: their share of all steps, rounded up"),
+      warmup_ratio_key("share of all steps that are warm-up, rounded up, in place of warmup_steps"),
       key("optimizer", &C::optimizer, "weight_decay", &Optimizer::weight_decay,
           "decay of matrices, decoupled but for sgd; norms and biases have none"),
       key("optimizer", &C::optimizer, "adam_beta1", &Optimizer::adam_beta1,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/keys.hpp"
+#include "config/scheduler_kwargs.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/cast.hpp"
@@ -176,18 +177,15 @@ void check_lora(const Config& config) {
 void check_optimizer(const Config& config) {
   const Optimizer& optimizer = config.optimizer;
   require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");
-  require(config, optimizer.warmup_steps >= 0 && optimizer.warmup_steps <= max_steps, "optimizer.warmup_steps",
+  require(config, optimizer.warmup_steps >= 0 && optimizer.warmup_steps <= double{max_steps}, "optimizer.warmup_steps",
           "from 0 to " + text_of(max_steps));
+  require(config, optimizer.warmup_ratio >= 0 && optimizer.warmup_ratio <= 1, "optimizer.warmup_ratio", "from 0 to 1");
   require(config, optimizer.weight_decay >= 0, "optimizer.weight_decay", "0 or more");
   require(config, optimizer.adam_beta1 >= 0 && optimizer.adam_beta1 < 1, "optimizer.adam_beta1", "at least 0, below 1");
   require(config, optimizer.adam_beta2 >= 0 && optimizer.adam_beta2 < 1, "optimizer.adam_beta2", "at least 0, below 1");
   require(config, optimizer.adam_epsilon > 0, "optimizer.adam_epsilon", "above 0");
   require(config, optimizer.max_grad_norm >= 0, "optimizer.max_grad_norm", "0 (no clipping) or more");
-  if (optimizer.lr_scheduler_type == Scheduler::constant && optimizer.warmup_steps > 0) {
-    throw_config_error("warmup_steps = " + text_of(optimizer.warmup_steps) + " would be ignored",
-                       "lr_scheduler_type = constant has no warm-up",
-                       "set lr_scheduler_type = constant_with_warmup, or warmup_steps = 0");
-  }
+  check_scheduler(config);
 }
 
 void check_offload(const Train& train) {

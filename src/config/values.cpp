@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "config/quoting.hpp"
+#include "config/scheduler_kwargs.hpp"
 #include "sft/config/rope_scaling.hpp"
 #include "sft/core/error.hpp"
 
@@ -75,10 +76,17 @@ constexpr Names<OptimizerKind, 4> optimizer_synonyms{{{"adamw_torch_fused", Opti
                                                       {"adamw", OptimizerKind::adamw_torch},
                                                       {"lion_32bit", OptimizerKind::lion},
                                                       {"paged_lion_32bit", OptimizerKind::lion}}};
-constexpr Names<Scheduler, 4> scheduler_names{{{"constant", Scheduler::constant},
-                                               {"constant_with_warmup", Scheduler::constant_with_warmup},
-                                               {"linear", Scheduler::linear},
-                                               {"cosine", Scheduler::cosine}}};
+constexpr Names<Scheduler, 11> scheduler_names{{{"linear", Scheduler::linear},
+                                                {"cosine", Scheduler::cosine},
+                                                {"cosine_with_restarts", Scheduler::cosine_with_restarts},
+                                                {"polynomial", Scheduler::polynomial},
+                                                {"constant", Scheduler::constant},
+                                                {"constant_with_warmup", Scheduler::constant_with_warmup},
+                                                {"inverse_sqrt", Scheduler::inverse_sqrt},
+                                                {"reduce_lr_on_plateau", Scheduler::reduce_lr_on_plateau},
+                                                {"cosine_with_min_lr", Scheduler::cosine_with_min_lr},
+                                                {"cosine_warmup_with_min_lr", Scheduler::cosine_warmup_with_min_lr},
+                                                {"warmup_stable_decay", Scheduler::warmup_stable_decay}}};
 constexpr Names<BackendChoice, 3> backend_names{
     {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}}};
 constexpr Names<CommChoice, 4> comm_names{{{"auto", CommChoice::automatic},
@@ -188,7 +196,15 @@ void read(const std::string& text, OptimizerKind& value) {
     read_choice(text, value, optimizer_names);
   }
 }
-void read(const std::string& text, Scheduler& value) { read_choice(text, value, scheduler_names); }
+void read(const std::string& text, Scheduler& value) {
+  if (unquoted(text) == "greedy") {
+    throw std::invalid_argument(
+        "another schedule: sft has none that raises the rate again, as greedy does; reduce_lr_on_plateau lowers it by "
+        "eval_loss");
+  }
+  read_choice(text, value, scheduler_names);
+}
+void read(const std::string& text, SchedulerKwargs& value) { value = parse_scheduler_kwargs(unquoted(text)); }
 void read(const std::string& text, BackendChoice& value) { read_choice(text, value, backend_names); }
 void read(const std::string& text, CommChoice& value) { read_choice(text, value, comm_names); }
 void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
@@ -238,6 +254,7 @@ std::string write(Offload value) { return write_choice(value, offload_names); }
 std::string write(DType value) { return write_choice(value, dtype_names); }
 std::string write(OptimizerKind value) { return write_choice(value, optimizer_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
+std::string write(const SchedulerKwargs& value) { return to_json(value); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }
 std::string write(CommChoice value) { return write_choice(value, comm_names); }
 std::string write(SpMethod value) { return write_choice(value, sp_method_names); }

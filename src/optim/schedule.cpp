@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/optim/schedule.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <numbers>
+
+#include "schedule_shapes.hpp"
 
 namespace sft::optim {
 
-namespace {
-
-/// Share of the peak rate at `step`.
-double share(const config::Optimizer& optimizer, std::int64_t step, std::int64_t max_steps) {
-  using config::Scheduler;
-  const std::int64_t warmup_steps = optimizer.warmup_steps;
-  if (optimizer.lr_scheduler_type == Scheduler::constant) return 1.0;
-  if (step < warmup_steps) return static_cast<double>(step) / static_cast<double>(warmup_steps);
-  const double decay_steps = static_cast<double>(std::max<std::int64_t>(1, max_steps - warmup_steps));
-  switch (optimizer.lr_scheduler_type) {
-    case Scheduler::linear:
-      return std::max(0.0, static_cast<double>(max_steps - step) / decay_steps);
-    case Scheduler::cosine: {
-      const double progress = static_cast<double>(step - warmup_steps) / decay_steps;
-      return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * progress)));
-    }
-    case Scheduler::constant:
-    case Scheduler::constant_with_warmup:
-      break;
-  }
-  return 1.0;
+std::int64_t num_warmup_steps(const config::Optimizer& optimizer, std::int64_t num_steps) {
+  const double steps = optimizer.warmup_steps;
+  if (steps >= 1) return static_cast<std::int64_t>(steps);
+  const double ratio = steps > 0 ? steps : optimizer.warmup_ratio;
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(num_steps) * ratio));
 }
 
-}  // namespace
+Schedule::Schedule(const config::Optimizer& optimizer, std::int64_t num_steps)
+    : optimizer_(optimizer), num_steps_(num_steps), num_warmup_steps_(num_warmup_steps(optimizer, num_steps)) {
+  if (optimizer.lr_scheduler_type == config::Scheduler::reduce_lr_on_plateau) {
+    plateau_.emplace(optimizer.lr_scheduler_kwargs, optimizer.learning_rate);
+  }
+}
 
-double learning_rate(const config::Optimizer& optimizer, std::int64_t step, std::int64_t max_steps) {
-  return optimizer.learning_rate * share(optimizer, step, max_steps);
+double Schedule::rate(std::int64_t step) const {
+  if (plateau_) return plateau_->rate();
+  return optimizer_.learning_rate * share_of_peak(optimizer_, {num_warmup_steps_, num_steps_}, step);
+}
+
+void Schedule::observe(double eval_loss) {
+  if (plateau_) plateau_->observe(eval_loss);
+}
+
+std::string Schedule::state() const { return plateau_ ? plateau_->state() : ""; }
+
+void Schedule::restore(const std::string& state) {
+  if (plateau_ && !state.empty()) plateau_->restore(state);
 }
 
 }  // namespace sft::optim

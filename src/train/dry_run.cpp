@@ -5,6 +5,7 @@
 
 #include "rank_plan.hpp"
 #include "sft/device/format_bytes.hpp"
+#include "sft/optim/schedule.hpp"
 #include "sft/train/memory.hpp"
 #include "sft/train/run_length.hpp"
 #include "sft/train/start_table.hpp"
@@ -69,6 +70,7 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
       {"max_length", datasets.train.max_length()},
       {"effective_batch_rows", config.effective_batch_rows()},
       {"num_steps", steps},
+      {"num_warmup_steps", optim::num_warmup_steps(config.optimizer, steps)},
       {"memory_per_rank", memory_json}};
   nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
   for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;

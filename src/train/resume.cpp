@@ -36,20 +36,28 @@ std::string rate_text(double rate) {
   return text.data();
 }
 
-/// What another length of the run makes of the learning rate; empty where it makes nothing of it.
+/// Whether the two have the same rates before the 0-based `step`.
+bool is_alike_before(std::int64_t step, const optim::Schedule& a, const optim::Schedule& b) {
+  for (std::int64_t i = 0; i < step; ++i) {
+    if (a.rate(i) != b.rate(i)) return false;
+  }
+  return true;
+}
+
+/// What another length of the run makes of the learning rate; empty where the steps so far had the rates of a
+/// run of this length.
 std::string bend_of_schedule(const config::Config& now, const config::Config& then, const std::string& folder,
                              const checkpoint::Position& position) {
-  using config::Scheduler;
   const std::int64_t step = position.step;
   const std::int64_t num_now = num_steps(now, position.num_rows), num_then = num_steps(then, position.num_rows);
-  const Scheduler type = now.optimizer.lr_scheduler_type;
-  const bool depends = type == Scheduler::linear || type == Scheduler::cosine;
-  if (num_now == num_then || num_now <= step || !depends) return "";
+  if (num_now == num_then || num_now <= step) return "";
+  const optim::Schedule schedule(now.optimizer, num_now), schedule_then(then.optimizer, num_then);
+  if (is_alike_before(step, schedule, optim::Schedule(now.optimizer, num_then))) return "";
   return "the run has " + std::to_string(num_now) + " steps now; it had " + std::to_string(num_then) + " when " +
          folder + " was written: the learning rate of step " + std::to_string(step + 1) + " is " +
-         rate_text(optim::learning_rate(now.optimizer, step, num_now)) + ", not " +
-         rate_text(optim::learning_rate(then.optimizer, step, num_then)) + ", and comes to 0 after step " +
-         std::to_string(num_now) + ", which is neither the schedule that was begun nor that of a run of this length";
+         rate_text(schedule.rate(step)) + ", not " + rate_text(schedule_then.rate(step)) + ", and comes to " +
+         rate_text(schedule.rate(num_now)) + " after step " + std::to_string(num_now) +
+         ", which is neither the schedule that was begun nor that of a run of this length";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "sft/train/start_table.hpp"
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <iomanip>
 #include <set>
@@ -13,6 +14,7 @@
 #include "sft/core/plural.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/run_length.hpp"
 #include "sft/train/traffic.hpp"
@@ -174,6 +176,12 @@ std::string describe_steps(const StartFacts& facts) {
   text.precision(3);
   if (num_epochs >= 100) text << std::fixed << std::setprecision(0);
   text << facts.num_steps << " = " << num_epochs << " epochs";
+  const config::Optimizer& optimizer = facts.config.optimizer;
+  const bool is_written_as_steps =
+      optimizer.warmup_ratio == 0 && optimizer.warmup_steps == std::trunc(optimizer.warmup_steps);
+  if (!is_written_as_steps) {
+    text << "; warm-up takes " << plural(optim::num_warmup_steps(optimizer, facts.num_steps), "step");
+  }
   return text.str();
 }
 

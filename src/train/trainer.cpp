@@ -24,7 +24,6 @@
 #include "sft/core/stop_signals.hpp"
 #include "sft/device/node.hpp"
 #include "sft/io/files.hpp"
-#include "sft/optim/schedule.hpp"
 #include "sft/train/loader_plan.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/run_length.hpp"
@@ -108,7 +107,8 @@ void announce_first_forward_pass() {
 Trainer::Trainer(const Run& run)
     : run_(run),
       positions_(step_positions(run.config, run.datasets.train.num_rows())),
-      last_step_(num_steps(run.config, run.datasets.train.num_rows())) {
+      last_step_(num_steps(run.config, run.datasets.train.num_rows())),
+      schedule_(run.config.optimizer, last_step_) {
   position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
   position_.row_order = name_of(positions_.kind);
@@ -153,6 +153,8 @@ void Trainer::restore() {
       for (const std::string& doubt : doubts) log_warning(doubt);
     });
     position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
+    run_.groups.world.agree([&] { schedule_.restore(position_.schedule); });
+    position_.schedule = schedule_.state();
     saved_step_ = position_.step;
     saved_folder_ = folder;
     resumed_step_ = position_.step;
@@ -297,6 +299,8 @@ int Trainer::evaluate(Progress& progress) {
   const auto& [signal, result] = evaluation;
   if (signal != 0) return signal;
   position_.evaluated_step = position_.step;
+  if (position_.step > 0 && is_due(position_.step, run_.config.train.eval_interval())) schedule_.observe(result.loss);
+  position_.schedule = schedule_.state();
   const EvalMetrics metrics{.step = position_.step,
                             .epoch = position_.epoch,
                             .loss = result.loss,
@@ -346,7 +350,7 @@ ExitStatus Trainer::train() {
   while (position_.step < last_step_ && status == ExitStatus::done) {
     profile.begin_step(position_.step + 1);
     const auto start = Clock::now();
-    const double learning_rate = optim::learning_rate(config.optimizer, position_.step, last_step_);
+    const double learning_rate = schedule_.rate(position_.step);
     Notice notice = accumulate(loader, batch, learning_rate);
     if (notice.must_stop()) {
       progress.finish();

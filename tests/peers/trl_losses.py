@@ -82,6 +82,11 @@ CASES.update({
                                              {"lr_scheduler_type": "cosine", "max_grad_norm": 0.0}, num_records=16),
     "clipped hard, constant rate": Case(trl_data.chat_pair, STRATEGIES["bfd"],
                                         {"lr_scheduler_type": "constant", "warmup_steps": 0, "max_grad_norm": 0.05}),
+    "stable, then a decay": Case(trl_data.pair, STRATEGIES["bfd"],
+                                 {"lr_scheduler_type": "warmup_stable_decay", "warmup_steps": 0.12, "lr_scheduler_kwargs":
+                                  '{"num_decay_steps": 8, "warmup_type": "cosine", "decay_type": "1-sqrt"}'}),
+    "restarts": Case(trl_data.text, STRATEGIES["not packed"],
+                     {"lr_scheduler_type": "cosine_with_restarts", "lr_scheduler_kwargs": '{"num_cycles": 3}'}),
     # Rows that do not fill the last step of an epoch.
     "own sampler": Case(trl_data.pair, STRATEGIES["not packed"], num_records=27, sampler={"num_train_epochs": 3}),
     "own sampler, accumulated": Case(trl_data.chat, STRATEGIES["not packed"], accumulation=2, num_records=27,

@@ -32,7 +32,8 @@ const checkpoint::Position position = {.step = 7,
                                        .row_order = config::RowOrder::trl,
                                        .num_tokens = 1LL << 40,
                                        .num_rows = 149,
-                                       .max_length = 64};
+                                       .max_length = 64,
+                                       .schedule = "rate 0.1"};
 
 /// Runs on the ranks of `layout`, the others wait; an Error on any rank fails the test.
 void on_mesh(const mesh::Layout& layout, const std::function<void(const test::Mesh&)>& work) {
@@ -64,6 +65,7 @@ void check_load_on(const mesh::Layout& layout, const std::string& folder,
     BOOST_TEST(found.num_tokens == position.num_tokens);
     BOOST_TEST(found.num_rows == position.num_rows);
     BOOST_TEST(found.max_length == position.max_length);
+    BOOST_TEST(found.schedule == (order == config::RowOrder::trl ? position.schedule : ""));
   });
 }
 

@@ -38,6 +38,7 @@ struct Position {
   std::string data_fingerprint = "";  ///< of that data set, data::PackedDataset's; empty: not known (sft 0.1.0)
   LogWindow since_log = {};
   std::int64_t evaluated_step = -1;  ///< the weights of that step were evaluated last; -1: none were
+  std::string schedule = "";         ///< what the learning rate follows from beside the step; empty: nothing
   Lineage lineage = {};              ///< of the run; matters on rank 0, which writes it
   /// The frozen weights that adapters were trained beside: what they are (SeenWeights; "random": those of
   /// model.init_seed), and the folder that held them. Empty: there are none, or an earlier version wrote it.

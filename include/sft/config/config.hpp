@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/scheduler.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/sequence/attention_method.hpp"
 
@@ -22,7 +23,6 @@ enum class Offload { none, host, nvme };
 /// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
 enum class ActivationCheckpointing { none, selective, full };
 enum class OptimizerKind { adamw_torch, lion, sgd };
-enum class Scheduler { constant, linear, cosine, constant_with_warmup };
 enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
 enum class CommChoice { automatic, nccl, host, mpi };
@@ -154,7 +154,9 @@ struct Optimizer {
   OptimizerKind optim = OptimizerKind::adamw_torch;
   double learning_rate = 2e-5;
   Scheduler lr_scheduler_type = Scheduler::linear;
-  std::int64_t warmup_steps = 0;
+  SchedulerKwargs lr_scheduler_kwargs;
+  double warmup_steps = 0.0;  ///< below 1: a share of the steps of the run
+  double warmup_ratio = 0.0;  ///< the same share, under its older name
   double weight_decay = 0.0;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;

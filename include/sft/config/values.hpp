@@ -31,6 +31,7 @@ void read(const std::string& text, Offload& value);
 void read(const std::string& text, DType& value);          // float32 or bf16
 void read(const std::string& text, OptimizerKind& value);  // also as transformers calls them: adamw_torch_fused ...
 void read(const std::string& text, Scheduler& value);
+void read(const std::string& text, SchedulerKwargs& value);
 void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, CommChoice& value);
 void read(const std::string& text, SpMethod& value);
@@ -65,6 +66,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(DType value);
 [[nodiscard]] std::string write(OptimizerKind value);
 [[nodiscard]] std::string write(Scheduler value);
+[[nodiscard]] std::string write(const SchedulerKwargs& value);
 [[nodiscard]] std::string write(BackendChoice value);
 [[nodiscard]] std::string write(CommChoice value);
 [[nodiscard]] std::string write(SpMethod value);

@@ -14,6 +14,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/stop_signals.hpp"
 #include "sft/data/loader.hpp"
+#include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/metrics.hpp"
 #include "sft/train/output_lock.hpp"
@@ -93,6 +94,7 @@ class Trainer {
   Run run_;
   data::StepPositions positions_;
   std::int64_t last_step_;
+  optim::Schedule schedule_;
   checkpoint::Position position_;
   std::int64_t saved_step_ = -1;               ///< -1: none
   std::string saved_folder_;                   ///< of that one, written or read

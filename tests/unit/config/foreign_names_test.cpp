@@ -200,7 +200,7 @@ const Refused refused_texts[] = {
     {"optim = adamw_8bit\n", "expected one of adamw_torch | lion | sgd"},
     {"offload_optimizer_device = disk\n", "expected one of none | host | nvme"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
-    {"warmup_ratio = 0.1\n", "set optimizer.warmup_steps"},
+    {"metric_for_best_model = eval_entropy\n", "eval_loss is what lr_scheduler_type = reduce_lr_on_plateau goes by"},
     {"load_in_8bit = true\n", "no quantized weights"},
     {"eval_strategy = epoch\n", "set train.eval_steps"},
     {"bf16_full_eval = true\n", "in the precision of training"},

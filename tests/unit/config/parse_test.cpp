@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "sft/config/rope_scaling.hpp"
+#include "sft/config/values.hpp"
 #include "support/config_error.hpp"
 
 using namespace sft;
@@ -94,6 +95,40 @@ BOOST_AUTO_TEST_CASE(ini_text_holds_every_bit) {
   BOOST_TEST(again.optimizer.learning_rate == config.optimizer.learning_rate);
   BOOST_TEST(again.optimizer.adam_epsilon == config.optimizer.adam_epsilon);
   BOOST_TEST(again.train.output_dir == config.train.output_dir);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_schedule_lets_one_choose_is_a_json_object) {
+  const auto optimizer = [](const std::string& kwargs) {
+    const Config config = parse_text("[optimizer]\nlr_scheduler_kwargs = " + kwargs + "\n");
+    BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
+    return config.optimizer;
+  };
+  for (const char* nothing : {"", "none", "null", "{}", "{\"timescale\": null}"}) {
+    BOOST_TEST(write(optimizer(nothing).lr_scheduler_kwargs) == "");
+  }
+  const SchedulerKwargs one =
+      optimizer(R"({"num_cycles": "2", "lr_end": 0.30000000000000004, "min_lr": "0.5", "patience": 1e1})")
+          .lr_scheduler_kwargs;
+  BOOST_TEST(one.num_cycles.value() == 2.0);
+  BOOST_TEST(one.lr_end.value() == 0.1 + 0.2);
+  BOOST_TEST(one.min_lr.value() == 0.5);
+  BOOST_TEST(one.patience.value() == 10);
+  BOOST_TEST(!one.power.has_value());
+  const std::string all =
+      R"({"num_cycles":0.5,"lr_end":1e-07,"power":2.0,"timescale":100.0,"min_lr":1e-06,"min_lr_rate":0.1,)"
+      R"("warmup_lr_rate":0.2,"num_stable_steps":5,"num_decay_steps":3,"warmup_type":"linear","decay_type":"1-sqrt",)"
+      R"("min_lr_ratio":0.3,"mode":"max","factor":0.5,"patience":4,"threshold":0.001,"threshold_mode":"abs",)"
+      R"("cooldown":2,"eps":1e-09})";
+  BOOST_TEST(write(optimizer(all).lr_scheduler_kwargs) == all);
+  const Config config = parse_text("", {"--lr_scheduler_kwargs", R"({"num_cycles": 2})"});
+  BOOST_TEST(config.optimizer.lr_scheduler_kwargs.num_cycles.value() == 2.0);
+}
+
+BOOST_AUTO_TEST_CASE(warm_up_is_a_number_of_steps_or_a_share_of_them) {
+  BOOST_TEST(parse_text("warmup_steps = 1e3\n").optimizer.warmup_steps == 1000);
+  BOOST_TEST(parse_text("warmup_steps = 0.1\n").optimizer.warmup_steps == 0.1);
+  BOOST_TEST(parse_text("warmup_ratio = 0.1\n").optimizer.warmup_ratio == 0.1);
+  BOOST_TEST(parse_text("warmup_ratio = none\n").optimizer.warmup_ratio == 0);
 }
 
 BOOST_AUTO_TEST_CASE(resharding_is_a_truth_or_a_number_of_ranks) {
@@ -228,8 +263,35 @@ const Refused refused_texts[] = {
     {"[data]\nshuffle = maybe\n", "expected true or false"},
     {"[data]\nseed = -1\n", "expected a whole number of 0 or more"},
     {"[train]\nprecision = fp16\n", "expected one of fp32 | bf16"},
-    {"[optimizer]\nlr_scheduler_type = polynomial\n",
-     "expected one of constant | constant_with_warmup | linear | cosine"},
+    {"[optimizer]\nlr_scheduler_type = exponential\n",
+     "expected one of linear | cosine | cosine_with_restarts | polynomial | constant | constant_with_warmup | "
+     "inverse_sqrt | reduce_lr_on_plateau | cosine_with_min_lr | cosine_warmup_with_min_lr | warmup_stable_decay)"},
+    {"[optimizer]\nlr_scheduler_type = greedy\n", "sft has none that raises the rate again, as greedy does"},
+    {"[optimizer]\nlr_scheduler_kwargs = num_cycles\n", "expected a JSON object on one line, such as"},
+    {"[optimizer]\nlr_scheduler_kwargs = {'num_cycles': 2}\n", "expected a JSON object on one line, such as"},
+    {"[optimizer]\nlr_scheduler_kwargs = [2]\n", "expected a JSON object on one line, such as"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"num_cycle\": 2}\n",
+     "expected no `num_cycle`, which no schedule has; did you mean `num_cycles`?"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"last_epoch\": -1}\n", "expected no `last_epoch`, which no schedule has)"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"num_cycles\": true}\n", "expected a number of 0 or more as `num_cycles`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"num_cycles\": \"two\"}\n", "a number of 0 or more as `num_cycles`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"num_cycles\": \"1.2.3\"}\n", "a number of 0 or more as `num_cycles`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"min_lr\": [0.1, 0.2]}\n", "a number of 0 or more as `min_lr`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"lr_end\": -1e-7}\n", "a number of 0 or more as `lr_end`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"timescale\": 0}\n", "a number above 0 as `timescale`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"factor\": 1}\n", "a number below 1 as `factor`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"patience\": 2.5}\n", "a whole number of 0 or more as `patience`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"num_decay_steps\": -3}\n",
+     "a whole number of 0 or more as `num_decay_steps`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"num_decay_steps\": 1e30}\n",
+     "a whole number of 0 or more as `num_decay_steps`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"decay_type\": \"sqrt\"}\n",
+     "expected \"linear\" | \"cosine\" | \"1-sqrt\" as `decay_type`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"mode\": 1}\n", "expected \"min\" | \"max\" as `mode`"},
+    {"[optimizer]\nlr_scheduler_kwargs = {\"threshold_mode\": \"REL\"}\n",
+     "expected \"rel\" | \"abs\" as `threshold_mode`"},
+    {"[optimizer]\nwarmup_steps = few\n", "expected a number"},
+    {"[optimizer]\nwarmup_ratio = some\n", "expected a number"},
     {"[optimizer]\nlearning_rate = fast\n", "expected a number"},
     {"[optimizer]\nlearning_rate = nan\n", "expected a finite number"},
     {"[device]\nbackend = tpu\n", "expected one of auto | cpu | cuda"},

@@ -133,39 +133,58 @@ BOOST_AUTO_TEST_CASE(changed_optimizer_keys_are_reported) {
   config.train.precision = config::Precision::fp32;
   config.train.max_steps = 20;
   config.parallel.tp_size = 4;
-  const std::vector<std::string> changes = train::changes_on_resume(config, "checkpoint-000005", saved_by(example()));
+  checkpoint::Header saved = saved_by(example());
+  saved.position.step = 5;
+  const std::vector<std::string> changes = train::changes_on_resume(config, "checkpoint-000005", saved);
   const std::vector<std::string> expected{
       "train.precision is fp32 from here on; it was bf16 when checkpoint-000005 was written",
       "optimizer.learning_rate is 1e-04 from here on; it was 2e-05 when checkpoint-000005 was written",
       "optimizer.adam_beta2 is 0.95 from here on; it was 0.999 when checkpoint-000005 was written",
-      "the run has 20 steps now; it had 10 when checkpoint-000005 was written: the learning rate of step 1 is 0.0001, "
-      "not 2e-05, and comes to 0 after step 20, which is neither the schedule that was begun nor that of a run of this "
+      "the run has 20 steps now; it had 10 when checkpoint-000005 was written: the learning rate of step 6 is "
+      "7.5e-05, not 1e-05, and comes to 0 after step 20, which is neither the schedule that was begun nor that of a "
+      "run of this "
       "length"};
   BOOST_TEST(changes == expected, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(another_length_is_reported_where_the_rate_follows_it) {
   using config::Scheduler;
-  const auto changes = [](Scheduler type, double epochs, std::int64_t step) {
+  const auto changes = [](Scheduler type, double epochs, std::int64_t step,
+                          const std::function<void(config::Optimizer&)>& change = {}) {
     config::Config before = example();
     before.train.max_steps = -1;
     before.train.num_train_epochs = 2;
     before.optimizer.lr_scheduler_type = type;
+    if (change) change(before.optimizer);
     checkpoint::Header saved = saved_by(before);
     saved.position.step = step;
     config::Config now = before;
     now.train.num_train_epochs = epochs;
     return train::changes_on_resume(now, "checkpoint-000005", saved);
   };
-  for (const Scheduler type : {Scheduler::linear, Scheduler::cosine}) {
+  for (const Scheduler type :
+       {Scheduler::linear, Scheduler::cosine, Scheduler::cosine_with_restarts, Scheduler::polynomial,
+        Scheduler::cosine_with_min_lr, Scheduler::cosine_warmup_with_min_lr}) {
     BOOST_TEST(changes(type, 2, 2).empty());
+    BOOST_TEST(changes(type, 3, 0).empty());  // nothing is trained yet
     BOOST_TEST(changes(type, 1, 2).size() == 1U);
     BOOST_TEST(changes(type, 3, 2).size() == 1U);
     BOOST_TEST(changes(type, 1, 20).empty());  // nothing is left to train
   }
-  for (const Scheduler type : {Scheduler::constant, Scheduler::constant_with_warmup}) {
+  const auto warm_up = [](double steps) {
+    return [=](config::Optimizer& optimizer) { optimizer.warmup_steps = steps; };
+  };
+  for (const Scheduler type : {Scheduler::constant, Scheduler::constant_with_warmup, Scheduler::inverse_sqrt,
+                               Scheduler::reduce_lr_on_plateau}) {
     BOOST_TEST(changes(type, 3, 2).empty());
   }
+  for (const Scheduler type : {Scheduler::constant_with_warmup, Scheduler::inverse_sqrt, Scheduler::linear}) {
+    BOOST_TEST(changes(type, 3, 4, warm_up(4)).empty());  // the steps so far are those of a run of this length
+    BOOST_TEST(changes(type, 3, 4, warm_up(0.25)).size() == 1U);
+  }
+  const auto decay = [](config::Optimizer& optimizer) { optimizer.lr_scheduler_kwargs.num_decay_steps = 4; };
+  BOOST_TEST(changes(Scheduler::warmup_stable_decay, 3, 3, decay).empty());  // the rate falls from step 5 of 8 on
+  BOOST_TEST(changes(Scheduler::warmup_stable_decay, 3, 6, decay).size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(other_frozen_weights_are_refused_and_both_folders_are_named) {
