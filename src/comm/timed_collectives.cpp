@@ -43,8 +43,12 @@ void TimedCollectives::exchange_all(const Group& group, const std::vector<Messag
       [&] { inner_->exchange_all(group, sends, receives, stream); });
 }
 
-device::Device::Block TimedCollectives::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
-  return inner_->allocate(group, use, bytes);
+device::Device::Block TimedCollectives::allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) {
+  return inner_->allocate_shared(group, use, bytes);
+}
+
+device::Device::Block TimedCollectives::allocate_own(const Group& group, std::size_t bytes) {
+  return inner_->allocate_own(group, bytes);
 }
 
 void TimedCollectives::set_staging(const StagingMemory& staging) { inner_->set_staging(staging); }

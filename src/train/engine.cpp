@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "activation_file.hpp"
+#include "arenas.hpp"
 #include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
@@ -55,6 +56,17 @@ struct StepUnderWay {
   [[nodiscard]] double gradient_scale() const { return counts.weight_sum > 0 ? 1.0 / counts.weight_sum : 0.0; }
 };
 
+/// What an engine is made from: its configuration, what follows from it, and every arena as a size. Local.
+struct Planned {
+  Planned(const config::Config& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
+          device::Kind kind)
+      : config(config_in), plan(config, limits, place, {kind, device::num_threads()}), sizes(plan.measure()) {}
+
+  const config::Config config;
+  RankPlan plan;
+  RankPlan::Arenas sizes;
+};
+
 }  // namespace
 
 EvalSums& EvalSums::operator+=(const EvalSums& other) {
@@ -68,13 +80,15 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 }
 
 struct Engine::Impl {
-  Impl(const config::Config& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
-       const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
-      : config(config_in),
+  /// Takes what `shared` does not hold of the memory, and the files. Local.
+  Impl(std::unique_ptr<Planned> planned_in, SharedBlocks shared, const mesh::Groups& groups_in,
+       device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
+      : planned(std::move(planned_in)),
+        config(planned->config),
+        plan(planned->plan),
         groups(groups_in),
         device(device_in),
-        plan(config, limits, place, {device.kind(), device::num_threads()}),
-        arenas(allocate(collectives, ledger)),
+        arenas(take_memory(std::move(shared), collectives, ledger)),
         compute_stream(device.make_stream()),
         comm_stream(device.make_stream(device::Priority::communication)),
         ring_stream(device.make_stream(device::Priority::communication)),
@@ -104,45 +118,30 @@ struct Engine::Impl {
     decoder.initialize();
   }
 
-  /// Takes all memory of the rank, as planned, and gives it to the parts of the plan. Collective over the groups; what
-  /// is collective comes first, so that a rank without memory for the rest leaves none waiting.
-  RankPlan::Arenas allocate(comm::Collectives& collectives, device::Ledger& ledger) {
-    using comm::MemoryUse;
-    ledger.add(Label::process, Space::host, device::resident_bytes() + plan.later_process_bytes());
-    RankPlan::Arenas result = plan.measure();
-    struct OfCollectives {
-      device::Arena& arena;
-      const comm::Group& group;
-      MemoryUse use;
-      device::Device::Block block;
-    };
-    std::array<OfCollectives, 4> blocks = {{{result.gathered_units, groups.fsdp, MemoryUse::gathered, {}},
-                                            {result.reduced_units, groups.fsdp, MemoryUse::reduced, {}},
-                                            {result.gradients, groups.replicate, MemoryUse::reduced, {}},
-                                            {result.tp_sums, groups.tp, MemoryUse::reduced, {}}}};
-    for (OfCollectives& of : blocks) of.block = collectives.allocate(of.group, of.use, of.arena.used_bytes());
-    for_each_arena(result, [&](Label label, Space space, device::Arena& arena) {
-      const auto of = std::ranges::find(blocks, &arena, [](const OfCollectives& b) { return &b.arena; });
-      arena = of == blocks.end() ? device::Arena(device, ledger, label, arena.used_bytes(), space)
-                                 : device::Arena(std::move(of->block), ledger, label, arena.used_bytes(), space);
-    });
+  ~Impl() {
+    for (const auto* stream : {&tp_stream, &comm_stream, &ring_stream, &compute_stream}) (*stream)->drain();
+    plan.adamw.drain();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// All of it, given to the parts of the plan.
+  [[nodiscard]] RankPlan::Arenas take_memory(SharedBlocks shared, comm::Collectives& collectives,
+                                             device::Ledger& ledger) {
+    RankPlan::Arenas result =
+        take_arenas(std::move(planned->sizes), std::move(shared), groups, device, collectives, ledger);
     plan.lay_out(result);
     return result;
   }
 
-  /// Collective over the world where activations go to files: a disk that refuses one rank ends all alike.
   [[nodiscard]] std::unique_ptr<model::ActivationStore> make_activation_store() {
     const model::DecoderBuffers& buffers = plan.decoder;
     if (buffers.num_offloaded() == 0) return nullptr;
     if (buffers.policy().place == model::ActivationPolicy::Place::host) {
       return std::make_unique<model::HostActivationStore>(device, *compute_stream, buffers.host_places);
     }
-    std::unique_ptr<model::ActivationStore> store;
-    groups.world.agree([&] {
-      store = std::make_unique<ActivationFile>(config.train.offload_folder, buffers.num_offloaded(),
-                                               buffers.offloaded_bytes(), device);
-    });
-    return store;
+    return std::make_unique<ActivationFile>(config.train.offload_folder, buffers.num_offloaded(),
+                                            buffers.offloaded_bytes(), device);
   }
 
   void open_optimizer() {
@@ -236,10 +235,11 @@ struct Engine::Impl {
     return seed * odd;
   }
 
-  const config::Config config;
+  const std::unique_ptr<Planned> planned;
+  const config::Config& config;
+  RankPlan& plan;
   const mesh::Groups& groups;
   device::Device& device;
-  RankPlan plan;
   RankPlan::Arenas arenas;
   std::unique_ptr<device::Stream> compute_stream, comm_stream, ring_stream, tp_stream;
   std::unique_ptr<ops::Backend> ops;
@@ -256,15 +256,19 @@ struct Engine::Impl {
 
 Engine::Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
-               device::Ledger& ledger)
-    : impl_(std::make_unique<Impl>(config, limits, place, groups, device, collectives, ledger)) {}
-
-Engine::~Engine() {
-  for (const auto* stream : {&impl_->tp_stream, &impl_->comm_stream, &impl_->ring_stream, &impl_->compute_stream}) {
-    (*stream)->drain();
-  }
-  impl_->plan.adamw.drain();
+               device::Ledger& ledger) {
+  std::unique_ptr<Planned> planned;
+  groups.world.agree([&] {
+    planned = std::make_unique<Planned>(config, limits, place, device.kind());
+    ledger.add(Label::process, Space::host, device::resident_bytes() + planned->plan.later_process_bytes());
+  });
+  SharedBlocks shared = share_blocks(planned->sizes, groups, collectives);
+  groups.world.agree([&] {
+    impl_ = std::make_unique<Impl>(std::move(planned), std::move(shared), groups, device, collectives, ledger);
+  });
 }
+
+Engine::~Engine() = default;
 
 void Engine::initialize() {
   Impl& e = *impl_;

@@ -31,6 +31,8 @@ void for_each_run(const parallel::ShardMap& shard_map, const Visit& visit) {
   }
 }
 
+}  // namespace
+
 config::Config with_mesh(config::Config config, const mesh::Layout& layout) {
   config.parallel.dp_replicate_size = layout.dp_replicate;
   config.parallel.dp_shard_size = layout.dp_shard;
@@ -40,8 +42,6 @@ config::Config with_mesh(config::Config config, const mesh::Layout& layout) {
   config::validate(config, layout.size());
   return config;
 }
-
-}  // namespace
 
 void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors, Tensor shard) {
   for_each_run(shard_map, [&](const Run& run) {

@@ -206,7 +206,12 @@ void HostCollectives::exchange_all(const Group& group, const std::vector<Message
   call.leave();
 }
 
-device::Device::Block HostCollectives::allocate(const Group& /*group*/, MemoryUse /*use*/, std::size_t bytes) {
+device::Device::Block HostCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,
+                                                       std::size_t /*bytes*/) {
+  return {};
+}
+
+device::Device::Block HostCollectives::allocate_own(const Group& /*group*/, std::size_t bytes) {
   return device_.allocate(bytes);
 }
 

@@ -140,19 +140,26 @@ void MpiCollectives::set_staging(const StagingMemory& staging) {
   all_reduce_staging_.memory = staging.all_reduce;
 }
 
-device::Device::Block MpiCollectives::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
-  if (group.size() == 1 || bytes == 0) return device_.allocate(bytes);
+device::Device::Block MpiCollectives::allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) {
+  if (group.size() == 1 || bytes == 0) return {};
   auto outcome = SharedWindow::Outcome::made;
   std::unique_ptr<SharedWindow> window = SharedWindow::make(group, use, bytes, outcome);
   if (window != nullptr) {
     windows_.push_back(std::move(window));
     return {windows_.back()->data(group.rank()), [](void*) {}};  // it is freed with the other ranks, at the end
   }
-  if (outcome == SharedWindow::Outcome::no_space && !std::exchange(has_warned_, true)) {
+  if (outcome != SharedWindow::Outcome::other_node && !std::exchange(has_warned_, true)) {
+    const bool is_full = outcome == SharedWindow::Outcome::no_space;
+    const std::string bytes_text = device::format_bytes(bytes) + " of a rank";
     log_warning("the ranks of a node exchange messages, which is slower than shared memory (" +
-                std::string(SharedWindow::backing_folder()) + " has no room for " + device::format_bytes(bytes) +
-                " of a rank): make it larger, such as with `docker run --shm-size`");
+                (is_full ? std::string(SharedWindow::backing_folder()) + " has no room for " + bytes_text +
+                               "): make it larger, such as with `docker run --shm-size`"
+                         : "a rank may not map " + bytes_text + "): raise its limits, `ulimit -v` and `ulimit -f`"));
   }
+  return {};
+}
+
+device::Device::Block MpiCollectives::allocate_own(const Group& /*group*/, std::size_t bytes) {
   return device_.allocate(bytes);
 }
 

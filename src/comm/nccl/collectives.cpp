@@ -130,7 +130,12 @@ void NcclCollectives::exchange_all(const Group& group, const std::vector<Message
   if (group.size() > 1) send_and_receive(group, sends, receives, stream);
 }
 
-device::Device::Block NcclCollectives::allocate(const Group& group, MemoryUse /*use*/, std::size_t bytes) {
+device::Device::Block NcclCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,
+                                                       std::size_t /*bytes*/) {
+  return {};
+}
+
+device::Device::Block NcclCollectives::allocate_own(const Group& group, std::size_t bytes) {
   if (group.size() == 1 || bytes == 0) return device_.allocate(bytes);
   device::Device::Block block = communicators_.of(group).allocate(bytes);
   (void)device_.peak_bytes();  // the device has not seen this allocation
