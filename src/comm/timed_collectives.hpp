@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Collectives whose calls are ranges of a timeline, on the stream of each call: "fsdp all_gather". On the CPU a range
-// lasts from the call, or from the end of the stream's earlier work, until this rank sees that it is complete.
+// What all collectives have in common. Their calls are refused inside the work of Group::agree, and are ranges of a
+// timeline, on the stream of each call: "fsdp all_gather". On the CPU a range lasts from the call, or from the end of
+// the stream's earlier work, until this rank sees that it is complete.
 
 #include <memory>
 #include <vector>

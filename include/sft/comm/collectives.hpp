@@ -6,11 +6,12 @@
 // Calls on different streams run side by side or one after the other (they may share staging memory, and a call may
 // block the host for an earlier one): rely on neither, and let no call depend on a later one.
 //
-// Misuse that a rank can see alone, a strided tensor or sizes that do not fit, is a std::logic_error of the call. What
-// MPI or NCCL reports is an Error (ExitStatus::failure) that names the group, the call and the rank, on the ranks that
-// see it. It surfaces late: with MPI in a collective call, in Device::progress, or in a poll, wait or synchronize of
-// any stream or event, whichever tests the messages; with NCCL in the next call over the same group, or while the host
-// waits for any stream or event of the device (device::WaitChecks). Buffers of a failed call are undefined.
+// Misuse that a rank can see alone, a strided tensor, sizes that do not fit, or a call inside the work of Group::agree
+// (over a group of more than one rank), is a std::logic_error of the call. What MPI or NCCL reports is an Error
+// (ExitStatus::failure) that names the group, the call and the rank, on the ranks that see it. It surfaces late: with
+// MPI in a collective call, in Device::progress, or in a poll, wait or synchronize of any stream or event, whichever
+// tests the messages; with NCCL in the next call over the same group, or while the host waits for any stream or event
+// of the device (device::WaitChecks). Buffers of a failed call are undefined.
 
 #include <cstddef>
 #include <memory>
