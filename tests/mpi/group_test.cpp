@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <cmath>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -76,6 +79,29 @@ BOOST_FIXTURE_TEST_CASE(all_gather_of_texts, World) {
       world.all_gather(rank == 0 ? "" : std::string(static_cast<std::size_t>(rank), 'x'));
   BOOST_REQUIRE(texts.size() == static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < texts.size(); ++r) BOOST_TEST(texts[r] == std::string(r, 'x'));
+}
+
+BOOST_FIXTURE_TEST_CASE(all_gather_of_numbers_keeps_every_bit, World) {
+  constexpr double tiny = 5e-324, third = 1.0 / 3.0;
+  const std::array<double, 3> mine = {third / (rank + 1), tiny * rank, rank == 0 ? -0.0 : 1e-7};
+  const std::vector<double> numbers = world.all_gather(mine);
+  BOOST_REQUIRE(numbers.size() == 3 * static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) {
+    const double* of_rank = numbers.data() + 3 * r;
+    BOOST_TEST(of_rank[0] == third / (r + 1));
+    BOOST_TEST(of_rank[1] == tiny * r);
+    BOOST_TEST(of_rank[2] == (r == 0 ? 0.0 : 1e-7));
+    BOOST_TEST(std::signbit(of_rank[2]) == (r == 0));
+  }
+  const std::array<std::int64_t, 2> counts = {std::numeric_limits<std::int64_t>::max() - rank, -rank};
+  const std::vector<std::int64_t> all = world.all_gather(counts);
+  BOOST_REQUIRE(all.size() == 2 * static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) {
+    const auto at = 2 * static_cast<std::size_t>(r);
+    BOOST_TEST(all[at] == std::numeric_limits<std::int64_t>::max() - r);
+    BOOST_TEST(all[at + 1] == -r);
+  }
+  BOOST_TEST(world.all_gather(std::span<const double>()).empty());
 }
 
 BOOST_FIXTURE_TEST_CASE(split_orders_by_key, World) {
@@ -163,6 +189,8 @@ BOOST_FIXTURE_TEST_CASE(agree_refuses_collectives_in_its_work, World) {
       {"broadcast over group all", [&] { all.broadcast(text, 0); }},
       {"deliver over group all", [&] { (void)all.deliver(text, 0, 0); }},
       {"all_gather over group all", [&] { (void)all.all_gather(text); }},
+      {"all_gather over group all", [&] { (void)all.all_gather(number); }},
+      {"all_gather over group all", [&] { (void)all.all_gather(count); }},
       {"split over group all", [&] { (void)all.split(0, rank, "part"); }},
       {"agree over group all", [&] { all.agree([] {}); }},
       {"agree over group world", [&] { world.agree([] {}); }},

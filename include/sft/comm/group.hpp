@@ -44,7 +44,10 @@ class Group {
   void broadcast(std::string& text, int root) const;
   /// The text of rank `from`, on rank `to`; nothing on all others, which do not wait. All ranks call it.
   [[nodiscard]] std::string deliver(const std::string& text, int from, int to) const;
-  /// All ranks' texts in rank order, on every rank.
+  /// The `values` of all ranks in rank order, on every rank: those of rank r begin at r * values.size().
+  [[nodiscard]] std::vector<double> all_gather(std::span<const double> values) const;
+  [[nodiscard]] std::vector<std::int64_t> all_gather(std::span<const std::int64_t> values) const;
+  /// All ranks' texts in rank order, on every rank; lengths may differ.
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& text) const;
 
   /// Runs `work` on every rank, then agrees: if any rank threw, every rank throws the same SharedError (session.hpp),

@@ -24,6 +24,16 @@ void all_reduce_in_place(const Group& group, std::span<T> values, MPI_Datatype t
       "MPI_Allreduce");
 }
 
+template <class T>
+std::vector<T> gather_numbers(const Group& group, std::span<const T> values, MPI_Datatype type) {
+  refuse_inside_agree(group, "all_gather");
+  const Group::Impl& impl = group.impl();
+  const int count = checked_cast<int>(values.size());
+  std::vector<T> all(values.size() * static_cast<std::size_t>(impl.size));
+  impl.check(MPI_Allgather(values.data(), count, type, all.data(), count, type, impl.communicator), "MPI_Allgather");
+  return all;
+}
+
 /// How `work` ended on this rank.
 struct Outcome {
   bool failed = false;
@@ -90,6 +100,13 @@ std::string Group::deliver(const std::string& text, int from, int to) const {
   impl_->check(MPI_Recv(received.data(), length, MPI_CHAR, from, tag, impl_->communicator, MPI_STATUS_IGNORE),
                "MPI_Recv");
   return received;
+}
+
+std::vector<double> Group::all_gather(std::span<const double> values) const {
+  return gather_numbers(*this, values, MPI_DOUBLE);
+}
+std::vector<std::int64_t> Group::all_gather(std::span<const std::int64_t> values) const {
+  return gather_numbers(*this, values, MPI_INT64_T);
 }
 
 std::vector<std::string> Group::all_gather(const std::string& text) const {
