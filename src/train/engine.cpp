@@ -15,7 +15,7 @@
 #include "not_finite.hpp"
 #include "rank_plan.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/node.hpp"
 #include "sft/device/process_memory.hpp"
@@ -296,7 +296,7 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   Impl& e = *impl_;
   StepUnderWay& step = e.current;
   const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
-  ensure(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
+  SFT_ENSURE(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
   if (step.num_micro_batches + 1 == num_micro_batches) e.prepare_update(step.step, step.learning_rate);
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
@@ -311,7 +311,7 @@ StepResult Engine::finish_step() {
   Impl& e = *impl_;
   RankPlan& plan = e.plan;
   const StepUnderWay& step = e.current;
-  ensure(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
+  SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.units.finish_step();
   device::timed(e.device.timeline(), *e.compute_stream, {.category = "step", .what = "gradient norm"},
                 [&] { e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1)); });
@@ -363,8 +363,9 @@ EvalSums Engine::evaluate(const data::MicroBatch& batch) {
 std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool last_only) {
   Impl& e = *impl_;
   const model::Sizes& sizes = e.plan.sizes;
-  ensure(e.groups.world.size() == 1, "logits run on one rank");
-  ensure(!tokens.empty() && std::cmp_less_equal(tokens.size(), sizes.tokens), "tokens fit one row");
+  SFT_ENSURE(e.groups.world.size() == 1, "logits run on one rank");
+  SFT_ENSURE(!tokens.empty(), "tokens fit one row");
+  SFT_ENSURE(tokens.size() <= sizes.tokens, "tokens fit one row");
   data::MicroBatch batch;
   batch.tokens = tokens;
   batch.positions.resize(tokens.size());

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::test {
 namespace {
@@ -121,7 +121,7 @@ Baselines::Baselines(const std::vector<Task>& tasks, const comm::Session& sessio
 
 const Trajectory& Baselines::of(const Task& task) const {
   const auto found = std::ranges::find(entries_, task, &Entry::task);
-  ensure(found != entries_.end(), "a baseline of every task");
+  SFT_ENSURE(found != entries_.end(), "a baseline of every task");
   return found->trajectory;
 }
 
