@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,9 +61,7 @@ struct Measured {
 };
 
 Measured gather(double value, const comm::Group& world) {
-  Measured all;
-  for (const std::string& text : world.all_gather(std::to_string(value))) all.of_rank.push_back(std::stod(text));
-  return all;
+  return {world.all_gather(std::span<const double>(&value, 1))};
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -230,11 +227,10 @@ void time_collectives(const CheckedMachine& machine, const std::vector<comm::Ten
   table.add({"group", "ranks", "", "call", device::format_bytes(small_bytes), device::format_bytes(large_bytes), ""});
   for (const comm::TensorGroup& of : groups) {
     const comm::Group& group = of.group;
-    std::set<std::string> nodes_of_group;
-    for (const std::string& node : group.all_gather(std::to_string(nodes[static_cast<std::size_t>(world.rank())]))) {
-      nodes_of_group.insert(node);
-    }
-    const bool crosses = gather(nodes_of_group.size() > 1 ? 1 : 0, world).most() > 0;
+    const std::int64_t own_node = nodes[static_cast<std::size_t>(world.rank())];
+    const std::vector<std::int64_t> nodes_of_group = group.all_gather(std::span(&own_node, 1));
+    const bool is_split = std::ranges::count(nodes_of_group, own_node) < group.size();
+    const bool crosses = gather(is_split ? 1 : 0, world).most() > 0;
     for (const Call call : {Call::all_gather, Call::reduce_scatter_add, Call::all_reduce, Call::exchange}) {
       if (call == Call::exchange && !of.has_exchanges) continue;
       const Measured small_s = gather(trial.measure_s(group, call, small_bytes), world);

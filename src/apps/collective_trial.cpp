@@ -7,7 +7,7 @@
 #include <functional>
 #include <span>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::apps {
 
@@ -89,7 +89,7 @@ std::vector<float> CollectiveTrial::download(const Tensor& from) {
 }
 
 std::string CollectiveTrial::find_error(const comm::TensorGroup& group, std::size_t bytes) {
-  ensure(bytes <= max_bytes_, "a trial has memory for its tensors");
+  SFT_ENSURE(bytes <= max_bytes_, "a trial has memory for its tensors");
   const auto most = static_cast<std::int64_t>(bytes / sizeof(float)) / group.group.size();
   std::string error;
   for (const std::int64_t count : {std::int64_t{1}, std::int64_t{1000}, most}) {
@@ -159,7 +159,7 @@ double CollectiveTrial::time_s(const comm::Group& group, Call call, std::int64_t
 }
 
 double CollectiveTrial::measure_s(const comm::Group& group, Call call, std::size_t bytes) {
-  ensure(bytes <= max_bytes_, "a trial has memory for its tensors");
+  SFT_ENSURE(bytes <= max_bytes_, "a trial has memory for its tensors");
   const auto num_elements = static_cast<std::int64_t>(bytes / sizeof(float));
   std::array<double, 1> first_s{time_s(group, call, num_elements, 1)};
   group.max(std::span<double>(first_s));  // all ranks make the same calls

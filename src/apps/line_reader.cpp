@@ -11,7 +11,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/stop_signals.hpp"
 
 namespace sft::apps {
@@ -31,7 +31,7 @@ struct LineReader::Editor {
     take_utf8();
     history = ::history_init();
     edit = ::el_init("sft-generate", stdin, stdout, stderr);
-    ensure(history != nullptr && edit != nullptr, "libedit starts on a terminal");
+    SFT_ENSURE(history != nullptr && edit != nullptr, "libedit starts on a terminal");
     HistEvent event;
     ::history(history, &event, H_SETSIZE, 1000);
     ::history(history, &event, H_SETUNIQUE, 1);

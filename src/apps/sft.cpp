@@ -290,13 +290,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
-  std::optional<train::Engine> engine;
-  world.agree([&] { engine.emplace(config, datasets->limits(config), place, groups, *device, *collectives, ledger); });
+  train::Engine engine(config, datasets->limits(config), place, groups, *device, *collectives, ledger);
 
   // 7. Restore
-  const std::optional<train::StartWeights> start = start_weights(config, world, *engine, *device);
+  const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
   train::Trainer trainer(
-      {session, config, *device, place, groups, *datasets, ledger, *engine, start ? &*start : nullptr, sp_choice});
+      {session, config, *device, place, groups, *datasets, ledger, engine, start ? &*start : nullptr, sp_choice});
   trainer.restore();
   world.agree([&] {
     if (world.rank() != 0) return;
@@ -312,12 +311,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   trainer.save();
   if (status == ExitStatus::done && *config.checkpoint.save_hub_model) {
     const std::string folder = model_folder(config);
-    apps::save_model_folder(folder, config.model, datasets->train.max_length(), *engine, world, *device);
+    apps::save_model_folder(folder, config.model, datasets->train.max_length(), engine, world, *device);
     log_event("saved " + folder + " in hub format");
   }
   if (status == ExitStatus::done && config.lora.use_peft) {
     const std::string folder = adapter_folder(config);
-    apps::save_adapter_folder(folder, config, *engine, world, *device);
+    apps::save_adapter_folder(folder, config, engine, world, *device);
     log_event("saved " + folder + " in PEFT's format");
   }
   ignore_stop_signals(static_cast<int>(status));

@@ -7,7 +7,7 @@
 #include "index_tensors.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/seen_weights.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/seal.hpp"
 #include "shard_file.hpp"
@@ -24,7 +24,7 @@ parallel::Unit unit_of(const io::TensorSource& source) {
   unit.name = "model";
   for (const io::TensorInfo& tensor : source.tensors()) {
     if (io::entry_of(tensor.name) != "model") continue;
-    ensure(tensor.shape.size() == 1 || tensor.shape.size() == 2, "tensors of a model have one or two dims");
+    SFT_ENSURE(tensor.shape.size() == 1 || tensor.shape.size() == 2, "tensors of a model have one or two dims");
     parallel::Parameter parameter;
     parameter.name = tensor.name.substr(tensor.name.find('/') + 1);
     parameter.rows = tensor.shape[0];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sft/comm/session.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 
@@ -91,7 +92,7 @@ void SeenWeights::check_zeros(const std::string& source, const parallel::ShardMa
 }
 
 std::string SeenWeights::fingerprint(const comm::Group& world) const {
-  ensure(takes_fingerprint_, "a fingerprint is asked for at the beginning");
+  SFT_ENSURE(takes_fingerprint_, "a fingerprint is asked for at the beginning");
   constexpr std::uint64_t low = 0xffffffffU;
   std::array<std::int64_t, 2> halves{static_cast<std::int64_t>(sum_.value() & low),
                                      static_cast<std::int64_t>(sum_.value() >> 32U)};  // no sum of them overflows

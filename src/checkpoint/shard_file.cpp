@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/checksum.hpp"
 #include "sft/io/files.hpp"
@@ -63,12 +64,13 @@ void ShardFileSink::write(const std::string& name, const io::Rectangle& where, D
 
 void ShardFileSink::leave_zero(const std::string& entry) {
   Dataset& dataset = datasets_.at(entry);
-  ensure(dataset.num_written == 0, "an entry is written or left zero");
+  SFT_ENSURE(dataset.num_written == 0, "an entry is written or left zero");
   dataset.num_written = dataset.size;
 }
 
 ShardFile ShardFileSink::finish() {
-  for (const auto& [entry, dataset] : datasets_) ensure(dataset.num_written == dataset.size, "a shard file is whole");
+  for (const auto& [entry, dataset] : datasets_)
+    SFT_ENSURE(dataset.num_written == dataset.size, "a shard file is whole");
   const std::string path = file_.path();
   file_.close();
   io::sync_path(path);

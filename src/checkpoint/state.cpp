@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sft/checkpoint/state.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::checkpoint {
@@ -70,22 +71,23 @@ void clear_padding(const Entry& entry, device::Device& device, device::Stream& s
 
 State::State(std::vector<Entry> entries, std::function<void()> refresh)
     : entries_(std::move(entries)), refresh_(std::move(refresh)) {
-  ensure(!entries_.empty(), "a state has entries");
-  ensure(refresh_ != nullptr, "a state knows how to refresh what follows from it");
+  SFT_ENSURE(!entries_.empty(), "a state has entries");
+  SFT_ENSURE(refresh_ != nullptr, "a state knows how to refresh what follows from it");
   std::set<std::string> names;
   for (const Entry& entry : entries_) {
-    ensure(names.insert(entry.name).second, "entries have different names");
+    SFT_ENSURE(names.insert(entry.name).second, "entries have different names");
     const bool is_rank_shard =
         entry.in_file != nullptr
             ? entry.in_file->num_elements() == entry.shard_map->rank_shard_elements()
             : entry.tensor.ndim == 1 && entry.tensor.num_elements() == entry.shard_map->rank_shard_elements();
-    ensure(is_rank_shard, "an entry's tensor is a rank shard");
+    SFT_ENSURE(is_rank_shard, "an entry's tensor is a rank shard");
   }
 }
 
 Tensor State::tensor(const std::string& name) const {
   const auto found = std::ranges::find(entries_, name, &Entry::name);
-  ensure(found != entries_.end() && found->in_file == nullptr, "the state has the entry that is asked for in memory");
+  SFT_ENSURE(found != entries_.end() && found->in_file == nullptr,
+             "the state has the entry that is asked for in memory");
   return found->tensor;
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/plural.hpp"
 #include "sft/device/format_bytes.hpp"
 
@@ -31,7 +31,7 @@ void CallLog::start(std::size_t group, const char* call, std::size_t bytes, Time
 
 void CallLog::finish(std::size_t group, Time now) {
   Group& of = groups_.at(group);
-  ensure(!of.under_way.empty(), "a call that finishes was under way");
+  SFT_ENSURE(!of.under_way.empty(), "a call that finishes was under way");
   of.under_way.pop_front();
   last_move_ = now;
 }

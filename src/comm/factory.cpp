@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "comm/agreement.hpp"
 #include "host/collectives.hpp"
 #include "mpi/collectives.hpp"
 #include "sft/core/error.hpp"
@@ -34,6 +35,7 @@ std::unique_ptr<Collectives> make_untimed(device::Device& device,
 
 std::unique_ptr<Collectives> make_collectives(device::Device& device, const std::vector<TensorGroup>& groups,
                                               const Transport& transport) {
+  for (const TensorGroup& of : groups) refuse_inside_agree(of.group, "make_collectives");
   return std::make_unique<TimedCollectives>(device.timeline(), make_untimed(device, groups, transport));
 }
 

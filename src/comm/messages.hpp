@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "sft/comm/collectives.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::comm {
 
 /// Throws std::logic_error unless each is contiguous, not empty, and to or from another rank.
 inline void require_exchangeable(const Group& group, const std::vector<Message>& messages) {
   for (const Message& message : messages) {
-    ensure(message.tensor.is_contiguous() && !message.tensor.empty() && message.rank != group.rank(),
-           "exchange_all of contiguous tensors with other ranks");
+    SFT_ENSURE(message.tensor.is_contiguous() && !message.tensor.empty() && message.rank != group.rank(),
+               "exchange_all of contiguous tensors with other ranks");
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "timed_collectives.hpp"
 
+#include "comm/agreement.hpp"
 #include "comm/messages.hpp"
 
 namespace sft::comm {
@@ -8,6 +9,7 @@ namespace sft::comm {
 template <class Call>
 void TimedCollectives::run(const Group& group, const char* name, std::size_t bytes, device::Stream& stream,
                            const Call& call) {
+  refuse_inside_agree(group, name);
   if (!timeline_.is_on() || group.size() == 1) return call();
   const device::RangeLabel label{.category = "collective", .what = name, .of = group.name(), .bytes = bytes};
   device::timed(timeline_, stream, label, call);
@@ -38,13 +40,17 @@ void TimedCollectives::exchange(const Group& group, Tensor send, int to, Tensor 
 
 void TimedCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
                                     const std::vector<Message>& receives, device::Stream& stream) {
-  if (!timeline_.is_on()) return inner_->exchange_all(group, sends, receives, stream);
-  run(group, "exchange_all", bytes_of(sends) + bytes_of(receives), stream,
-      [&] { inner_->exchange_all(group, sends, receives, stream); });
+  const std::size_t bytes = timeline_.is_on() ? bytes_of(sends) + bytes_of(receives) : 0;
+  run(group, "exchange_all", bytes, stream, [&] { inner_->exchange_all(group, sends, receives, stream); });
 }
 
-device::Device::Block TimedCollectives::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
-  return inner_->allocate(group, use, bytes);
+device::Device::Block TimedCollectives::allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) {
+  refuse_inside_agree(group, "allocate_shared");
+  return inner_->allocate_shared(group, use, bytes);
+}
+
+device::Device::Block TimedCollectives::allocate_own(const Group& group, std::size_t bytes) {
+  return inner_->allocate_own(group, bytes);
 }
 
 void TimedCollectives::set_staging(const StagingMemory& staging) { inner_->set_staging(staging); }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Collectives whose calls are ranges of a timeline, on the stream of each call: "fsdp all_gather". On the CPU a range
-// lasts from the call, or from the end of the stream's earlier work, until this rank sees that it is complete.
+// What all collectives have in common. Their calls are refused inside the work of Group::agree, and are ranges of a
+// timeline, on the stream of each call: "fsdp all_gather". On the CPU a range lasts from the call, or from the end of
+// the stream's earlier work, until this rank sees that it is complete.
 
 #include <memory>
 #include <vector>
@@ -23,7 +24,8 @@ class TimedCollectives final : public Collectives {
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
   void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) override;
-  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
   void set_staging(const StagingMemory& staging) override;
 
  private:

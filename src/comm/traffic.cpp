@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::comm {
 
@@ -55,9 +55,14 @@ void TrafficCounter::exchange_all(const Group& group, const std::vector<Message>
   if (inner_ != nullptr) inner_->exchange_all(group, sends, receives, stream);
 }
 
-device::Device::Block TrafficCounter::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
-  ensure(inner_ != nullptr, "what only counts has no memory");
-  return inner_->allocate(group, use, bytes);
+device::Device::Block TrafficCounter::allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) {
+  SFT_ENSURE(inner_ != nullptr, "what only counts has no memory");
+  return inner_->allocate_shared(group, use, bytes);
+}
+
+device::Device::Block TrafficCounter::allocate_own(const Group& group, std::size_t bytes) {
+  SFT_ENSURE(inner_ != nullptr, "what only counts has no memory");
+  return inner_->allocate_own(group, bytes);
 }
 
 void TrafficCounter::set_staging(const StagingMemory& staging) {

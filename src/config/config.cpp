@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::config {
 
@@ -60,12 +60,12 @@ sequence::AttentionMethod Parallel::attention_method() const {
     case SpMethod::ulysses:
       return {Keys::ring, sp_size};
     case SpMethod::hybrid:
-      ensure(ulysses_size > 0, "ulysses_size = auto is resolved");
+      SFT_ENSURE(ulysses_size > 0, "ulysses_size = auto is resolved");
       return {Keys::ring, ulysses_size};
     case SpMethod::automatic:
       break;
   }
-  ensure(false, "sp_method = auto is resolved");
+  SFT_ENSURE(false, "sp_method = auto is resolved");
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "config/keys.hpp"
 #include "config/names.hpp"
 #include "sft/config/words.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {
@@ -67,7 +68,7 @@ std::vector<Written> written_in_file(const std::string& ini_text, const std::str
 std::vector<Written> written_as_overrides(const std::vector<std::string>& overrides) {
   std::vector<Written> all;
   for (const Word& word : split_words(overrides, takes_of)) {
-    ensure(!word.name.empty(), "overrides are options and their values");
+    SFT_ENSURE(!word.name.empty(), "overrides are options and their values");
     all.push_back(written_option(word));
   }
   return all;

@@ -10,6 +10,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/cast.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/sequence/row_cut.hpp"
 
@@ -202,7 +203,7 @@ void check_offload(const Train& train) {
 
 void check_axes(const Config& config, int world_size) {
   const Parallel& parallel = config.parallel;
-  ensure(world_size >= 1, "validate() needs a world of at least one rank");
+  SFT_ENSURE(world_size >= 1, "validate() needs a world of at least one rank");
   require_size(config, parallel.dp_replicate_size, "parallel.dp_replicate_size", max_axis_size);
   require(config, parallel.dp_shard_size >= 0 && parallel.dp_shard_size <= max_axis_size, "parallel.dp_shard_size",
           "auto, or from 1 to " + text_of(max_axis_size));

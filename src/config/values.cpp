@@ -11,7 +11,7 @@
 #include "config/quoting.hpp"
 #include "config/scheduler_kwargs.hpp"
 #include "sft/config/rope_scaling.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::config {
 
@@ -120,7 +120,7 @@ std::string write_choice(Choice value, const Names<Choice, size>& names) {
   for (const auto& [name, choice] : names) {
     if (value == choice) return name;
   }
-  ensure(false, "every choice has a name");
+  SFT_ENSURE(false, "every choice has a name");
   return {};
 }
 

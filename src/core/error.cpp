@@ -29,12 +29,6 @@ void throw_data_error(const std::string& problem, const std::string& why, const 
   throw Error(ExitStatus::data, problem, why, what_to_do);
 }
 
-void ensure(bool condition, const char* what, SourceLocation place) {
-  if (condition) return;
-  throw std::logic_error(std::string("internal error: ") + what + ", " + text_of(place) + " in " +
-                         place.function_name());
-}
-
 std::string text_of(const SourceLocation& place) {
   const std::string file = place.file_name();
   std::size_t begin = 0;

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <thread>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 
 namespace sft {
@@ -30,7 +30,7 @@ constexpr std::array<int, 10> thread_signals{SIGSEGV, SIGBUS,  SIGFPE,  SIGILL, 
                                              SIGSYS,  SIGABRT, SIGPIPE, SIGTTIN, SIGTTOU};
 
 void set_mask(int how, const sigset_t& set, sigset_t* former = nullptr) {
-  ensure(::pthread_sigmask(how, &set, former) == 0, "pthread_sigmask");
+  SFT_ENSURE(::pthread_sigmask(how, &set, former) == 0, "pthread_sigmask");
 }
 
 /// The signal's own action on this process, which is to end it.
@@ -78,7 +78,7 @@ class Listener {
     sigemptyset(&taken);
     for (const int signal : stop_signals) {
       struct sigaction action {};
-      ensure(::sigaction(signal, nullptr, &action) == 0, "sigaction");
+      SFT_ENSURE(::sigaction(signal, nullptr, &action) == 0, "sigaction");
       const bool is_ignored = action.sa_handler == SIG_IGN;
       if (is_ignored && (signal == SIGINT || signal == SIGHUP)) continue;
       if (is_ignored) std::signal(signal, SIG_DFL);
@@ -89,10 +89,10 @@ class Listener {
   }
 
   void remember(std::initializer_list<int> signals) {
-    ensure(is_started_, "signals have their thread");
+    SFT_ENSURE(is_started_, "signals have their thread");
     if (is_stop_asked_for()) take(SIGUSR1);
     const std::lock_guard lock(mutex_);
-    ensure(remembered_.empty(), "one StopSignals at a time");
+    SFT_ENSURE(remembered_.empty(), "one StopSignals at a time");
     remembered_ = signals;
     has_worked_ = true;
     received_ = 0;

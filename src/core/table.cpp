@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft {
 
@@ -18,7 +18,7 @@ constexpr const char* gap = "  ";
 Table::Table(std::vector<Align> columns, std::size_t indent) : columns_(std::move(columns)), indent_(indent) {}
 
 void Table::add(std::vector<std::string> cells) {
-  ensure(cells.size() == columns_.size(), "a table's row has one cell a column");
+  SFT_ENSURE(cells.size() == columns_.size(), "a table's row has one cell a column");
   rows_.push_back(std::move(cells));
 }
 

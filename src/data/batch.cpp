@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
@@ -48,7 +48,7 @@ BatchCounts& BatchCounts::operator+=(const BatchCounts& other) {
 
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method,
                     int local_multiple) {
-  ensure(!rows.empty(), "a micro-batch has rows");
+  SFT_ENSURE(!rows.empty(), "a micro-batch has rows");
   std::vector<std::int32_t> documents;
   std::int64_t num_tokens = 0, max_tokens = 0;
   for (const Row& row : rows) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/file_kind.hpp"
 
@@ -102,7 +103,7 @@ class GzipStream : public ByteStream {
  public:
   explicit GzipStream(std::unique_ptr<RawInput> input) : input_(std::move(input)) {
     constexpr int largest_window_gzip_only = 15 + 16;
-    ensure(::inflateInit2(&state_, largest_window_gzip_only) == Z_OK, "zlib starts");
+    SFT_ENSURE(::inflateInit2(&state_, largest_window_gzip_only) == Z_OK, "zlib starts");
   }
   ~GzipStream() override { ::inflateEnd(&state_); }
   GzipStream(const GzipStream&) = delete;
@@ -155,7 +156,7 @@ class GzipStream : public ByteStream {
 class ZstdStream : public ByteStream {
  public:
   explicit ZstdStream(std::unique_ptr<RawInput> input) : input_(std::move(input)), state_(::ZSTD_createDStream()) {
-    ensure(state_ != nullptr, "Zstandard starts");
+    SFT_ENSURE(state_ != nullptr, "Zstandard starts");
     constexpr int max_window_log = 27;  // 128 MiB, as the program zstd
     ::ZSTD_DCtx_setParameter(state_, ZSTD_d_windowLogMax, max_window_log);
   }

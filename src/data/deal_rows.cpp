@@ -8,7 +8,7 @@
 #include <queue>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
@@ -65,7 +65,7 @@ Slots longest_first(const std::vector<std::int32_t>& lengths, std::size_t num_sl
 std::vector<std::vector<std::int64_t>> deal_rows(const std::vector<std::int32_t>& lengths, const StepSlots& shape) {
   const auto num_slots = static_cast<std::size_t>(shape.micro_batches * shape.data_size);
   const std::int64_t num_rows = std::ssize(lengths);
-  ensure(num_rows <= shape.micro_batches * shape.data_size * shape.rows_per_slot, "a step has room for its rows");
+  SFT_ENSURE(num_rows <= shape.micro_batches * shape.data_size * shape.rows_per_slot, "a step has room for its rows");
   Slots plain = in_order(num_rows, num_slots, shape.rows_per_slot);
   if (shape.data_size == 1) return plain;
   Slots dealt = longest_first(lengths, num_slots, shape.rows_per_slot);

@@ -3,7 +3,7 @@
 
 #include "data/spill_file.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
@@ -31,9 +31,9 @@ DocumentStore::~DocumentStore() = default;
 DocumentStore::DocumentStore(DocumentStore&&) noexcept = default;
 
 void DocumentStore::append(const Document& document, std::int64_t length) {
-  ensure(document.tokens.size() == document.loss_weight.size() && length >= 0 &&
-             length <= static_cast<std::int64_t>(document.tokens.size()),
-         "every token of a document has a weight");
+  SFT_ENSURE(document.tokens.size() == document.loss_weight.size(), "every token of a document has a weight");
+  SFT_ENSURE(length >= 0, "a document is cut within itself");
+  SFT_ENSURE(length <= document.tokens.size(), "a document is cut within itself");
   lengths_.push_back(checked_cast<std::int32_t>(length));
   const auto size = static_cast<std::size_t>(length);
   file_->append(std::as_bytes(std::span(document.tokens).first(size)));
@@ -46,7 +46,9 @@ void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<st
                          std::span<float> loss_weight) const {
   const auto d = static_cast<std::size_t>(document);
   const auto end = begin + static_cast<std::int64_t>(tokens.size());
-  ensure(begin >= 0 && end <= lengths_.at(d) && loss_weight.size() == tokens.size(), "a piece lies in its document");
+  SFT_ENSURE(begin >= 0, "a piece lies in its document");
+  SFT_ENSURE(end <= lengths_.at(d), "a piece lies in its document");
+  SFT_ENSURE(loss_weight.size() == tokens.size(), "every token of a piece has a weight");
   constexpr std::int64_t token_bytes = sizeof(std::int32_t);
   file_->read(begin_bytes_[d] + begin * token_bytes, std::as_writable_bytes(tokens));
 

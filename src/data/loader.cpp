@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "data/step_rows.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/io/hdf5.hpp"
 
 namespace sft::data {
@@ -54,7 +54,7 @@ struct Loader::Impl {
     changed_.wait(lock, [this] { return ready_ || finished_; });
     if (!ready_) {
       if (error_) std::rethrow_exception(error_);
-      ensure(false, "the loader is not asked for a step past its last");
+      SFT_ENSURE(false, "the loader is not asked for a step past its last");
     }
     MicroBatch batch = std::move(*ready_);
     ready_.reset();

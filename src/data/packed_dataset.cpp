@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/shard_file.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
@@ -73,7 +74,8 @@ struct PackedDataset::Impl {
 
   /// The shard of a row, and the row's place in it.
   [[nodiscard]] std::pair<std::size_t, std::int64_t> find(std::int64_t row) const {
-    ensure(row >= 0 && row < row_offsets.back(), "a row lies in its data set");
+    SFT_ENSURE(row >= 0, "a row lies in its data set");
+    SFT_ENSURE(row < row_offsets.back(), "a row lies in its data set");
     const auto after = std::upper_bound(row_offsets.begin(), row_offsets.end(), row);
     const auto shard = static_cast<std::size_t>(after - row_offsets.begin() - 1);
     return {shard, row - row_offsets[shard]};

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
@@ -171,7 +171,7 @@ const char* name_of(PackingStrategy strategy) {
 }
 
 Packing pack(std::span<const std::int32_t> document_lengths, std::int64_t max_length, PackingStrategy strategy) {
-  ensure(max_length > 0, "rows have room");
+  SFT_ENSURE(max_length > 0, "rows have room");
   switch (strategy) {
     case PackingStrategy::bfd:
       return best_fit_decreasing(truncated_pieces(document_lengths, max_length), max_length);

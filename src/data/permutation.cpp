@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
@@ -56,7 +56,7 @@ template std::vector<std::uint32_t> random_permutation(std::int64_t, std::uint64
 
 KeyedPermutation::KeyedPermutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream)
     : size_(static_cast<std::uint64_t>(size)) {
-  ensure(size > 0, "a permutation has elements");
+  SFT_ENSURE(size > 0, "a permutation has elements");
   const auto bits = static_cast<int>(std::bit_width(size_ - 1));  // of the largest element
   half_bits_ = std::max((bits + 1) / 2, 1);
   SplitMix64 generator(seed, stream);
@@ -66,7 +66,7 @@ KeyedPermutation::KeyedPermutation(std::int64_t size, std::uint64_t seed, std::u
 std::int64_t KeyedPermutation::operator()(std::int64_t index) const {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
   auto value = static_cast<std::uint64_t>(index);
-  ensure(value < size_, "a permutation is asked within its range");
+  SFT_ENSURE(value < size_, "a permutation is asked within its range");
   do {
     std::uint64_t left = value >> half_bits_, right = value & mask;
     for (const std::uint64_t key : keys_) {

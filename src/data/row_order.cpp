@@ -3,7 +3,7 @@
 
 #include "data/permutation.hpp"
 #include "data/torch_random.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
@@ -24,11 +24,11 @@ std::int64_t StepPositions::begin(std::int64_t step) const {
 
 RowOrder::RowOrder(OrderKind kind, std::int64_t num_rows, bool shuffle, std::uint64_t seed)
     : kind_(kind), num_rows_(num_rows), shuffle_(shuffle), seed_(seed) {
-  ensure(num_rows > 0, "a row order has rows");
+  SFT_ENSURE(num_rows > 0, "a row order has rows");
 }
 
 std::int64_t RowOrder::row_at(std::int64_t position) {
-  ensure(position >= 0, "a position in the row order is not negative");
+  SFT_ENSURE(position >= 0, "a position in the row order is not negative");
   const std::int64_t epoch = position / num_rows_;
   const std::int64_t index = position % num_rows_;
   if (!shuffle_) return index;

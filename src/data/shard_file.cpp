@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "data/row_hash.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/batch.hpp"
 #include "sft/io/hash.hpp"
@@ -253,7 +254,8 @@ void ShardFile::verify() const {
 }
 
 Row ShardFile::read_labels(std::int64_t index) const {
-  ensure(index >= 0 && index < num_rows_, "a row lies in its shard");
+  SFT_ENSURE(index >= 0, "a row lies in its shard");
+  SFT_ENSURE(index < num_rows_, "a row lies in its shard");
   const std::vector<std::int64_t> offsets = read_offsets(index, 1);
   if (offsets[1] - offsets[0] > traits_.max_length) {
     refuse("row " + std::to_string(index) + " has " + std::to_string(offsets[1] - offsets[0]) +

@@ -9,7 +9,7 @@
 #include "data/output_folder.hpp"
 #include "data/row_hash.hpp"
 #include "data/shard_set.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/hdf5.hpp"
@@ -189,7 +189,8 @@ std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHe
   NewFiles files;
   for (const SplitRows& split : splits) {
     const std::int64_t num_rows = std::ssize(split.rows), num_shards = split.num_shards;
-    ensure(num_shards >= 1 && num_shards <= num_rows, "every shard holds a row");
+    SFT_ENSURE(num_shards >= 1, "every shard holds a row");
+    SFT_ENSURE(num_shards <= num_rows, "every shard holds a row");
     WrittenShards& of_split = written.emplace_back();
     const std::string shard_set = make_set_name(header, split.rows, num_shards);
     for (std::int64_t shard = 0; shard < num_shards; ++shard) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::data {
@@ -50,7 +51,8 @@ void SpillFile::write_directly(std::span<const std::byte> bytes) {
 
 void SpillFile::read(std::int64_t begin_byte, std::span<std::byte> bytes) {
   const auto size = static_cast<std::int64_t>(bytes.size());
-  ensure(begin_byte >= 0 && begin_byte + size <= size_bytes(), "what is read was appended");
+  SFT_ENSURE(begin_byte >= 0, "what is read was appended");
+  SFT_ENSURE(begin_byte + size <= size_bytes(), "what is read was appended");
   if (!unwritten_.empty()) write_out();
   if (bytes.size() > window_bytes) return read_directly(begin_byte, bytes);
   const auto is_in_window = [&] {

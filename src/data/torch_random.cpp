@@ -5,12 +5,13 @@
 #include <random>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
 std::vector<std::uint32_t> torch_permutation(std::int64_t size, std::uint64_t seed) {
-  ensure(size >= 0 && size < max_torch_permutation, "a permutation of torch has few enough elements");
+  SFT_ENSURE(size >= 0, "a permutation of torch has few enough elements");
+  SFT_ENSURE(size < max_torch_permutation, "a permutation of torch has few enough elements");
   std::vector<std::uint32_t> permutation(static_cast<std::size_t>(size));
   std::iota(permutation.begin(), permutation.end(), 0u);
   std::mt19937 generator(static_cast<std::uint32_t>(seed));

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::device {
 
@@ -46,7 +46,7 @@ Arena& Arena::operator=(Arena&& other) noexcept {
 void* Arena::take(std::size_t bytes) {
   const std::size_t begin = used_bytes_;
   const std::size_t end = begin + round_up(bytes, alignment_bytes);
-  ensure(is_sizing() || end <= capacity_bytes_, "an arena holds what was planned for it");
+  if (!is_sizing()) SFT_ENSURE(end <= capacity_bytes_, "an arena holds what was planned for it");
   used_bytes_ = end;
   peak_bytes_ = std::max(peak_bytes_, end);
   // A sizing arena counts from one alignment, so that its addresses are aligned and never null.

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/plural.hpp"
 
 namespace sft::device {
@@ -111,12 +112,12 @@ std::string to_text(const VisibleGpus& visible) {
 VisibleGpus from_text(const std::string& text) {
   VisibleGpus visible;
   std::istringstream lines(text);
-  ensure(static_cast<bool>(std::getline(lines, visible.problem)), "a text of GPUs has its first line");
+  SFT_ENSURE(static_cast<bool>(std::getline(lines, visible.problem)), "a text of GPUs has its first line");
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     Gpu& gpu = visible.gpus.emplace_back();
     words >> gpu.uuid >> gpu.compute_capability >> gpu.memory_bytes;
-    ensure(!words.fail(), "a text of GPUs has three words and a name a line");
+    SFT_ENSURE(!words.fail(), "a text of GPUs has three words and a name a line");
     std::getline(words >> std::ws, gpu.name);
   }
   return visible;

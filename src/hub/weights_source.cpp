@@ -7,6 +7,7 @@
 
 #include "number_formats.hpp"
 #include "safetensors_header.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/weights.hpp"
 #include "weight_files.hpp"
@@ -71,7 +72,7 @@ class WeightsSource final : public io::TensorSource {
   }
 
   void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override {
-    ensure(dtype == DType::float32 || dtype == DType::bf16, "weights are read as float32 or bf16");
+    SFT_ENSURE(dtype == DType::float32 || dtype == DType::bf16, "weights are read as float32 or bf16");
     const StoredWeight& tensor = tensors_.at(name.substr(name.find('/') + 1));
     const std::vector<std::int64_t>& shape = tensor.stored.shape;
     const std::int64_t width = shape.size() > 1 ? shape[1] : 1;

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/unnamed_file.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 void require_aligned(std::uint64_t at, std::size_t size, const void* bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes);
-  ensure((at | size | address) % direct_alignment_bytes == 0, "direct I/O is aligned");
+  SFT_ENSURE((at | size | address) % direct_alignment_bytes == 0, "direct I/O is aligned");
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ void TransferQueue::finish(const Transfer& transfer, int error) {
 
 DirectFile::DirectFile(std::string folder, std::uint64_t size_bytes, TransferMethod method)
     : folder_(std::move(folder)) {
-  ensure(size_bytes % direct_alignment_bytes == 0, "a direct file has whole blocks");
+  SFT_ENSURE(size_bytes % direct_alignment_bytes == 0, "a direct file has whole blocks");
   make_folders(folder_);
   try {
     file_ = std::make_unique<UnnamedFile>(folder_);

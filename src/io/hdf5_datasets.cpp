@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "hdf5_impl.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::io {
 
@@ -43,7 +43,7 @@ void select(hid_t space, std::size_t ndim, const Rectangle& where) {
   const std::array<hsize_t, 2> start = {static_cast<hsize_t>(where.row_begin),
                                         static_cast<hsize_t>(where.column_begin)};
   const std::array<hsize_t, 2> count = {static_cast<hsize_t>(where.num_rows), static_cast<hsize_t>(where.num_columns)};
-  ensure(ndim <= count.size(), "rectangles have at most two dims");
+  SFT_ENSURE(ndim <= count.size(), "rectangles have at most two dims");
   H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr);
 }
 

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "sft/core/bf16.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::io {
 
@@ -22,13 +22,13 @@ void convert(std::span<const float> values, DType dtype, void* out) {
     std::memcpy(out, values.data(), values.size_bytes());
     return;
   }
-  ensure(dtype == DType::bf16, "numbers in files become float32 or bf16");
+  SFT_ENSURE(dtype == DType::bf16, "numbers in files become float32 or bf16");
   std::ranges::transform(values, static_cast<std::uint16_t*>(out), bf16_of_float32);
 }
 
 const float* as_float32(const void* values, DType dtype, std::size_t count, std::vector<float>& scratch) {
   if (dtype == DType::float32) return static_cast<const float*>(values);
-  ensure(dtype == DType::bf16, "numbers in memory are float32 or bf16");
+  SFT_ENSURE(dtype == DType::bf16, "numbers in memory are float32 or bf16");
   scratch.resize(count);
   const auto* bits = static_cast<const std::uint16_t*>(values);
   std::transform(bits, bits + count, scratch.begin(), float32_of_bf16);

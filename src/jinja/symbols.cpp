@@ -7,7 +7,7 @@
 #include <string>
 
 #include "jinja/failure.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::jinja {
 
@@ -185,7 +185,7 @@ class Binder {
  private:
   [[nodiscard]] Place place_of(const std::string& name) const {
     Place place;
-    ensure(symbols_.find(name, place), "every name of a template was collected");
+    SFT_ENSURE(symbols_.find(name, place), "every name of a template was collected");
     return place;
   }
 

@@ -2,19 +2,19 @@
 #include "sft/mesh/place.hpp"
 
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::mesh {
 
 HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank) {
-  ensure(num_heads % tp_size == 0, "tp_size divides the query heads");
+  SFT_ENSURE(num_heads % tp_size == 0, "tp_size divides the query heads");
   const int q_heads = num_heads / tp_size;
   if (num_kv_heads >= tp_size) {
-    ensure(num_kv_heads % tp_size == 0, "tp_size divides the key/value heads");
+    SFT_ENSURE(num_kv_heads % tp_size == 0, "tp_size divides the key/value heads");
     const int kv_heads = num_kv_heads / tp_size;
     return {q_heads, kv_heads, tp_rank * kv_heads, 1};
   }
-  ensure(tp_size % num_kv_heads == 0, "the key/value heads divide tp_size");
+  SFT_ENSURE(tp_size % num_kv_heads == 0, "the key/value heads divide tp_size");
   const int replicas = tp_size / num_kv_heads;
   return {q_heads, 1, tp_rank / replicas, replicas};
 }
@@ -32,8 +32,9 @@ Place::Place(const Layout& layout, int rank, int num_heads, int num_kv_heads, co
       coordinates_(layout.coordinates(rank)),
       heads_(split_heads(num_heads, num_kv_heads, layout.tp, coordinates_.tp)),
       sharing_(sharing) {
-  ensure(rank >= 0 && rank < layout.size(), "a rank of the mesh");
-  ensure(fsdp_size() % reshard_size() == 0, "reshard_size divides dp_shard x sp");
+  SFT_ENSURE(rank >= 0, "a rank of the mesh");
+  SFT_ENSURE(rank < layout.size(), "a rank of the mesh");
+  SFT_ENSURE(fsdp_size() % reshard_size() == 0, "reshard_size divides dp_shard x sp");
 }
 
 Place Place::peer(int rank) const {

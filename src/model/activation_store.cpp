@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::model {
 
@@ -27,12 +27,12 @@ HostActivationStore::~HostActivationStore() { stream_->drain(); }
 
 template <class Copy>
 void HostActivationStore::copy_each(std::size_t block, const std::vector<Tensor>& tensors, const Copy& copy) {
-  ensure(place_bytes(tensors) <= places_[block].size_bytes(), "a block's activations fit into their place");
+  SFT_ENSURE(place_bytes(tensors) <= places_[block].size_bytes(), "a block's activations fit into their place");
   compute_done_->record(compute_stream_);
   stream_->wait(*compute_done_);
   auto* bytes = places_[block].as<std::byte>();
   for (const Tensor& tensor : tensors) {
-    ensure(tensor.is_contiguous(), "activations are moved as a whole");
+    SFT_ENSURE(tensor.is_contiguous(), "activations are moved as a whole");
     copy(tensor, bytes);
     bytes += tensor.size_bytes();
   }

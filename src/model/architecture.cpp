@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::model {
 
@@ -78,7 +78,7 @@ class UnitBuilder {
 
   /// `group` with the parameter that was added last, which ops use as one with it.
   ParameterGroup fuse(ParameterGroup group, const ParameterGroup& last) {
-    ensure(last.trainable == group.trainable, "parameters that ops use as one are all trainable or all frozen");
+    SFT_ENSURE(last.trainable == group.trainable, "parameters that ops use as one are all trainable or all frozen");
     parameters_of(last.trainable)[static_cast<std::size_t>(last.first)].joins_previous = true;
     ++group.count;
     return group;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/cached_decoder.hpp"
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/model/linear.hpp"
 #include "sft/model/rope.hpp"
 
@@ -37,12 +37,12 @@ void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) 
 }
 
 void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  ensure(schedule.steps.size() == 1, "a cache is attended to in one step");
+  SFT_ENSURE(schedule.steps.size() == 1, "a cache is attended to in one step");
   plan_ = backend_.plan_attention(schedule.steps.front().spans, num_new_, num_cached_ + num_new_);
 }
 
 void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
-  ensure(next_layer_ < layers_.size(), "every layer attends once in a pass");
+  SFT_ENSURE(next_layer_ < layers_.size(), "every layer attends once in a pass");
   const LayerCache& layer = layers_[next_layer_++];
   backend_.copy(as_matrix(layer.keys.rows(num_cached_, num_new_)), as_matrix(heads.k));
   backend_.copy(as_matrix(layer.values.rows(num_cached_, num_new_)), as_matrix(heads.v));
@@ -58,7 +58,7 @@ void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
 
 void CachedAttention::backward(const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/, Tensor /*dout*/,
                                const Heads& /*gradients*/) {
-  ensure(false, "keys and values in a cache have no gradient");
+  SFT_ENSURE(false, "keys and values in a cache have no gradient");
 }
 
 CachedDecoder::CachedDecoder(const Context& context, CachedAttention& attention, const DecoderParameters& parameters,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/decoder.hpp"
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/model/rope.hpp"
 
 namespace sft::model {
@@ -15,7 +15,7 @@ constexpr device::RangeLabel loss_head_label{.category = "model", .what = "loss 
 Decoder::Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
                  ActivationStore* store)
     : c_(context), p_(parameters), b_(buffers), store_(store) {
-  ensure(store != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
+  SFT_ENSURE(store != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
 }
 
 template <class Work>

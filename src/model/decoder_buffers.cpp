@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/model/activation_store.hpp"
 
 namespace sft::model {
@@ -48,7 +48,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
 }
 
 void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
-  ensure(num_tokens % sizes_.token_slices == 0, "tokens that are cut over tp divide by its size");
+  SFT_ENSURE(num_tokens % sizes_.token_slices == 0, "tokens that are cut over tp divide by its size");
   blocks.clear();
   for (std::size_t block = 0; block < num_blocks_; ++block) {
     blocks.push_back(first_rows(slots_[block % slots_.size()], num_tokens, sizes_.token_slices));

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "ops/kernel_arguments.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/tensor/tensor.hpp"
 
@@ -16,14 +16,14 @@ namespace sft::ops {
 /// The first dim are the rows; all others, which are contiguous, the columns.
 [[nodiscard]] inline View view_of(const Tensor& x) {
   if (x.data == nullptr) return {};
-  ensure(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
+  SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
   const std::int64_t columns = x.row_elements();
   return {x.data, x.dtype == DType::bf16, x.shape[0], columns, x.shape[0] > 1 ? x.stride0 : columns};
 }
 
 /// A contiguous tensor as one long row.
 [[nodiscard]] inline View flat_view_of(const Tensor& x) {
-  ensure(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
+  SFT_ENSURE(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
   View view = view_of(x);
   view.columns *= view.rows;
   view.rows = 1;
@@ -33,8 +33,8 @@ namespace sft::ops {
 
 /// The elements of a contiguous float32 tensor.
 [[nodiscard]] inline float* floats_of(const Tensor& x) {
-  ensure(x.dtype == DType::float32, "ops: float32 expected");
-  ensure(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
+  SFT_ENSURE(x.dtype == DType::float32, "ops: float32 expected");
+  SFT_ENSURE(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
   return x.as<float>();
 }
 
@@ -78,9 +78,9 @@ namespace sft::ops {
 
 /// Checks the dtypes of the step too, as ops::Update says.
 [[nodiscard]] inline UpdateFactors factors_of(const Update& step) {
-  ensure(step.gradients.dtype == DType::float32, "ops: float32 expected");
-  ensure(step.copy.empty() || step.parameters.dtype == DType::float32, "bf16 parameters have no copy");
-  ensure(step.state[1].empty() || step.state[0].dtype == step.state[1].dtype, "state has one dtype");
+  SFT_ENSURE(step.gradients.dtype == DType::float32, "ops: float32 expected");
+  SFT_ENSURE(step.copy.empty() || step.parameters.dtype == DType::float32, "bf16 parameters have no copy");
+  SFT_ENSURE(step.state[1].empty() || step.state[0].dtype == step.state[1].dtype, "state has one dtype");
   const StochasticRounding& rounding = step.rounding;
   return {.rules = std::visit([](const auto& rule) { return rules_of(rule); }, step.rule),
           .gradient_scale = static_cast<float>(step.gradient_scale),

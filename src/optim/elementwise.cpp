@@ -7,7 +7,7 @@
 #include "file_transfers.hpp"
 #include "host_transfers.hpp"
 #include "offloaded_state.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "update_plan.hpp"
 
 namespace sft::optim {
@@ -149,7 +149,7 @@ void Elementwise::step_unit(int unit, const parallel::UnitStorage& storage, ops:
 }
 
 void Elementwise::end_step() {
-  ensure(next_ == windows_.size(), "every unit is stepped, in order");
+  SFT_ENSURE(next_ == windows_.size(), "every unit is stepped, in order");
   for_each_offloaded([](OffloadedState& state) { state.end_step(); });
 }
 

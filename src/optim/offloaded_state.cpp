@@ -7,7 +7,7 @@
 
 #include "file_transfers.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/io/direct_file.hpp"
 
 namespace sft::optim {
@@ -66,7 +66,7 @@ OffloadedState::Buffer& OffloadedState::free_buffer(std::size_t window) {
     if (free != nullptr && free->window == window) break;
     if (is_free(buffer) && (free == nullptr || buffer.used_at < free->used_at)) free = &buffer;
   }
-  ensure(free != nullptr && is_free(*free), "a buffer of the optimizer's state is free");
+  SFT_ENSURE(free != nullptr && is_free(*free), "a buffer of the optimizer's state is free");
   if (free->status == Buffer::Status::writing) transfers_->finish_writing(number_of(*free));
   free->status = Buffer::Status::idle;
   return *free;
@@ -122,7 +122,7 @@ void OffloadedState::use(std::size_t window) {
 
 OffloadedState::Buffer& OffloadedState::in_use(std::size_t window) {
   Buffer* buffer = find(window);
-  ensure(buffer != nullptr && buffer->status == Buffer::Status::in_use, "a window is read before it is used");
+  SFT_ENSURE(buffer != nullptr && buffer->status == Buffer::Status::in_use, "a window is read before it is used");
   return *buffer;
 }
 
@@ -169,7 +169,7 @@ void OffloadedState::for_each_window(std::int64_t begin, std::int64_t count, con
   const auto first = std::upper_bound(windows_.begin(), windows_.end(), begin, starts_behind) - windows_.begin() - 1;
   std::int64_t before = 0;
   for (auto w = static_cast<std::size_t>(std::max<std::ptrdiff_t>(first, 0)); before < count; ++w) {
-    ensure(w < windows_.size(), "elements of the optimizer's state lie in the rank shard");
+    SFT_ENSURE(w < windows_.size(), "elements of the optimizer's state lie in the rank shard");
     const std::int64_t within = begin + before - windows_[w].begin;
     const std::int64_t part = std::min(count - before, windows_[w].count - within);
     if (part > 0) visit(w, within, part, before);
@@ -182,7 +182,7 @@ std::int64_t OffloadedState::Shard::num_elements() const {
 }
 
 void OffloadedState::Shard::read(std::int64_t begin, const Tensor& values) {
-  ensure(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are read as they are stored");
+  SFT_ENSURE(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are read as they are stored");
   state_.for_each_window(begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
     const Tensor from = state_.view(window, part_, /*modify=*/false).rows(within, count);
     state_.copy(values.rows(before, count), from);
@@ -190,7 +190,7 @@ void OffloadedState::Shard::read(std::int64_t begin, const Tensor& values) {
 }
 
 void OffloadedState::Shard::write(std::int64_t begin, const Tensor& values) {
-  ensure(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are written as they are stored");
+  SFT_ENSURE(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are written as they are stored");
   state_.for_each_window(begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
     const Tensor to = state_.view(window, part_, /*modify=*/true).rows(within, count);
     state_.copy(to, values.rows(before, count));

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::optim {
 
@@ -73,7 +73,8 @@ std::vector<Run> cut(const std::vector<Run>& runs, std::int64_t begin, std::int6
 }  // namespace
 
 std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements, bool by_element) {
-  ensure(max_elements > 0 && max_elements % parallel::alignment_elements == 0, "windows end at aligned elements");
+  SFT_ENSURE(max_elements > 0, "windows end at aligned elements");
+  SFT_ENSURE(max_elements % parallel::alignment_elements == 0, "windows end at aligned elements");
   std::vector<Window> windows;
   for (int u = 0; u < shard_map.num_units(); ++u) {
     const parallel::Unit& unit = shard_map.unit(u);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
@@ -53,7 +53,7 @@ AllGatherAttention::AllGatherAttention(const AllGatherBuffers& buffers, const co
 }
 
 void AllGatherAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  ensure(std::cmp_equal(schedule.steps.size(), b_.sp_size), "keys are gathered from every rank");
+  SFT_ENSURE(schedule.steps.size() == b_.sp_size, "keys are gathered from every rank");
   cut_ = sequence::RowCut(schedule.num_tokens * b_.sp_size, b_.sp_size);
   plan_ = backend_.plan_attention(schedule.steps.front().spans, cut_.local_length(), cut_.length());
   steps_.clear();

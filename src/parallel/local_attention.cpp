@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
@@ -25,7 +25,7 @@ std::unique_ptr<InnerAttention> LocalBuffers::make_inner(const comm::Group&, dev
 }
 
 void LocalAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  ensure(schedule.steps.size() == 1, "whole rows are attended to in one step");
+  SFT_ENSURE(schedule.steps.size() == 1, "whole rows are attended to in one step");
   num_tokens_ = schedule.num_tokens;
   plan_ = backend_.plan_attention(schedule.steps.front().spans, schedule.num_tokens, schedule.num_tokens);
 }

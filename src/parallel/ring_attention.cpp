@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
@@ -70,7 +70,7 @@ RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, 
 }
 
 void RingAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  ensure(std::cmp_equal(schedule.steps.size(), b_.ring_size), "the ring has one step for each rank");
+  SFT_ENSURE(schedule.steps.size() == b_.ring_size, "the ring has one step for each rank");
   b_ = all_.first_rows(schedule.num_tokens);
   steps_.clear();
   for (const sequence::AttentionStep& step : schedule.steps) {

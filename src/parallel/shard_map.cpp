@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
@@ -26,7 +26,7 @@ void slice(Parameter& p, const mesh::Place& place) {
       p.is_owner = p.is_owner && tp_rank == 0;
       break;
     case TpSplit::rows:
-      ensure(p.rows % tp_size == 0, "rows divide over tp");
+      SFT_ENSURE(p.rows % tp_size == 0, "rows divide over tp");
       p.local_rows = p.rows / tp_size;
       p.row_begin = tp_rank * p.local_rows;
       break;
@@ -37,13 +37,13 @@ void slice(Parameter& p, const mesh::Place& place) {
       break;
     }
     case TpSplit::columns:
-      ensure(p.columns % tp_size == 0, "columns divide over tp");
+      SFT_ENSURE(p.columns % tp_size == 0, "columns divide over tp");
       p.local_columns = p.columns / tp_size;
       p.column_begin = tp_rank * p.local_columns;
       break;
     case TpSplit::kv_rows: {
       const int num_slices = tp_size / kv_replicas;
-      ensure(p.rows % num_slices == 0, "key/value rows divide over tp");
+      SFT_ENSURE(p.rows % num_slices == 0, "key/value rows divide over tp");
       p.local_rows = p.rows / num_slices;
       p.row_begin = tp_rank / kv_replicas * p.local_rows;
       p.is_owner = p.is_owner && tp_rank % kv_replicas == 0;
@@ -69,7 +69,7 @@ std::vector<ShardRange> merge(std::span<const Piece> pieces, const std::function
 }  // namespace
 
 VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank) {
-  ensure(vocab_size >= tp_size, "every tp rank has a row of the vocabulary");
+  SFT_ENSURE(vocab_size >= tp_size, "every tp rank has a row of the vocabulary");
   const std::int64_t least = vocab_size / tp_size, num_larger = vocab_size % tp_size;
   return {.begin = tp_rank * least + std::min<std::int64_t>(tp_rank, num_larger),
           .count = least + (tp_rank < num_larger ? 1 : 0),

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
@@ -61,7 +61,7 @@ void ShardedUnits::refresh_compute_copy() {
 }
 
 void ShardedUnits::begin_pass(const std::vector<int>& units, Pass pass) {
-  ensure(walk_.num_stops() == 0, "a pass begins when the one before has ended");
+  SFT_ENSURE(walk_.num_stops() == 0, "a pass begins when the one before has ended");
   walk_ = UnitWalk(units, slots_);
   pass_ = pass;
   next_stop_ = 0;
@@ -71,7 +71,8 @@ void ShardedUnits::begin_pass(const std::vector<int>& units, Pass pass) {
 
 void ShardedUnits::enter(int unit) {
   if (next_stop_ > 0 && walk_.unit(next_stop_ - 1) == unit) return;
-  ensure(next_stop_ < walk_.num_stops() && walk_.unit(next_stop_) == unit, "units are entered as the pass announced");
+  SFT_ENSURE(next_stop_ < walk_.num_stops(), "units are entered as the pass announced");
+  SFT_ENSURE(walk_.unit(next_stop_) == unit, "units are entered as the pass announced");
   if (next_stop_ > 0) leave(next_stop_ - 1);
   ++next_stop_;
   gather(unit);
@@ -81,7 +82,8 @@ void ShardedUnits::enter(int unit) {
 }
 
 void ShardedUnits::end_pass() {
-  ensure(next_stop_ == walk_.num_stops() && next_stop_ > 0, "a pass ends behind its last unit");
+  SFT_ENSURE(next_stop_ == walk_.num_stops(), "a pass ends behind its last unit");
+  SFT_ENSURE(next_stop_ > 0, "a pass ends behind its last unit");
   leave(next_stop_ - 1);
   next_stop_ = 0;
   walk_ = {};
@@ -173,7 +175,7 @@ void ShardedUnits::reshard(int unit) {
 void ShardedUnits::reduce(int unit) {
   order_.reduce(unit);
   UnitState& unit_state = state(unit);
-  ensure(unit_state.reduces_left > 0, "a unit is reduced once a micro-batch");
+  SFT_ENSURE(unit_state.reduces_left > 0, "a unit is reduced once a micro-batch");
   const bool is_last = --unit_state.reduces_left == 0;
   if (shard_map_.unit(unit).num_elements == 0) return;
   if (!policy_.gradients && !is_last) return;
@@ -232,8 +234,8 @@ Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) cons
   std::int64_t rows = 0;
   for (int i = group.first; i < group.first + group.count; ++i) {
     const Parameter& p = parameters[static_cast<std::size_t>(i)];
-    ensure(p.local_columns == first.local_columns, "fused parameters have equal columns");
-    ensure(p.joins_previous == (i > group.first), "a group of parameters is what the unit joins");
+    SFT_ENSURE(p.local_columns == first.local_columns, "fused parameters have equal columns");
+    SFT_ENSURE(p.joins_previous == (i > group.first), "a group of parameters is what the unit joins");
     rows += p.local_rows;
   }
   const Tensor part = flat.rows(first.unit_offset, rows * first.local_columns);
@@ -246,13 +248,13 @@ Tensor ShardedUnits::parameter(const ParameterGroup& group) const {
 }
 
 GradientTarget ShardedUnits::gradient(const ParameterGroup& group) {
-  ensure(group.trainable, "frozen parameters have no gradient");
+  SFT_ENSURE(group.trainable, "frozen parameters have no gradient");
   order_.write_gradient(group.unit);
   UnitState& unit_state = state(group.unit);
   if (policy_.gradients) backend_.stream().wait(gradient_slot_free(group.unit));
   const bool accumulate = unit_state.touched[static_cast<std::size_t>(group.first)];
   for (int i = group.first; i < group.first + group.count; ++i) {
-    ensure(unit_state.touched[static_cast<std::size_t>(i)] == accumulate, "fused gradients are written together");
+    SFT_ENSURE(unit_state.touched[static_cast<std::size_t>(i)] == accumulate, "fused gradients are written together");
     unit_state.touched[static_cast<std::size_t>(i)] = true;
   }
   return {slice(buffers_.gradients(group.unit), group), accumulate};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/parallel/tensor_parallel.hpp"
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
@@ -26,7 +26,7 @@ void TensorParallel::max(Tensor x) {
 
 Tensor TensorParallel::slice(const Tensor& x) const {
   if (!cuts_tokens()) return x;
-  ensure(x.shape[0] % size() == 0, "tokens that are cut over tp divide by its size");
+  SFT_ENSURE(x.shape[0] % size() == 0, "tokens that are cut over tp divide by its size");
   const std::int64_t num_rows = x.shape[0] / size();
   return x.rows(rank() * num_rows, num_rows);
 }
@@ -42,7 +42,7 @@ void TensorParallel::gather(Tensor x) {
 
 template <class Work>
 void TensorParallel::start(const Work& work) {
-  ensure(!is_under_way_, "what runs beside the ops is finished before the next is started");
+  SFT_ENSURE(!is_under_way_, "what runs beside the ops is finished before the next is started");
   compute_done_->record(compute_stream_);
   tp_stream_.wait(*compute_done_);
   work();

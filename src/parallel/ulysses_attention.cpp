@@ -3,12 +3,12 @@
 
 #include <numeric>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
 HeadDeal::HeadDeal(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size) : size_(size) {
-  ensure(num_q_heads % size == 0, "the ranks that exchange heads divide the query heads");
+  SFT_ENSURE(num_q_heads % size == 0, "the ranks that exchange heads divide the query heads");
   q_heads_ = num_q_heads / size;
   q_per_original_kv_ = num_q_heads / num_kv_heads;
   q_per_kv_ = std::gcd(q_heads_, q_per_original_kv_);
@@ -31,7 +31,7 @@ UlyssesBuffers::UlyssesBuffers(const SequenceShape& of, int sp_size, int ulysses
       deal(of.q_heads, of.kv_heads, ulysses_size),
       dkv_dtype(deal.replicates() ? DType::float32 : of.compute),
       inner(make_inner_buffers(inner_shape(of, deal), sp_size / ulysses_size)) {
-  ensure(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
+  SFT_ENSURE(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
 }
 
 void UlyssesBuffers::lay_out(device::Arena& arena) {

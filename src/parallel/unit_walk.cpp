@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::parallel {
 
 UnitWalk::UnitWalk(const std::vector<int>& units, const SlotAssignment& slots) {
-  ensure(!units.empty(), "a pass uses some unit");
+  SFT_ENSURE(!units.empty(), "a pass uses some unit");
   for (const int unit : units) {
     if (stops_.empty() || stops_.back().unit != unit) stops_.push_back({unit, Departure::release});
   }

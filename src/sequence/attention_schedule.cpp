@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::sequence {
 
@@ -91,7 +91,7 @@ AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut
 }
 
 AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
-  ensure(documents.size() == 1, "keys are gathered for one row");
+  SFT_ENSURE(documents.size() == 1, "keys are gathered for one row");
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
   std::vector<AttentionSpan>& spans = schedule.steps.front().spans;
   const std::vector<Chunk> q_chunks = cut.chunks(sp_rank);
@@ -119,8 +119,9 @@ AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocument
                                 int sp_rank) {
   const int sp_size = cut.sp_size(), ulysses_size = method.ulysses_size;
   const bool gathers = method.keys == AttentionMethod::Keys::all_gather;
-  ensure(ulysses_size >= 1 && sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
-  ensure(!gathers || ulysses_size == 1, "keys are gathered where no heads are exchanged");
+  SFT_ENSURE(ulysses_size >= 1, "ulysses_size divides sp_size");
+  SFT_ENSURE(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
+  SFT_ENSURE(!gathers || ulysses_size == 1, "keys are gathered where no heads are exchanged");
   if (gathers) return schedule_all_gather(documents, cut, sp_rank);
   AttentionSchedule schedule =
       schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), sp_rank / ulysses_size);

@@ -5,12 +5,12 @@
 #include <bit>
 #include <numeric>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::sequence {
 
 std::int64_t row_multiple(int sp_size, int local_multiple) {
-  ensure(local_multiple >= 1, "the tokens of a rank are a multiple of at least one");
+  SFT_ENSURE(local_multiple >= 1, "the tokens of a rank are a multiple of at least one");
   const std::int64_t num_chunks = sp_size > 1 ? 2 : 1;
   return sp_size * std::lcm(num_chunks, std::int64_t{local_multiple});
 }
@@ -32,12 +32,13 @@ std::int64_t joined_row_length(std::int64_t num_tokens, std::int64_t max_tokens,
 }
 
 RowCut::RowCut(std::int64_t length, int sp_size) : length_(length), sp_size_(sp_size) {
-  ensure(sp_size >= 1, "a row is cut for at least one sp rank");
-  ensure(length % row_multiple(sp_size) == 0, "the row length divides by 2 sp_size");
+  SFT_ENSURE(sp_size >= 1, "a row is cut for at least one sp rank");
+  SFT_ENSURE(length % row_multiple(sp_size) == 0, "the row length divides by 2 sp_size");
 }
 
 std::vector<Chunk> RowCut::chunks(int sp_rank) const {
-  ensure(sp_rank >= 0 && sp_rank < sp_size_, "an sp rank lies in its group");
+  SFT_ENSURE(sp_rank >= 0, "an sp rank lies in its group");
+  SFT_ENSURE(sp_rank < sp_size_, "an sp rank lies in its group");
   if (sp_size_ == 1) return {{0, 0, length_}};
   const std::int64_t length = length_ / (2 * sp_size_);
   return {{0, sp_rank * length, length}, {length, (2 * sp_size_ - 1 - sp_rank) * length, length}};

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/tensor/tensor.hpp"
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft {
 
 Tensor::Tensor(void* data_in, DType dtype_in, std::initializer_list<std::int64_t> shape_in)
     : data(data_in), dtype(dtype_in), ndim(static_cast<int>(shape_in.size())) {
-  ensure(ndim >= 1 && ndim <= max_ndim, "tensor of 1 to 4 dims");
+  SFT_ENSURE(ndim >= 1, "tensor of 1 to 4 dims");
+  SFT_ENSURE(ndim <= max_ndim, "tensor of 1 to 4 dims");
   int i = 0;
   for (const std::int64_t n : shape_in) shape[static_cast<std::size_t>(i++)] = n;
   stride0 = row_elements();
@@ -24,7 +25,8 @@ std::int64_t Tensor::num_elements() const { return ndim == 0 ? 0 : shape[0] * ro
 std::size_t Tensor::size_bytes() const { return static_cast<std::size_t>(num_elements()) * size_of(dtype); }
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
-  ensure(begin >= 0 && count >= 0 && begin + count <= shape[0], "rows within the tensor");
+  SFT_ENSURE(begin >= 0 && count >= 0, "rows within the tensor");
+  SFT_ENSURE(begin + count <= shape[0], "rows within the tensor");
   Tensor t = *this;
   t.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin * stride0) * size_of(dtype);
   t.shape[0] = count;
@@ -32,7 +34,8 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
 }
 
 Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
-  ensure(ndim == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1], "columns within the tensor");
+  SFT_ENSURE(ndim == 2 && begin >= 0 && count >= 0, "columns within the tensor");
+  SFT_ENSURE(begin + count <= shape[1], "columns within the tensor");
   Tensor t = *this;
   t.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin) * size_of(dtype);
   t.shape[1] = count;
@@ -41,9 +44,9 @@ Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
 
 Tensor Tensor::view(std::initializer_list<std::int64_t> new_shape) const {
   Tensor t(data, dtype, new_shape);
-  ensure(t.num_elements() == num_elements(), "view keeps the number of elements");
+  SFT_ENSURE(t.num_elements() == num_elements(), "view keeps the number of elements");
   if (!is_contiguous()) {
-    ensure(t.shape[0] == shape[0], "view of a strided tensor keeps the first dim");
+    SFT_ENSURE(t.shape[0] == shape[0], "view of a strided tensor keeps the first dim");
     t.stride0 = stride0;
   }
   return t;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::text {
 
@@ -91,7 +91,8 @@ Encoding ByteTokenizer::encode_with_offsets(std::string_view text, const EncodeO
 std::string ByteTokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   std::string text;
   for (const TokenId id : ids) {
-    ensure(id >= 0 && id < vocab_size(), "a token id lies in the vocabulary");
+    SFT_ENSURE(id >= 0, "a token id lies in the vocabulary");
+    SFT_ENSURE(id < vocab_size(), "a token id lies in the vocabulary");
     if (id < num_bytes) {
       text.push_back(static_cast<char>(id));
     } else if (!skip_special_tokens) {

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/format_bytes.hpp"
@@ -66,7 +67,7 @@ void ActivationFile::save(std::size_t block, const std::vector<Tensor>& tensors)
 void ActivationFile::load(std::size_t block, const std::vector<Tensor>& tensors) { queue({block, tensors, false}); }
 
 void ActivationFile::queue(Job job) {
-  ensure(model::place_bytes(job.tensors) <= place_bytes_, "a block's activations fit into their place");
+  SFT_ENSURE(model::place_bytes(job.tensors) <= place_bytes_, "a block's activations fit into their place");
   {
     const std::lock_guard lock(mutex_);
     ++num_pending_[job.block];

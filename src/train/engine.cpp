@@ -9,12 +9,13 @@
 #include <utility>
 
 #include "activation_file.hpp"
+#include "arenas.hpp"
 #include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
 #include "rank_plan.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/node.hpp"
 #include "sft/device/process_memory.hpp"
@@ -55,6 +56,17 @@ struct StepUnderWay {
   [[nodiscard]] double gradient_scale() const { return counts.weight_sum > 0 ? 1.0 / counts.weight_sum : 0.0; }
 };
 
+/// What an engine is made from: its configuration, what follows from it, and every arena as a size. Local.
+struct Planned {
+  Planned(const config::Config& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
+          device::Kind kind)
+      : config(config_in), plan(config, limits, place, {kind, device::num_threads()}), sizes(plan.measure()) {}
+
+  const config::Config config;
+  RankPlan plan;
+  RankPlan::Arenas sizes;
+};
+
 }  // namespace
 
 EvalSums& EvalSums::operator+=(const EvalSums& other) {
@@ -68,13 +80,15 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 }
 
 struct Engine::Impl {
-  Impl(const config::Config& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
-       const mesh::Groups& groups_in, device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
-      : config(config_in),
+  /// Takes what `shared` does not hold of the memory, and the files. Local.
+  Impl(std::unique_ptr<Planned> planned_in, SharedBlocks shared, const mesh::Groups& groups_in,
+       device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
+      : planned(std::move(planned_in)),
+        config(planned->config),
+        plan(planned->plan),
         groups(groups_in),
         device(device_in),
-        plan(config, limits, place, {device.kind(), device::num_threads()}),
-        arenas(allocate(collectives, ledger)),
+        arenas(take_memory(std::move(shared), collectives, ledger)),
         compute_stream(device.make_stream()),
         comm_stream(device.make_stream(device::Priority::communication)),
         ring_stream(device.make_stream(device::Priority::communication)),
@@ -104,45 +118,30 @@ struct Engine::Impl {
     decoder.initialize();
   }
 
-  /// Takes all memory of the rank, as planned, and gives it to the parts of the plan. Collective over the groups; what
-  /// is collective comes first, so that a rank without memory for the rest leaves none waiting.
-  RankPlan::Arenas allocate(comm::Collectives& collectives, device::Ledger& ledger) {
-    using comm::MemoryUse;
-    ledger.add(Label::process, Space::host, device::resident_bytes() + plan.later_process_bytes());
-    RankPlan::Arenas result = plan.measure();
-    struct OfCollectives {
-      device::Arena& arena;
-      const comm::Group& group;
-      MemoryUse use;
-      device::Device::Block block;
-    };
-    std::array<OfCollectives, 4> blocks = {{{result.gathered_units, groups.fsdp, MemoryUse::gathered, {}},
-                                            {result.reduced_units, groups.fsdp, MemoryUse::reduced, {}},
-                                            {result.gradients, groups.replicate, MemoryUse::reduced, {}},
-                                            {result.tp_sums, groups.tp, MemoryUse::reduced, {}}}};
-    for (OfCollectives& of : blocks) of.block = collectives.allocate(of.group, of.use, of.arena.used_bytes());
-    for_each_arena(result, [&](Label label, Space space, device::Arena& arena) {
-      const auto of = std::ranges::find(blocks, &arena, [](const OfCollectives& b) { return &b.arena; });
-      arena = of == blocks.end() ? device::Arena(device, ledger, label, arena.used_bytes(), space)
-                                 : device::Arena(std::move(of->block), ledger, label, arena.used_bytes(), space);
-    });
+  ~Impl() {
+    for (const auto* stream : {&tp_stream, &comm_stream, &ring_stream, &compute_stream}) (*stream)->drain();
+    plan.optimizer->drain();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// All of it, given to the parts of the plan.
+  [[nodiscard]] RankPlan::Arenas take_memory(SharedBlocks shared, comm::Collectives& collectives,
+                                             device::Ledger& ledger) {
+    RankPlan::Arenas result =
+        take_arenas(std::move(planned->sizes), std::move(shared), groups, device, collectives, ledger);
     plan.lay_out(result);
     return result;
   }
 
-  /// Collective over the world where activations go to files: a disk that refuses one rank ends all alike.
   [[nodiscard]] std::unique_ptr<model::ActivationStore> make_activation_store() {
     const model::DecoderBuffers& buffers = plan.decoder;
     if (buffers.num_offloaded() == 0) return nullptr;
     if (buffers.policy().place == model::ActivationPolicy::Place::host) {
       return std::make_unique<model::HostActivationStore>(device, *compute_stream, buffers.host_places);
     }
-    std::unique_ptr<model::ActivationStore> store;
-    groups.world.agree([&] {
-      store = std::make_unique<ActivationFile>(config.train.offload_folder, buffers.num_offloaded(),
-                                               buffers.offloaded_bytes(), device);
-    });
-    return store;
+    return std::make_unique<ActivationFile>(config.train.offload_folder, buffers.num_offloaded(),
+                                            buffers.offloaded_bytes(), device);
   }
 
   void open_optimizer() {
@@ -228,10 +227,11 @@ struct Engine::Impl {
     return seed * odd;
   }
 
-  const config::Config config;
+  const std::unique_ptr<Planned> planned;
+  const config::Config& config;
+  RankPlan& plan;
   const mesh::Groups& groups;
   device::Device& device;
-  RankPlan plan;
   RankPlan::Arenas arenas;
   std::unique_ptr<device::Stream> compute_stream, comm_stream, ring_stream, tp_stream;
   std::unique_ptr<ops::Backend> ops;
@@ -248,15 +248,19 @@ struct Engine::Impl {
 
 Engine::Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
-               device::Ledger& ledger)
-    : impl_(std::make_unique<Impl>(config, limits, place, groups, device, collectives, ledger)) {}
-
-Engine::~Engine() {
-  for (const auto* stream : {&impl_->tp_stream, &impl_->comm_stream, &impl_->ring_stream, &impl_->compute_stream}) {
-    (*stream)->drain();
-  }
-  impl_->plan.optimizer->drain();
+               device::Ledger& ledger) {
+  std::unique_ptr<Planned> planned;
+  groups.world.agree([&] {
+    planned = std::make_unique<Planned>(config, limits, place, device.kind());
+    ledger.add(Label::process, Space::host, device::resident_bytes() + planned->plan.later_process_bytes());
+  });
+  SharedBlocks shared = share_blocks(planned->sizes, groups, collectives);
+  groups.world.agree([&] {
+    impl_ = std::make_unique<Impl>(std::move(planned), std::move(shared), groups, device, collectives, ledger);
+  });
 }
+
+Engine::~Engine() = default;
 
 void Engine::initialize() {
   Impl& e = *impl_;
@@ -284,7 +288,7 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   Impl& e = *impl_;
   StepUnderWay& step = e.current;
   const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
-  ensure(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
+  SFT_ENSURE(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
   if (step.num_micro_batches + 1 == num_micro_batches) e.prepare_update(step.step, step.learning_rate);
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
@@ -299,7 +303,7 @@ StepResult Engine::finish_step() {
   Impl& e = *impl_;
   RankPlan& plan = e.plan;
   const StepUnderWay& step = e.current;
-  ensure(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
+  SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.units.finish_step();
   device::timed(e.device.timeline(), *e.compute_stream, {.category = "step", .what = "gradient norm"},
                 [&] { e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1)); });
@@ -351,8 +355,9 @@ EvalSums Engine::evaluate(const data::MicroBatch& batch) {
 std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool last_only) {
   Impl& e = *impl_;
   const model::Sizes& sizes = e.plan.sizes;
-  ensure(e.groups.world.size() == 1, "logits run on one rank");
-  ensure(!tokens.empty() && std::cmp_less_equal(tokens.size(), sizes.tokens), "tokens fit one row");
+  SFT_ENSURE(e.groups.world.size() == 1, "logits run on one rank");
+  SFT_ENSURE(!tokens.empty(), "tokens fit one row");
+  SFT_ENSURE(tokens.size() <= sizes.tokens, "tokens fit one row");
   data::MicroBatch batch;
   batch.tokens = tokens;
   batch.positions.resize(tokens.size());

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::train {
 
@@ -18,7 +18,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 Generated generate(Generator& generator, Sampler& sampler, std::span<const std::int32_t> prompt,
                    const GenerateOptions& options, const std::function<bool(std::span<const std::int32_t>)>& on_token) {
-  ensure(!prompt.empty(), "generation from an empty prompt");
+  SFT_ENSURE(!prompt.empty(), "generation from an empty prompt");
   Generated result;
   const auto begin = std::chrono::steady_clock::now();
   // The last token of the prompt is always read: its logits are the first that are needed.

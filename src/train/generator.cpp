@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/node.hpp"
 #include "sft/device/process_memory.hpp"
@@ -84,7 +84,7 @@ struct Plan {
     device::Arena nothing;
     storage.lay_out(nothing, arenas.parameters, nothing);
     unit_buffers.lay_out({nothing, nothing, nothing, nothing, nothing});
-    ensure(nothing.used_bytes() == 0, "weights alone are stored, once");
+    SFT_ENSURE(nothing.used_bytes() == 0, "weights alone are stored, once");
     decoder.lay_out(arenas.cache, arenas.workspace);
     tokens = take(arenas.workspace, DType::int32, {2, sizes.tokens});
     pinned_tokens = take(arenas.pinned, DType::int32, {2, sizes.tokens});
@@ -197,8 +197,8 @@ const std::vector<std::int32_t>& Generator::tokens() const { return impl_->text;
 
 std::vector<float> Generator::append(std::span<const std::int32_t> tokens) {
   Impl& g = *impl_;
-  ensure(!tokens.empty(), "at least one token is appended");
-  ensure(std::ssize(g.text) + std::ssize(tokens) <= g.max_tokens, "a text fits the cache that was planned for it");
+  SFT_ENSURE(!tokens.empty(), "at least one token is appended");
+  SFT_ENSURE(std::ssize(g.text) + std::ssize(tokens) <= g.max_tokens, "a text fits the cache that was planned for it");
   while (!tokens.empty()) {
     const std::size_t count = std::min(tokens.size(), static_cast<std::size_t>(g.plan.sizes.tokens));
     g.read(tokens.first(count), count == tokens.size());
@@ -209,7 +209,8 @@ std::vector<float> Generator::append(std::span<const std::int32_t> tokens) {
 }
 
 void Generator::rewind(std::int64_t num_tokens) {
-  ensure(num_tokens >= 0 && num_tokens <= std::ssize(impl_->text), "a text is cut within itself");
+  SFT_ENSURE(num_tokens >= 0, "a text is cut within itself");
+  SFT_ENSURE(num_tokens <= std::ssize(impl_->text), "a text is cut within itself");
   impl_->text.resize(static_cast<std::size_t>(num_tokens));
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "sft/comm/session.hpp"
@@ -28,10 +29,11 @@ std::string list_of(const std::vector<std::int64_t>& rows) {
 
 /// "2, 5": the ranks where `seen` holds. Collective.
 std::string ranks_where(bool seen, const comm::Group& world) {
-  const std::vector<std::string> flags = world.all_gather(seen ? "1" : "0");
+  const std::int64_t mine = seen ? 1 : 0;
+  const std::vector<std::int64_t> flags = world.all_gather(std::span(&mine, 1));
   std::string ranks;
   for (std::size_t r = 0; r < flags.size(); ++r) {
-    if (flags[r] == "1") ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
+    if (flags[r] != 0) ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
   }
   return ranks;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::train {
@@ -38,7 +39,7 @@ std::size_t count_top_p(const std::vector<Candidate>& sorted, double sum, double
 Sampler::Sampler(const Sampling& sampling) : sampling_(sampling), random_(sampling.seed) {}
 
 std::int32_t Sampler::choose(std::span<const float> logits) {
-  ensure(!logits.empty(), "a token is chosen among at least one");
+  SFT_ENSURE(!logits.empty(), "a token is chosen among at least one");
   const bool has_nan = std::ranges::any_of(logits, [](float x) { return std::isnan(x); });
   const auto likeliest = std::ranges::max_element(logits);
   if (has_nan || !std::isfinite(*likeliest)) {

@@ -247,11 +247,8 @@ std::string describe_device(const device::Device& device) {
 std::vector<int> nodes_of_ranks(const comm::Session& session) {
   std::array<std::int64_t, 1> first_of_node{session.world().rank()};
   session.node().broadcast(std::span<std::int64_t>(first_of_node), 0);
-  std::vector<int> nodes;
-  for (const std::string& text : session.world().all_gather(std::to_string(first_of_node[0]))) {
-    nodes.push_back(std::stoi(text));
-  }
-  return nodes;
+  const std::vector<std::int64_t> nodes = session.world().all_gather(first_of_node);
+  return std::vector<int>(nodes.begin(), nodes.end());
 }
 
 std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& node_of_rank) {

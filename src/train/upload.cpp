@@ -4,7 +4,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::train {
 
@@ -45,7 +45,7 @@ model::Inputs Upload::put(const data::MicroBatch& batch) {
   copied.synchronize();
   const auto copy = [&](const Tensor& destination, const Tensor& staged, const auto& values) {
     const std::size_t bytes = destination.size_bytes();
-    ensure(values.size() * sizeof(values[0]) == bytes, "a token of a micro-batch has its labels");
+    SFT_ENSURE(values.size() * sizeof(values[0]) == bytes, "a token of a micro-batch has its labels");
     std::memcpy(staged.data, values.data(), bytes);
     device_.copy(destination.data, staged.data, bytes, stream_);
   };

@@ -24,6 +24,7 @@
 #include "sft/comm/session.hpp"
 #include "sft/device/factory.hpp"
 #include "support/barrier.hpp"
+#include "support/collectives_memory.hpp"
 
 namespace {
 
@@ -58,8 +59,8 @@ class Bench {
     const std::size_t size = static_cast<std::size_t>(world().size()), most = largest_part_bytes * size;
     local_ = device_->allocate(largest_part_bytes);
     full_ = device_->allocate(most);
-    gathered_ = collectives_->allocate(world(), comm::MemoryUse::gathered, most);
-    reduced_ = collectives_->allocate(world(), comm::MemoryUse::reduced, most);
+    gathered_ = test::allocate_for_collectives(*collectives_, world(), comm::MemoryUse::gathered, most);
+    reduced_ = test::allocate_for_collectives(*collectives_, world(), comm::MemoryUse::reduced, most);
     const comm::StagingPlan plan{most, most};
     device::Arena sizing;
     static_cast<void>(comm::take_staging(device_->kind(), sizing, plan));

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::test {
 namespace {
@@ -114,7 +114,7 @@ Baselines::Baselines(const std::vector<Task>& tasks, const comm::Session& sessio
 
 const Trajectory& Baselines::of(const Task& task) const {
   const auto found = std::ranges::find(entries_, task, &Entry::task);
-  ensure(found != entries_.end(), "a baseline of every task");
+  SFT_ENSURE(found != entries_.end(), "a baseline of every task");
   return found->trajectory;
 }
 

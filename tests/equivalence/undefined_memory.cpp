@@ -2,7 +2,6 @@
 // Memory that holds anything at first: no bit of a run, padding included, depends on it, nor on whether ranks exchange
 // messages or share the memory of a node.
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "sft/device/factory.hpp"
 #include "support/awkward_data.hpp"
+#include "support/device_around.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
 
@@ -21,41 +21,18 @@ using test::session;
 constexpr std::int64_t max_length = 48, rows_per_rank = 2;
 
 /// The CPU with memory that is NaN at first.
-class PoisonedDevice final : public device::Device {
+class PoisonedDevice final : public test::DeviceAround {
  public:
-  device::Kind kind() const override { return cpu_->kind(); }
-  std::string description() const override { return cpu_->description(); }
+  PoisonedDevice() : DeviceAround(device::make_device(device::Kind::cpu, 0, session().node().size())) {}
+
   Block allocate(std::size_t bytes, device::Space space) override {
-    return poisoned(cpu_->allocate(bytes, space), bytes);
-  }
-  std::unique_ptr<device::Stream> make_stream(device::Priority priority) override {
-    return cpu_->make_stream(priority);
-  }
-  std::unique_ptr<device::Event> make_event() override { return cpu_->make_event(); }
-  void progress() override { cpu_->progress(); }
-  void copy(void* destination, const void* source, std::size_t bytes, device::Stream& stream) override {
-    cpu_->copy(destination, source, bytes, stream);
-  }
-  void fill_zero(void* destination, std::size_t bytes, device::Stream& stream) override {
-    cpu_->fill_zero(destination, bytes, stream);
-  }
-
- private:
-  /// As if the node had no memory to share: all comes from this device then, and ranks exchange messages.
-  struct NoWindows {
-    NoWindows() { setenv("OMPI_MCA_osc_sm_backing_directory", "/proc", 1); }
-    ~NoWindows() { unsetenv("OMPI_MCA_osc_sm_backing_directory"); }
-    NoWindows(const NoWindows&) = delete;
-    NoWindows& operator=(const NoWindows&) = delete;
-  };
-
-  static Block poisoned(Block block, std::size_t bytes) {
+    Block block = DeviceAround::allocate(bytes, space);
     if (bytes > 0) std::memset(block.get(), 0xff, bytes);
     return block;
   }
 
-  NoWindows no_windows_;
-  std::unique_ptr<device::Device> cpu_ = device::make_device(device::Kind::cpu, 0, session().node().size());
+ private:
+  test::NoWindows no_windows_;
 };
 
 /// What a run leaves on this rank.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 
 #include "support/collectives_fixture.hpp"
 #include "support/dtype_name.hpp"
@@ -222,6 +224,34 @@ BOOST_FIXTURE_TEST_CASE(groups_work_side_by_side, CollectivesFixture) {
   for (int r = 0; r < parity.size(); ++r) {
     BOOST_TEST(parts[static_cast<std::size_t>(r) * 10] == static_cast<float>(2 * r + rank % 2));
   }
+}
+
+BOOST_FIXTURE_TEST_CASE(agree_takes_no_collectives_of_tensors, CollectivesFixture) {
+  std::vector<float> one(1), all(static_cast<std::size_t>(size));
+  const auto refused = [&](const std::string& call, const std::function<void()>& work) {
+    const std::string name = call + " over group world is called inside the work of agree";
+    const auto names_it = [&](const comm::SharedError& error) {
+      return std::string(error.what()).find(name) != std::string::npos;
+    };
+    if (size == 1) {
+      BOOST_CHECK_NO_THROW(world.agree(work));
+    } else {
+      BOOST_CHECK_EXCEPTION(world.agree(work), comm::SharedError, names_it);
+    }
+  };
+  const Tensor part = tensor_of(one), full = tensor_of(all);
+  const comm::ReduceOp sum = comm::ReduceOp::sum;
+  refused("allocate_shared", [&] { (void)collectives->allocate_shared(world, comm::MemoryUse::reduced, 8); });
+  refused("make_collectives", [&] { (void)comm::make_collectives(*device, {world}); });
+  refused("all_reduce", [&] { collectives->all_reduce(world, part, sum, *stream); });
+  refused("all_gather", [&] { collectives->all_gather(world, full, part, *stream); });
+  refused("reduce_scatter_add", [&] { collectives->reduce_scatter_add(world, part, full, *stream); });
+  refused("reduce_scatter", [&] { collectives->reduce_scatter(world, full, *stream); });
+  refused("exchange", [&] { collectives->exchange(world, part, rank, full.rows(0, 1), rank, *stream); });
+  refused("exchange_all", [&] { collectives->exchange_all(world, {}, {}, *stream); });
+  stream->synchronize();
+  // A rank's own memory is no matter of the others.
+  world.agree([&] { BOOST_TEST((collectives->allocate_own(world, 8) != nullptr)); });
 }
 
 BOOST_FIXTURE_TEST_CASE(wrong_tensors_are_a_bug, CollectivesFixture) {

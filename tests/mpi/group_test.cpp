@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <cmath>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -78,6 +81,29 @@ BOOST_FIXTURE_TEST_CASE(all_gather_of_texts, World) {
   for (std::size_t r = 0; r < texts.size(); ++r) BOOST_TEST(texts[r] == std::string(r, 'x'));
 }
 
+BOOST_FIXTURE_TEST_CASE(all_gather_of_numbers_keeps_every_bit, World) {
+  constexpr double tiny = 5e-324, third = 1.0 / 3.0;
+  const std::array<double, 3> mine = {third / (rank + 1), tiny * rank, rank == 0 ? -0.0 : 1e-7};
+  const std::vector<double> numbers = world.all_gather(mine);
+  BOOST_REQUIRE(numbers.size() == 3 * static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) {
+    const double* of_rank = numbers.data() + 3 * r;
+    BOOST_TEST(of_rank[0] == third / (r + 1));
+    BOOST_TEST(of_rank[1] == tiny * r);
+    BOOST_TEST(of_rank[2] == (r == 0 ? 0.0 : 1e-7));
+    BOOST_TEST(std::signbit(of_rank[2]) == (r == 0));
+  }
+  const std::array<std::int64_t, 2> counts = {std::numeric_limits<std::int64_t>::max() - rank, -rank};
+  const std::vector<std::int64_t> all = world.all_gather(counts);
+  BOOST_REQUIRE(all.size() == 2 * static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) {
+    const auto at = 2 * static_cast<std::size_t>(r);
+    BOOST_TEST(all[at] == std::numeric_limits<std::int64_t>::max() - r);
+    BOOST_TEST(all[at + 1] == -r);
+  }
+  BOOST_TEST(world.all_gather(std::span<const double>()).empty());
+}
+
 BOOST_FIXTURE_TEST_CASE(split_orders_by_key, World) {
   const comm::Group reversed = world.split(0, -rank, "reversed");
   BOOST_TEST(reversed.rank() == size - 1 - rank);
@@ -134,16 +160,85 @@ BOOST_FIXTURE_TEST_CASE(other_exceptions_are_failures, World) {
   BOOST_TEST(message.ends_with("not in your input): please report it with the command line"));
 }
 
-BOOST_FIXTURE_TEST_CASE(agreements_nest_and_name_the_rank_once, World) {
+BOOST_FIXTURE_TEST_CASE(a_rank_is_named_once, World) {
   if (size < 3) return;
-  const comm::Group parity = world.split(rank % 2, rank, "parity");
-  const auto [status, message] = agreed_error(world, [&] {
-    parity.agree([&] {
-      if (rank == 2) throw Error(ExitStatus::data, "damaged");
-    });
+  const comm::Group even = world.split(rank % 2, rank, "parity");
+  const auto [status, message] = agreed_error(even, [&] {
+    if (rank == 2) throw Error(ExitStatus::data, "damaged");
   });
-  BOOST_TEST((status == ExitStatus::data));
-  BOOST_TEST(message == "rank 2: damaged");
+  const auto [world_status, world_message] = agreed_error(world, [&] {
+    if (!message.empty()) throw comm::SharedError(status, message);
+  });
+  BOOST_TEST((world_status == ExitStatus::data));
+  BOOST_TEST(world_message == "rank 2: damaged");
+}
+
+BOOST_FIXTURE_TEST_CASE(agree_refuses_collectives_in_its_work, World) {
+  if (size == 1) return;
+  const comm::Group all = world.split(0, rank, "all");
+  const comm::Group grid = comm::make_cartesian(world, {size, 1, 1, 1});
+  std::array<double, 1> number = {1.0};
+  std::array<std::int64_t, 1> count = {1};
+  std::string text = "text";
+  const std::vector<std::pair<std::string, std::function<void()>>> calls = {
+      {"sum over group all", [&] { all.sum(number); }},
+      {"sum over group all", [&] { all.sum(count); }},
+      {"max over group all", [&] { all.max(number); }},
+      {"max over group all", [&] { all.max(count); }},
+      {"broadcast over group all", [&] { all.broadcast(count, 0); }},
+      {"broadcast over group all", [&] { all.broadcast(text, 0); }},
+      {"deliver over group all", [&] { (void)all.deliver(text, 0, 0); }},
+      {"all_gather over group all", [&] { (void)all.all_gather(text); }},
+      {"all_gather over group all", [&] { (void)all.all_gather(number); }},
+      {"all_gather over group all", [&] { (void)all.all_gather(count); }},
+      {"split over group all", [&] { (void)all.split(0, rank, "part"); }},
+      {"agree over group all", [&] { all.agree([] {}); }},
+      {"agree over group world", [&] { world.agree([] {}); }},
+      {"make_cartesian over group world",
+       [&] {
+         (void)comm::make_cartesian(world, {size, 1, 1, 1});
+       }},
+      {"cartesian_group over group mesh",
+       [&] {
+         (void)comm::cartesian_group(grid, {true, false, false, false}, "x");
+       }},
+  };
+  for (const auto& [name, call] : calls) {
+    const std::string expected = "internal error: " + name + " is called inside the work of agree over group world";
+    const auto [status, message] = agreed_error(world, call);
+    BOOST_TEST((status == ExitStatus::failure), name);
+    BOOST_TEST(message.starts_with(expected), message);
+    // On one rank alone, which the others would wait for.
+    const auto [lone_status, lone_message] = agreed_error(world, [&, &work = call] {
+      if (rank == size - 1) work();
+    });
+    BOOST_TEST((lone_status == ExitStatus::failure), name);
+    BOOST_TEST(lone_message.starts_with("rank " + std::to_string(size - 1) + ": " + expected), lone_message);
+  }
+  BOOST_CHECK_THROW(all.agree([&] { throw std::logic_error("broken"); }), comm::SharedError);
+  world.sum(count);  // which is right again
+  BOOST_TEST(count[0] == size);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_group_of_one_rank_may_be_used_in_the_work, World) {
+  const comm::Group self = comm::self_group();
+  std::array<std::int64_t, 1> count = {7};
+  const auto [status, message] = agreed_error(world, [&] {
+    self.sum(count);
+    self.agree([&] { self.broadcast(count, 0); });
+    if (size > 1) world.sum(count);  // the inner agree has not ended the outer one
+  });
+  BOOST_TEST(count[0] == 7);
+  BOOST_TEST((status == (size > 1 ? ExitStatus::failure : ExitStatus::done)), message);
+}
+
+BOOST_FIXTURE_TEST_CASE(nor_do_agreements_of_one_rank_take_collectives, World) {
+  if (size == 1) return;
+  std::array<std::int64_t, 1> count = {7};
+  const auto [status, message] = agreed_error(comm::self_group(), [&] { world.sum(count); });
+  BOOST_TEST((status == ExitStatus::failure));
+  BOOST_TEST(message.find("sum over group world is called inside the work of agree over group self") !=
+             std::string::npos);
 }
 
 }  // namespace sft::test

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/mesh.hpp"
 #include "support/mpi_session.hpp"
@@ -25,10 +27,9 @@ std::vector<mesh::Layout> layouts_of(int world_size) {
 }
 
 /// World ranks of a group, in its order.
-std::vector<int> members_of(const comm::Group& group, int world_rank) {
-  std::vector<int> ranks;
-  for (const std::string& text : group.all_gather(std::to_string(world_rank))) ranks.push_back(std::stoi(text));
-  return ranks;
+std::vector<int> members_of(const comm::Group& group, std::int64_t world_rank) {
+  const std::vector<std::int64_t> ranks = group.all_gather(std::span<const std::int64_t>(&world_rank, 1));
+  return std::vector<int>(ranks.begin(), ranks.end());
 }
 
 }  // namespace

@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives on memory that the ranks of a node share, beside the same calls on ordinary memory, which send messages.
 #include <mpi.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "support/barrier.hpp"
 #include "support/collectives_fixture.hpp"
+#include "support/collectives_memory.hpp"
+#include "support/device_around.hpp"
 #include "support/dtype_name.hpp"
+#include "support/file_size_limit.hpp"
+#include "window_faults.hpp"
 
 namespace sft::test {
 
@@ -26,7 +34,7 @@ const std::vector<std::int64_t> element_counts = {1, 7, 1000, 16'384, 16'385, 70
 struct Windows : CollectivesFixture {
   /// Memory of `count` numbers for each rank of `group`.
   device::Device::Block allocate(const comm::Group& group, MemoryUse use, std::int64_t count) {
-    return collectives->allocate(group, use, static_cast<std::size_t>(count) * sizeof(double));
+    return test::allocate_for_collectives(*collectives, group, use, static_cast<std::size_t>(count) * sizeof(double));
   }
 
   template <class T>
@@ -85,6 +93,24 @@ bool is_common(const comm::Group& group, const device::Device::Block& block) {
   barrier(group);
   return number == 4711;
 }
+
+/// As if this process might map that much more and no byte beyond.
+class AddressLimit {
+ public:
+  explicit AddressLimit(std::size_t more_bytes) {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    ::getrlimit(RLIMIT_AS, &former_);
+    const rlimit limit = {pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + more_bytes, former_.rlim_max};
+    ::setrlimit(RLIMIT_AS, &limit);
+  }
+  ~AddressLimit() { ::setrlimit(RLIMIT_AS, &former_); }
+  AddressLimit(const AddressLimit&) = delete;
+  AddressLimit& operator=(const AddressLimit&) = delete;
+
+ private:
+  rlimit former_{};
+};
 
 /// Whether this rank can receive a large message while its sender makes no call. In MPICH the sender has to take part.
 bool receives_alone() {
@@ -251,15 +277,47 @@ BOOST_FIXTURE_TEST_CASE(who_waits_in_a_window_lets_messages_go_on, Windows) {
 }
 
 BOOST_FIXTURE_TEST_CASE(without_room_for_windows_messages_are_sent, Windows) {
-  // No file system in memory is there, as if it had no room.
-  setenv("OMPI_MCA_osc_sm_backing_directory", "/proc", 1);
+  std::optional<NoWindows> no_windows(std::in_place);
   const auto gathered = allocate(world, MemoryUse::gathered, 20'000 * size);
   const auto reduced = allocate(world, MemoryUse::reduced, 20'000 * size);
-  unsetenv("OMPI_MCA_osc_sm_backing_directory");
+  no_windows.reset();
   BOOST_TEST((!is_common(world, gathered) || rank == size - 1));
   compare_all_gather(world, gathered, 20'000);
   compare_reduce_scatter(world, reduced, 20'000);
   compare_all_reduce<float>(world, reduced, DType::float32, comm::ReduceOp::sum, 20'000);
+}
+
+BOOST_FIXTURE_TEST_CASE(where_one_rank_cannot_have_a_window_none_has, Windows) {
+  if (size == 1) return;
+  constexpr std::size_t bytes = std::size_t{8} << 20;
+  for (const int bad : {0, size - 1}) {
+    const auto refused = [&](const char* what) {
+      BOOST_TEST((collectives->allocate_shared(world, MemoryUse::gathered, bytes) == nullptr),
+                 what << " of rank " << bad);
+    };
+    {
+      std::optional<NoWindows> none;
+      if (rank == bad) none.emplace();
+      refused("the file system");
+    }
+    {
+      std::optional<FileSizeLimit> less;
+      if (rank == bad) less.emplace(bytes / 2);
+      refused("the limit of files");
+    }
+    {
+      std::optional<AddressLimit> less;
+      if (rank == bad) less.emplace(bytes / 2);
+      refused("the limit of addresses");
+    }
+    WindowFaults::mpi_fails = rank == bad;
+    refused("MPI");
+    WindowFaults::mpi_fails = false;
+    WindowFaults::pages_fail = rank == bad;
+    refused("the pages");
+    WindowFaults::pages_fail = false;
+  }
+  BOOST_TEST((collectives->allocate_shared(world, MemoryUse::gathered, bytes) != nullptr));
 }
 
 }  // namespace sft::test

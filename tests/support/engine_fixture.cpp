@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "sft/config/parse.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
 
 namespace sft::test {
@@ -31,6 +31,8 @@ void for_each_run(const parallel::ShardMap& shard_map, const Visit& visit) {
   }
 }
 
+}  // namespace
+
 config::Config with_mesh(config::Config config, const mesh::Layout& layout) {
   config.parallel.dp_replicate_size = layout.dp_replicate;
   config.parallel.dp_shard_size = layout.dp_shard;
@@ -41,12 +43,10 @@ config::Config with_mesh(config::Config config, const mesh::Layout& layout) {
   return config;
 }
 
-}  // namespace
-
 void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors, Tensor shard) {
   for_each_run(shard_map, [&](const Run& run) {
     const std::vector<float>& values = tensors.at(run.parameter.name);
-    ensure(std::ssize(values) == run.parameter.elements(), "a whole tensor has its parameter's size");
+    SFT_ENSURE(std::ssize(values) == run.parameter.elements(), "a whole tensor has its parameter's size");
     std::copy_n(values.data() + run.logical_begin, run.count, shard.as<float>() + run.shard_begin);
   });
 }
@@ -93,7 +93,7 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
           mesh_.groups, *device_, traffic_, ledger_)) {}
 
 std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& rows) const {
-  ensure(std::ssize(rows) == config_.effective_batch_rows(), "a step's rows are one effective batch");
+  SFT_ENSURE(std::ssize(rows) == config_.effective_batch_rows(), "a step's rows are one effective batch");
   const std::int64_t rows_per_micro_batch = config_.train.per_device_train_batch_size;
   std::vector<data::MicroBatch> micro_batches;
   data::BatchCounts step_counts;

@@ -32,6 +32,9 @@ void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors,
 /// Whether this rank's shard, pieces that other ranks hold too included, equals the whole tensors bit for bit.
 [[nodiscard]] bool holds_exactly(const parallel::ShardMap& shard_map, Tensor shard, const LogicalTensors& tensors);
 
+/// `config` for a mesh of these sizes, on rows in memory; validated.
+[[nodiscard]] config::Config with_mesh(config::Config config, const mesh::Layout& layout);
+
 /// An Engine and everything it stands on.
 class EngineFixture {
  public:

@@ -6,11 +6,12 @@
 // Calls on different streams run side by side or one after the other (they may share staging memory, and a call may
 // block the host for an earlier one): rely on neither, and let no call depend on a later one.
 //
-// Misuse that a rank can see alone, a strided tensor or sizes that do not fit, is a std::logic_error of the call. What
-// MPI or NCCL reports is an Error (ExitStatus::failure) that names the group, the call and the rank, on the ranks that
-// see it. It surfaces late: with MPI in a collective call, in Device::progress, or in a poll, wait or synchronize of
-// any stream or event, whichever tests the messages; with NCCL in the next call over the same group, or while the host
-// waits for any stream or event of the device (device::WaitChecks). Buffers of a failed call are undefined.
+// Misuse that a rank can see alone, a strided tensor, sizes that do not fit, or a call inside the work of Group::agree
+// (over a group of more than one rank), is a std::logic_error of the call. What MPI or NCCL reports is an Error
+// (ExitStatus::failure) that names the group, the call and the rank, on the ranks that see it. It surfaces late: with
+// MPI in a collective call, in Device::progress, or in a poll, wait or synchronize of any stream or event, whichever
+// tests the messages; with NCCL in the next call over the same group, or while the host waits for any stream or event
+// of the device (device::WaitChecks). Buffers of a failed call are undefined.
 
 #include <cstddef>
 #include <memory>
@@ -67,13 +68,12 @@ struct StagingMemory {
 [[nodiscard]] StagingMemory take_staging(device::Kind kind, Transport::Way way, device::Arena& arena,
                                          device::Arena& pinned, const StagingPlan& plan);
 
-/// What memory of Collectives::allocate is for.
+/// What memory of Collectives::allocate_shared and allocate_own is for.
 enum class MemoryUse {
   /// `full` of all_gather, which alone writes there: the ranks of a group may all have the same memory.
   gathered,
   /// `full` of reduce_scatter_add, or `inout` of all_reduce and reduce_scatter: each rank has memory of its own, which
-  /// others may read
-  /// while they are in such a call.
+  /// others may read while they are in such a call.
   reduced,
 };
 
@@ -109,12 +109,18 @@ class Collectives {
                             device::Stream& stream) = 0;
 
   /// Memory for the tensors that `use` names, in calls over `group` (one that the collectives were made with): there
-  /// the calls may need fewer copies, or none. MPI takes it from a window that the ranks of a group share which are all
-  /// on one node, NCCL registers it with the network and the other GPUs. Such a tensor lies in memory of one call of
-  /// allocate() on all ranks of the group, `gathered` ones at the same offset, or on none. Results are the same bits as
-  /// with any other memory. Call it with the same bytes on all ranks; contents are undefined. The collectives outlive
-  /// the block and may keep its memory until they are destroyed. Collective over the group. Throws as Device::allocate.
-  [[nodiscard]] virtual device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) = 0;
+  /// the calls may need fewer copies, or none. Such a tensor lies in memory of one call on all ranks of the group,
+  /// `gathered` ones at the same offset, or on none. Results are the same bits as with any other memory. Both get the
+  /// same bytes on all ranks; contents are undefined. The collectives outlive the block and may keep its memory until
+  /// they are destroyed.
+  ///
+  /// Memory that the ranks of the group share, which are all on one node: MPI makes a window of it. Empty, on all of
+  /// them, where they share none: then each takes its own. Collective over the group; no rank fails alone for want of
+  /// memory.
+  [[nodiscard]] virtual device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) = 0;
+  /// Memory of this rank's own, which NCCL registers with the network and the other GPUs. Local: it may fail on one
+  /// rank. Throws as Device::allocate.
+  [[nodiscard]] virtual device::Device::Block allocate_own(const Group& group, std::size_t bytes) = 0;
 
   /// Gives the staging memory, before the first reduction. It stays the caller's and outlives the last one.
   virtual void set_staging(const StagingMemory& staging) = 0;

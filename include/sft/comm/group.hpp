@@ -16,8 +16,9 @@ namespace sft::comm {
 
 /// An MPI communicator. Cheap to copy (shared); freed with its last copy, collectively. All host collectives below are
 /// collective over the group and blocking: all ranks make the same calls in the same order, with equally long spans and
-/// equal roots. An MPI error is thrown as an Error (ExitStatus::failure) that names the group, the call and the rank,
-/// on the ranks that see it; more values or characters than an int counts are a std::overflow_error.
+/// equal roots, and none inside the work of agree(). An MPI error is thrown as an Error (ExitStatus::failure) that
+/// names the group, the call and the rank, on the ranks that see it; more values or characters than an int counts are a
+/// std::overflow_error.
 class Group {
  public:
   struct Impl;
@@ -43,14 +44,21 @@ class Group {
   void broadcast(std::string& text, int root) const;
   /// The text of rank `from`, on rank `to`; nothing on all others, which do not wait. All ranks call it.
   [[nodiscard]] std::string deliver(const std::string& text, int from, int to) const;
-  /// All ranks' texts in rank order, on every rank.
+  /// The `values` of all ranks in rank order, on every rank: those of rank r begin at r * values.size().
+  [[nodiscard]] std::vector<double> all_gather(std::span<const double> values) const;
+  [[nodiscard]] std::vector<std::int64_t> all_gather(std::span<const std::int64_t> values) const;
+  /// All ranks' texts in rank order, on every rank; lengths may differ.
   [[nodiscard]] std::vector<std::string> all_gather(const std::string& text) const;
 
   /// Runs `work` on every rank, then agrees: if any rank threw, every rank throws the same SharedError (session.hpp),
   /// with status and message of the lowest failing rank; unless all ranks threw that message, or it was a SharedError
-  /// already, the message names the rank, as one of the world. Use it around work that can fail on one rank. `work`
-  /// makes no collective call: a rank that throws would leave the others waiting in it. run_program takes a SharedError
-  /// as held by the whole world, so one that agree throws over a smaller group has to be caught before.
+  /// already, the message names the rank, as one of the world. Use it around work that can fail on one rank.
+  ///
+  /// `work` makes no collective call: a rank that throws would leave the others waiting in it. All that are declared
+  /// here and in collectives.hpp, another agree among them, throw a std::logic_error there, over any group but one of
+  /// this rank alone, in which nobody waits. Destructors cannot refuse: `work` destroys neither the last copy of a
+  /// group nor Collectives. run_program takes a SharedError as held by the whole world, so one that agree throws over a
+  /// smaller group has to be caught before.
   void agree(const std::function<void()>& work) const;
 
   /// A group of the ranks that gave the same color, ordered by (key, rank). Collective.

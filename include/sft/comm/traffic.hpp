@@ -32,8 +32,9 @@ class TrafficCounter final : public Collectives {
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
   void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) override;
-  /// Of the inner collectives: planning allocates nothing.
-  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+  /// Both of the inner collectives: planning allocates nothing.
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
   void set_staging(const StagingMemory& staging) override;
 
   /// Of all calls since the last reset, by group, in the order of their first calls.

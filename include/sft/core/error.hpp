@@ -36,11 +36,6 @@ class Error : public std::runtime_error {
 [[noreturn]] void throw_config_error(const std::string& problem, const std::string& why, const std::string& what_to_do);
 [[noreturn]] void throw_data_error(const std::string& problem, const std::string& why, const std::string& what_to_do);
 
-/// A condition that only a bug in this program can break: `what` says what must hold. Throws std::logic_error unless
-/// it does, with the message `internal error: WHAT, FILE:LINE in FUNCTION`, the place being that of the call. Where
-/// only some ranks find a bug, comm::run_program and comm::Group::agree name the rank, as for every error.
-void ensure(bool condition, const char* what, SourceLocation place = SourceLocation::current());
-
 /// `FILE:LINE`, the file from src, include or tests on.
 [[nodiscard]] std::string text_of(const SourceLocation& place);
 

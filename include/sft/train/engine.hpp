@@ -38,12 +38,13 @@ struct EvalSums {
   EvalSums& operator+=(const EvalSums& other);
 };
 
-/// A step is begin_step, a call of add_micro_batch for each micro-batch, and finish_step. These, and evaluate, are
-/// collective over the world, and all ranks take the same steps. All other calls are local.
+/// A step is begin_step, a call of add_micro_batch for each micro-batch, and finish_step. These, evaluate and the
+/// constructor are collective over the world, and all ranks take the same steps. All other calls are local.
 class Engine {
  public:
   /// Plans and allocates everything (see the ledger), for micro-batches within `limits`; parameters are uninitialized
-  /// until initialize() or a load.
+  /// until initialize() or a load. Not inside Group::agree. Where a rank has no memory, or no room for its files, every
+  /// rank throws the same comm::SharedError; the collectives are of no use then.
   Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
          const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
   ~Engine();

@@ -53,7 +53,12 @@ void CudaMpiCollectives::exchange_all(const Group& group, const std::vector<Mess
       [&] { mpi_.exchange_all(group, sends, receives, *host_stream_); });
 }
 
-device::Device::Block CudaMpiCollectives::allocate(const Group& /*group*/, MemoryUse /*use*/, std::size_t bytes) {
+device::Device::Block CudaMpiCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,
+                                                          std::size_t /*bytes*/) {
+  return {};
+}
+
+device::Device::Block CudaMpiCollectives::allocate_own(const Group& /*group*/, std::size_t bytes) {
   return gpu_.allocate(bytes);
 }
 

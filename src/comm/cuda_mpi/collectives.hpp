@@ -29,7 +29,8 @@ class CudaMpiCollectives final : public Collectives {
                     device::Stream& stream) override;
 
   /// Of the GPU.
-  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
 
   /// Device memory.
   void set_staging(const StagingMemory& staging) override;

@@ -2,7 +2,7 @@
 #include "gpu_work.hpp"
 
 #include "comm/kernels/reduce_parts.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::comm {
 
@@ -17,7 +17,7 @@ class GpuWork final : public LocalWork {
     stream_->synchronize();
   }
   void reduce(void* out, const Contributions& parts, std::int64_t num_elements, DType dtype, ReduceOp op) override {
-    ensure(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
+    SFT_ENSURE(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
     if (dtype == DType::float32) {
       reduce_as(static_cast<float*>(out), parts, num_elements, op);
     } else {

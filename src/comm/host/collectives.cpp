@@ -6,7 +6,7 @@
 
 #include "comm/messages.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
 
 namespace sft::comm {
@@ -30,7 +30,7 @@ class HostCollectives::Call {
       : collectives_(collectives),
         watched_(collectives.watchdog_, collectives.groups_, group, name, bytes),
         stream_(stream) {
-    ensure(!collectives.pinned_.empty(), "set_staging() comes before the first collective");
+    SFT_ENSURE(!collectives.pinned_.empty(), "set_staging() comes before the first collective");
     collectives.copied_->synchronize();
   }
 
@@ -71,12 +71,12 @@ void HostCollectives::set_staging(const StagingMemory& staging) {
 std::size_t HostCollectives::slot_bytes(int num_slots) const {
   constexpr std::size_t line_bytes = 64;
   const std::size_t lines = pinned_.size_bytes() / line_bytes / static_cast<std::size_t>(num_slots);
-  ensure(lines > 0, "each rank of a group has a line of the pinned memory");
+  SFT_ENSURE(lines > 0, "each rank of a group has a line of the pinned memory");
   return lines * line_bytes;
 }
 
 void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+  SFT_ENSURE(inout.is_contiguous(), "all_reduce of a contiguous tensor");
   if (group.size() == 1 || inout.empty()) return;
   Call call(*this, group, "all_reduce", inout.size_bytes(), stream);
   // Rounds of equal length: a short one at the end would be summed in the order of small tensors.
@@ -94,10 +94,10 @@ void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, 
 }
 
 void HostCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  ensure(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+  SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
   const std::size_t all_bytes = local.size_bytes();
-  ensure(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
-         "all_gather into size times the elements");
+  SFT_ENSURE(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
+             "all_gather into size times the elements");
   if (group.size() == 1) {
     if (full.data != local.data) device_.copy(full.data, local.data, all_bytes, stream);
     return;
@@ -120,11 +120,12 @@ void HostCollectives::all_gather(const Group& group, Tensor full, Tensor local, 
 }
 
 void HostCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  ensure(full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
-         "reduce_scatter_add of contiguous float32 tensors");
+  SFT_ENSURE(
+      full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
+      "reduce_scatter_add of contiguous float32 tensors");
   const std::size_t all_bytes = local.size_bytes();
-  ensure(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
-         "reduce_scatter_add from size times the elements");
+  SFT_ENSURE(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
+             "reduce_scatter_add from size times the elements");
   Call call(*this, group, "reduce_scatter_add", full.size_bytes(), stream);
   const std::size_t slot = slot_bytes(group.size() + 1);
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
@@ -145,8 +146,8 @@ void HostCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
 }
 
 void HostCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
-  ensure(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+  SFT_ENSURE(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
+  SFT_ENSURE(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
   if (group.size() == 1) return;
   Call call(*this, group, "reduce_scatter", inout.size_bytes(), stream);
   const std::size_t all_bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
@@ -168,7 +169,7 @@ void HostCollectives::reduce_scatter(const Group& group, Tensor inout, device::S
 
 void HostCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                                device::Stream& stream) {
-  ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+  SFT_ENSURE(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
   if (group.size() == 1) {
     if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
     return;
@@ -206,7 +207,12 @@ void HostCollectives::exchange_all(const Group& group, const std::vector<Message
   call.leave();
 }
 
-device::Device::Block HostCollectives::allocate(const Group& /*group*/, MemoryUse /*use*/, std::size_t bytes) {
+device::Device::Block HostCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,
+                                                       std::size_t /*bytes*/) {
+  return {};
+}
+
+device::Device::Block HostCollectives::allocate_own(const Group& /*group*/, std::size_t bytes) {
   return device_.allocate(bytes);
 }
 

@@ -31,7 +31,8 @@ class HostCollectives final : public Collectives {
                     device::Stream& stream) override;
 
   /// Of the device: copies go from and to any memory.
-  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
 
   /// As take_host_staging took it.
   void set_staging(const StagingMemory& staging) override;

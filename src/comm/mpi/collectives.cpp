@@ -12,7 +12,7 @@
 #include "comm/messages.hpp"
 #include "reduce.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 #include "sft/device/format_bytes.hpp"
 #include "steps.hpp"
@@ -140,19 +140,26 @@ void MpiCollectives::set_staging(const StagingMemory& staging) {
   all_reduce_staging_.memory = staging.all_reduce;
 }
 
-device::Device::Block MpiCollectives::allocate(const Group& group, MemoryUse use, std::size_t bytes) {
-  if (group.size() == 1 || bytes == 0) return device_.allocate(bytes);
+device::Device::Block MpiCollectives::allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) {
+  if (group.size() == 1 || bytes == 0) return {};
   auto outcome = SharedWindow::Outcome::made;
   std::unique_ptr<SharedWindow> window = SharedWindow::make(group, use, bytes, outcome);
   if (window != nullptr) {
     windows_.push_back(std::move(window));
     return {windows_.back()->data(group.rank()), [](void*) {}};  // it is freed with the other ranks, at the end
   }
-  if (outcome == SharedWindow::Outcome::no_space && !std::exchange(has_warned_, true)) {
+  if (outcome != SharedWindow::Outcome::other_node && !std::exchange(has_warned_, true)) {
+    const bool is_full = outcome == SharedWindow::Outcome::no_space;
+    const std::string bytes_text = device::format_bytes(bytes) + " of a rank";
     log_warning("the ranks of a node exchange messages, which is slower than shared memory (" +
-                std::string(SharedWindow::backing_folder()) + " has no room for " + device::format_bytes(bytes) +
-                " of a rank): make it larger, such as with `docker run --shm-size`");
+                (is_full ? std::string(SharedWindow::backing_folder()) + " has no room for " + bytes_text +
+                               "): make it larger, such as with `docker run --shm-size`"
+                         : "a rank may not map " + bytes_text + "): raise its limits, `ulimit -v` and `ulimit -f`"));
   }
+  return {};
+}
+
+device::Device::Block MpiCollectives::allocate_own(const Group& /*group*/, std::size_t bytes) {
   return device_.allocate(bytes);
 }
 
@@ -173,7 +180,8 @@ Contributions MpiCollectives::received_into(const Staging& staging, const Group&
   }
   constexpr std::size_t line_bytes = 64;
   const std::size_t lines = staging.memory.size_bytes() / line_bytes / static_cast<std::size_t>(group.size() - 1);
-  ensure(lines > 0, "set_staging() comes before the first reduction, and each rank has a line of the staging memory");
+  SFT_ENSURE(lines > 0,
+             "set_staging() comes before the first reduction, and each rank has a line of the staging memory");
   all.slot_bytes = lines * line_bytes;
   return all;
 }
@@ -185,7 +193,7 @@ void MpiCollectives::push(Staging& staging, std::unique_ptr<device::Pending> ste
 }
 
 void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+  SFT_ENSURE(inout.is_contiguous(), "all_reduce of a contiguous tensor");
   if (group.size() == 1) return;
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
     return all_reduce_in_window(*window, inout, op, stream);
@@ -215,7 +223,7 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
   const std::size_t bytes = inout.size_bytes();
   if (bytes <= max_doubling_bytes) {
     std::byte* result = bytes_of(all_reduce_staging_.memory);  // inout is read until the call is over
-    ensure(bytes <= all_reduce_staging_.memory.size_bytes(), "set_staging() comes before the first reduction");
+    SFT_ENSURE(bytes <= all_reduce_staging_.memory.size_bytes(), "set_staging() comes before the first reduction");
     const auto reduce_all = [=](const WindowCall::Site& site) {
       reduce_by_doubling(result, tensors_of(site, 0), inout.num_elements(), inout.dtype, op);
     };
@@ -242,14 +250,14 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
 }
 
 void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  ensure(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+  SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
   const std::size_t bytes = local.size_bytes();
-  ensure(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
-         "all_gather into size times the elements");
+  SFT_ENSURE(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
+             "all_gather into size times the elements");
   if (SharedWindow* window = window_of(group, MemoryUse::gathered, full); window != nullptr) {
     const auto write_own = [=, this](const WindowCall::Site& site) {
       for (int r = 0; r < group.size(); ++r) {
-        ensure(site.tensor(r) == bytes_of(full), "all ranks gather into the same memory");
+        SFT_ENSURE(site.tensor(r) == bytes_of(full), "all ranks gather into the same memory");
       }
       std::byte* own = bytes_of(full) + static_cast<std::size_t>(group.rank()) * bytes;
       if (local.data != own) work_->copy(own, bytes_of(local), bytes);
@@ -267,11 +275,12 @@ void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, d
 }
 
 void MpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  ensure(full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
-         "reduce_scatter_add of contiguous float32 tensors");
+  SFT_ENSURE(
+      full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
+      "reduce_scatter_add of contiguous float32 tensors");
   const std::size_t bytes = local.size_bytes();
-  ensure(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
-         "reduce_scatter_add from size times the elements");
+  SFT_ENSURE(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
+             "reduce_scatter_add from size times the elements");
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, full); window != nullptr) {
     const auto add_pieces = [=](const WindowCall::Site& site) {
       add_sum(local.as<float>(), tensors_of(site, static_cast<std::size_t>(group.rank()) * bytes),
@@ -291,8 +300,8 @@ void MpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor
 }
 
 void MpiCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
-  ensure(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+  SFT_ENSURE(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
+  SFT_ENSURE(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
   if (group.size() == 1) return;
   const std::size_t bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
   const std::size_t own_begin = static_cast<std::size_t>(group.rank()) * bytes;
@@ -317,7 +326,7 @@ void MpiCollectives::reduce_scatter(const Group& group, Tensor inout, device::St
 
 void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                               device::Stream& stream) {
-  ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+  SFT_ENSURE(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
   const auto post = [=](Transfers& transfers) {
     if (!receive.empty()) transfers.receive(receive.data, receive.size_bytes(), from);
     if (!send.empty()) transfers.send(send.data, send.size_bytes(), to);

@@ -6,7 +6,7 @@
 // Open MPI's own reductions take several times as long for the sizes of a training step, and promise no order of
 // summation. Each collective is a Steps on its stream.
 //
-// On tensors in memory of allocate() that the group shares on a node, the collectives send no messages (WindowCall): an
+// On tensors in memory of allocate_shared(), the collectives send no messages (WindowCall): an
 // all-gather writes this rank's part, reductions read the other ranks' parts where they lie. The sums have the order of
 // those by messages, hence the same bits.
 
@@ -23,7 +23,7 @@ namespace sft::comm {
 class MpiCollectives final : public Collectives {
  public:
   /// `device`: whose streams the calls are queued on, a host. `work`: on the memory that the tensors lie in.
-  /// Destruction is collective over the groups of allocate().
+  /// Destruction is collective over the groups of allocate_shared().
   MpiCollectives(device::Device& device, std::unique_ptr<LocalWork> work);
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
@@ -34,7 +34,8 @@ class MpiCollectives final : public Collectives {
   void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) override;
 
-  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
   void set_staging(const StagingMemory& staging) override;
 
  private:

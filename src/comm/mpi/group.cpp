@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "comm/agreement.hpp"
 #include "communicator.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/cast.hpp"
@@ -14,10 +15,23 @@ namespace sft::comm {
 namespace {
 
 template <class T>
-void all_reduce_in_place(const Group::Impl& impl, std::span<T> values, MPI_Datatype type, MPI_Op operation) {
+void all_reduce_in_place(const Group& group, std::span<T> values, MPI_Datatype type, MPI_Op operation,
+                         const char* name) {
+  refuse_inside_agree(group, name);
+  const Group::Impl& impl = group.impl();
   impl.check(
       MPI_Allreduce(MPI_IN_PLACE, values.data(), checked_cast<int>(values.size()), type, operation, impl.communicator),
       "MPI_Allreduce");
+}
+
+template <class T>
+std::vector<T> gather_numbers(const Group& group, std::span<const T> values, MPI_Datatype type) {
+  refuse_inside_agree(group, "all_gather");
+  const Group::Impl& impl = group.impl();
+  const int count = checked_cast<int>(values.size());
+  std::vector<T> all(values.size() * static_cast<std::size_t>(impl.size));
+  impl.check(MPI_Allgather(values.data(), count, type, all.data(), count, type, impl.communicator), "MPI_Allgather");
+  return all;
 }
 
 /// How `work` ended on this rank.
@@ -28,7 +42,8 @@ struct Outcome {
   bool names_rank = false;  ///< the message says which rank it is about, where that matters
 };
 
-Outcome run(const std::function<void()>& work) {
+Outcome run(const Group& group, const std::function<void()>& work) {
+  const Agreement agreement(group);
   try {
     work();
     return {};
@@ -46,12 +61,17 @@ int Group::rank() const { return impl_->rank; }
 int Group::size() const { return impl_->size; }
 const std::string& Group::name() const { return impl_->name; }
 
-void Group::sum(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_SUM); }
-void Group::sum(std::span<std::int64_t> values) const { all_reduce_in_place(*impl_, values, MPI_INT64_T, MPI_SUM); }
-void Group::max(std::span<double> values) const { all_reduce_in_place(*impl_, values, MPI_DOUBLE, MPI_MAX); }
-void Group::max(std::span<std::int64_t> values) const { all_reduce_in_place(*impl_, values, MPI_INT64_T, MPI_MAX); }
+void Group::sum(std::span<double> values) const { all_reduce_in_place(*this, values, MPI_DOUBLE, MPI_SUM, "sum"); }
+void Group::sum(std::span<std::int64_t> values) const {
+  all_reduce_in_place(*this, values, MPI_INT64_T, MPI_SUM, "sum");
+}
+void Group::max(std::span<double> values) const { all_reduce_in_place(*this, values, MPI_DOUBLE, MPI_MAX, "max"); }
+void Group::max(std::span<std::int64_t> values) const {
+  all_reduce_in_place(*this, values, MPI_INT64_T, MPI_MAX, "max");
+}
 
 void Group::broadcast(std::span<std::int64_t> values, int root) const {
+  refuse_inside_agree(*this, "broadcast");
   impl_->check(MPI_Bcast(values.data(), checked_cast<int>(values.size()), MPI_INT64_T, root, impl_->communicator),
                "MPI_Bcast");
 }
@@ -64,6 +84,7 @@ void Group::broadcast(std::string& text, int root) const {
 }
 
 std::string Group::deliver(const std::string& text, int from, int to) const {
+  refuse_inside_agree(*this, "deliver");
   const int tag = impl_->next_tag();
   if (from == to) return rank() == to ? text : "";
   if (rank() == from) {
@@ -81,7 +102,15 @@ std::string Group::deliver(const std::string& text, int from, int to) const {
   return received;
 }
 
+std::vector<double> Group::all_gather(std::span<const double> values) const {
+  return gather_numbers(*this, values, MPI_DOUBLE);
+}
+std::vector<std::int64_t> Group::all_gather(std::span<const std::int64_t> values) const {
+  return gather_numbers(*this, values, MPI_INT64_T);
+}
+
 std::vector<std::string> Group::all_gather(const std::string& text) const {
+  refuse_inside_agree(*this, "all_gather");
   const auto num_ranks = static_cast<std::size_t>(size());
   const int length = checked_cast<int>(text.size());
   std::vector<int> lengths(num_ranks);
@@ -104,7 +133,8 @@ std::vector<std::string> Group::all_gather(const std::string& text) const {
 }
 
 void Group::agree(const std::function<void()>& work) const {
-  const Outcome mine = run(work);
+  refuse_inside_agree(*this, "agree");
+  const Outcome mine = run(*this, work);
   std::int64_t distance = mine.failed ? size() - rank() : 0;  // from the end of the group to the lowest failing rank
   max(std::span(&distance, 1));
   if (distance == 0) return;
@@ -122,12 +152,14 @@ void Group::agree(const std::function<void()>& work) const {
 }
 
 Group Group::split(int color, int key, const std::string& name) const {
+  refuse_inside_agree(*this, "split");
   MPI_Comm part = MPI_COMM_NULL;
   impl_->check(MPI_Comm_split(impl_->communicator, color, key, &part), "MPI_Comm_split");
   return make_group(part, name);
 }
 
 Group make_cartesian(const Group& world, std::array<int, 4> sizes) {
+  refuse_inside_agree(world, "make_cartesian");
   const std::array<int, 4> periodic = {1, 1, 1, 1};
   MPI_Comm grid = MPI_COMM_NULL;
   const Group::Impl& impl = world.impl();
@@ -137,6 +169,7 @@ Group make_cartesian(const Group& world, std::array<int, 4> sizes) {
 }
 
 Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name) {
+  refuse_inside_agree(grid, "cartesian_group");
   std::array<int, 4> kept{};
   for (std::size_t dim = 0; dim < kept.size(); ++dim) kept[dim] = kept_dims[dim] ? 1 : 0;
   MPI_Comm part = MPI_COMM_NULL;

@@ -6,7 +6,7 @@
 #include <bit>
 #include <vector>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::comm {
 
@@ -80,7 +80,7 @@ void reduce_by_doubling_into(T* out, std::span<const void* const> sources, std::
 
 void reduce_by_doubling(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype,
                         ReduceOp op) {
-  ensure(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
+  SFT_ENSURE(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
   if (dtype == DType::float32) {
     reduce_by_doubling_into(static_cast<float*>(out), sources, num_elements, op);
   } else {
@@ -89,7 +89,7 @@ void reduce_by_doubling(void* out, std::span<const void* const> sources, std::in
 }
 
 void reduce(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype, ReduceOp op) {
-  ensure(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
+  SFT_ENSURE(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
   if (dtype == DType::float32) {
     reduce_into(static_cast<float*>(out), sources, num_elements, op);
   } else {

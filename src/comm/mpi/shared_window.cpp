@@ -3,6 +3,7 @@
 
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statfs.h>
 
 #include <algorithm>
@@ -30,6 +31,16 @@ bool has_space(std::size_t bytes) {
   const std::size_t free_bytes = status.f_bavail * block_bytes, all_bytes = status.f_blocks * block_bytes;
   // A file system without a limit says that it has no blocks.
   return all_bytes == 0 || bytes + all_bytes / 16 <= free_bytes;
+}
+
+/// Whether this process may make a file of `bytes` and map it. What MPI cannot do on one rank, the others wait for.
+bool is_within_limits(std::size_t bytes) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes) return false;
+  void* begin = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (begin == MAP_FAILED) return false;
+  munmap(begin, bytes);
+  return true;
 }
 
 /// Whether all ranks say so. Collective.
@@ -66,11 +77,16 @@ std::unique_ptr<SharedWindow> SharedWindow::make(const Group& group, MemoryUse u
                                                  Outcome& outcome) {
   outcome = Outcome::other_node;
   if (!is_on_one_node(group)) return nullptr;
-  outcome = Outcome::no_space;
   // Other groups of this node ask for as much at the same time.
   const auto num_ranks = static_cast<std::size_t>(std::max(num_local_ranks(), group.size()));
-  const std::size_t num_copies =
-      use == MemoryUse::reduced ? num_ranks : num_ranks / static_cast<std::size_t>(group.size());
+  const auto group_size = static_cast<std::size_t>(group.size());
+  const bool is_common = use == MemoryUse::gathered;
+  const std::size_t num_copies = is_common ? num_ranks / group_size : num_ranks;
+  outcome = Outcome::refused;
+  constexpr std::size_t bytes_of_mpi = std::size_t{1} << 20;  // what it maps beside the window
+  const std::size_t mapped_bytes = (is_common ? 1 : group_size) * bytes + group_size * 4 * page_bytes;
+  if (!all_agree(group, is_within_limits(mapped_bytes + bytes_of_mpi))) return nullptr;
+  outcome = Outcome::no_space;
   if (!all_agree(group, has_space(num_copies * bytes + num_ranks * 4 * page_bytes))) return nullptr;
   std::unique_ptr<SharedWindow> window(new SharedWindow(group, use, bytes));
   if (!all_agree(group, window->allocate())) {

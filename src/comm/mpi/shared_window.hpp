@@ -26,10 +26,15 @@ namespace sft::comm {
 class SharedWindow {
  public:
   /// What became of a wish for a window.
-  enum class Outcome { made, other_node, no_space };
+  enum class Outcome {
+    made,
+    other_node,
+    no_space,  ///< the node's shared memory is too small
+    refused,   ///< by the limit of a rank's address space or of its files
+  };
 
   /// `bytes` on every rank; of MemoryUse::gathered once for all. Null, the same on all ranks and with `outcome` set to
-  /// why, where the ranks are on several nodes or the node's shared memory is too small: nobody can run into its end
+  /// why, where the ranks are on several nodes, or one of them cannot have it: nobody can run into an end of memory
   /// later. Collective over the group, and so is destruction.
   [[nodiscard]] static std::unique_ptr<SharedWindow> make(const Group& group, MemoryUse use, std::size_t bytes,
                                                           Outcome& outcome);

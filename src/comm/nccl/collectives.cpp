@@ -6,7 +6,7 @@
 
 #include "comm/kernels/reduce_parts.hpp"
 #include "comm/messages.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::comm {
 
@@ -65,7 +65,7 @@ void NcclCollectives::warm_up(const std::vector<TensorGroup>& groups) {
 }
 
 void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+  SFT_ENSURE(inout.is_contiguous(), "all_reduce of a contiguous tensor");
   if (group.size() == 1) return;
   communicators_.of(group).run("ncclAllReduce", inout.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
     return ncclAllReduce(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype),
@@ -74,8 +74,8 @@ void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, 
 }
 
 void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  ensure(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
-  ensure(full.num_elements() == local.num_elements() * group.size(), "all_gather into size times the elements");
+  SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+  SFT_ENSURE(full.num_elements() == local.num_elements() * group.size(), "all_gather into size times the elements");
   if (group.size() == 1) {
     if (full.data != local.data) device_.copy(full.data, local.data, local.size_bytes(), stream);
     return;
@@ -86,9 +86,11 @@ void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, 
 }
 
 void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  ensure(full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
-         "reduce_scatter_add of contiguous float32 tensors");
-  ensure(full.num_elements() == local.num_elements() * group.size(), "reduce_scatter_add from size times the elements");
+  SFT_ENSURE(
+      full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
+      "reduce_scatter_add of contiguous float32 tensors");
+  SFT_ENSURE(full.num_elements() == local.num_elements() * group.size(),
+             "reduce_scatter_add from size times the elements");
   float* piece = full.as<float>() + static_cast<std::size_t>(group.rank()) * count_of(local);
   if (group.size() > 1) {
     communicators_.of(group).run("ncclReduceScatter", full.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
@@ -100,8 +102,8 @@ void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
 }
 
 void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  ensure(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
-  ensure(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+  SFT_ENSURE(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
+  SFT_ENSURE(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
   if (group.size() == 1) return;
   const std::size_t count = count_of(inout) / static_cast<std::size_t>(group.size());
   std::byte* piece = inout.as<std::byte>() + static_cast<std::size_t>(group.rank()) * count * size_of(inout.dtype);
@@ -112,7 +114,7 @@ void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::S
 
 void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
                                device::Stream& stream) {
-  ensure(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+  SFT_ENSURE(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
   if (group.size() == 1) {
     if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
     return;
@@ -130,7 +132,12 @@ void NcclCollectives::exchange_all(const Group& group, const std::vector<Message
   if (group.size() > 1) send_and_receive(group, sends, receives, stream);
 }
 
-device::Device::Block NcclCollectives::allocate(const Group& group, MemoryUse /*use*/, std::size_t bytes) {
+device::Device::Block NcclCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,
+                                                       std::size_t /*bytes*/) {
+  return {};
+}
+
+device::Device::Block NcclCollectives::allocate_own(const Group& group, std::size_t bytes) {
   if (group.size() == 1 || bytes == 0) return device_.allocate(bytes);
   device::Device::Block block = communicators_.of(group).allocate(bytes);
   (void)device_.peak_bytes();  // the device has not seen this allocation

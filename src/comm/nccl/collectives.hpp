@@ -24,7 +24,8 @@ class NcclCollectives final : public Collectives {
   void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) override;
 
-  [[nodiscard]] device::Device::Block allocate(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
   void set_staging(const StagingMemory&) override {}  // NCCL brings its own buffers
 
  private:

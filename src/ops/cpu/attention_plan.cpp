@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops::cpu {
 
@@ -16,7 +16,8 @@ std::vector<RowRun> gaps_between(std::vector<RowRun> used, std::int64_t num_rows
   std::vector<RowRun> gaps;
   std::int64_t end = 0;
   for (const RowRun& run : used) {
-    ensure(run.begin >= 0 && run.begin + run.count <= num_rows, "ops: attention spans lie within the rows");
+    SFT_ENSURE(run.begin >= 0, "ops: attention spans lie within the rows");
+    SFT_ENSURE(run.begin + run.count <= num_rows, "ops: attention spans lie within the rows");
     if (run.begin > end) gaps.push_back({end, run.begin - end});
     end = std::max(end, run.begin + run.count);
   }
@@ -63,7 +64,7 @@ TilePlan::TilePlan(const std::vector<sequence::AttentionSpan>& spans, std::int64
     lane.tile_end = static_cast<std::int64_t>(tiles.size());
     longest_lane = std::max(longest_lane, lane.k_end - lane.k_begin);
   }
-  ensure(are_apart(lanes), "ops: the keys of attention lanes do not interleave");
+  SFT_ENSURE(are_apart(lanes), "ops: the keys of attention lanes do not interleave");
   idle_queries = gaps_between(std::move(used_queries), num_queries);
   idle_keys = gaps_between(std::move(used_keys), num_keys);
 }

@@ -11,6 +11,7 @@
 #include "ops/cpu/matmul.hpp"
 #include "ops/cpu/planning.hpp"
 #include "ops/tensor_arguments.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops::cpu {
 namespace {
@@ -23,7 +24,8 @@ class CpuBackend final : public Backend {
   device::Stream& stream() override { return stream_; }
 
   void set_workspace(Tensor workspace) override {
-    ensure(workspace.size_bytes() >= workspace_bytes(omp_get_max_threads(), {}, {}), "ops: the workspace is too small");
+    SFT_ENSURE(workspace.size_bytes() >= workspace_bytes(omp_get_max_threads(), {}, {}),
+               "ops: the workspace is as large as planned");
     workspace_ = workspace;
   }
 
@@ -34,7 +36,7 @@ class CpuBackend final : public Backend {
 
   void copy(Tensor destination, Tensor source) override {
     stream_.synchronize();
-    ensure(destination.num_elements() == source.num_elements(), "copy: shapes do not fit");
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
     kernels_.copy(flat ? flat_view_of(destination) : view_of(destination),
                   flat ? flat_view_of(source) : view_of(source));
@@ -42,8 +44,8 @@ class CpuBackend final : public Backend {
 
   void add(Tensor destination, Tensor source) override {
     stream_.synchronize();
-    ensure(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
-    ensure(destination.num_elements() == source.num_elements(), "add: shapes do not fit");
+    SFT_ENSURE(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
     kernels_.add(flat ? flat_view_of(destination) : view_of(destination),
                  flat ? flat_view_of(source) : view_of(source));
@@ -72,7 +74,7 @@ class CpuBackend final : public Backend {
   void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
     stream_.synchronize();
-    ensure(out.num_elements() == in.num_elements(), "dropout: shapes do not fit");
+    SFT_ENSURE(out.num_elements() == in.num_elements(), "dropout: shapes fit");
     kernels_.dropout(flat_view_of(out), flat_view_of(in), probability, seed, first_index, accumulate);
   }
 
@@ -152,8 +154,7 @@ class CpuBackend final : public Backend {
 
   void bias_backward(Tensor dbias, Tensor dy) override {
     stream_.synchronize();
-    ensure(std::max(column_sum_floats, dy.shape[1]) <= scratch().num_floats,
-           "ops: the workspace is too small for a row");
+    SFT_ENSURE(std::max(column_sum_floats, dy.shape[1]) <= scratch().num_floats, "ops: the workspace holds a row");
     kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
   }
 
@@ -169,7 +170,7 @@ class CpuBackend final : public Backend {
     arguments.lse = floats_of(attention.lse);
     arguments.out = view_of(attention.out);
     arguments.merges = attention.merge;
-    ensure(!attention.merge || !arguments.out.is_bf16, "ops: partial attention results merge in float32");
+    SFT_ENSURE(!attention.merge || !arguments.out.is_bf16, "ops: partial attention results merge in float32");
     if (!attention.merge) {
       fill_rows(attention.out, plan.idle_queries, 0.0F);
       fill_rows(attention.lse, plan.idle_queries, -std::numeric_limits<float>::infinity());
@@ -195,9 +196,9 @@ class CpuBackend final : public Backend {
     arguments.dv = view_of(attention.dv);
     arguments.adds_to_dq = attention.accumulate_dq;
     arguments.adds_to_dkv = attention.accumulate_dkv;
-    ensure(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
-    ensure(!attention.accumulate_dq || !arguments.dq.is_bf16, "ops: parts of dq add up in float32");
-    ensure(!attention.accumulate_dkv || !arguments.dk.is_bf16, "ops: parts of dk and dv add up in float32");
+    SFT_ENSURE(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
+    SFT_ENSURE(!attention.accumulate_dq || !arguments.dq.is_bf16, "ops: parts of dq add up in float32");
+    SFT_ENSURE(!attention.accumulate_dkv || !arguments.dk.is_bf16, "ops: parts of dk and dv add up in float32");
     if (arguments.dk.is_bf16) arguments.key_sums = key_sum_scratch(arguments, plan);
     if (!attention.accumulate_dq) fill_rows(attention.dq, plan.idle_queries, 0.0F);
     if (!attention.accumulate_dkv) {
@@ -272,7 +273,8 @@ class CpuBackend final : public Backend {
   }
 
   static void check_head_dim(const Tensor& x) {
-    ensure(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0, "ops: head_dim must be even and <= 256");
+    SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
+               "ops: head_dim must be even and <= 256");
   }
 
   [[nodiscard]] Scratch scratch() const {
@@ -282,7 +284,7 @@ class CpuBackend final : public Backend {
   /// Row weights in float32, converted at the start of the workspace where they are not.
   [[nodiscard]] const float* float32_weight(const Tensor& weight) const {
     if (weight.dtype == DType::float32) return floats_of(weight);
-    ensure(weight.num_elements() <= scratch().num_floats, "ops: the workspace is too small for the weight");
+    SFT_ENSURE(weight.num_elements() <= scratch().num_floats, "ops: the workspace holds the weight");
     kernels_.copy(flat_view_of(Tensor(workspace_.data, DType::float32, {weight.num_elements()})), flat_view_of(weight));
     return workspace_.as<float>();
   }
@@ -291,15 +293,14 @@ class CpuBackend final : public Backend {
   [[nodiscard]] Scratch scratch_after(const Tensor& weight) const {
     const std::int64_t size = weight.num_elements();
     const Scratch all = scratch();
-    ensure(size + std::max(column_sum_floats, size) <= all.num_floats,
-           "ops: the workspace is too small for the weight");
+    SFT_ENSURE(size + std::max(column_sum_floats, size) <= all.num_floats, "ops: the workspace holds the weight");
     return {all.data + size, all.num_floats - size};
   }
 
   [[nodiscard]] Scratch attention_scratch() const {
     const std::int64_t num_threads =
         std::min<std::int64_t>(omp_get_max_threads(), scratch().num_floats / attention_scratch_floats);
-    ensure(num_threads > 0, "ops: set_workspace first");
+    SFT_ENSURE(num_threads > 0, "ops: set_workspace first");
     return {workspace_.as<float>(), num_threads * attention_scratch_floats};
   }
 
@@ -310,8 +311,8 @@ class CpuBackend final : public Backend {
     const std::int64_t row_floats = 2 * arguments.head_dim;  // of dk and dv
     const std::int64_t capacity = (scratch().num_floats - tiles.num_floats) / row_floats;
     const bool is_per_thread = num_threads * plan.longest_lane <= capacity;
-    ensure(is_per_thread || arguments.num_kv_heads * plan.num_keys <= capacity,
-           "ops: the workspace is too small for attention_backward");
+    SFT_ENSURE(is_per_thread || arguments.num_kv_heads * plan.num_keys <= capacity,
+               "ops: the workspace has room for attention_backward");
     return {tiles.data + tiles.num_floats, is_per_thread, plan.longest_lane};
   }
 
@@ -322,9 +323,9 @@ class CpuBackend final : public Backend {
   template <class Attention>
   static const TilePlan& plan_of(const Attention& attention) {
     const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
-    ensure(plan != nullptr, "ops: an attention plan is for the backend that made it");
-    ensure(plan->num_queries == attention.q.shape[0] && plan->num_keys == attention.k.shape[0],
-           "ops: an attention plan is for the sizes it was made for");
+    SFT_ENSURE(plan != nullptr, "ops: an attention plan is for the backend that made it");
+    SFT_ENSURE(plan->num_queries == attention.q.shape[0], "ops: an attention plan is for the sizes it was made for");
+    SFT_ENSURE(plan->num_keys == attention.k.shape[0], "ops: an attention plan is for the sizes it was made for");
     return *plan;
   }
 

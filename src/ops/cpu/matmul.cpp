@@ -12,7 +12,7 @@
 #include "ops/cpu/onednn_matmul.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/cast.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops::cpu {
 namespace {
@@ -42,7 +42,7 @@ const dnnl::engine& engine() {
 }
 
 dnnl::memory::data_type type_of(DType dtype) {
-  ensure(dtype == DType::float32 || dtype == DType::bf16, "matmul: float32 or bf16 expected");
+  SFT_ENSURE(dtype == DType::float32 || dtype == DType::bf16, "matmul: float32 or bf16 expected");
   return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
@@ -136,7 +136,7 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   if (!chosen || is_slow_bf16) return std::make_unique<Plan>(Plan::Way::float32_tiles);
   if (chosen.scratchpad_desc().get_size() > workspace_bytes) {
     const Dims dims(product);
-    ensure(std::max(dims.m, dims.n) > 1, "matmul: set_workspace first");
+    SFT_ENSURE(std::max(dims.m, dims.n) > 1, "matmul: set_workspace first");
     return std::make_unique<Plan>(Plan::Way::halves);
   }
   return std::make_unique<Plan>(chosen);
@@ -164,11 +164,11 @@ MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {
 
 void MatmulEngine::run(const Matmul& product, Tensor workspace) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  ensure(a.ndim == 2 && b.ndim == 2 && c.ndim == 2, "matmul: matrices expected");
-  ensure(a.shape[transpose_a ? 1 : 0] == c.shape[0] && b.shape[transpose_b ? 0 : 1] == c.shape[1] &&
-             a.shape[transpose_a ? 0 : 1] == b.shape[transpose_b ? 1 : 0],
-         "matmul: shapes do not fit");
-  ensure(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes do not fit");
+  SFT_ENSURE(a.ndim == 2 && b.ndim == 2 && c.ndim == 2, "matmul: matrices expected");
+  SFT_ENSURE(a.shape[transpose_a ? 1 : 0] == c.shape[0], "matmul: shapes fit");
+  SFT_ENSURE(b.shape[transpose_b ? 0 : 1] == c.shape[1], "matmul: shapes fit");
+  SFT_ENSURE(a.shape[transpose_a ? 0 : 1] == b.shape[transpose_b ? 1 : 0], "matmul: shapes fit");
+  SFT_ENSURE(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes fit");
   if (c.empty()) return;
   if (Dims(product).k == 0) {
     run_without_terms(product, workspace);
@@ -279,7 +279,7 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   float* scratch = workspace.as<float>();
   const Tensor rest(scratch + sizes.num_floats(), DType::float32,
                     {static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float)) - sizes.num_floats()});
-  ensure(rest.shape[0] > 0, "matmul: set_workspace first");
+  SFT_ENSURE(rest.shape[0] > 0, "matmul: set_workspace first");
   float* a_tile = scratch;
   float* b_tile = a_tile + sizes.rows * sizes.depth;
   float* c_tile = b_tile + sizes.columns * sizes.depth;

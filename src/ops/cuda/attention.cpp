@@ -7,14 +7,14 @@
 #include "ops/cuda/attention_delta.hpp"
 #include "ops/cuda/attention_float32.hpp"
 #include "ops/cuda/attention_sm80.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {
 
 namespace {
 
 HeadRows head_rows(const Tensor& x) {
-  ensure(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
+  SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
   const auto element_bytes = static_cast<std::int64_t>(size_of(x.dtype));
   const auto is_aligned = [](std::int64_t bytes) { return bytes % 16 == 0; };
   return {x.data, x.stride0, x.dtype == DType::bf16,
@@ -23,7 +23,7 @@ HeadRows head_rows(const Tensor& x) {
 }
 
 float* contiguous_floats(const Tensor& x) {
-  ensure(x.dtype == DType::float32 && x.is_contiguous(), "ops: a contiguous float32 tensor expected");
+  SFT_ENSURE(x.dtype == DType::float32 && x.is_contiguous(), "ops: a contiguous float32 tensor expected");
   return x.as<float>();
 }
 
@@ -31,15 +31,15 @@ float* contiguous_floats(const Tensor& x) {
 template <class Attention>
 const TilePlan& checked_plan(const Attention& attention) {
   const std::int64_t head_dim = attention.q.shape[2];
-  ensure(head_dim > 0 && head_dim % 2 == 0 && head_dim <= 256, "ops: a head dim is even and at most 256");
-  ensure(attention.q.dtype == attention.k.dtype && attention.q.dtype == attention.v.dtype,
-         "ops: queries, keys and values have one dtype");
-  ensure(attention.k.shape[1] > 0 && attention.q.shape[1] % attention.k.shape[1] == 0,
-         "ops: query heads are a multiple of key/value heads");
+  SFT_ENSURE(head_dim > 0 && head_dim % 2 == 0 && head_dim <= 256, "ops: a head dim is even and at most 256");
+  SFT_ENSURE(attention.q.dtype == attention.k.dtype && attention.q.dtype == attention.v.dtype,
+             "ops: queries, keys and values have one dtype");
+  SFT_ENSURE(attention.k.shape[1] > 0 && attention.q.shape[1] % attention.k.shape[1] == 0,
+             "ops: query heads are a multiple of key/value heads");
   const auto* plan = dynamic_cast<const TilePlan*>(&attention.plan);
-  ensure(plan != nullptr, "ops: an attention plan is for the backend that made it");
-  ensure(plan->num_queries() == attention.q.shape[0] && plan->num_keys() == attention.k.shape[0],
-         "ops: an attention plan is for the sizes it was made for");
+  SFT_ENSURE(plan != nullptr, "ops: an attention plan is for the backend that made it");
+  SFT_ENSURE(plan->num_queries() == attention.q.shape[0], "ops: an attention plan is for the sizes it was made for");
+  SFT_ENSURE(plan->num_keys() == attention.k.shape[0], "ops: an attention plan is for the sizes it was made for");
   return *plan;
 }
 
@@ -74,9 +74,9 @@ Call begin_call(const Attention& attention, const TilePlan& plan) {
 }
 
 void check_output(const Tensor& out, const Tensor& in, bool adds) {
-  ensure(out.dtype == DType::float32 || out.dtype == in.dtype,
-         "ops: results of attention are float32 or have the dtype of its inputs");
-  ensure(!adds || out.dtype == DType::float32, "ops: parts of attention results add up in float32");
+  SFT_ENSURE(out.dtype == DType::float32 || out.dtype == in.dtype,
+             "ops: results of attention are float32 or have the dtype of its inputs");
+  SFT_ENSURE(!adds || out.dtype == DType::float32, "ops: parts of attention results add up in float32");
 }
 
 }  // namespace
@@ -92,15 +92,15 @@ void attention_forward(const AttentionForward& attention, cudaStream_t stream) {
 }
 
 void attention_delta(const Tensor& delta, const Tensor& out, const Tensor& dout, cudaStream_t stream) {
-  ensure(out.dtype == dout.dtype, "ops: the output of attention and its gradient have one dtype");
+  SFT_ENSURE(out.dtype == dout.dtype, "ops: the output of attention and its gradient have one dtype");
   attention_delta_rows(contiguous_floats(delta), head_rows(out), head_rows(dout), out.shape[0],
                        static_cast<int>(out.shape[1]), static_cast<int>(out.shape[2]), stream);
 }
 
 void attention_backward(const AttentionBackward& attention, cudaStream_t stream) {
   const TilePlan& plan = checked_plan(attention);
-  ensure(attention.dout.dtype == attention.q.dtype, "ops: queries and the gradient of the output have one dtype");
-  ensure(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
+  SFT_ENSURE(attention.dout.dtype == attention.q.dtype, "ops: queries and the gradient of the output have one dtype");
+  SFT_ENSURE(attention.dk.dtype == attention.dv.dtype, "ops: dk and dv have one dtype");
   check_output(attention.dq, attention.q, attention.accumulate_dq);
   check_output(attention.dk, attention.k, attention.accumulate_dkv);
   auto call = begin_call<AttentionBackwardCall>(attention, plan);

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "ops/cuda/upload.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {
 
@@ -33,12 +33,13 @@ class SideLists {
     std::int64_t row = 0;
     for (std::size_t i = 0; i < spans.size();) {
       const SideSpan& first = spans[i];
-      ensure(first.own_begin >= row && first.own_begin + first.own_count <= num_rows,
-             "ops: attention spans lie within the rows, and different ranges of rows do not overlap");
+      SFT_ENSURE(first.own_begin >= row && first.own_begin + first.own_count <= num_rows,
+                 "ops: attention spans lie within the rows, and different ranges of rows do not overlap");
       add_tiles(row, first.own_begin, {});
       std::size_t end = i;
       for (; end < spans.size() && spans[end].own_begin == first.own_begin; ++end) {
-        ensure(spans[end].own_count == first.own_count, "ops: attention spans share all of a range of rows, or none");
+        SFT_ENSURE(spans[end].own_count == first.own_count,
+                   "ops: attention spans share all of a range of rows, or none");
       }
       row = first.own_begin + first.own_count;
       add_tiles(first.own_begin, row, std::span(spans).subspan(i, end - i));
@@ -98,7 +99,7 @@ void* PlanPool::take(std::size_t bytes) {
     begin = used_end;
   }
   const std::size_t end = begin + padded(bytes);
-  ensure(end <= capacity_bytes_, "ops: the workspace is too small for the attention plans of a micro-batch");
+  SFT_ENSURE(end <= capacity_bytes_, "ops: the workspace has room for the attention plans of a micro-batch");
   used_.emplace(begin, end);
   return memory_ + begin;
 }
@@ -127,13 +128,14 @@ std::size_t plan_pool_bytes(const Shapes& shapes, const AttentionNeeds& needs) {
 TileLists::TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,
                      std::int64_t num_keys) {
   constexpr std::int64_t max_rows = std::numeric_limits<std::int32_t>::max() - attention_tile_rows;
-  ensure(num_queries <= max_rows && num_keys <= max_rows, "ops: the rows of an attention plan are counted in 31 bits");
+  SFT_ENSURE(num_queries <= max_rows && num_keys <= max_rows,
+             "ops: the rows of an attention plan are counted in 31 bits");
   std::vector<SideSpan> of_queries, of_keys;
   for (const sequence::AttentionSpan& span : spans) {
     if (span.q_len <= 0 || span.k_len <= 0) continue;
     const bool is_full = span.diagonal >= span.k_len - 1;
-    ensure(is_full || (span.diagonal == 0 && span.q_len == span.k_len),
-           "ops: attention spans on a GPU are causal squares or full rectangles");
+    SFT_ENSURE(is_full || (span.diagonal == 0 && span.q_len == span.k_len),
+               "ops: attention spans on a GPU are causal squares or full rectangles");
     of_queries.push_back({span.q_begin, span.q_len, span.k_begin, span.k_len, !is_full});
     of_keys.push_back({span.k_begin, span.k_len, span.q_begin, span.q_len, !is_full});
   }

@@ -17,7 +17,7 @@
 #include "ops/cuda/kernels/update.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
-#include "sft/core/error.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -34,9 +34,9 @@ class CudaBackend final : public Backend {
   device::Stream& stream() override { return stream_; }
 
   void set_workspace(Tensor workspace) override {
-    ensure(workspace.size_bytes() >= scratch_bytes, "ops: the workspace is too small");
-    ensure(reinterpret_cast<std::uintptr_t>(workspace.data) % PlanPool::granularity_bytes == 0,
-           "ops: the workspace begins at a multiple of 256 bytes");
+    SFT_ENSURE(workspace.size_bytes() >= scratch_bytes, "ops: the workspace is as large as planned");
+    SFT_ENSURE(reinterpret_cast<std::uintptr_t>(workspace.data) % PlanPool::granularity_bytes == 0,
+               "ops: the workspace begins at a multiple of 256 bytes");
     scratch_ = {workspace.data, scratch_bytes};
     plans_.emplace(static_cast<std::byte*>(workspace.data) + scratch_bytes, workspace.size_bytes() - scratch_bytes);
   }
@@ -46,15 +46,15 @@ class CudaBackend final : public Backend {
   }
 
   void copy(Tensor destination, Tensor source) override {
-    ensure(destination.num_elements() == source.num_elements(), "copy: shapes do not fit");
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
     cuda::copy(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
                native_);
   }
 
   void add(Tensor destination, Tensor source) override {
-    ensure(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
-    ensure(destination.num_elements() == source.num_elements(), "add: shapes do not fit");
+    SFT_ENSURE(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
+    SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
     cuda::add(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
               native_);
@@ -76,7 +76,7 @@ class CudaBackend final : public Backend {
 
   void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
-    ensure(out.num_elements() == in.num_elements(), "dropout: shapes do not fit");
+    SFT_ENSURE(out.num_elements() == in.num_elements(), "dropout: shapes fit");
     cuda::dropout(flat_view_of(out), flat_view_of(in), probability, seed, first_index, accumulate, native_);
   }
 
@@ -151,7 +151,7 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                 std::int64_t num_queries, std::int64_t num_keys) override {
-    ensure(plans_.has_value(), "ops: set_workspace first");
+    SFT_ENSURE(plans_.has_value(), "ops: set_workspace first");
     return std::make_unique<TilePlan>(*plans_, spans, num_queries, num_keys, native_);
   }
 
@@ -196,13 +196,14 @@ class CudaBackend final : public Backend {
 
  private:
   static void check_head_dim(const Tensor& x) {
-    ensure(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0, "ops: head_dim must be even and <= 256");
+    SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
+               "ops: head_dim must be even and <= 256");
   }
 
   /// The scratch memory, of which an op needs `num_bytes`.
   [[nodiscard]] Workspace scratch(std::size_t num_bytes) const {
-    ensure(scratch_.data != nullptr, "ops: set_workspace first");
-    ensure(num_bytes <= scratch_.num_bytes, "ops: the workspace is too small for a row");
+    SFT_ENSURE(scratch_.data != nullptr, "ops: set_workspace first");
+    SFT_ENSURE(num_bytes <= scratch_.num_bytes, "ops: the workspace holds a row");
     return scratch_;
   }
 

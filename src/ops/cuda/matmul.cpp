@@ -7,6 +7,7 @@
 
 #include "ops/cuda/kernels/elementary.hpp"
 #include "ops/cuda/view.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::ops::cuda {
@@ -22,7 +23,7 @@ void check(cublasStatus_t status, const char* call) {
 }
 
 cudaDataType_t type_of(const Tensor& x) {
-  ensure(x.dtype == DType::float32 || x.dtype == DType::bf16, "matmul: float32 or bf16 expected");
+  SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "matmul: float32 or bf16 expected");
   return x.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
@@ -126,7 +127,7 @@ class MatmulEngine::Plan {
   }
 
   void run(cublasLtHandle_t library, const Matmul& product, Workspace workspace, cudaStream_t stream) {
-    ensure(workspace_bytes_ <= workspace.num_bytes, "matmul: a smaller workspace than before");
+    SFT_ENSURE(workspace_bytes_ <= workspace.num_bytes, "matmul: the workspace is no smaller than before");
     const float one = 1.0F, beta = product.accumulate ? 1.0F : 0.0F;
     if (has_bias_) operation_.set_bias(product.bias.data);
     check(cublasLtMatmul(library, operation_.get(), &one, product.b.data, b_.get(), product.a.data, a_.get(), &beta,
@@ -200,11 +201,11 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
 
 void MatmulEngine::run(const Matmul& product, Workspace workspace) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
-  ensure(a.ndim == 2 && b.ndim == 2 && c.ndim == 2, "matmul: matrices expected");
-  ensure(a.shape[transpose_a ? 1 : 0] == c.shape[0] && b.shape[transpose_b ? 0 : 1] == c.shape[1] &&
-             a.shape[transpose_a ? 0 : 1] == b.shape[transpose_b ? 1 : 0],
-         "matmul: shapes do not fit");
-  ensure(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes do not fit");
+  SFT_ENSURE(a.ndim == 2 && b.ndim == 2 && c.ndim == 2, "matmul: matrices expected");
+  SFT_ENSURE(a.shape[transpose_a ? 1 : 0] == c.shape[0], "matmul: shapes fit");
+  SFT_ENSURE(b.shape[transpose_b ? 0 : 1] == c.shape[1], "matmul: shapes fit");
+  SFT_ENSURE(a.shape[transpose_a ? 0 : 1] == b.shape[transpose_b ? 1 : 0], "matmul: shapes fit");
+  SFT_ENSURE(a.dtype == b.dtype && (c.dtype == a.dtype || c.dtype == DType::float32), "matmul: dtypes fit");
   if (c.empty()) return;
   if (a.shape[transpose_a ? 0 : 1] == 0) {  // an empty sum
     if (!accumulate) fill(view_of(c), 0.0F, stream_);

@@ -4,12 +4,14 @@
 
 #include "ops/cuda/kernels/view.hpp"
 #include "ops/tensor_arguments.hpp"
+#include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {
 
 /// The weight of a norm over `x`.
 [[nodiscard]] inline Weight weight_of(const Tensor& weight, const Tensor& x) {
-  ensure(weight.dtype == DType::float32 || weight.dtype == x.dtype, "ops: a weight is float32 or as what it weighs");
+  SFT_ENSURE(weight.dtype == DType::float32 || weight.dtype == x.dtype,
+             "ops: a weight is float32 or as what it weighs");
   return {flat_view_of(weight).data, weight.dtype == DType::bf16};
 }
 

@@ -7,6 +7,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/device/factory.hpp"
+#include "support/collectives_memory.hpp"
 #include "support/mpi_session.hpp"
 
 namespace sft::test {
@@ -220,7 +221,7 @@ BOOST_AUTO_TEST_CASE(memory_of_the_collectives_is_like_any_other) {
       const std::size_t peak = m.device->peak_bytes();
       const std::size_t bytes = static_cast<std::size_t>(count * group.size()) * sizeof(float);
       const OnDevice full(m, *m.stream, values(m.rank, count * group.size()),
-                          m.collectives->allocate(group, comm::MemoryUse::reduced, bytes));
+                          allocate_for_collectives(*m.collectives, group, comm::MemoryUse::reduced, bytes));
       BOOST_TEST(m.device->peak_bytes() >= peak);
       const OnDevice local(m, *m.stream, std::vector<float>(static_cast<std::size_t>(count), 1.0F));
       m.collectives->reduce_scatter_add(group, local.tensor(), full.tensor(), *m.stream);
@@ -230,7 +231,7 @@ BOOST_AUTO_TEST_CASE(memory_of_the_collectives_is_like_any_other) {
       BOOST_TEST((std::vector<float>(gathered.begin() + group.rank() * count,
                                      gathered.begin() + (group.rank() + 1) * count) == sums));
     }
-    BOOST_TEST((m.collectives->allocate(m.world, comm::MemoryUse::gathered, 0) == nullptr));
+    BOOST_TEST((allocate_for_collectives(*m.collectives, m.world, comm::MemoryUse::gathered, 0) == nullptr));
   });
 }
 

@@ -11,6 +11,7 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
@@ -96,7 +97,8 @@ std::string read_hub(const std::string& folder) {
 std::string read_config(const std::string& path) {
   config::Config config = config::parse(io::read_file(path), {}, path);
   const std::string text = config::to_ini(config);
-  ensure(config::to_ini(config::parse(text, {}, path)) == text, "a configuration that was read is read again the same");
+  SFT_ENSURE(config::to_ini(config::parse(text, {}, path)) == text,
+             "a configuration that was read is read again the same");
   config::validate(config, 16);
   return text;
 }
@@ -114,7 +116,7 @@ std::string read_tokenizer(const std::string& folder) {
           tokenizer->encode_with_offsets(text, {.add_special_tokens = is_true, .split_special_tokens = is_true});
       hash.add(std::span(encoding.ids));
       for (const text::ByteRange& range : encoding.offsets) {
-        ensure(range.begin <= range.end && range.end <= text.size(), "offsets lie in the text");
+        SFT_ENSURE(range.begin <= range.end && range.end <= text.size(), "offsets lie in the text");
       }
       hash.add(tokenizer->decode(encoding.ids, is_true));
     }
@@ -157,12 +159,12 @@ std::string read_template(const std::string& path) {
   const jinja::Rendered rendered = chat_template.render(context, options);
   std::size_t end = 0;
   for (const jinja::Piece& piece : rendered.pieces) {
-    ensure(piece.bytes.begin == end && piece.bytes.end > end, "the pieces of a rendering cover its text");
+    SFT_ENSURE(piece.bytes.begin == end && piece.bytes.end > end, "the pieces of a rendering cover its text");
     end = piece.bytes.end;
   }
-  ensure(end == rendered.text.size(), "the pieces of a rendering cover its text");
+  SFT_ENSURE(end == rendered.text.size(), "the pieces of a rendering cover its text");
   for (const jinja::ByteSpan& span : jinja::assistant_spans(chat_template, context, rendered, options)) {
-    ensure(span.begin < span.end && span.end <= end, "the assistant's spans lie in the text");
+    SFT_ENSURE(span.begin < span.end && span.end <= end, "the assistant's spans lie in the text");
   }
   return rendered.text;
 }

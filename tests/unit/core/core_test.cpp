@@ -51,19 +51,6 @@ BOOST_AUTO_TEST_CASE(shorthands_carry_their_exit_status) {
   BOOST_CHECK_EXCEPTION(throw_data_error("a", "b", "c"), Error, has_status(ExitStatus::data));
 }
 
-BOOST_AUTO_TEST_CASE(a_broken_promise_names_its_place) {
-  ensure(true, "never");
-  const auto line = SourceLocation::current().line() + 1;
-  const auto break_it = [] { ensure(false, "units are gathered before use"); };
-  const auto names_it = [&](const std::logic_error& error) {
-    const std::string text = error.what();
-    return text.starts_with("internal error: units are gathered before use, tests/unit/core/core_test.cpp:" +
-                            std::to_string(line) + " in ") &&
-           text.find("a_broken_promise_names_its_place") != std::string::npos;
-  };
-  BOOST_CHECK_EXCEPTION(break_it(), std::logic_error, names_it);
-}
-
 BOOST_AUTO_TEST_CASE(a_lost_integer_names_its_place) {
   const auto line = SourceLocation::current().line() + 1;
   const auto cast = [] { (void)checked_cast<std::uint8_t>(256); };

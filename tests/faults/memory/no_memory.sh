@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One rank gets no memory, or no room for its files, while the engine is set up: one line, which names the rank, and the
+# status of the contract.
+#
+#   no_memory.sh MPIEXEC HELPER
+set -euo pipefail
+
+mpiexec=$1 helper=$2
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+
+for request in 1 9 20; do
+  refuses 1 '^faults_memory_helper: error: rank 2: cannot allocate anything' "$mpiexec" -np 3 "$helper" request "$request"
+done
+refuses 2 '^faults_memory_helper: error: rank 2: cannot offload activations' "$mpiexec" -np 3 "$helper" activations .
+refuses 3 '^faults_memory_helper: error: rank 2: cannot make a file of' "$mpiexec" -np 3 "$helper" moments .
+succeeds "a run that lacks nothing ends well" "$mpiexec" -np 3 "$helper" request 0
+
+finish_checks

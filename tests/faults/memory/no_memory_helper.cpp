@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program whose last rank lacks what the arguments say; see no_memory.sh.
+//
+//   no_memory_helper request N | activations FOLDER | moments FOLDER
+
+#include <string>
+#include <vector>
+
+#include "scarce_engine.hpp"
+
+namespace {
+
+using namespace sft;
+
+int run(comm::Session& session, const std::string& what, const std::string& argument) {
+  const int num_ranks = session.world().size();
+  test::Scarcity scarcity{.rank = num_ranks - 1};
+  if (what == "request") {
+    scarcity.failing_request = std::stoi(argument);
+  } else {
+    scarcity.has_file_space = false;
+  }
+  config::Config config = test::scarce_config({1, num_ranks, 1, 1}, what == "request" ? "" : argument);
+  if (what == "moments") config.train.activation_offload = false;
+  test::set_engine_up(config, scarcity, session);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  return comm::run_program(argc, argv, [&](comm::Session& session) { return run(session, words.at(0), words.at(1)); });
+}
