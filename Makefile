@@ -40,7 +40,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build configure build-tests tools deps test-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan \
+.PHONY: build configure build-tests tools deps test-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
   test-mpich test-mutations style-deps format check-format check-clang tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
@@ -103,20 +103,24 @@ test-quick: test-deps ## the quick ones of them: units, layering, few ranks
 test-all: test-deps ## every test, also the long ones: more fuzz, every number of ranks, all GPUs, mutations, MPICH
 	@$(MAKE) --no-print-directory build-tests tools CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@$(CTEST)
-	@$(MAKE) --no-print-directory test-asan test-tsan test-asan-gpu test-mpich test-mutations
+	@$(MAKE) --no-print-directory test-sanitizers test-mpich test-mutations
 
-# $(call sanitized,preset): builds the tests with the label of this sanitizer and runs them.
-sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(1)-tests && \
-	ctest --test-dir build/$(1) -j $(TEST_JOBS) --output-on-failure -L '^$(1)$$'
+# $(call sanitized,preset,label): builds the tests with this label in the build of a sanitizer and runs them.
+sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(2)-tests && \
+	ctest --test-dir build/$(1) -j $(TEST_JOBS) --output-on-failure -L '^$(2)$$'
 
-test-asan: test-deps ## what reads files and moves memory, under AddressSanitizer and UndefinedBehaviorSanitizer
-	$(call sanitized,asan)
+test-asan: test-deps ## what reads files, and whole steps, under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call sanitized,asan,asan)
 
 test-asan-gpu: test-deps ## the CUDA side on an emulated GPU under both sanitizers; needs CUDA's headers and compiler
-	$(call sanitized,asan-gpu)
+	$(call sanitized,asan-gpu,asan-gpu)
 
 test-tsan: test-deps ## loader, streams and signals under ThreadSanitizer
-	$(call sanitized,tsan)
+	$(call sanitized,tsan,tsan)
+
+test-sanitizers: test-asan test-tsan test-asan-gpu ## these three, and what they leave out to take less time
+	$(call sanitized,asan,asan-nightly)
+	$(call sanitized,tsan,tsan-nightly)
 
 test-mutations: test-deps ## breaks the CUDA side in a hundred ways, one after the other, and sees that a test fails each time
 	@tests/emulation/mutations/run.py
@@ -152,4 +156,4 @@ clean: ## remove everything that was built
 	find . -maxdepth 1 -type l \( -name sft -o -name 'sft-*' \) -delete
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

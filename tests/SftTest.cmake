@@ -3,15 +3,17 @@
 #
 #   sft_test(NAME SOURCES file... ROOMS room... [LIBRARIES target...] [MPI])       a Boost.Test program
 #   sft_run_test(PROGRAM [NAME name] [SUITES suite...] [RANKS n...] [NIGHTLY_RANKS n...] [TIMEOUT seconds] [LABEL label]
-#                [TIER quick|full|nightly] [SANITIZE asan|tsan|asan-gpu...] [ENVIRONMENT name=value...]
-#                [ARGUMENTS word...])
+#                [TIER quick|full|nightly] [SANITIZE asan|tsan|asan-gpu...] [NIGHTLY_SANITIZE asan|tsan...]
+#                [ENVIRONMENT name=value...] [ARGUMENTS word...])
 #       one ctest of some suites of it, all without SUITES. With RANKS once under mpirun for each count, as NAME_np<n>.
-#       SANITIZE: the builds with sanitizers that run it too, on the largest count of up to 4 ranks
+#       SANITIZE: the builds with sanitizers that run it too, on the largest count of up to 4 ranks; NIGHTLY_SANITIZE: those
+#       that run it for `make test-all` alone
 #   sft_script_test(NAME COMMAND word... [CORES n] [TIMEOUT ...] [LABEL ...] [TIER ...] [ENVIRONMENT ...])   any command
 #
 # Tiers are labels. `quick` is what a programmer runs after each change, `full` what `make test` and CI run, and contains
 # the quick ones; `make test-all` runs the nightly ones too. NIGHTLY_RANKS are counts of ranks that only these try. The
-# label of a sanitizer's build (asan, tsan, asan-gpu) stands beside them; the target `asan-tests` builds its programs.
+# label of a sanitizer's build (asan, tsan, asan-gpu; asan-nightly, tsan-nightly) stands beside them; the target
+# `asan-tests` builds its programs.
 #
 # OMPI_ is read by Open MPI 4, PRTE_ by Open MPI 5; other MPIs read neither and need nothing. After a rank has ended with
 # an error, mpirun sleeps twice for the seconds of odls_base_sigkill_timeout, 1 by default: no rank of a test needs them.
@@ -35,7 +37,7 @@ function(sft_tool)
   add_dependencies(tools ${ARGN})
 endfunction()
 
-foreach(sanitizer asan tsan asan-gpu)
+foreach(sanitizer asan asan-nightly tsan tsan-nightly asan-gpu)
   add_custom_target(${sanitizer}-tests)
 endforeach()
 
@@ -108,8 +110,10 @@ function(sft_test name)
 endfunction()
 
 function(sft_run_test program)
-  cmake_parse_arguments(TEST "" "NAME;TIMEOUT;LABEL;TIER" "SUITES;RANKS;NIGHTLY_RANKS;SANITIZE;ENVIRONMENT;ARGUMENTS"
-                        ${ARGN})
+  cmake_parse_arguments(TEST "" "NAME;TIMEOUT;LABEL;TIER"
+                        "SUITES;RANKS;NIGHTLY_RANKS;SANITIZE;NIGHTLY_SANITIZE;ENVIRONMENT;ARGUMENTS" ${ARGN})
+  list(TRANSFORM TEST_NIGHTLY_SANITIZE APPEND -nightly)
+  list(APPEND TEST_SANITIZE ${TEST_NIGHTLY_SANITIZE})
   sft_test_defaults(NAME ${program} TIMEOUT 60 LABEL unit TIER quick)
   set(command $<TARGET_FILE:${program}>)
   if(TEST_SUITES)

@@ -58,8 +58,8 @@ class Engine {
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
   /// as they are, unless state lies in files and max_grad_norm = 0: then the last micro-batch steps them.
   void add_micro_batch(const data::MicroBatch& batch);
-  /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss or
-  /// norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them.
+  /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss
+  /// or norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them.
   [[nodiscard]] StepResult finish_step();
   /// The forward pass over a micro-batch with the weights as they are. Every row and token counts on one rank alone, so
   /// that the ranks' sums can be added up. Nothing that a later step reads changes.
@@ -79,8 +79,8 @@ class Engine {
   [[nodiscard]] checkpoint::State weights() const;
   /// With LoRA: the adapters, as the entry adapter, in the same way.
   [[nodiscard]] checkpoint::State adapter() const;
-  /// What weights that come from elsewhere do not bring: the state of an optimizer that begins and, with LoRA, new adapters. Before these
-  /// weights are loaded.
+  /// What weights that come from elsewhere do not bring: the state of an optimizer that begins and, with LoRA, new
+  /// adapters. Before these weights are loaded.
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 
