@@ -95,7 +95,7 @@ export OMPI_MCA_orte_execute_quiet=1 # after a status other than 0, the run's ow
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/sft-run.XXXXXXXX" 2>/dev/null) || folder=''
 if [[ -n $folder ]]; then export SFT_RUN_FOLDER=$folder; fi
-readonly ended_by_signal=$((128 + $(kill -l USR1))) ended_by_guard=$((128 + $(kill -l KILL)))
+readonly ended_by_signal=$((128 + $(kill -l USR1)))
 
 # From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
 # follow while the traps are set: bash 5.2 confuses its words with those of a trap.
@@ -135,9 +135,10 @@ while [[ -n $pid && $is_interrupted == yes ]]; do # a signal ends the wait, not 
 done
 trap '' HUP INT TERM USR1
 
-# A launcher that gets a signal while it ends may forget how the run ended.
-if [[ $num_signals -gt 0 || $status -eq $ended_by_guard ]] && [[ -s $folder/status ]]; then status=$(<"$folder/status"); fi
-if [[ $status -eq $ended_by_guard && -e $folder/nothing-to-save ]]; then status=$ended_by_signal; fi
+# A launcher that gets a signal while it ends may forget how the run ended, and mpirun may crash in its own end (Open MPI 4.1
+# with PMIx 4.2, rarely).
+if [[ $num_signals -gt 0 || $status -gt 128 ]] && [[ -s $folder/status ]]; then status=$(<"$folder/status"); fi
+if [[ $status -gt 128 && -e $folder/nothing-to-save ]]; then status=$ended_by_signal; fi
 
 # Ended by the signal that was passed on, before the first step, where the run stands as it stood. The ranks say so; ranks on
 # other machines cannot, and a run that was stuck there has ended by the second signal.

@@ -151,6 +151,24 @@ status=0
 "$sft_run" --launcher "$work/bin/hanging env" run.ini --train.output_dir hanging --train.max_steps 2 >out 2>err || status=$?
 check 'the status of a run whose launcher hangs is its own' test "$status" = 0
 
+# One that crashes when the ranks have ended.
+cat >bin/crashing <<'CRASHING'
+#!/usr/bin/env bash
+trap '' USR1
+env -u BASH_ENV --default-signal=USR1 "$@" &
+pid=$!
+trap 'kill -USR1 "$pid"' USR1
+until wait "$pid" || ! kill -0 "$pid" 2>/dev/null; do :; done
+kill -SEGV $$
+CRASHING
+chmod +x bin/crashing
+status=0
+"$sft_run" --launcher "$work/bin/crashing" run.ini --train.output_dir crashing --train.max_steps 2 >out 2>err || status=$?
+check 'the status of a run whose launcher crashes is its own' test "$status" = 0
+send_after 1 TERM --launcher "$work/bin/crashing" never.ini
+check 'a run that was stopped before its first step may go on, whatever its launcher does' test "$status" = 75
+check 'and says so' grep -q 'nothing to save' out
+
 # Launchers that are slow and lose signals: the ranks find out at their start.
 cat >bin/late <<'LATE'
 #!/usr/bin/env bash
