@@ -13,7 +13,6 @@ namespace sft::apps {
 
 namespace {
 
-using comm::StagingMemory;
 using comm::StagingPlan;
 
 /// What a rank contributes as element i: a factor of its own by one of the element's, whole numbers so small that sums

@@ -18,8 +18,10 @@
 /// condition that is `false` alone is not repeated. It is evaluated once; shifts and bitwise operators in it stand in
 /// parentheses. Where only some ranks find a bug, comm::run_program and comm::Group::agree name the rank, as for every
 /// error.
+// NOLINTBEGIN(bugprone-macro-parentheses): in parentheses, the comparison would be over before it is captured
 #define SFT_ENSURE(condition, what) \
   ::sft::ensure_detail::check(::sft::ensure_detail::Capture() + condition, #condition, what)
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace sft::ensure_detail {
 
