@@ -3,7 +3,8 @@
 PRESET ?= release
 BUILD := build/$(PRESET)
 PREFIX ?= /usr/local
-JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# All cores, also where OMP_NUM_THREADS is set, which nproc would answer with.
+JOBS ?= $(shell env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc 2>/dev/null || echo 2)
 # One test of several ranks at a time, and beside it what needs one core: ranks wait for one another.
 TEST_JOBS ?= 3
 # GPUs to compile for, see SFT_CUDA_ARCHS in cmake/SftCuda.cmake: `one`, `all` or a list. What is installed is for all.

@@ -84,7 +84,8 @@ if [[ -n $num_ranks ]]; then
   export PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy-:oversubscribe}
   export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy-none}
   export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy-none}
-  if [[ $num_ranks -gt $(nproc) ]]; then
+  # nproc would answer with OMP_NUM_THREADS where that is set.
+  if [[ $num_ranks -gt $(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) ]]; then
     export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle-1}
   fi
   if [[ $(id -u) -eq 0 ]]; then

@@ -35,7 +35,8 @@ check 'an evaluation says that it begins' test "$(lines log.txt "^$time evaluati
 check 'and what came of it' test "$(lines log.txt "^$time +[0-9]+/25 .*evaluation")" -eq 4
 check 'what is saved has a time' test "$(lines log.txt "^$time saved log/checkpoint-0000(20|25) in ")" -eq 2
 check 'no line is redrawn' test "$(lines log.txt $'[\r\033]')" -eq 0
-check 'no line is longer than 100 characters' test "$(lines log.txt '^.{101}')" -eq 0
+sed "s|$(dirname "$sft")/||g" log.txt >named.txt # the programs' folder may have any name
+check 'no line is longer than 100 characters' test "$(lines named.txt '^.{101}')" -eq 0
 check 'the console leaves metrics.jsonl as it is' test "$(sed -n 's/^{"step":\([0-9]*\),.*"loss".*/\1/p' log/metrics.jsonl | tr '\n' ' ')" = '10 20 25 '
 check 'the summary says how long it took' test "$(lines log.txt "^$time done in [0-9]+:[0-9]{2}$")" -eq 1
 check 'how much it trained' test "$(lines log.txt '^  steps  .* 25 of 25 steps, [0-9.]+ epochs; .* tokens, .* tokens/s$')" -eq 1

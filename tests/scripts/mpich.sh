@@ -6,7 +6,7 @@
 #   mpich.sh          on Debian, with libmpich-dev, mpich and libhdf5-mpich-dev installed
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-jobs=${JOBS:-$(nproc)}
+jobs=${JOBS:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
 
 targets=(sft sft-prepare sft-inspect sft-generate mpi mpi_program reference equivalence resume)
 cmake -S . -B build/mpich -DCMAKE_BUILD_TYPE=Release -DSFT_CUDA=OFF \

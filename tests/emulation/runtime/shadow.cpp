@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <unordered_map>
 
@@ -39,6 +41,8 @@ constexpr std::uint32_t max_run = (1U << 30) - 1, warp_size = 32;
 struct Cell {
   Record write, read;
 };
+using CellBits = std::array<std::uint64_t, 2>;
+CellBits bits_of(const Cell& cell) { return std::bit_cast<CellBits>(cell); }
 
 struct Task {
   std::uint32_t first_run;
@@ -183,9 +187,10 @@ Record now(Access access, std::uint64_t bytes) {
   return record;
 }
 
-/// The reader record after one more read.
-void add_reader(Cell& cell, std::size_t index, const Record& reader, bool is_shared) {
+/// The reader record after one more read. Whether the cell alone says what becomes of it.
+bool add_reader(Cell& cell, std::size_t index, const Record& reader, bool is_shared) {
   Record next = reader;
+  bool is_of_cell_alone = true;
   const Record& old = cell.read;
   if (old.run == running.run) {
     if (!is_ordered_thread(old)) {
@@ -201,20 +206,22 @@ void add_reader(Cell& cell, std::size_t index, const Record& reader, bool is_sha
       std::vector<Record>& others = shadow().other_readers[index];
       std::erase_if(others, [](const Record& other) { return is_ordered_run(static_cast<std::uint32_t>(other.run)); });
       others.push_back(old);
+      is_of_cell_alone = false;
     }
   }
   cell.read = next;
+  return is_of_cell_alone;
 }
 
-void touch(Cell& cell, std::size_t index, std::uint64_t cell_bytes, bool is_shared, const void* begin,
+/// Checks and records an access to one cell. Whether an equal cell would become equal to this one.
+bool touch(Cell& cell, std::size_t index, std::uint64_t cell_bytes, bool is_shared, const void* begin,
            std::size_t bytes, Access access, const char* what) {
   const bool is_atomic = access == Access::atomic;
   if (const Conflict c = conflict_with(cell.write, is_atomic, cell_bytes, is_shared); c != Conflict::none) {
     report(c, cell.write, access, begin, bytes, what, true);
   }
   if (access == Access::read) {
-    add_reader(cell, index, now(access, cell_bytes), is_shared);
-    return;
+    return add_reader(cell, index, now(access, cell_bytes), is_shared);
   }
   if (const Conflict c = conflict_with(cell.read, false, cell_bytes, is_shared); c != Conflict::none) {
     report(c, cell.read, access, begin, bytes, what, false);
@@ -235,6 +242,7 @@ void touch(Cell& cell, std::size_t index, std::uint64_t cell_bytes, bool is_shar
   }
   cell.write = now(access, cell_bytes);
   cell.read = Record{};
+  return is_shared || shadow().other_readers.empty();
 }
 
 /// Calls touch for each cell of [begin, begin + bytes); first_index is that of its first byte.
@@ -248,7 +256,19 @@ void touch_range(Cell* cells, std::size_t first_index, bool is_shared, const voi
     ++index;
     --left;
   }
-  for (; left >= 2; left -= 2, ++index) touch(cells[index], index, 3, is_shared, begin, bytes, access, what);
+  // Neighbouring cells mostly have the same history.
+  Cell before{}, after{};
+  bool is_known = false;
+  for (; left >= 2; left -= 2, ++index) {
+    Cell& cell = cells[index];
+    if (is_known && bits_of(cell) == bits_of(before)) {
+      cell = after;
+      continue;
+    }
+    before = cell;
+    is_known = touch(cell, index, 3, is_shared, begin, bytes, access, what);
+    after = cell;
+  }
   if (left == 1) touch(cells[index], index, 1, is_shared, begin, bytes, access, what);
 }
 
