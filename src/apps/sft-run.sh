@@ -7,18 +7,29 @@
 #   sft-run --requeue --launcher "srun --mpi=pmix" INPUT.ini               in a SLURM job
 #
 # Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 saves a checkpoint and ends with status 75: the same command with
-# --checkpoint.resume_from_checkpoint auto goes on from there. Another one, after a second without any, ends the run at once.
+# --checkpoint.resume_from_checkpoint auto goes on from there. Further ones change nothing, but another Ctrl-C, after a
+# second, ends the run at once.
 set -euo pipefail
 
 # What this script and the ranks on this machine tell each other: a file `stop` for those that start after a signal,
 # `nothing-to-save` from one that a signal ended before the first step, `status` from rank 0 when its work is done.
-folder='' pid='' guard='' num_signals=0 is_interrupted=yes
+folder='' pid='' guard='' num_signals=0 last_signal_us=0 is_interrupted=yes is_given_up=no
+
+# pass_on SIGNAL: asks the ranks to stop; a second Ctrl-C ends them, and what is left after five seconds is killed.
 # shellcheck disable=SC2317  # the traps call it
 pass_on() {
+  local now_us=${EPOCHREALTIME/[^0-9]/}
   is_interrupted=yes
-  num_signals=$((num_signals + 1))
+  if [[ $1 == INT && $num_signals -gt 0 && $((now_us - last_signal_us)) -ge 1000000 ]]; then is_given_up=yes; fi
+  num_signals=$((num_signals + 1)) last_signal_us=$now_us
   if [[ -n $folder ]]; then : >"$folder/stop" || true; fi
-  if [[ -n $pid ]]; then kill -USR1 "$pid" 2>/dev/null || true; fi
+  if [[ -z $pid ]]; then return; fi
+  if [[ $is_given_up == no ]]; then
+    kill -USR1 "$pid" 2>/dev/null || true
+  else
+    kill -TERM "$pid" 2>/dev/null || true
+    (trap - HUP INT TERM USR1 && sleep 5 && kill -0 "$$" && kill -KILL "$pid") </dev/null >/dev/null 2>&1 &
+  fi
 }
 
 usage() {
@@ -101,7 +112,10 @@ readonly ended_by_signal=$((128 + $(kill -l USR1)))
 # From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
 # follow while the traps are set: bash 5.2 confuses its words with those of a trap.
 trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true; [[ -z $folder ]] || rm -rf "$folder"' EXIT
-trap pass_on HUP INT TERM USR1
+for signal in HUP INT TERM USR1; do
+  # shellcheck disable=SC2064  # the name of now
+  trap "pass_on $signal" "$signal"
+done
 
 # A session of its own: Ctrl-C would make mpirun kill the ranks before they save. USR1 is ignored where mpirun does not
 # handle it: while it starts, when the ranks are not there yet, and while it ends, when they have done their work.
@@ -141,9 +155,8 @@ trap '' HUP INT TERM USR1
 if [[ $num_signals -gt 0 || $status -gt 128 ]] && [[ -s $folder/status ]]; then status=$(<"$folder/status"); fi
 if [[ $status -gt 128 && -e $folder/nothing-to-save ]]; then status=$ended_by_signal; fi
 
-# Ended by the signal that was passed on, before the first step, where the run stands as it stood. The ranks say so; ranks on
-# other machines cannot, and a run that was stuck there has ended by the second signal.
-if [[ $status -eq $ended_by_signal ]] && [[ -z $pid || $num_signals -eq 1 || -e $folder/nothing-to-save ]]; then
+# Ended by the signal that was passed on, before the first step, where the run stands as it stood.
+if [[ $status -eq $ended_by_signal && $is_given_up == no ]]; then
   echo "Stopped before the first step: there was nothing to save."
   status=75
 fi

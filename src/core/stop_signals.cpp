@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto min_silence = std::chrono::seconds(1);  // between two signals that are not one request
+constexpr auto min_silence = std::chrono::seconds(1);  // before a SIGINT that ends what is stuck
 
 /// Signals that stay with the thread that they hit.
 constexpr std::array<int, 10> thread_signals{SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGTRAP,
@@ -134,7 +134,7 @@ class Listener {
     const auto now = Clock::now();
     if (received_ == 0) {
       received_ = signal;
-    } else if (now - last_ >= min_silence) {
+    } else if (signal == SIGINT && now - last_ >= min_silence) {
       end_process_by(signal);
     }
     last_ = now;

@@ -21,7 +21,10 @@ namespace {
 using namespace sft;
 using test::check_done;
 using test::check_equal;
+using test::everyday_cases;
+using test::other_cases;
 using test::run_cases;
+using test::RunCase;
 using test::Workshop;
 namespace fs = std::filesystem;
 using Evaluations = std::map<std::int64_t, test::LoggedEvaluation>;
@@ -56,12 +59,7 @@ std::vector<std::int64_t> steps_of(const Evaluations& evaluations) {
 
 using Steps = std::vector<std::int64_t>;
 
-}  // namespace
-
-BOOST_AUTO_TEST_SUITE(evaluation)
-
-BOOST_DATA_TEST_CASE(an_evaluated_run_trains_like_one_that_is_not_and_goes_on_as_it_was,
-                     boost::unit_test::data::make(run_cases), run) {
+void check_evaluated_run(const RunCase& run) {
   const EvalWorkshop workshop;
   constexpr std::int64_t max_steps = 6;  // saves steps 3 and 6
   test::TrainerProgram plain = workshop.start(run, "plain", max_steps, "none");
@@ -78,6 +76,14 @@ BOOST_DATA_TEST_CASE(an_evaluated_run_trains_like_one_that_is_not_and_goes_on_as
   check_done(resumed, workshop, "evaluated");
   check_equal(workshop, "plain", "evaluated", max_steps);
   BOOST_TEST((workshop.evaluations_of("evaluated") == whole));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(evaluation)
+
+BOOST_DATA_TEST_CASE(an_evaluated_run_trains_like_one_that_is_not_and_goes_on_as_it_was, everyday_cases(), run) {
+  check_evaluated_run(run);
 }
 
 BOOST_AUTO_TEST_CASE(evaluations_come_by_steps_and_at_the_end) {
@@ -161,6 +167,14 @@ BOOST_AUTO_TEST_CASE(rows_found_damaged_end_the_run_with_what_it_learned_saved) 
   test::TrainerProgram early = workshop.start(run_cases[1], "early", 8, "none", workshop.evaluating(3, true));
   BOOST_TEST(early.wait() == static_cast<int>(ExitStatus::data), workshop.log_of("early"));
   BOOST_TEST(checkpoint::list(workshop.path("early")).empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(evaluation_on_other_meshes)
+
+BOOST_DATA_TEST_CASE(an_evaluated_run_trains_like_one_that_is_not_and_goes_on_as_it_was, other_cases(), run) {
+  check_evaluated_run(run);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

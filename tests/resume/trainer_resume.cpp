@@ -29,6 +29,8 @@ namespace {
 using namespace sft;
 using test::check_done;
 using test::check_equal;
+using test::everyday_cases;
+using test::other_cases;
 using test::run_cases;
 using test::RunCase;
 using test::Workshop;
@@ -41,11 +43,7 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-}  // namespace
-
-BOOST_AUTO_TEST_SUITE(resume)
-
-BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, boost::unit_test::data::make(run_cases), run) {
+void check_same_seed_twice_and_resumed(const RunCase& run) {
   const Workshop workshop;
   constexpr std::int64_t max_steps = 6;
   for (const std::string output : {"first", "second"}) {
@@ -59,6 +57,35 @@ BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, boost::unit_
   test::TrainerProgram resumed = workshop.start(run, "second", max_steps, "auto");
   check_done(resumed, workshop, "second");
   check_equal(workshop, "first", "second", max_steps);
+}
+
+// Sanitizers keep shadow memory of their own.
+#ifndef __SANITIZE_ADDRESS__
+void check_resident_memory(const RunCase& run) {
+  const Workshop workshop;
+  const auto enlarge = [](config::Config& config) {
+    config.model.hidden_size = 192;  // large enough to use all scratch memory, as any model worth training
+    config.model.intermediate_size = 768;
+    config.model.num_hidden_layers = 4;
+  };
+  for (const std::int64_t max_steps : {4, 8}) {  // the second run reads a checkpoint and writes two
+    test::TrainerProgram program = workshop.start(run, "run", max_steps, "auto", enlarge);
+    check_done(program, workshop, "run");
+    const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
+    const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
+    constexpr double mib = 1 << 20;
+    BOOST_TEST(peak.least / mib >= 0.9 * least_mib);
+    BOOST_TEST(peak.most / mib <= 1.1 * most_mib);
+  }
+}
+#endif
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(resume)
+
+BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, everyday_cases(), run) {
+  check_same_seed_twice_and_resumed(run);
 }
 
 // 31 rows, 4 a step: epochs that end with a step of 3 rows, and epochs that fill it up.
@@ -329,24 +356,9 @@ BOOST_AUTO_TEST_CASE(rows_found_damaged_on_the_way_end_the_run_with_what_it_lear
   BOOST_TEST(fs::exists(checkpoint::path_of(workshop.path("run"), steps_done)));
 }
 
-// Sanitizers keep shadow memory of their own.
 #ifndef __SANITIZE_ADDRESS__
-BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, boost::unit_test::data::make(run_cases), run) {
-  const Workshop workshop;
-  const auto enlarge = [](config::Config& config) {
-    config.model.hidden_size = 192;  // large enough to use all scratch memory, as any model worth training
-    config.model.intermediate_size = 768;
-    config.model.num_hidden_layers = 4;
-  };
-  for (const std::int64_t max_steps : {4, 8}) {  // the second run reads a checkpoint and writes two
-    test::TrainerProgram program = workshop.start(run, "run", max_steps, "auto", enlarge);
-    check_done(program, workshop, "run");
-    const auto [least_mib, most_mib] = workshop.ledger_total_mib("run");
-    const test::PeakBytes peak = test::read_peak_bytes(workshop.path("run"));
-    constexpr double mib = 1 << 20;
-    BOOST_TEST(peak.least / mib >= 0.9 * least_mib);
-    BOOST_TEST(peak.most / mib <= 1.1 * most_mib);
-  }
+BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, everyday_cases(), run) {
+  check_resident_memory(run);
 }
 
 // oneDNN's products below AVX-512 allocate copies of their operands on every thread, of other sizes for every shape.
@@ -371,6 +383,20 @@ BOOST_AUTO_TEST_CASE(threads_without_avx512_do_not_take_more_than_the_ledger_say
   const double planned_mib = workshop.ledger_total_mib("run").second;
   BOOST_TEST(peak_mib <= planned_mib);
   BOOST_TEST(peak_mib >= 0.9 * planned_mib);
+}
+#endif
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(resume_on_other_meshes)
+
+BOOST_DATA_TEST_CASE(same_seed_twice_and_resumed_are_uninterrupted, other_cases(), run) {
+  check_same_seed_twice_and_resumed(run);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+BOOST_DATA_TEST_CASE(resident_memory_is_within_a_tenth_of_the_ledger, other_cases(), run) {
+  check_resident_memory(run);
 }
 #endif
 

@@ -35,6 +35,7 @@ struct RunCase {
   friend std::ostream& operator<<(std::ostream& out, const RunCase& run) { return out << run.name; }
 };
 
+/// The first of them are for every day, see num_everyday_cases.
 inline const std::vector<RunCase> run_cases{
     {"one rank, float32", {.dp_shard_size = 1}, config::Precision::fp32},
     {"dp_shard 2 x sp 2, bf16", {.dp_shard_size = 2, .sp_size = 2}, config::Precision::bf16},
@@ -61,6 +62,11 @@ inline const std::vector<RunCase> run_cases{
      {.dp_replicate_size = 2, .dp_shard_size = 2, .zero_stage = 2},
      config::Precision::bf16},
 };
+
+/// One rank, parameters cut and rows cut, gradients summed over replicas and tp.
+inline constexpr std::size_t num_everyday_cases = 3;
+inline std::vector<RunCase> everyday_cases() { return {run_cases.begin(), run_cases.begin() + num_everyday_cases}; }
+inline std::vector<RunCase> other_cases() { return {run_cases.begin() + num_everyday_cases, run_cases.end()}; }
 
 /// A folder with data and configurations, gone at the end of the test.
 class Workshop {

@@ -217,6 +217,27 @@ status=0
 wait "$pid" || status=$?
 check "more signals while a stopped run ends leave its status" test "$status" = 75
 
+# A run that is stuck: a rank that does not answer.
+sft=$(dirname "$(readlink -f "$sft_run")")/sft
+: >out
+env --default-signal=INT "$sft_run" -n 2 run.ini --train.output_dir stuck >out 2>err &
+pid=$!
+check "it has begun" await_line ' 1/1000000 ' "$pid"
+mapfile -t ranks < <(processes_of "$sft run.ini --train.output_dir stuck")
+check "two ranks run" test "${#ranks[@]}" = 2
+kill -s STOP "${ranks[0]}"
+kill -s INT "$pid"
+sleep 1.2
+kill -s TERM "$pid"
+sleep 1.2
+check "SIGTERM after Ctrl-C leaves a run that may still save" kill -0 "$pid"
+kill -s INT "$pid"
+begin=$SECONDS status=0
+wait "$pid" || status=$?
+check "a second Ctrl-C ends it" test $((SECONDS - begin)) -le 10
+check "with a status that is no success" test "$status" != 0 -a "$status" != 75
+check "and no rank is left" test -z "$(processes_of "$sft run.ini --train.output_dir stuck")"
+
 check "nothing is left in the folder for temporary files" test -z "$(find tmp -name 'sft-run.*')"
 
 finish_checks

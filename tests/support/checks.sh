@@ -121,6 +121,15 @@ await_steps() {
   exit 1
 }
 
+# processes_of WORDS: the processes whose command line begins so, one a line.
+processes_of() {
+  local candidate words
+  for candidate in /proc/[0-9]*; do
+    words=$(tr '\0' ' ' <"$candidate/cmdline" 2>/dev/null || true)
+    if [[ $words == "$1 "* ]]; then echo "${candidate#/proc/}"; fi
+  done
+}
+
 # finish_checks: ends the test, badly where a check was wrong.
 finish_checks() {
   echo "$failures wrong"

@@ -28,9 +28,10 @@ inline constexpr std::array<int, 4> stop_signals{SIGTERM, SIGUSR1, SIGINT, SIGHU
 /// Under sft-run, a stop that it was asked for before this process could hear of it counts as a signal at the start.
 void listen_for_signals();
 
-/// While it lives, the first of its signals is remembered and the process goes on. A later one ends the process by its
-/// own action: what is stuck can be ended. Later means after a second without any, because some senders (timeout,
-/// SLURM) send several at once. One at a time; needs listen_for_signals().
+/// While it lives, the first of its signals is remembered and the process goes on. Further ones change nothing, because
+/// queues send several (a warning, then SIGTERM at the limit) while a checkpoint is being saved, and kill what does not
+/// end in time. Only a person's SIGINT (Ctrl-C), after a second without any signal, ends the process by its own action:
+/// what is stuck can be ended. One at a time; needs listen_for_signals().
 class StopSignals {
  public:
   explicit StopSignals(std::initializer_list<int> signals);

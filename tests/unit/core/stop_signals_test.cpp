@@ -80,17 +80,31 @@ BOOST_AUTO_TEST_CASE(a_storm_is_one_request) {
              }) == 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_second_signal_ends_the_process) {
-  for (const int second : {SIGTERM, SIGUSR1}) {
+BOOST_AUTO_TEST_CASE(a_second_signal_changes_nothing) {
+  for (const int second : {SIGTERM, SIGUSR1, SIGHUP}) {
     BOOST_TEST(ending([second] {
                  listen_for_signals();
-                 const StopSignals signals({SIGTERM, SIGUSR1});
+                 const StopSignals signals({SIGTERM, SIGUSR1, SIGINT, SIGHUP});
                  send(SIGUSR1);
                  usleep(later_us);
                  send(second);
+                 usleep(moment_us);
+                 return hears(signals, SIGUSR1);
+               }) == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_later_interrupt_ends_the_process) {
+  for (const int first : {SIGTERM, SIGINT}) {
+    BOOST_TEST(ending([first] {
+                 listen_for_signals();
+                 const StopSignals signals({SIGTERM, SIGUSR1, SIGINT, SIGHUP});
+                 send(first);
+                 usleep(later_us);
+                 send(SIGINT);
                  usleep(later_us);
                  return true;
-               }) == 128 + second);
+               }) == 128 + SIGINT);
   }
 }
 
