@@ -21,7 +21,7 @@ PACKAGES := g++ cmake ninja-build \
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
 TEST_PACKAGES := lmod qemu-user
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
-STYLE_PACKAGES := clang clang-format clang-tidy libomp-dev
+STYLE_PACKAGES := clang clang-format clang-tidy libclang-rt-dev libomp-dev
 
 SOURCES = $(shell git ls-files '*.cpp' '*.hpp' ':!tests/layering/bad_tree')
 ROOT_RUN := $(filter 0,$(shell id -u))
@@ -42,7 +42,7 @@ endif
 
 .DEFAULT_GOAL := build
 .PHONY: build configure build-tests tools deps test-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
-  test-mpich test-mutations style-deps format check-format check-clang tidy check-tidy clean help
+  test-mpich test-mutations style-deps format check-format tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
 define install
@@ -106,17 +106,18 @@ test-all: test-deps ## every test, also the long ones: more fuzz, every number o
 	@$(CTEST)
 	@$(MAKE) --no-print-directory test-sanitizers test-mpich test-mutations
 
-# $(call sanitized,preset,label): builds the tests with this label in the build of a sanitizer and runs them.
-sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(2)-tests && \
+# $(call sanitized,preset,label,targets): builds the tests with this label, and the targets, in the build of a sanitizer and
+# runs the tests.
+sanitized = @cmake --preset $(1) >/dev/null && cmake --build build/$(1) --parallel $(JOBS) --target $(2)-tests $(3) && \
 	ctest --test-dir build/$(1) -j $(TEST_JOBS) --output-on-failure -L '^$(2)$$'
 
-test-asan: test-deps ## what reads files, and whole steps, under AddressSanitizer and UndefinedBehaviorSanitizer
-	$(call sanitized,asan,asan)
+test-asan: test-deps style-deps ## all programs by clang; what reads files, and whole steps, under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(call sanitized,asan,asan,programs)
 
-test-asan-gpu: test-deps ## the CUDA side on an emulated GPU under both sanitizers; needs CUDA's headers and compiler
+test-asan-gpu: test-deps style-deps ## the CUDA side on an emulated GPU under both sanitizers; needs CUDA's headers and compiler
 	$(call sanitized,asan-gpu,asan-gpu)
 
-test-tsan: test-deps ## loader, streams and signals under ThreadSanitizer
+test-tsan: test-deps style-deps ## loader, streams and signals under ThreadSanitizer
 	$(call sanitized,tsan,tsan)
 
 test-sanitizers: test-asan test-tsan test-asan-gpu ## these three, and what they leave out to take less time
@@ -139,11 +140,8 @@ format: style-deps ## clang-format every source in place
 check-format: style-deps ## fails where clang-format would change a source
 	@clang-format --dry-run --Werror $(SOURCES)
 
-check-clang: style-deps ## compile the programs with clang too
-	@cmake --preset clang >/dev/null && cmake --build build/clang --parallel $(JOBS) --target programs
-
 # clang-tidy reads what every source is compiled with, one by one.
-TIDY = cmake --preset clang -B build/tidy -DSFT_UNITY=OFF >/dev/null && \
+TIDY = cmake --preset clang -B build/tidy -DSFT_UNITY=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null && \
 	xargs --no-run-if-empty --max-args=1 --max-procs=$(JOBS) clang-tidy --quiet -p build/tidy
 
 tidy: style-deps ## clang-tidy on every source of src/

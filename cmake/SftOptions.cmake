@@ -35,6 +35,10 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND SFT_COMPILE_FLAGS -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
 endif()
+# Clang says so of each loop of a kernel that it cannot vectorize.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  list(APPEND SFT_COMPILE_FLAGS -Wno-pass-failed)
+endif()
 if(SFT_SANITIZE)
   list(APPEND SFT_COMPILE_FLAGS -fsanitize=${SFT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # GCC 12 takes members of <regex> for uninitialized when they are instrumented (GCC bug 105562).
@@ -63,7 +67,5 @@ target_precompile_headers(sft_headers PRIVATE
   <algorithm> <array> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <set> <span>
   <sstream> <string> <string_view> <utility> <variant> <vector> <nlohmann/json.hpp>)
 function(sft_precompile target)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_precompile_headers(${target} REUSE_FROM sft_headers)
-  endif()
+  target_precompile_headers(${target} REUSE_FROM sft_headers)
 endfunction()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # How tests are built and run. A folder of tests is one program, whose suites are its files.
 #
-#   sft_test(NAME SOURCES file... ROOMS room... [LIBRARIES target...] [MPI])       a Boost.Test program
+#   sft_test(NAME SOURCES file... ROOMS room... [LIBRARIES target...] [MPI] [SEPARATE])       a Boost.Test program, whose
+#       files are compiled several at a time (SFT_UNITY), unless they hide different things under one name: SEPARATE
 #   sft_run_test(PROGRAM [NAME name] [SUITES suite...] [RANKS n...] [NIGHTLY_RANKS n...] [TIMEOUT seconds] [LABEL label]
 #                [TIER quick|full|nightly] [SANITIZE asan|tsan|asan-gpu...] [NIGHTLY_SANITIZE asan|tsan...]
 #                [ENVIRONMENT name=value...] [ARGUMENTS word...])
@@ -13,7 +14,8 @@
 # Tiers are labels. `quick` is what a programmer runs after each change, `full` what `make test` and CI run, and contains
 # the quick ones; `make test-all` runs the nightly ones too. NIGHTLY_RANKS are counts of ranks that only these try. The
 # label of a sanitizer's build (asan, tsan, asan-gpu; asan-nightly, tsan-nightly) stands beside them; the target
-# `asan-tests` builds its programs.
+# `asan-tests` builds its programs. Those builds are not optimized: a case of more than some seconds there has the label
+# `long` (*boost::unit_test::label("long")) and is left out.
 #
 # OMPI_ is read by Open MPI 4, PRTE_ by Open MPI 5; other MPIs read neither and need nothing. After a rank has ended with
 # an error, mpirun sleeps twice for the seconds of odls_base_sigkill_timeout, 1 by default: no rank of a test needs them.
@@ -100,7 +102,7 @@ function(sft_test_properties name timeout label tier cores environment)
 endfunction()
 
 function(sft_test name)
-  cmake_parse_arguments(TEST "MPI" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "MPI;SEPARATE" "" "SOURCES;ROOMS;LIBRARIES" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
   list(TRANSFORM TEST_ROOMS PREPEND sft_)
   target_link_libraries(${name} PRIVATE sft_test_flags ${TEST_ROOMS} ${TEST_LIBRARIES})
@@ -110,6 +112,9 @@ function(sft_test name)
     target_link_libraries(${name} PRIVATE sft_unit_main)
   endif()
   target_precompile_headers(${name} REUSE_FROM sft_test_headers)
+  if(NOT TEST_SEPARATE)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ${SFT_UNITY})
+  endif()
 endfunction()
 
 function(sft_run_test program)
@@ -122,6 +127,9 @@ function(sft_run_test program)
   if(TEST_SUITES)
     list(JOIN TEST_SUITES "," suites)
     list(APPEND command --run_test=${suites})
+  endif()
+  if(SFT_SANITIZE)
+    list(APPEND command --run_test=!@long)
   endif()
   list(APPEND command ${TEST_ARGUMENTS})
   foreach(sanitizer ${TEST_SANITIZE})

@@ -18,7 +18,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about() {
+config::Manual about_convert() {
   config::Manual manual;
   manual.program = "sft-convert";
   manual.summary = "Turns checkpoints into model folders in hub format, and these into checkpoints";
@@ -87,7 +87,7 @@ std::uint64_t parse_size(const std::string& text) {
 
 std::optional<ConvertOptions> read_convert_options(const std::vector<std::string>& arguments) {
   Words words;
-  const std::optional<po::variables_map> values = read_options(about(), describe(words), arguments);
+  const std::optional<po::variables_map> values = read_options(about_convert(), describe(words), arguments);
   if (!values) return std::nullopt;
   if (values->count(words.merge ? "operand3" : "operand2") == 0) {
     if (words.merge) {
@@ -114,7 +114,7 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
 
 config::Manual convert_manual() {
   Words words;
-  return manual_of(about(), describe(words));
+  return manual_of(about_convert(), describe(words));
 }
 
 }  // namespace sft::apps

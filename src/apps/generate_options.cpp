@@ -14,7 +14,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about() {
+config::Manual about_generate() {
   config::Manual manual;
   manual.program = "sft-generate";
   manual.summary = "Continues prompts with a model, or talks with it, on one rank";
@@ -92,7 +92,7 @@ void check_sampling(const train::Sampling& sampling, const po::variables_map& va
 
 std::optional<GenerateOptions> read_generate_options(const std::vector<std::string>& arguments) {
   GenerateOptions options;
-  const std::optional<po::variables_map> values = read_options(about(), describe(options), arguments);
+  const std::optional<po::variables_map> values = read_options(about_generate(), describe(options), arguments);
   if (!values) return std::nullopt;
   require(values->count("operand") != 0, "no model", "sft-generate needs a folder such as output/demo",
           "see sft-generate --help");
@@ -125,7 +125,7 @@ std::optional<GenerateOptions> read_generate_options(const std::vector<std::stri
 
 config::Manual generate_manual() {
   GenerateOptions options;
-  return manual_of(about(), describe(options));
+  return manual_of(about_generate(), describe(options));
 }
 
 }  // namespace sft::apps

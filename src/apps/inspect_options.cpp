@@ -11,7 +11,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about() {
+config::Manual about_inspect() {
   config::Manual manual;
   manual.program = "sft-inspect";
   manual.summary = "Shows what a checkpoint or packed data holds";
@@ -40,7 +40,7 @@ po::options_description describe(InspectOptions& options) {
 
 std::optional<InspectOptions> read_inspect_options(const std::vector<std::string>& arguments) {
   InspectOptions options;
-  const std::optional<po::variables_map> values = read_options(about(), describe(options), arguments);
+  const std::optional<po::variables_map> values = read_options(about_inspect(), describe(options), arguments);
   if (!values) return std::nullopt;
   if (values->count("operand") == 0) {
     throw_config_error("no checkpoint", "sft-inspect needs a folder such as output/demo", "see sft-inspect --help");
@@ -55,7 +55,7 @@ std::optional<InspectOptions> read_inspect_options(const std::vector<std::string
 
 config::Manual inspect_manual() {
   InspectOptions options;
-  return manual_of(about(), describe(options));
+  return manual_of(about_inspect(), describe(options));
 }
 
 }  // namespace sft::apps

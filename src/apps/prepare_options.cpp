@@ -17,7 +17,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about() {
+config::Manual about_prepare() {
   config::Manual manual;
   manual.program = "sft-prepare";
   manual.summary = "Turns files of records into packed HDF5 shards for training";
@@ -244,7 +244,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
 }  // namespace
 
 std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string>& arguments) {
-  const std::optional<po::variables_map> values = read_options(about(), describe(), arguments);
+  const std::optional<po::variables_map> values = read_options(about_prepare(), describe(), arguments);
   if (!values) return std::nullopt;
   PrepareCommand command;
   command.options = to_prepare_options(*values);
@@ -256,6 +256,6 @@ std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string
   return command;
 }
 
-config::Manual prepare_manual() { return manual_of(about(), describe()); }
+config::Manual prepare_manual() { return manual_of(about_prepare(), describe()); }
 
 }  // namespace sft::apps

@@ -163,14 +163,14 @@ BOOST_FIXTURE_TEST_CASE(other_exceptions_are_failures, World) {
 BOOST_FIXTURE_TEST_CASE(a_rank_is_named_once, World) {
   if (size < 3) return;
   const comm::Group even = world.split(rank % 2, rank, "parity");
-  const auto [status, message] = agreed_error(even, [&] {
+  const auto among_even = agreed_error(even, [&] {
     if (rank == 2) throw Error(ExitStatus::data, "damaged");
   });
-  const auto [world_status, world_message] = agreed_error(world, [&] {
-    if (!message.empty()) throw comm::SharedError(status, message);
+  const auto [status, message] = agreed_error(world, [&] {
+    if (!among_even.second.empty()) throw comm::SharedError(among_even.first, among_even.second);
   });
-  BOOST_TEST((world_status == ExitStatus::data));
-  BOOST_TEST(world_message == "rank 2: damaged");
+  BOOST_TEST((status == ExitStatus::data));
+  BOOST_TEST(message == "rank 2: damaged");
 }
 
 BOOST_FIXTURE_TEST_CASE(agree_refuses_collectives_in_its_work, World) {

@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(all_ranks_together_write_every_element_once) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(rows_longer_than_the_staging_memory_pass_in_parts) {
+BOOST_AUTO_TEST_CASE(rows_longer_than_the_staging_memory_pass_in_parts, *boost::unit_test::label("long")) {
   constexpr std::int64_t num_columns = 300'001;
   FakeSource source;
   source.add("model", make_units(num_columns));

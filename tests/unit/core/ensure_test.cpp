@@ -28,6 +28,9 @@ std::string message_of(const std::function<void()>& broken) {
   return {};
 }
 
+const auto line_that_breaks = SourceLocation::current().line() + 1;
+void gather_too_late() { SFT_ENSURE(false, "units are gathered before use"); }
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(ensuring)
@@ -115,15 +118,13 @@ BOOST_AUTO_TEST_CASE(a_condition_is_evaluated_once_and_no_further_than_needed) {
 }
 
 BOOST_AUTO_TEST_CASE(the_message_ends_with_the_place) {
-  const auto line = SourceLocation::current().line() + 1;
-  const auto break_it = [] { SFT_ENSURE(false, "units are gathered before use"); };
-  const auto names_it = [&](const std::logic_error& error) {
+  const auto names_it = [](const std::logic_error& error) {
     const std::string text = error.what();
     return text.starts_with("internal error: units are gathered before use, tests/unit/core/ensure_test.cpp:" +
-                            std::to_string(line) + " in ") &&
-           text.find("the_message_ends_with_the_place") != std::string::npos;
+                            std::to_string(line_that_breaks) + " in ") &&
+           text.find("gather_too_late") != std::string::npos;
   };
-  BOOST_CHECK_EXCEPTION(break_it(), std::logic_error, names_it);
+  BOOST_CHECK_EXCEPTION(gather_too_late(), std::logic_error, names_it);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

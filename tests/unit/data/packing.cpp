@@ -149,7 +149,8 @@ BOOST_AUTO_TEST_CASE(no_row_overflows_and_no_piece_is_empty) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(every_token_is_packed_once_or_lies_past_max_length_where_documents_are_cut) {
+BOOST_AUTO_TEST_CASE(every_token_is_packed_once_or_lies_past_max_length_where_documents_are_cut,
+                     *boost::unit_test::label("long")) {
   std::mt19937 generator(2);
   for (int round = 0; round < 50; ++round) {
     const std::int64_t max_length = 2 + generator() % 60;

@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(all_orders_of_four_rows_are_equally_likely) {
   for (const auto& [order, count] : times) BOOST_TEST(std::abs(count - num_draws / 24) < 160);  // 5 sigma
 }
 
-BOOST_AUTO_TEST_CASE(many_rows_are_permuted_without_a_list) {
+BOOST_AUTO_TEST_CASE(many_rows_are_permuted_without_a_list, *boost::unit_test::label("long")) {
   constexpr std::int64_t num_rows = RowOrder::max_listed_rows + 7;
   RowOrder order(OrderKind::endless, num_rows, true, 42);
   std::vector<std::int64_t> rows = epoch_of(order, num_rows, 0);
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(the_order_of_many_rows_stays_what_it_is) {
   BOOST_TEST(rows == recorded);
 }
 
-BOOST_AUTO_TEST_CASE(rows_of_a_long_order_are_spread_evenly) {
+BOOST_AUTO_TEST_CASE(rows_of_a_long_order_are_spread_evenly, *boost::unit_test::label("long")) {
   // Of 2^20 positions in each of 4 epochs: how often a block of positions, and the row before, lead to a block of rows.
   constexpr std::int64_t num_rows = 3 << 20, num_blocks = 32, rows_per_block = num_rows / num_blocks;
   RowOrder order(OrderKind::endless, num_rows, true, 7);

@@ -82,7 +82,7 @@ std::vector<std::vector<std::uint64_t>> rows_of_steps(const Rows& rows, LoaderPl
 
 BOOST_AUTO_TEST_SUITE(trl_order)
 
-BOOST_AUTO_TEST_CASE(epochs_are_those_of_torch) {
+BOOST_AUTO_TEST_CASE(epochs_are_those_of_torch, *boost::unit_test::label("long")) {
   const auto lines = recorded("epoch");
   BOOST_TEST_REQUIRE(lines.size() > 60U);
   for (const std::vector<std::uint64_t>& line : lines) {

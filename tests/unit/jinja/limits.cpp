@@ -32,7 +32,7 @@ const std::string end_100 = "{% endfor %}{% endfor %}{% endfor %}{% endfor %}";
 
 BOOST_AUTO_TEST_SUITE(limits)
 
-BOOST_AUTO_TEST_CASE(loops_and_recursion_end) {
+BOOST_AUTO_TEST_CASE(loops_and_recursion_end, *boost::unit_test::label("long")) {
   BOOST_TEST(mentions(limited("{% for i in range(10**9) %}x{% endfor %}"), {"Range too big"}));
   BOOST_TEST(mentions(limited(times_100 + end_100), {"steps"}));
   BOOST_TEST(mentions(limited("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), {"levels deep"}));
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(loops_and_recursion_end) {
   BOOST_TEST(mentions(limited("{% for x in [[1]] recursive %}{{ loop([x]) }}{% endfor %}"), {"levels deep"}));
 }
 
-BOOST_AUTO_TEST_CASE(texts_and_lists_cannot_grow_without_bound) {
+BOOST_AUTO_TEST_CASE(texts_and_lists_cannot_grow_without_bound, *boost::unit_test::label("long")) {
   BOOST_TEST(mentions(
       limited("{% set n = namespace(s='aaaaaaaa') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}"),
       {"MiB"}));
@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(texts_and_lists_cannot_grow_without_bound) {
   BOOST_TEST(mentions(limited("{% set s = 'ab' * 1000000 %}{{ s.replace('a', s) }}"), {"line 1"}));
 }
 
-BOOST_AUTO_TEST_CASE(values_cannot_be_nested_or_shared_without_bound) {
+BOOST_AUTO_TEST_CASE(values_cannot_be_nested_or_shared_without_bound, *boost::unit_test::label("long")) {
   BOOST_TEST(
       mentions(limited("{% set n = namespace(l=[]) %}{% for i in range(90000) %}{% set n.l = [n.l] %}{% endfor %}"),
                {"nested more than"}));
@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(syntax_cannot_be_nested_without_bound) {
       mentions(limited("{% set " + repeat("(", 100000) + "a" + repeat(")", 100000) + " = 1 %}"), {"nested more than"}));
 }
 
-BOOST_AUTO_TEST_CASE(many_names_and_conditions_do_not_take_long) {
+BOOST_AUTO_TEST_CASE(many_names_and_conditions_do_not_take_long, *boost::unit_test::label("long")) {
   std::string source;
   for (int i = 0; i < 20000; ++i) source += "{% if a" + std::to_string(i) + " %}{% endif %}";
   BOOST_TEST(mentions(limited(source), {"too many names"}));

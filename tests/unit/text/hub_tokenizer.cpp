@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(threads_share_a_tokenizer) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_megabyte_without_a_blank) {
+BOOST_AUTO_TEST_CASE(a_megabyte_without_a_blank, *boost::unit_test::label("long")) {
   std::string text;
   while (text.size() < 1000000) text += "thecatsatonthemat";
   for (const std::string& family : families) {
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(a_megabyte_without_a_blank) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(more_words_than_the_cache_holds) {
+BOOST_AUTO_TEST_CASE(more_words_than_the_cache_holds, *boost::unit_test::label("long")) {
   const auto tokenizer = make_tokenizer(letters());
   std::string text;
   for (int i = 0; i < 200000; ++i) {
