@@ -298,7 +298,7 @@ std::string describe_held(const RankTimes& times, const comm::Group& world) {
 void time_ranks(const CheckedMachine& machine) {
   const comm::Group& world = machine.groups.world;
   const bool is_gpu = machine.device.kind() == device::Kind::cuda;
-  const DType dtype = machine.config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
+  const DType dtype = machine.config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   const RankTimes times = time_rank(machine, dtype);
 
   Table table({Align::left, Align::right, Align::left}, 2);

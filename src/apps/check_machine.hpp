@@ -4,7 +4,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/mesh/place.hpp"
@@ -14,7 +14,7 @@ namespace sft::apps {
 /// A run after its first steps. All outlive the check.
 struct CheckedMachine {
   const comm::Session& session;
-  const config::Config& config;  ///< validated
+  const config::ValidConfig& config;
   device::Device& device;
   const mesh::Place& place;
   const mesh::Groups& groups;

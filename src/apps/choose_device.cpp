@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"

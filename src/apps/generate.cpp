@@ -22,7 +22,7 @@
 #include "line_reader.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
-#include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/printable.hpp"
@@ -45,13 +45,6 @@ struct Writer {
   train::Generator& generator;
   std::vector<text::TokenId> stop_tokens;
 };
-
-void require_sound(config::Model model) {
-  config::Config config;  // only to be checked: there is no data
-  config.model = std::move(model);
-  config.data.train_files = {"none"};
-  config::validate(config, 1);
-}
 
 /// The most tokens of a conversation: those asked for, or fewer where the model forgets or turns otherwise beyond them.
 std::int64_t conversation_length(const config::Model& model, std::int64_t asked) {
@@ -229,7 +222,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 2. Model, tokenizer and markup
   const apps::TextModel found = apps::find_text_model(options->model, options->adapter, options->tokenizer);
   for (const std::string& warning : found.warnings) log_warning(warning);
-  require_sound(found.model);
+  (void)config::validate(found.model);
   const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(found.tokenizer);
   std::optional<apps::ChatMarkup> markup;
   if (options->chat) markup.emplace(*tokenizer, options->chat_template_path);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/data/packed_dataset.hpp"
@@ -42,8 +42,8 @@ void check_apart(const data::PackedDataset& train, const data::PackedDataset& ev
 }
 
 /// Opens the packed shards and refuses what cannot be trained on.
-data::PackedDataset open_data(const config::Config& config) {
-  data::PackedDataset dataset(config.data.train_files);
+data::PackedDataset open_data(const config::ValidConfig& config) {
+  data::PackedDataset dataset(config->data.train_files);
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(dataset.files().front() + " has no token to train on", "every loss_weight in the data set is 0",
                      "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
@@ -53,8 +53,8 @@ data::PackedDataset open_data(const config::Config& config) {
 }
 
 /// The same for rows to evaluate on beside the rows of `train`.
-data::PackedDataset open_eval_data(const config::Config& config, const data::PackedDataset& train) {
-  data::PackedDataset dataset(config.data.eval_files);
+data::PackedDataset open_eval_data(const config::ValidConfig& config, const data::PackedDataset& train) {
+  data::PackedDataset dataset(config->data.eval_files);
   const std::string& file = dataset.files().front();
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(file + " has no token to evaluate on", "every loss_weight in the data set is 0",
@@ -76,9 +76,9 @@ data::PackedDataset open_eval_data(const config::Config& config, const data::Pac
 
 }  // namespace
 
-train::Datasets open_datasets(const config::Config& config) {
+train::Datasets open_datasets(const config::ValidConfig& config) {
   train::Datasets datasets{.train = open_data(config), .eval = {}};
-  if (!config.data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
+  if (!config->data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
   datasets.measured_limits = train::measure_limits(config, datasets);
   return datasets;
 }

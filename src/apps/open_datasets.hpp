@@ -2,15 +2,15 @@
 #pragma once
 // The data of a run: opened, and held against the model.
 
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/train/datasets.hpp"
 
 namespace sft::apps {
 
-/// Opens data.train_files and data.eval_files of a validated configuration. Refuses data without a target, files that
+/// Opens data.train_files and data.eval_files . Refuses data without a target, files that
 /// are in both, rows that
 /// the mesh cannot cut, and tokens that are not the model's. Not collective.
-[[nodiscard]] train::Datasets open_datasets(const config::Config& config);
+[[nodiscard]] train::Datasets open_datasets(const config::ValidConfig& config);
 
 /// Refuses data that were made with another tokenizer than that of the model folder which the run begins with. Says
 /// nothing where the folder has no tokenizer that sft knows, or the data do not say whose tokens they are. One rank.

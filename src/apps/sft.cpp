@@ -30,6 +30,7 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
@@ -103,8 +104,9 @@ std::string resolve(const config::CommandLine& command) {
   return config::to_ini(config);
 }
 
-/// Rank 0 reads the file, with its environment; all ranks get the same configuration. Collective.
-config::Config read_config(const config::CommandLine& command, const comm::Group& world) {
+/// Rank 0 reads the file, with its environment; all ranks get the same configuration, of any number of ranks.
+/// Collective.
+config::Config read_keys(const config::CommandLine& command, const comm::Group& world) {
   std::string text;
   config::Config config;
   world.agree([&] {
@@ -115,14 +117,30 @@ config::Config read_config(const config::CommandLine& command, const comm::Group
     }
   });
   world.broadcast(text, 0);
+  world.agree([&] { config = config::parse(text, {}, "the configuration of rank 0"); });
+  return config;
+}
+
+/// The same, for the ranks that there are or that are planned. Collective.
+config::ValidConfig validate(const config::Config& config, const config::CommandLine& command,
+                             const comm::Group& world) {
+  std::optional<config::ValidConfig> valid;
   world.agree([&] {
-    config = config::parse(text, {}, "the configuration of rank 0");
-    const int shard_size = config.parallel.dp_shard_size;
     const int num_ranks = fits_any(command, world) ? num_ranks_of(config.parallel) : world.size();
-    config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);
-    const bool is_printed = command.action == config::CommandLine::Action::print_config;
-    if (is_printed && fits_any(command, world)) config.parallel.dp_shard_size = shard_size;  // auto stays auto
+    valid = config::validate(config, command.num_ranks > 0 ? command.num_ranks : num_ranks);
   });
+  return *valid;
+}
+
+config::ValidConfig read_config(const config::CommandLine& command, const comm::Group& world) {
+  return validate(read_keys(command, world), command, world);
+}
+
+/// What --print-config prints: for any number of ranks, the size of an axis that is auto stays so.
+config::Config printed_config(const config::CommandLine& command, const comm::Group& world) {
+  const config::Config keys = read_keys(command, world);
+  config::Config config = *validate(keys, command, world);
+  if (fits_any(command, world)) config.parallel.dp_shard_size = keys.parallel.dp_shard_size;
   return config;
 }
 
@@ -135,13 +153,13 @@ void require_one_rank(const comm::Group& world) {
 
 /// The machine that --dry-run plans for: ranks like this one, with GPUs where they are asked for, or where this process
 /// sees one.
-train::Machine planned_machine(const config::Config& config) {
+train::Machine planned_machine(const config::ValidConfig& config) {
   using Choice = config::BackendChoice;
-  const int num_ranks = mesh::layout_of(config.parallel).size();
+  const int num_ranks = mesh::layout_of(config->parallel).size();
   train::Machine machine{.kind = device::Kind::cpu,
                          .num_threads = device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
   const bool sees_gpu = ops::is_built(device::Kind::cuda) && !device::visible_gpus().gpus.empty();
-  if (config.device.backend == Choice::cuda || (config.device.backend == Choice::automatic && sees_gpu)) {
+  if (config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu)) {
     const std::size_t num_groups = mesh::Groups::planned(mesh::Place(config, 0)).of_tensors().size();
     machine.kind = device::Kind::cuda;
     machine.gpu_process_bytes =
@@ -167,15 +185,15 @@ void require_few_ranks(int num_ranks) {
 }
 
 /// --dry-run: what the run would be, as if all ranks were on nodes like this one.
-void plan_only(config::Config config, bool json) {
-  require_few_ranks(mesh::layout_of(config.parallel).size());
-  const train::Datasets datasets = apps::open_datasets(config);
-  const int num_ranks = mesh::layout_of(config.parallel).size();
-  const train::Machine machine = planned_machine(config);
-  apps::require_place_of_state(config, machine.kind);
-  const std::string sp_choice =
-      train::resolve_sp_method(config, train::SpFacts::of(config, datasets.train, /*ranks_per_node=*/num_ranks));
-  log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), sp_choice, json));
+void plan_only(const config::ValidConfig& given, bool json) {
+  const int num_ranks = mesh::layout_of(given->parallel).size();
+  require_few_ranks(num_ranks);
+  const train::Datasets datasets = apps::open_datasets(given);
+  const train::Machine machine = planned_machine(given);
+  apps::require_place_of_state(given, machine.kind);
+  const auto [config, why] =
+      train::resolve_sp_method(given, train::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
+  log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), why, json));
 }
 
 /// Answers --help, --version, --print-config and --dry-run; false: there is a run to do, or to check.
@@ -191,7 +209,7 @@ bool answer(const config::CommandLine& command, const comm::Group& world) {
       log_info(std::string("sft ") + version());
       break;
     case config::CommandLine::Action::print_config:
-      log_info(config::to_ini(read_config(command, world)));
+      log_info(config::to_ini(printed_config(command, world)));
       break;
     case config::CommandLine::Action::dry_run:
       require_one_rank(world);
@@ -247,14 +265,14 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   config::CommandLine command;
   world.agree([&] { command = config::parse_command_line(arguments); });
   if (answer(command, world)) return static_cast<int>(ExitStatus::done);
-  config::Config config = read_config(command, world);
+  config::ValidConfig config = read_config(command, world);
 
   // 2. Device
-  const auto [kind, gpu] = apps::choose_device(config.device, session);
+  const auto [kind, gpu] = apps::choose_device(config->device, session);
   std::unique_ptr<device::Device> device;
   comm::Transport transport;
   world.agree([&, kind = kind, gpu = gpu] {
-    transport = apps::transport_of(config.device, kind);
+    transport = apps::transport_of(config->device, kind);
     apps::require_place_of_state(config, kind);
     device = device::make_device(kind, gpu.index, session.node().size(), gpu.num_sharing);
   });
@@ -263,7 +281,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const mesh::Place place(config, world.rank());
   const mesh::Groups groups(world, place);
   const std::unique_ptr<comm::Collectives> collectives =
-      comm::make_collectives(*device, groups.of_tensors(config.device), transport);
+      comm::make_collectives(*device, groups.of_tensors(config->device), transport);
 
   if (command.action == config::CommandLine::Action::check) {
     apps::check_machine({session, config, *device, place, groups, *collectives, transport.way});
@@ -274,10 +292,11 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   std::optional<train::Datasets> datasets;
   world.agree([&] {
     datasets.emplace(apps::open_datasets(config));
-    if (world.rank() == 0) apps::require_model_tokenizer(*datasets, config.model);
+    if (world.rank() == 0) apps::require_model_tokenizer(*datasets, config->model);
   });
-  const std::string sp_choice =
+  auto [with_sp_method, sp_choice] =
       train::resolve_sp_method(config, train::SpFacts::of(config, datasets->train, least_ranks_per_node(session)));
+  config = std::move(with_sp_method);
 
   // 5. Memory: planned, and refused where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device->own_memory();
@@ -309,12 +328,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 9. Save
   trainer.save();
-  if (status == ExitStatus::done && *config.checkpoint.save_hub_model) {
+  if (status == ExitStatus::done && *config->checkpoint.save_hub_model) {
     const std::string folder = model_folder(config);
-    apps::save_model_folder(folder, config.model, datasets->train.max_length(), engine, world, *device);
+    apps::save_model_folder(folder, config->model, datasets->train.max_length(), engine, world, *device);
     log_event("saved " + folder + " in hub format");
   }
-  if (status == ExitStatus::done && config.lora.use_peft) {
+  if (status == ExitStatus::done && config->lora.use_peft) {
     const std::string folder = adapter_folder(config);
     apps::save_adapter_folder(folder, config, engine, world, *device);
     log_event("saved " + folder + " in PEFT's format");

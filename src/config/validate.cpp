@@ -7,7 +7,7 @@
 
 #include "config/keys.hpp"
 #include "config/scheduler_kwargs.hpp"
-#include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
@@ -372,7 +372,7 @@ void require_master_weights(const Train& train) {
           "precision = bf16, or offload_parameters = none; offload_optimizer = " + place + " goes with both");
 }
 
-void validate(Config& config, int world_size) {
+ValidConfig validate(Config config, int world_size) {
   derive_model_sizes(config.model);
   check_model_sizes(config);
   check_heads(config.model);
@@ -397,6 +397,20 @@ void validate(Config& config, int world_size) {
   if (!config.checkpoint.save_hub_model) {
     config.checkpoint.save_hub_model = !config.model.model_name_or_path.empty() && !config.lora.use_peft;
   }
+  return {std::move(config), world_size};
+}
+
+ValidConfig validate(Model model) {
+  Config config;
+  config.model = std::move(model);
+  config.data.train_files = {"none"};
+  return validate(std::move(config), 1);
+}
+
+ValidConfig ValidConfig::with(const std::function<void(Config&)>& change) const {
+  Config changed = config_;
+  change(changed);
+  return validate(std::move(changed), world_size_);
 }
 
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source) {
@@ -420,12 +434,13 @@ void validate_length(const Model& model, std::int64_t max_length, const std::str
   }
 }
 
-void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source) {
-  validate_length(config.model, max_length, source);
-  const std::int64_t batch = config.train.per_device_train_batch_size;
-  const int sp_size = config.parallel.sp_size;
+void validate_data(const ValidConfig& config, std::int64_t max_length, std::int64_t vocab_size,
+                   const std::string& source) {
+  validate_length(config->model, max_length, source);
+  const std::int64_t batch = config->train.per_device_train_batch_size;
+  const int sp_size = config->parallel.sp_size;
   const std::int64_t tokens =
-      sequence::padded_row_length(batch * max_length, sp_size, config.parallel.token_slices()) / sp_size;
+      sequence::padded_row_length(batch * max_length, sp_size, config->parallel.token_slices()) / sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
   if (max_length > max_tokens) {
     throw_config_error("rows of " + source + " are too long",
@@ -439,10 +454,10 @@ void validate_data(const Config& config, std::int64_t max_length, std::int64_t v
                            text_of(max_tokens),
                        "set a smaller per_device_train_batch_size, and gradient_accumulation_steps instead");
   }
-  check_vocabulary(config.model, vocab_size, source);
+  check_vocabulary(config->model, vocab_size, source);
 }
 
-void validate_eval_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size,
+void validate_eval_data(const ValidConfig& config, std::int64_t max_length, std::int64_t vocab_size,
                         const std::string& source, std::int64_t train_max_length) {
   if (max_length > train_max_length) {
     throw_config_error("rows of " + source + " are longer than those that are trained on",
@@ -450,7 +465,7 @@ void validate_eval_data(const Config& config, std::int64_t max_length, std::int6
                            text_of(train_max_length) + ", and evaluation works in the memory of training",
                        "prepare the data for evaluation with --max_length " + text_of(train_max_length));
   }
-  check_vocabulary(config.model, vocab_size, source);
+  check_vocabulary(config->model, vocab_size, source);
 }
 
 }  // namespace sft::config

@@ -47,8 +47,8 @@ Place Place::with_copies() const {
   return result;
 }
 
-Place::Place(const config::Config& config, int rank)
-    : Place(layout_of(config.parallel), rank, checked_cast<int>(config.model.num_attention_heads),
-            checked_cast<int>(config.model.num_key_value_heads), sharing_of(config.parallel)) {}
+Place::Place(const config::ValidConfig& config, int rank)
+    : Place(layout_of(config->parallel), rank, checked_cast<int>(config->model.num_attention_heads),
+            checked_cast<int>(config->model.num_key_value_heads), sharing_of(config->parallel)) {}
 
 }  // namespace sft::mesh

@@ -233,11 +233,11 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
   return result;
 }
 
-Architecture make_architecture(const config::Config& config) {
-  const bool trains_all = !config.lora.use_peft;
+Architecture make_architecture(const config::ValidConfig& config) {
+  const bool trains_all = !config->lora.use_peft;
   return make_architecture(
-      config.model, [=](const std::string&) { return trains_all; }, config.lora, config.parallel.blocks_per_unit,
-      config.parallel.token_slices() > 1);
+      config->model, [=](const std::string&) { return trains_all; }, config->lora, config->parallel.blocks_per_unit,
+      config->parallel.token_slices() > 1);
 }
 
 }  // namespace sft::model

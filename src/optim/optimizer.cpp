@@ -38,16 +38,16 @@ ElementwiseRule rule_of(const config::Optimizer& o) {
 
 }  // namespace
 
-StateForm state_form(const config::Config& config, device::Kind kind) {
+StateForm state_form(const config::ValidConfig& config, device::Kind kind) {
   const auto place = [kind](config::Offload offload) {
     if (offload == config::Offload::nvme) return StatePlace::file;
     return offload == config::Offload::host && kind == device::Kind::cuda ? StatePlace::host : StatePlace::device;
   };
-  return {.moments = config.optimizer.moments_dtype,
-          .moments_place = place(config.train.offload_optimizer),
-          .master_place = place(config.train.offload_parameters),
-          .rounds_parameters = config.train.precision == config::Precision::pure_bf16,
-          .rounding_seed = config.train.seed};
+  return {.moments = config->optimizer.moments_dtype,
+          .moments_place = place(config->train.offload_optimizer),
+          .master_place = place(config->train.offload_parameters),
+          .rounds_parameters = config->train.precision == config::Precision::pure_bf16,
+          .rounding_seed = config->train.seed};
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map,

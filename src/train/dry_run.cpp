@@ -28,9 +28,9 @@ std::string describe_planned(const Machine& machine) {
 
 }  // namespace
 
-std::string dry_run(const config::Config& config, const Datasets& datasets, const Machine& machine,
+std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                     std::size_t process_bytes, const std::string& sp_choice, bool json) {
-  const mesh::Layout layout = mesh::layout_of(config.parallel);
+  const mesh::Layout layout = mesh::layout_of(config->parallel);
   const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
   const std::int64_t steps = num_steps(config, datasets.train.num_rows());
@@ -68,9 +68,9 @@ std::string dry_run(const config::Config& config, const Datasets& datasets, cons
       {"num_trainable_parameters", num_parameters.trainable},
       {"num_rows", datasets.train.num_rows()},
       {"max_length", datasets.train.max_length()},
-      {"effective_batch_rows", config.effective_batch_rows()},
+      {"effective_batch_rows", config->effective_batch_rows()},
       {"num_steps", steps},
-      {"num_warmup_steps", optim::num_warmup_steps(config.optimizer, steps)},
+      {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
       {"memory_per_rank", memory_json}};
   nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
   for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;

@@ -58,11 +58,11 @@ struct StepUnderWay {
 
 /// What an engine is made from: its configuration, what follows from it, and every arena as a size. Local.
 struct Planned {
-  Planned(const config::Config& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
+  Planned(const config::ValidConfig& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
           device::Kind kind)
       : config(config_in), plan(config, limits, place, {kind, device::num_threads()}), sizes(plan.measure()) {}
 
-  const config::Config config;
+  const config::ValidConfig config;
   RankPlan plan;
   RankPlan::Arenas sizes;
 };
@@ -246,7 +246,7 @@ struct Engine::Impl {
   StepUnderWay current;
 };
 
-Engine::Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
                const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives,
                device::Ledger& ledger) {
   std::unique_ptr<Planned> planned;

@@ -43,14 +43,6 @@ model::Sizes sizes_of(const config::Model& m, DType compute, std::int64_t max_to
 
 bool no_parameter(const std::string&) { return false; }
 
-/// One rank, whose model is whole.
-config::Config lone(const config::Model& model) {
-  config::Config config;
-  config.model = model;
-  config.parallel.dp_shard_size = 1;
-  return config;
-}
-
 struct Arenas {
   device::Arena parameters, cache, workspace, pinned;
 };
@@ -65,17 +57,17 @@ void for_each_arena(Arenas& arenas, const Visit& visit) {
 
 /// Everything as a size, then as memory.
 struct Plan {
-  Plan(const config::Config& config, DType compute, std::int64_t max_tokens, device::Kind kind_in)
+  Plan(const config::ValidConfig& config, DType compute, std::int64_t max_tokens, device::Kind kind_in)
       : kind(kind_in),
         place(config, 0),
-        sizes(sizes_of(config.model, compute, max_tokens)),
-        architecture(model::make_architecture(config.model, no_parameter)),
+        sizes(sizes_of(config->model, compute, max_tokens)),
+        architecture(model::make_architecture(config->model, no_parameter)),
         no_trainable(architecture.units, place),
         weights(architecture.frozen_units, place),
-        slots(weights.num_units(), policy, config.model.tie_word_embeddings),
+        slots(weights.num_units(), policy, config->model.tie_word_embeddings),
         storage(no_trainable, weights, compute),
         unit_buffers(storage, policy, slots),
-        decoder(config.model, sizes, max_tokens),
+        decoder(config->model, sizes, max_tokens),
         adapters(config::Lora{}, sizes.shapes(), sizes.tokens) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -115,7 +107,7 @@ struct Plan {
 struct Generator::Impl {
   Impl(const config::Model& model, DType compute, std::int64_t max_tokens_in, const comm::Group& world,
        device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
-      : config(lone(model)),
+      : config(config::validate(model)),
         max_tokens(max_tokens_in),
         device(device_in),
         plan(config, compute, max_tokens, device.kind()),
@@ -128,7 +120,7 @@ struct Generator::Impl {
         units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
               *comm_stream),
         attention(plan.decoder.layers, 1.0F / std::sqrt(static_cast<float>(plan.sizes.head_dim)), *ops),
-        decoder({config.model, plan.sizes, device, *ops, units, tp, attention, plan.adapters}, attention,
+        decoder({config->model, plan.sizes, device, *ops, units, tp, attention, plan.adapters}, attention,
                 plan.architecture.parameters, plan.decoder) {
     ops->set_workspace(plan.ops_workspace);
     decoder.initialize();
@@ -162,7 +154,7 @@ struct Generator::Impl {
     text.insert(text.end(), part.begin(), part.end());
   }
 
-  const config::Config config;
+  const config::ValidConfig config;
   const std::int64_t max_tokens;
   device::Device& device;
   Plan plan;

@@ -39,7 +39,7 @@ MemoryRange& range_of(MemoryTable& table, std::size_t row) {
 
 }  // namespace
 
-device::Ledger plan_ledger(const config::Config& config, const Datasets& datasets, const mesh::Place& place,
+device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
                            const Machine& machine, std::size_t process_bytes) {
   using device::Label;
   using device::Space;
@@ -55,7 +55,7 @@ device::Ledger plan_ledger(const config::Config& config, const Datasets& dataset
   return ledger;
 }
 
-MemoryTable plan_memory(const config::Config& config, const Datasets& datasets, const Machine& machine,
+MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                         std::size_t process_bytes) {
   MemoryTable table;
   const mesh::Place first(config, 0);

@@ -51,14 +51,14 @@ std::string unfinished_beside(const std::string& path) {
 }  // namespace
 
 Profile::Profile(const Run& run, std::int64_t last_step, Progress& progress) : run_(run), progress_(progress) {
-  const config::StepRange& steps = run.config.train.profile_steps;
+  const config::StepRange& steps = run.config->train.profile_steps;
   if (steps.is_empty() || steps.first <= last_step) return;
   log_warning("train.profile_steps = " + config::write(steps) + " comes behind the last step (" +
               std::to_string(last_step) + "): no timeline is written");
 }
 
 void Profile::begin_step(std::int64_t step) {
-  const bool is_wanted = run_.config.train.profile_steps.contains(step);
+  const bool is_wanted = run_.config->train.profile_steps.contains(step);
   if (is_on_ && !is_wanted) write();
   if (!is_on_ && is_wanted) {
     start();
@@ -95,7 +95,7 @@ void Profile::write() {
   auto most_left_out = static_cast<std::int64_t>(is_shown ? noted.num_left_out : 0);
   world.max(std::span(&most_left_out, 1));
 
-  const std::string path = run_.config.train.output_dir + "/trace.json";
+  const std::string path = run_.config->train.output_dir + "/trace.json";
   const std::string unfinished = is_writer ? unfinished_beside(path) : "";
   const std::string steps = (first_step_ == last_step_ ? "step " : "steps ") + std::to_string(first_step_) +
                             (first_step_ == last_step_ ? "" : " to " + std::to_string(last_step_));

@@ -13,11 +13,11 @@ namespace sft::train {
 
 namespace {
 
-model::Sizes local_sizes(const config::Config& config, std::int64_t max_tokens, const mesh::Place& place) {
-  const config::Model& m = config.model;
-  const int tp = place.layout().tp, sp = place.layout().sp, token_slices = config.parallel.token_slices();
+model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place) {
+  const config::Model& m = config->model;
+  const int tp = place.layout().tp, sp = place.layout().sp, token_slices = config->parallel.token_slices();
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
-  const DType compute = config.train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
+  const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
           .hidden = m.hidden_size,
           .q_heads = place.heads().q_heads,
@@ -48,30 +48,30 @@ parallel::MasterWeights master_weights(const config::Train& train) {
 }
 
 /// To the memory of the node, where that is not the device's.
-bool offloads_parameters(const config::Config& config, const Machine& machine) {
-  return machine.kind == device::Kind::cuda && config.train.offload_parameters == config::Offload::host;
+bool offloads_parameters(const config::ValidConfig& config, const Machine& machine) {
+  return machine.kind == device::Kind::cuda && config->train.offload_parameters == config::Offload::host;
 }
 
 }  // namespace
 
-RankPlan::RankPlan(const config::Config& config, const data::MicroBatchLimits& limits_in, const mesh::Place& place_in,
-                   const Machine& machine_in)
+RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimits& limits_in,
+                   const mesh::Place& place_in, const Machine& machine_in)
     : place(place_in),
       machine(machine_in),
-      way(way_of(config.device.comm, machine.kind)),
+      way(way_of(config->device.comm, machine.kind)),
       limits(limits_in),
       sizes(local_sizes(config, limits.tokens, place)),
       architecture(model::make_architecture(config)),
-      policy(parallel::sharding_policy(config.parallel, place, offloads_parameters(config, machine))),
+      policy(parallel::sharding_policy(config->parallel, place, offloads_parameters(config, machine))),
       shard_map(architecture.units, place),
       frozen_map(architecture.frozen_units, parallel::place_of_frozen(policy, place)),
-      slots(shard_map.num_units(), policy, config.model.tie_word_embeddings),
-      storage(shard_map, frozen_map, sizes.compute, master_weights(config.train)),
+      slots(shard_map.num_units(), policy, config->model.tie_word_embeddings),
+      storage(shard_map, frozen_map, sizes.compute, master_weights(config->train)),
       unit_buffers(storage, policy, slots),
-      decoder(config.model, config.lora, sizes, machine.kind, model::activation_policy(config.train, machine.kind)),
+      decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.layout().sp,
-                                                config.parallel.attention_method())),
-      optimizer(optim::make_optimizer(config.optimizer, shard_map, optim::state_form(config, machine.kind))) {}
+                                                config->parallel.attention_method())),
+      optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
   const bool moves_master = optimizer->master_place() == optim::StatePlace::host;

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "sft/comm/collectives.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/ledger.hpp"
@@ -38,9 +38,9 @@ class RankPlan {
     device::Arena host_optimizer;                 ///< moments in host memory, and windows of state in a file
   };
 
-  /// For rank place.rank() of a validated configuration, training on micro-batches within `limits`. `config` outlives
+  /// For rank place.rank() training on micro-batches within `limits`. `config` outlives
   /// it.
-  RankPlan(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+  RankPlan(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
            const Machine& machine);
   RankPlan(const RankPlan&) = delete;
   RankPlan& operator=(const RankPlan&) = delete;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <utility>
 
 namespace sft::train {
 
@@ -74,16 +75,16 @@ std::string kibibytes(double bytes) {
 
 }  // namespace
 
-SpFacts SpFacts::of(const config::Config& config, const data::PackedDataset& data, int ranks_per_node) {
+SpFacts SpFacts::of(const config::ValidConfig& config, const data::PackedDataset& data, int ranks_per_node) {
   const auto num_tokens = static_cast<double>(data.num_tokens());
-  return {
-      num_tokens / static_cast<double>(std::max<std::int64_t>(1, data.num_documents())),
-      num_tokens / static_cast<double>(data.num_rows()) * static_cast<double>(config.train.per_device_train_batch_size),
-      ranks_per_node};
+  return {num_tokens / static_cast<double>(std::max<std::int64_t>(1, data.num_documents())),
+          num_tokens / static_cast<double>(data.num_rows()) *
+              static_cast<double>(config->train.per_device_train_batch_size),
+          ranks_per_node};
 }
 
-std::vector<SpCandidate> sp_candidates(const config::Config& config, const SpFacts& facts) {
-  const config::Parallel& parallel = config.parallel;
+std::vector<SpCandidate> sp_candidates(const config::ValidConfig& config, const SpFacts& facts) {
+  const config::Parallel& parallel = config->parallel;
   const Sizes sizes(config);
   const double readers = num_readers(parallel.sp_size, facts);
   // Of the zigzag's pairs of ranks one in two needs only one of two chunks: the ring sends both, all_gather does not.
@@ -103,23 +104,25 @@ std::vector<SpCandidate> sp_candidates(const config::Config& config, const SpFac
   return candidates;
 }
 
-std::string resolve_sp_method(config::Config& config, const SpFacts& facts) {
-  config::Parallel& parallel = config.parallel;
+ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFacts& facts) {
+  const config::Parallel& parallel = config->parallel;
+  const auto with = [&config](SpMethod method, int ulysses_size) {
+    return config.with([=](config::Config& changed) {
+      changed.parallel.sp_method = method;
+      changed.parallel.ulysses_size = ulysses_size;
+    });
+  };
   const std::vector<SpCandidate> candidates = sp_candidates(config, facts);
   const std::string sp_size = std::to_string(parallel.sp_size);
   if (parallel.sp_method == SpMethod::hybrid && parallel.ulysses_size == 0) {
-    parallel.ulysses_size = 1;
-    for (const SpCandidate& candidate : candidates) {
-      parallel.ulysses_size = std::max(parallel.ulysses_size, candidate.ulysses_size);
-    }
-    return "ulysses_size = " + std::to_string(parallel.ulysses_size) + ": the most of sp_size = " + sp_size +
-           " ranks whose heads divide and that share a node";
+    const int size = std::ranges::max(candidates, {}, &SpCandidate::ulysses_size).ulysses_size;
+    return {with(SpMethod::hybrid, size), "ulysses_size = " + std::to_string(size) + ": the most of sp_size = " +
+                                              sp_size + " ranks whose heads divide and that share a node"};
   }
-  if (parallel.sp_method != SpMethod::automatic) return "";
+  if (parallel.sp_method != SpMethod::automatic) return {config, ""};
   const SpCandidate best = *std::ranges::min_element(candidates, {}, &SpCandidate::bytes);
-  parallel.sp_method = best.method;
-  parallel.ulysses_size = best.method == SpMethod::hybrid ? best.ulysses_size : 0;
-  if (parallel.sp_size == 1) return "";
+  config::ValidConfig resolved = with(best.method, best.method == SpMethod::hybrid ? best.ulysses_size : 0);
+  if (parallel.sp_size == 1) return {std::move(resolved), ""};
   std::string why = "auto: sends the least, " + kibibytes(best.bytes) + " KiB a token and layer;";
   std::string separator = " ";
   for (const SpCandidate& other : candidates) {
@@ -127,7 +130,7 @@ std::string resolve_sp_method(config::Config& config, const SpFacts& facts) {
     why += separator + describe(other, parallel.sp_size) + " " + kibibytes(other.bytes);
     separator = ", ";
   }
-  return why;
+  return {std::move(resolved), why};
 }
 
 }  // namespace sft::train

@@ -24,7 +24,7 @@ namespace sft::train {
 namespace {
 
 std::string describe_model(const StartFacts& facts) {
-  const config::Model& model = facts.config.model;
+  const config::Model& model = facts.config->model;
   std::ostringstream text;
   text << format_count(static_cast<double>(facts.num_parameters.all))
        << " parameters: " << plural(model.num_hidden_layers, "layer") << ", hidden " << model.hidden_size << ", "
@@ -37,7 +37,7 @@ std::string describe_model(const StartFacts& facts) {
 
 /// "2.4 M of 137 M parameters are trained: adapters of rank 16, alpha 32, dropout 0.05, on all-linear".
 std::string describe_lora(const StartFacts& facts) {
-  const config::Lora& lora = facts.config.lora;
+  const config::Lora& lora = facts.config->lora;
   std::ostringstream text;
   text << format_count(static_cast<double>(facts.num_parameters.trainable)) << " of "
        << format_count(static_cast<double>(facts.num_parameters.all)) << " parameters are trained: adapters of rank "
@@ -49,7 +49,7 @@ std::string describe_lora(const StartFacts& facts) {
 
 /// "4 ranks exchange heads (ulysses), 2 such groups in a ring", and why that was taken.
 std::string describe_attention(const StartFacts& facts) {
-  const config::Parallel& parallel = facts.config.parallel;
+  const config::Parallel& parallel = facts.config->parallel;
   if (parallel.sp_size == 1) return "";
   const sequence::AttentionMethod method = parallel.attention_method();
   std::string text = "a ring of " + plural(parallel.sp_size, "rank");
@@ -90,8 +90,8 @@ std::string describe_precision(const StartFacts& facts) {
 
 /// What is offloaded where; empty: nothing.
 std::string describe_offload(const StartFacts& facts) {
-  const config::Train& train = facts.config.train;
-  const bool moves_all_weights = facts.kind == device::Kind::cuda && facts.config.parallel.zero_stage == 3;
+  const config::Train& train = facts.config->train;
+  const bool moves_all_weights = facts.kind == device::Kind::cuda && facts.config->parallel.zero_stage == 3;
   const auto parts_in = [&](config::Offload place) {
     const bool moments = train.offload_optimizer == place;
     const bool weights = train.offload_parameters == place;
@@ -145,7 +145,7 @@ double tokens_per_step(const StartFacts& facts) {
 
 /// "shuffled as in TRL, seed 42; the last step of an epoch has 5 rows"
 std::string describe_order(const StartFacts& facts) {
-  const config::Data& data = facts.config.data;
+  const config::Data& data = facts.config->data;
   const data::StepPositions positions = step_positions(facts.config, facts.datasets.train.num_rows());
   const bool is_trl = positions.kind == data::OrderKind::trl;
   std::string order = data.shuffle ? std::string(is_trl ? "shuffled as in TRL" : "shuffled by a rule of our own") +
@@ -159,11 +159,11 @@ std::string describe_order(const StartFacts& facts) {
 }
 
 std::string describe_batch(const StartFacts& facts) {
-  const config::Train& train = facts.config.train;
-  const config::Parallel& sizes = facts.config.parallel;
+  const config::Train& train = facts.config->train;
+  const config::Parallel& sizes = facts.config->parallel;
   const int data_size = sizes.dp_replicate_size * sizes.dp_shard_size;
   std::ostringstream text;
-  text << facts.config.effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " per rank x "
+  text << facts.config->effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " per rank x "
        << plural(data_size, "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
        << format_count(tokens_per_step(facts)) << " tokens a step in the mean";
   return text.str();
@@ -176,7 +176,7 @@ std::string describe_steps(const StartFacts& facts) {
   text.precision(3);
   if (num_epochs >= 100) text << std::fixed << std::setprecision(0);
   text << facts.num_steps << " = " << num_epochs << " epochs";
-  const config::Optimizer& optimizer = facts.config.optimizer;
+  const config::Optimizer& optimizer = facts.config->optimizer;
   const bool is_written_as_steps =
       optimizer.warmup_ratio == 0 && optimizer.warmup_steps == std::trunc(optimizer.warmup_steps);
   if (!is_written_as_steps) {
@@ -204,8 +204,8 @@ std::string describe_tokenizer(const StartFacts& facts) {
     std::error_code error;
     return !folder.empty() && std::filesystem::equivalent(tokenizer, folder, error) && !error;
   };
-  return is_same_folder(facts.origin) || is_same_folder(facts.config.model.model_name_or_path) ? "of the model"
-                                                                                               : tokenizer;
+  return is_same_folder(facts.origin) || is_same_folder(facts.config->model.model_name_or_path) ? "of the model"
+                                                                                                : tokenizer;
 }
 
 /// "all but the input of each block is computed again (full); offloaded to files in /scratch; MLP in tiles of 4096
@@ -263,7 +263,7 @@ std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& n
 }
 
 std::string start_table(const StartFacts& facts) {
-  const mesh::Layout layout = mesh::layout_of(facts.config.parallel);
+  const mesh::Layout layout = mesh::layout_of(facts.config->parallel);
   LabelledLines lines;
   const auto add = [&](const char* label, const std::string& text) { lines.add(label, text); };
   add("mesh",
@@ -271,7 +271,7 @@ std::string start_table(const StartFacts& facts) {
   add("attention", describe_attention(facts));
   add("device", facts.device);
   add("model", describe_model(facts));
-  add("lora", facts.config.lora.use_peft ? describe_lora(facts) : "");
+  add("lora", facts.config->lora.use_peft ? describe_lora(facts) : "");
   add("precision", describe_precision(facts));
   add("activations", describe_activations(facts.config, facts.kind == device::Kind::cpu));
   add("offload", describe_offload(facts));
@@ -279,19 +279,19 @@ std::string start_table(const StartFacts& facts) {
   add("data", describe_data(facts.datasets.train));
   if (facts.datasets.eval) {
     add("eval data", describe_data(*facts.datasets.eval));
-    add("evaluate", describe_evaluation(facts.config.train));
+    add("evaluate", describe_evaluation(facts.config->train));
   }
   add("tokenizer", describe_tokenizer(facts));
   add("order", describe_order(facts));
   add("batch", describe_batch(facts));
   add("steps", describe_steps(facts));
-  add("sharding", describe_sharding(facts.config.parallel));
+  add("sharding", describe_sharding(facts.config->parallel));
   add("sends", layout.size() == 1 ? "" : describe_traffic(facts.traffic) + " per rank and step of full rows");
-  if (const config::StepRange& steps = facts.config.train.profile_steps; !steps.is_empty()) {
+  if (const config::StepRange& steps = facts.config->train.profile_steps; !steps.is_empty()) {
     add("profile", (steps.first == steps.last ? "step " : "steps ") + config::write(steps) + ", in " +
-                       facts.config.train.output_dir + "/trace.json");
+                       facts.config->train.output_dir + "/trace.json");
   }
-  add("output", facts.config.train.output_dir);
+  add("output", facts.config->train.output_dir);
   return lines.text() + "\n" + format_memory(facts.memory);
 }
 

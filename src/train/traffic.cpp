@@ -27,7 +27,7 @@ class NullActivationStore final : public model::ActivationStore {
 };
 
 /// The largest micro-batch.
-sequence::AttentionSchedule schedule_of(const config::Config& config, const data::MicroBatchLimits& limits,
+sequence::AttentionSchedule schedule_of(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                                         const RankPlan& plan) {
   const int sp_size = plan.place.layout().sp;
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
@@ -35,12 +35,12 @@ sequence::AttentionSchedule schedule_of(const config::Config& config, const data
   for (std::int64_t left = limits.tokens; left > 0; left -= limits.document_tokens) {
     documents.push_back(checked_cast<std::int32_t>(std::min(left, limits.document_tokens)));
   }
-  return sequence::make_schedule(config.parallel.attention_method(), {documents}, cut, plan.place.coordinates().sp);
+  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.coordinates().sp);
 }
 
 }  // namespace
 
-std::vector<comm::SentBytes> plan_traffic(const config::Config& config, const data::MicroBatchLimits& limits,
+std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                                           const mesh::Place& place, const Machine& machine) {
   RankPlan plan(config, limits, place, machine);
   RankPlan::Arenas arenas = plan.measure();
@@ -54,12 +54,12 @@ std::vector<comm::SentBytes> plan_traffic(const config::Config& config, const da
                                *stream);
   const auto attention = plan.attention->make_attention(groups.sp, *device, *ops, counter, *stream);
   NullActivationStore activation_store;
-  model::Decoder decoder({config.model, plan.sizes, *device, *ops, units, tp, *attention, plan.decoder.adapters},
+  model::Decoder decoder({config->model, plan.sizes, *device, *ops, units, tp, *attention, plan.decoder.adapters},
                          plan.architecture.parameters, plan.decoder, &activation_store);
 
   // The first micro-batch of a step, one in the middle and the last differ: of more than three, the middle one counts
   // several times.
-  const std::int64_t num_micro_batches = config.train.gradient_accumulation_steps;
+  const std::int64_t num_micro_batches = config->train.gradient_accumulation_steps;
   const std::int64_t num_played = std::min<std::int64_t>(num_micro_batches, 3);
   const sequence::AttentionSchedule schedule = schedule_of(config, limits, plan);
   const Tensor metrics = plan.results.rows(0, num_metrics);

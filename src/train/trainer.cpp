@@ -108,7 +108,7 @@ Trainer::Trainer(const Run& run)
     : run_(run),
       positions_(step_positions(run.config, run.datasets.train.num_rows())),
       last_step_(num_steps(run.config, run.datasets.train.num_rows())),
-      schedule_(run.config.optimizer, last_step_) {
+      schedule_(run.config->optimizer, last_step_) {
   position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
   position_.row_order = name_of(positions_.kind);
@@ -116,8 +116,8 @@ Trainer::Trainer(const Run& run)
 }
 
 void Trainer::restore() {
-  const config::Config& config = run_.config;
-  const std::string& output_dir = config.train.output_dir;
+  const config::ValidConfig& config = run_.config;
+  const std::string& output_dir = config->train.output_dir;
   std::string folder;
   std::string fingerprint;         // of the data
   std::string frozen_fingerprint;  // of weights that are not trained
@@ -135,20 +135,20 @@ void Trainer::restore() {
   });
   run_.groups.world.broadcast(folder, 0);
 
-  const bool has_all_weights = !folder.empty() && !config.lora.use_peft;
+  const bool has_all_weights = !folder.empty() && !config->lora.use_peft;
   if (!has_all_weights && run_.start_weights != nullptr) {
     run_.engine.initialize_beside_weights();
     frozen_fingerprint = run_.start_weights->load(run_.engine.weights());
     origin_ = run_.start_weights->origin;
   } else if (!has_all_weights) {
     run_.engine.initialize();
-    if (config.lora.use_peft) frozen_fingerprint = random_weights;
-    origin_ = "random, model.init_seed = " + std::to_string(config.model.init_seed);
+    if (config->lora.use_peft) frozen_fingerprint = random_weights;
+    origin_ = "random, model.init_seed = " + std::to_string(config->model.init_seed);
   }
-  const std::string frozen_origin = config.lora.use_peft ? origin_ : "";
+  const std::string frozen_origin = config->lora.use_peft ? origin_ : "";
   if (!folder.empty()) {
     let_rank_0(run_.groups.world, [&] {
-      if (!config.lora.use_peft) return;
+      if (!config->lora.use_peft) return;
       const auto doubts = check_resume_weights(frozen_fingerprint, frozen_origin, folder, saved);
       for (const std::string& doubt : doubts) log_warning(doubt);
     });
@@ -174,7 +174,7 @@ void Trainer::restore() {
 }
 
 void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {
-  const std::string& output_dir = run_.config.train.output_dir;
+  const std::string& output_dir = run_.config->train.output_dir;
   const std::string earlier_run = run_id_of(resolved_ini_of(run_.config));
   const bool is_new = position_.lineage.run_id != saved.run_id;
   std::error_code error;
@@ -259,7 +259,7 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   metrics.step_num_target_tokens = result.num_target_tokens;
   metrics.step_time_s = step_time_s;
   metrics.resumed_step = resumed_step_;
-  if (const double peak_tflops = run_.config.device.peak_tflops; peak_tflops > 0) {
+  if (const double peak_tflops = run_.config->device.peak_tflops; peak_tflops > 0) {
     metrics.mfu = result.model_flops / step_time_s / (1e12 * peak_tflops * run_.groups.world.size());
   }
   return metrics;
@@ -280,7 +280,7 @@ bool Trainer::is_evaluation_due() const {
   const std::int64_t step = position_.step;
   if (!run_.datasets.eval || position_.evaluated_step == step) return false;
   if (step >= last_step_) return true;
-  return step == 0 ? run_.config.train.eval_on_start : is_due(step, run_.config.train.eval_interval());
+  return step == 0 ? run_.config->train.eval_on_start : is_due(step, run_.config->train.eval_interval());
 }
 
 int Trainer::evaluate(Progress& progress) {
@@ -299,7 +299,7 @@ int Trainer::evaluate(Progress& progress) {
   const auto& [signal, result] = evaluation;
   if (signal != 0) return signal;
   position_.evaluated_step = position_.step;
-  if (position_.step > 0 && is_due(position_.step, run_.config.train.eval_interval())) schedule_.observe(result.loss);
+  if (position_.step > 0 && is_due(position_.step, run_.config->train.eval_interval())) schedule_.observe(result.loss);
   position_.schedule = schedule_.state();
   const EvalMetrics metrics{.step = position_.step,
                             .epoch = position_.epoch,
@@ -324,7 +324,7 @@ int Trainer::evaluate_or_save(Progress& progress) {
 }
 
 ExitStatus Trainer::train() {
-  const config::Config& config = run_.config;
+  const config::ValidConfig& config = run_.config;
   const comm::Group& world = run_.groups.world;
   const bool has_steps = position_.step < last_step_;
   if (!has_steps && saved_step_ >= 0) {
@@ -371,7 +371,7 @@ ExitStatus Trainer::train() {
     StepMetrics metrics = measure(result, learning_rate, step_time_s);
     session_.add(metrics);
     progress.advance(metrics);
-    if (is_last || is_due(position_.step, config.train.logging_steps)) {
+    if (is_last || is_due(position_.step, config->train.logging_steps)) {
       close_window(metrics);
       progress.log(metrics);
       append(metrics);
@@ -383,7 +383,7 @@ ExitStatus Trainer::train() {
       save_and_rethrow();
     }
     const int signal = notice.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : notice.signal;
-    if (is_due(position_.step, config.checkpoint.save_steps)) {
+    if (is_due(position_.step, config->checkpoint.save_steps)) {
       progress.finish();
       save();
     }
@@ -407,7 +407,7 @@ std::exception_ptr Trainer::read(data::Loader& loader, data::MicroBatch& batch) 
 Notice Trainer::accumulate(data::Loader& loader, data::MicroBatch& batch, double learning_rate) {
   run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts);
   run_.engine.add_micro_batch(batch);
-  for (std::int64_t i = 1; i < run_.config.train.gradient_accumulation_steps; ++i) {
+  for (std::int64_t i = 1; i < run_.config->train.gradient_accumulation_steps; ++i) {
     if (!failure_) failure_ = read(loader, batch);
     const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, run_.groups.world);
     if (notice.must_stop()) return notice;
@@ -440,7 +440,7 @@ void Trainer::save_and_rethrow() {
 }
 
 void Trainer::keep_output_dir() {
-  const std::string& output_dir = run_.config.train.output_dir;
+  const std::string& output_dir = run_.config->train.output_dir;
   if (lock_ && lock_->is_in_place()) return;
   const bool is_gone = !fs::exists(resolved_ini_of(run_.config));
   io::make_folders(output_dir);
@@ -464,11 +464,11 @@ void Trainer::save() {
   const auto start = Clock::now();
   device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, [&] {
     position_.date =
-        checkpoint::save(run_.config.train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place,
+        checkpoint::save(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place,
                          run_.groups, run_.engine.state(), position_, run_.device, run_.engine.stream());
   });
   saved_step_ = position_.step;
-  saved_folder_ = checkpoint::path_of(run_.config.train.output_dir, position_.step);
+  saved_folder_ = checkpoint::path_of(run_.config->train.output_dir, position_.step);
   log_event("saved " + saved_folder_ + " in " + format_seconds(seconds_since(start)));
 }
 

@@ -62,11 +62,7 @@ std::size_t bytes_of(const Outcome& outcome, device::Label label) {
 /// The arenas of the ledger are those of the plan, byte for byte.
 void check_plan(const config::Config& config, const test::Mesh& mesh, const train::Datasets& datasets,
                 const Outcome& outcome) {
-  config::Config planned = config;
-  planned.parallel.dp_replicate_size = mesh.place.layout().dp_replicate;
-  planned.parallel.dp_shard_size = mesh.place.layout().dp_shard;
-  planned.parallel.sp_size = mesh.place.layout().sp;
-  planned.parallel.tp_size = mesh.place.layout().tp;
+  const config::ValidConfig planned = test::with_mesh(config, mesh.place.layout());
   const device::Ledger ledger =
       train::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, device::num_threads()}, 0);
   for (std::size_t i = 0; i < device::num_labels; ++i) {

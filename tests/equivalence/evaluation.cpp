@@ -55,8 +55,8 @@ struct Data {
 
 int never(std::int64_t /*done*/, std::int64_t /*all*/) { return 0; }
 
-train::EvalResult evaluate(test::EngineFixture& fixture, const config::Config& config, const Data& data) {
-  const data::LoaderPlan plan = train::eval_loader_plan(config, fixture.mesh().place, *data.datasets);
+train::EvalResult evaluate(test::EngineFixture& fixture, const Data& data) {
+  const data::LoaderPlan plan = train::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
   const train::Evaluation evaluation =
       train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups.world, never);
   BOOST_TEST(evaluation.signal == 0);
@@ -77,7 +77,7 @@ Outcome train_steps(const test::MeshCase& mesh_case, const test::Mesh& mesh, con
   fixture.engine().initialize();
   Outcome outcome;
   const auto evaluate_once = [&] {
-    if (data != nullptr) outcome.evaluations.push_back(evaluate(fixture, config, *data));
+    if (data != nullptr) outcome.evaluations.push_back(evaluate(fixture, *data));
   };
   for (std::int64_t step = 0; step < 3; ++step) {
     evaluate_once();
@@ -112,7 +112,7 @@ BOOST_AUTO_TEST_CASE(every_mesh_finds_what_one_rank_finds) {
       const config::Config config = config_for(mesh_case, on, precision);
       test::EngineFixture fixture(config, max_length, on, session());
       fixture.engine().initialize();
-      return evaluate(fixture, config, data);
+      return evaluate(fixture, data);
     };
     const test::Mesh lone = test::make_lone_mesh(test::model_of(mesh_case.family));
     const train::EvalResult expected = result_on(lone, config::Precision::fp32);
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(the_loss_is_that_of_a_step_on_the_same_rows) {
     const Data data(rows, rows);
     test::EngineFixture fixture(config, max_length, mesh, session());
     fixture.engine().initialize();
-    const train::EvalResult found = evaluate(fixture, config, data);
+    const train::EvalResult found = evaluate(fixture, data);
     const train::StepResult step = fixture.step(rows, 0, 0.0);
     BOOST_TEST(relative(found.loss, step.loss) <= 1e-12);
     BOOST_TEST(relative(found.entropy, step.entropy) <= 1e-12);
@@ -172,9 +172,9 @@ BOOST_AUTO_TEST_CASE(a_signal_on_one_rank_stops_all) {
       BOOST_TEST(all > 3);
       return is_last_rank && done == 2 ? 15 : 0;
     };
-    const train::Evaluation evaluation = train::evaluate(fixture.engine(), *data.datasets->eval,
-                                                         train::eval_loader_plan(config, mesh.place, *data.datasets), 0,
-                                                         mesh.groups.world, stop_at_third);
+    const train::Evaluation evaluation = train::evaluate(
+        fixture.engine(), *data.datasets->eval, train::eval_loader_plan(fixture.config(), mesh.place, *data.datasets),
+        0, mesh.groups.world, stop_at_third);
     BOOST_TEST(evaluation.signal == 15);
     BOOST_TEST(num_seen == 3);
   });
@@ -212,10 +212,10 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
                .starts_with("eval_loss nan after step 12 is not finite (first seen on rank 1; rank 1 read row " +
                             std::to_string(2 * num_ranks + 1) + " of data.eval_files then)");
   };
-  BOOST_CHECK_EXCEPTION(
-      (void)train::evaluate(fixture.engine(), *data.datasets->eval,
-                            train::eval_loader_plan(config, mesh.place, *data.datasets), 12, mesh.groups.world, never),
-      Error, names_it);
+  BOOST_CHECK_EXCEPTION((void)train::evaluate(fixture.engine(), *data.datasets->eval,
+                                              train::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
+                                              mesh.groups.world, never),
+                        Error, names_it);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -65,8 +65,8 @@ std::vector<data::Row> full_rows(std::int64_t num_rows) {
                                 {tokens, weights, {static_cast<std::int32_t>(max_length)}});
 }
 
-data::MicroBatchLimits limits_of(const config::Config& config) {
-  return data::limits_of_full_rows(config.train.per_device_train_batch_size, max_length);
+data::MicroBatchLimits limits_of(const config::ValidConfig& config) {
+  return data::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
 }
 
 }  // namespace
@@ -101,8 +101,8 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
       fixture.traffic().reset();
       (void)fixture.step(rows, 1, 1e-3);
       const Bytes sent = by_group(fixture.traffic().sent());
-      const Bytes planned = by_group(
-          train::plan_traffic(config, limits_of(config), mesh.place, {device::Kind::cpu, device::num_threads()}));
+      const Bytes planned = by_group(train::plan_traffic(fixture.config(), limits_of(fixture.config()), mesh.place,
+                                                         {device::Kind::cpu, device::num_threads()}));
       BOOST_TEST(!sent.empty());
       BOOST_TEST_CONTEXT(c.layout.describe() << ", stage " << c.parallel.zero_stage) {
         BOOST_TEST((planned == sent));
@@ -126,8 +126,9 @@ BOOST_AUTO_TEST_CASE(more_sharding_sends_more_and_resharding_to_neighbours_less)
   const auto fsdp_bytes = [&](int zero_stage, int reshard_size) {
     config.parallel.zero_stage = zero_stage;
     config.parallel.reshard_size = reshard_size;
-    const mesh::Place place(config, 0);
-    Bytes bytes = by_group(train::plan_traffic(config, limits_of(config), place, {device::Kind::cpu, 1}));
+    const config::ValidConfig valid = config::validate(config, 4);
+    const mesh::Place place(valid, 0);
+    Bytes bytes = by_group(train::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}));
     return bytes["fsdp"];
   };
   BOOST_TEST(fsdp_bytes(0, 0) == 0);
@@ -146,8 +147,9 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_send_less_in_bf16_and_more_in_f
   const auto tp_bytes = [&](config::Precision precision, bool cuts_tokens) {
     config.train.precision = precision;
     config.parallel.tp_sequence_parallel = cuts_tokens;
-    const mesh::Place place(config, 0);
-    return by_group(train::plan_traffic(config, limits_of(config), place, {device::Kind::cpu, 1}))["tp"];
+    const config::ValidConfig valid = config::validate(config, 2);
+    const mesh::Place place(valid, 0);
+    return by_group(train::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}))["tp"];
   };
   BOOST_TEST(tp_bytes(config::Precision::bf16, true) < tp_bytes(config::Precision::bf16, false));
   BOOST_TEST(tp_bytes(config::Precision::fp32, true) > tp_bytes(config::Precision::fp32, false));

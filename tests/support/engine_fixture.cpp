@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "sft/config/parse.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
 
@@ -33,14 +32,13 @@ void for_each_run(const parallel::ShardMap& shard_map, const Visit& visit) {
 
 }  // namespace
 
-config::Config with_mesh(config::Config config, const mesh::Layout& layout) {
+config::ValidConfig with_mesh(config::Config config, const mesh::Layout& layout) {
   config.parallel.dp_replicate_size = layout.dp_replicate;
   config.parallel.dp_shard_size = layout.dp_shard;
   config.parallel.sp_size = layout.sp;
   config.parallel.tp_size = layout.tp;
   config.data.train_files = {"rows in memory"};
-  config::validate(config, layout.size());
-  return config;
+  return config::validate(std::move(config), layout.size());
 }
 
 void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors, Tensor shard) {
@@ -89,19 +87,19 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
       collectives_(comm::make_collectives(*device_, mesh_.groups.of_tensors(), transport)),
       traffic_(*collectives_),
       engine_(std::make_unique<train::Engine>(
-          config_, data::limits_of_full_rows(config_.train.per_device_train_batch_size, max_length), mesh_.place,
+          config_, data::limits_of_full_rows(config_->train.per_device_train_batch_size, max_length), mesh_.place,
           mesh_.groups, *device_, traffic_, ledger_)) {}
 
 std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& rows) const {
-  SFT_ENSURE(std::ssize(rows) == config_.effective_batch_rows(), "a step's rows are one effective batch");
-  const std::int64_t rows_per_micro_batch = config_.train.per_device_train_batch_size;
+  SFT_ENSURE(std::ssize(rows) == config_->effective_batch_rows(), "a step's rows are one effective batch");
+  const std::int64_t rows_per_micro_batch = config_->train.per_device_train_batch_size;
   std::vector<data::MicroBatch> micro_batches;
   data::BatchCounts step_counts;
-  for (std::int64_t micro = 0; micro < config_.train.gradient_accumulation_steps; ++micro) {
+  for (std::int64_t micro = 0; micro < config_->train.gradient_accumulation_steps; ++micro) {
     const std::int64_t first = (micro * mesh_.place.data_size() + mesh_.place.data_rank()) * rows_per_micro_batch;
     const std::vector<data::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
     micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp,
-                                           config_.parallel.attention_method(), config_.parallel.token_slices()));
+                                           config_->parallel.attention_method(), config_->parallel.token_slices()));
     micro_batches.back().counts = data::count_rows(micro_rows);
     step_counts += micro_batches.back().counts;
     for (std::int64_t row = first; row < first + rows_per_micro_batch; ++row) micro_batches.back().rows.push_back(row);

@@ -11,7 +11,7 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/comm/traffic.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
@@ -32,8 +32,8 @@ void scatter(const parallel::ShardMap& shard_map, const LogicalTensors& tensors,
 /// Whether this rank's shard, pieces that other ranks hold too included, equals the whole tensors bit for bit.
 [[nodiscard]] bool holds_exactly(const parallel::ShardMap& shard_map, Tensor shard, const LogicalTensors& tensors);
 
-/// `config` for a mesh of these sizes, on rows in memory; validated.
-[[nodiscard]] config::Config with_mesh(config::Config config, const mesh::Layout& layout);
+/// `config` for a mesh of these sizes, on rows in memory.
+[[nodiscard]] config::ValidConfig with_mesh(config::Config config, const mesh::Layout& layout);
 
 /// An Engine and everything it stands on.
 class EngineFixture {
@@ -51,6 +51,7 @@ class EngineFixture {
   void set_parameters(const LogicalTensors& tensors);
   [[nodiscard]] LogicalTensors gather_gradients();
 
+  [[nodiscard]] const config::ValidConfig& config() const { return config_; }
   [[nodiscard]] train::Engine& engine() { return *engine_; }
   [[nodiscard]] const test::Mesh& mesh() const { return mesh_; }
   /// What this rank sent.
@@ -58,7 +59,7 @@ class EngineFixture {
   [[nodiscard]] const device::Ledger& ledger() const { return ledger_; }
 
  private:
-  config::Config config_;
+  config::ValidConfig config_;
   test::Mesh mesh_;
   device::Ledger ledger_;
   std::unique_ptr<device::Device> device_;

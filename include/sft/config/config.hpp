@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The whole configuration of a run, as one validated struct. Key names are those of the .ini sections.
+// The whole configuration of a run, as one struct (valid_config.hpp: one that can run). Key names are those of the .ini
+// sections.
 
 #include <cstdint>
 #include <optional>
@@ -102,7 +103,7 @@ struct Data {
 
 struct Parallel {
   int dp_replicate_size = 1;
-  int dp_shard_size = 0;  ///< 0 ("auto") until validated: what is left of the world size
+  int dp_shard_size = 0;  ///< 0 ("auto") until validate(): what is left of the world size
   int sp_size = 1;
   int tp_size = 1;
   int zero_stage = 3;
@@ -169,7 +170,7 @@ struct Checkpoint {
   std::int64_t save_steps = 500;      ///< 0: only at the end
   std::int64_t save_total_limit = 0;  ///< 0: keep all
   std::string resume_from_checkpoint = "none";
-  /// Whether a finished run leaves OUTPUT_DIR/model/ in hub format; none until validated: when it began from a model.
+  /// Whether a finished run leaves OUTPUT_DIR/model/ in hub format; none until validate(): when it began from a model.
   std::optional<bool> save_hub_model;
 };
 

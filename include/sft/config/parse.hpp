@@ -35,28 +35,6 @@ struct CommandLine {
 [[nodiscard]] Config parse(const std::string& ini_text, const std::vector<std::string>& overrides,
                            const std::string& source, const Config& base);
 
-/// Fills derived values (head_dim, dp_shard_size ...) and refuses what cannot run on `world_size` >= 1 ranks: throws a
-/// configuration Error with the arithmetic and a way out in the message. Pure. Row length is checked later, by
-/// validate_data.
-void validate(Config& config, int world_size);
-
-/// Throws a configuration Error where train.offload_parameters would move float32 master weights away and precision has
-/// none: with nvme, and with host on GPUs below stage 3, which validate() does not know of.
-void require_master_weights(const Train& train);
-
-/// Refuses texts of `max_length` tokens where the model's attention or rotary embedding would have to change beyond a
-/// shorter length: throws a configuration Error. `source` names what holds the texts. Pure.
-void validate_length(const Model& model, std::int64_t max_length, const std::string& source);
-
-/// Refuses rows that are too long for a rank (max_length) or that the model cannot read (vocab_size): throws a
-/// configuration Error. `config` is validated; `source` names the data in messages. Pure.
-void validate_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size, const std::string& source);
-
-/// Refuses rows to evaluate on that are longer than `train_max_length`, that of the rows trained on, or that the model
-/// cannot read: throws a configuration Error. Arguments as above. Pure.
-void validate_eval_data(const Config& config, std::int64_t max_length, std::int64_t vocab_size,
-                        const std::string& source, std::int64_t train_max_length);
-
 /// A key whose value differs between two configurations, and both values as text.
 struct Difference {
   std::string section, name, before, now;

@@ -2,7 +2,7 @@
 #pragma once
 // What follows from the sizes of the mesh and a rank number alone. Pure: works for any rank of any mesh, without MPI.
 
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/mesh/layout.hpp"
 
 namespace sft::mesh {
@@ -35,8 +35,8 @@ class Place {
   /// Rank `rank` of `layout`, for a model with these heads in all. Throws std::logic_error where split_heads does, when
   /// there is no such rank, or when reshard_size does not divide.
   Place(const Layout& layout, int rank, int num_heads, int num_kv_heads, const Sharing& sharing = {});
-  /// Rank `rank` of the mesh that a validated configuration describes.
-  Place(const config::Config& config, int rank);
+  /// Rank `rank` of the mesh that a configuration describes.
+  Place(const config::ValidConfig& config, int rank);
 
   /// Another rank of the same mesh.
   [[nodiscard]] Place peer(int rank) const;
@@ -78,7 +78,7 @@ class Place {
   Sharing sharing_;
 };
 
-/// The sizes that a validated configuration names.
+/// The sizes that a ValidConfig names.
 [[nodiscard]] Layout layout_of(const config::Parallel& sizes);
 /// What its zero_stage and reshard_after_forward say.
 [[nodiscard]] Sharing sharing_of(const config::Parallel& parallel);

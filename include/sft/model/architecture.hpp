@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::model {
@@ -76,6 +76,6 @@ using IsTrainable = std::function<bool(const std::string& name)>;
                                              const config::Lora& lora = {}, int blocks_per_unit = 1,
                                              bool cuts_tokens = false);
 /// Of a run: all parameters are trainable or, with use_peft, the adapters alone.
-[[nodiscard]] Architecture make_architecture(const config::Config& config);
+[[nodiscard]] Architecture make_architecture(const config::ValidConfig& config);
 
 }  // namespace sft::model

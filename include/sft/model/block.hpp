@@ -56,7 +56,7 @@ struct ActivationPolicy {
   [[nodiscard]] bool keeps_products() const { return checkpointing != config::ActivationCheckpointing::full; }
   [[nodiscard]] bool keeps_all() const { return checkpointing == config::ActivationCheckpointing::none; }
 };
-/// That of a validated configuration on a device of `kind`.
+/// What [train] of a ValidConfig asks for on a device of `kind`.
 [[nodiscard]] ActivationPolicy activation_policy(const config::Train& train, device::Kind kind);
 
 /// Memory for Sizes::tokens, contents undefined; so all that follow.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
@@ -35,9 +35,9 @@ struct StateForm {
   std::int64_t window_elements = std::int64_t{1} << 20;
 };
 
-/// The form that a validated configuration asks for on devices of `kind`. What a CPU works on lies in the memory of the
+/// The form that a configuration asks for on devices of `kind`. What a CPU works on lies in the memory of the
 /// node anyway.
-[[nodiscard]] StateForm state_form(const config::Config& config, device::Kind kind);
+[[nodiscard]] StateForm state_form(const config::ValidConfig& config, device::Kind kind);
 
 /// A part of the state that a checkpoint holds: a number for each trainable parameter.
 struct StateEntry {

@@ -18,7 +18,7 @@ namespace sft::optim {
 /// follows from the losses of the evaluations so far.
 class Schedule {
  public:
-  /// `optimizer` is validated.
+  /// `optimizer` is that of a ValidConfig.
   Schedule(const config::Optimizer& optimizer, std::int64_t num_steps);
 
   /// Of the 0-based `step`; with reduce_lr_on_plateau of the next step.

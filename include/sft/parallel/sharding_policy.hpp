@@ -31,7 +31,7 @@ struct ShardingPolicy {
   int reshard_size = 0;
 };
 
-/// The policy of a validated configuration. `offloads_parameters`: from GPUs to the memory of their nodes.
+/// The policy that [parallel] of a ValidConfig asks for. `offloads_parameters`: from GPUs to the memory of their nodes.
 [[nodiscard]] ShardingPolicy sharding_policy(const config::Parallel& parallel, const mesh::Place& place,
                                              bool offloads_parameters = false);
 

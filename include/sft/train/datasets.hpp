@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/data/micro_batch_limits.hpp"
 #include "sft/data/packed_dataset.hpp"
 
@@ -16,14 +16,13 @@ struct Datasets {
   std::optional<data::MicroBatchLimits> measured_limits = {};  ///< as measure_limits says; empty: rows may be full
 
   /// What memory is laid out for.
-  [[nodiscard]] data::MicroBatchLimits limits(const config::Config& config) const {
+  [[nodiscard]] data::MicroBatchLimits limits(const config::ValidConfig& config) const {
     return measured_limits.value_or(
-        data::limits_of_full_rows(config.train.per_device_train_batch_size, train.max_length()));
+        data::limits_of_full_rows(config->train.per_device_train_batch_size, train.max_length()));
   }
 };
 
-/// Of the micro-batches of training, from its first step on, and of evaluation: reads the document tables. `config` is
-/// validated.
-[[nodiscard]] data::MicroBatchLimits measure_limits(const config::Config& config, const Datasets& datasets);
+/// Of the micro-batches of training, from its first step on, and of evaluation: reads the document tables.
+[[nodiscard]] data::MicroBatchLimits measure_limits(const config::ValidConfig& config, const Datasets& datasets);
 
 }  // namespace sft::train

@@ -5,15 +5,15 @@
 #include <cstddef>
 #include <string>
 
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/train/datasets.hpp"
 #include "sft/train/machine.hpp"
 
 namespace sft::train {
 
-/// The start table of a validated configuration on any mesh, worked out on one rank; as one JSON object when `json`.
+/// The start table of a configuration on any mesh, worked out on one rank; as one JSON object when `json`.
 /// `process_bytes`: what a process holds before it trains. `sp_choice`: what resolve_sp_method returned.
-[[nodiscard]] std::string dry_run(const config::Config& config, const Datasets& datasets, const Machine& machine,
+[[nodiscard]] std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                                   std::size_t process_bytes, const std::string& sp_choice, bool json);
 
 }  // namespace sft::train

@@ -8,7 +8,7 @@
 
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/collectives.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/data/batch.hpp"
 #include "sft/data/micro_batch_limits.hpp"
 #include "sft/device/device.hpp"
@@ -45,7 +45,7 @@ class Engine {
   /// Plans and allocates everything (see the ledger), for micro-batches within `limits`; parameters are uninitialized
   /// until initialize() or a load. Not inside Group::agree. Where a rank has no memory, or no room for its files, every
   /// rank throws the same comm::SharedError; the collectives are of no use then.
-  Engine(const config::Config& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+  Engine(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
          const mesh::Groups& groups, device::Device& device, comm::Collectives& collectives, device::Ledger& ledger);
   ~Engine();
 

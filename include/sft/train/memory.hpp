@@ -8,7 +8,7 @@
 #include <string>
 
 #include "sft/comm/session.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/place.hpp"
@@ -28,15 +28,15 @@ struct MemoryTable {
   MemoryRange on_gpu, on_node;  ///< of the total: in a GPU's own memory (zero on CPUs), and in the node's
 };
 
-/// The ledger that rank place.rank() of a validated configuration will have when it trains: by the code that lays the
+/// The ledger that rank place.rank() will have when it trains: by the code that lays the
 /// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data sets'
 /// facts.
-[[nodiscard]] device::Ledger plan_ledger(const config::Config& config, const Datasets& datasets,
+[[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
 /// The same for every rank of the mesh, on one rank.
-[[nodiscard]] MemoryTable plan_memory(const config::Config& config, const Datasets& datasets, const Machine& machine,
-                                      std::size_t process_bytes);
+[[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
+                                      const Machine& machine, std::size_t process_bytes);
 
 /// The ledgers of all ranks, which compute on devices of `kind`. Collective over `world`.
 [[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const comm::Group& world);

@@ -15,7 +15,7 @@ inline constexpr const char* random_weights = "random";
 
 /// What must be the same for a resumed run to equal an uninterrupted one: the model, the seeds, the effective batch,
 /// and the number and length of the rows. Everything else may change: the mesh, the schedule, the length of the run.
-/// `config` is validated. Throws a configuration Error that names the key. Pure.
+/// Throws a configuration Error that names the key. Pure.
 void check_resume(const config::Config& config, std::int64_t num_rows, std::int64_t max_length,
                   const std::string& folder, const checkpoint::Header& saved);
 

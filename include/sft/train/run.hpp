@@ -7,7 +7,7 @@
 
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
@@ -28,7 +28,7 @@ struct StartWeights {
 /// All that is referred to outlives the Trainer that works with it.
 struct Run {
   const comm::Session& session;
-  const config::Config& config;  ///< validated
+  const config::ValidConfig& config;
   device::Device& device;
   const mesh::Place& place;
   const mesh::Groups& groups;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/data/packed_dataset.hpp"
 
 namespace sft::train {
@@ -16,8 +16,9 @@ struct SpFacts {
   double micro_batch_tokens = 0.0;  ///< mean tokens of a micro-batch, on all ranks of sp together
   int ranks_per_node = 1;           ///< on every node at least, numbered node by node
 
-  /// Of a validated configuration that trains on `data`.
-  [[nodiscard]] static SpFacts of(const config::Config& config, const data::PackedDataset& data, int ranks_per_node);
+  /// Of a run that trains on `data`.
+  [[nodiscard]] static SpFacts of(const config::ValidConfig& config, const data::PackedDataset& data,
+                                  int ranks_per_node);
 };
 
 /// A method, neither part of it auto, and what a rank sends by it for one token in one layer, forward and backward, in
@@ -30,10 +31,15 @@ struct SpCandidate {
 
 /// Every method that fits the heads and sp_size, ranks that exchange heads being on one node; ring first; all_gather
 /// where it takes about as much memory as the ring or less. Pure.
-[[nodiscard]] std::vector<SpCandidate> sp_candidates(const config::Config& config, const SpFacts& facts);
+[[nodiscard]] std::vector<SpCandidate> sp_candidates(const config::ValidConfig& config, const SpFacts& facts);
 
-/// Sets sp_method and ulysses_size where they are auto, and returns why, for people; empty where there was nothing to
-/// choose. `config` is validated. Pure.
-[[nodiscard]] std::string resolve_sp_method(config::Config& config, const SpFacts& facts);
+/// A configuration with an sp_method, and why it has this one, for people; empty where there was nothing to choose.
+struct ResolvedSpMethod {
+  config::ValidConfig config;
+  std::string why;
+};
+
+/// Sets sp_method and ulysses_size where they are auto. Pure.
+[[nodiscard]] ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFacts& facts);
 
 }  // namespace sft::train

@@ -8,7 +8,7 @@
 
 #include "sft/comm/session.hpp"
 #include "sft/comm/traffic.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/layout.hpp"
 #include "sft/parallel/shard_map.hpp"
@@ -19,8 +19,8 @@ namespace sft::train {
 
 /// What the table says. Empty texts have no line.
 struct StartFacts {
-  const config::Config& config;  ///< validated
-  device::Kind kind;             ///< that the ranks compute on
+  const config::ValidConfig& config;
+  device::Kind kind;  ///< that the ranks compute on
   const Datasets& datasets;
   parallel::ParameterCounts num_parameters;
   std::string nodes;      ///< where the ranks are

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "sft/comm/traffic.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/data/micro_batch_limits.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/train/machine.hpp"
 
 namespace sft::train {
 
-/// By group (mesh::Groups), for rank place.rank() of a validated configuration whose micro-batches are all as large as
+/// By group (mesh::Groups), for rank place.rank() whose micro-batches are all as large as
 /// `limits` allow, in documents of limits.document_tokens. A step on less sends less over sp and tp. Pure.
-[[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::Config& config,
+[[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config,
                                                         const data::MicroBatchLimits& limits, const mesh::Place& place,
                                                         const Machine& machine);
 

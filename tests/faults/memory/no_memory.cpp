@@ -22,7 +22,7 @@ struct Ending {
   std::string message;
 };
 
-Ending ending_of(const config::Config& config, const Scarcity& scarcity) {
+Ending ending_of(const config::ValidConfig& config, const Scarcity& scarcity) {
   try {
     test::set_engine_up(config, scarcity, session());
   } catch (const comm::SharedError& error) {
@@ -47,7 +47,7 @@ mesh::Layout layout_of_world() {
 }
 
 /// Lets each request of the scarce rank fail, one after the other, until none is left. Collective.
-std::int64_t check_requests(const config::Config& config, Scarcity scarcity) {
+std::int64_t check_requests(const config::ValidConfig& config, Scarcity scarcity) {
   const std::string expected = "rank " + std::to_string(scarcity.rank) + ": " + test::FailingDevice::message;
   while (true) {
     ++scarcity.failing_request;
@@ -62,7 +62,7 @@ std::int64_t check_requests(const config::Config& config, Scarcity scarcity) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(each_request_of_a_rank_for_memory_may_fail) {
-  const config::Config config = test::scarce_config(layout_of_world(), "");
+  const config::ValidConfig config = test::scarce_config(layout_of_world(), "");
   for (const bool has_windows : {true, false}) {
     for (const int rank : {0, session().world().size() - 1}) {
       BOOST_TEST_CONTEXT("rank " << rank << (has_windows ? "" : ", no windows")) {
@@ -75,12 +75,12 @@ BOOST_AUTO_TEST_CASE(each_request_of_a_rank_for_memory_may_fail) {
 
 BOOST_AUTO_TEST_CASE(so_may_each_where_state_and_activations_lie_in_files) {
   const test::TemporaryFolder folder;
-  const config::Config config = test::scarce_config(layout_of_world(), folder.path());
+  const config::ValidConfig config = test::scarce_config(layout_of_world(), folder.path());
   BOOST_TEST(check_requests(config, {.rank = session().world().size() - 1}) > 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_rank_without_windows_makes_all_send_messages) {
-  const config::Config config = test::scarce_config(layout_of_world(), "");
+  const config::ValidConfig config = test::scarce_config(layout_of_world(), "");
   for (int rank = 0; rank < session().world().size(); ++rank) {
     const Ending ending = ending_of(config, {.rank = rank, .has_windows = false});
     BOOST_TEST(is_common(ending));
@@ -91,8 +91,10 @@ BOOST_AUTO_TEST_CASE(a_rank_without_windows_makes_all_send_messages) {
 BOOST_AUTO_TEST_CASE(a_file_of_a_rank_may_have_no_room) {
   const test::TemporaryFolder folder;
   for (const bool has_activations : {true, false}) {
-    config::Config config = test::scarce_config(layout_of_world(), folder.path());
-    config.train.activation_offload = has_activations;
+    const config::ValidConfig config =
+        test::scarce_config(layout_of_world(), folder.path()).with([=](config::Config& changed) {
+          changed.train.activation_offload = has_activations;
+        });
     for (const int rank : {0, session().world().size() - 1}) {
       const Ending ending = ending_of(config, {.rank = rank, .has_file_space = false});
       BOOST_TEST(is_common(ending));

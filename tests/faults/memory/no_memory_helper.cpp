@@ -20,9 +20,10 @@ int run(comm::Session& session, const std::string& what, const std::string& argu
   } else {
     scarcity.has_file_space = false;
   }
-  config::Config config = test::scarce_config({1, num_ranks, 1, 1}, what == "request" ? "" : argument);
-  if (what == "moments") config.train.activation_offload = false;
-  test::set_engine_up(config, scarcity, session);
+  const config::ValidConfig config = test::scarce_config({1, num_ranks, 1, 1}, what == "request" ? "" : argument);
+  const bool writes_activations = what != "moments";
+  test::set_engine_up(config.with([=](config::Config& c) { c.train.activation_offload &= writes_activations; }),
+                      scarcity, session);
   return 0;
 }
 

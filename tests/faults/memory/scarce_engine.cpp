@@ -11,7 +11,7 @@
 
 namespace sft::test {
 
-config::Config scarce_config(const mesh::Layout& layout, const std::string& offload_folder) {
+config::ValidConfig scarce_config(const mesh::Layout& layout, const std::string& offload_folder) {
   config::Config config;
   config.model = small_qwen2();
   config.model.num_hidden_layers = 4;  // of which two keep their activations in memory
@@ -24,11 +24,11 @@ config::Config scarce_config(const mesh::Layout& layout, const std::string& offl
   return with_mesh(config, layout);
 }
 
-void set_engine_up(const config::Config& config, const Scarcity& scarcity, const comm::Session& session) {
+void set_engine_up(const config::ValidConfig& config, const Scarcity& scarcity, const comm::Session& session) {
   constexpr std::int64_t max_length = 48;
   const comm::Group& world = session.world();
   const bool is_scarce = world.rank() == scarcity.rank;
-  const Mesh mesh(world, mesh::layout_of(config.parallel), config.model, mesh::sharing_of(config.parallel));
+  const Mesh mesh(world, mesh::layout_of(config->parallel), config->model, mesh::sharing_of(config->parallel));
   FailingDevice device(device::make_device(device::Kind::cpu, 0, session.node().size()));
   const auto collectives = comm::make_collectives(device, mesh.groups.of_tensors());
   device::Ledger ledger;
@@ -37,7 +37,7 @@ void set_engine_up(const config::Config& config, const Scarcity& scarcity, const
   std::optional<FileSizeLimit> no_file_space;
   if (is_scarce && !scarcity.has_file_space) no_file_space.emplace(4096);
   if (is_scarce) device.fail_at(scarcity.failing_request);
-  const auto limits = data::limits_of_full_rows(config.train.per_device_train_batch_size, max_length);
+  const auto limits = data::limits_of_full_rows(config->train.per_device_train_batch_size, max_length);
   const train::Engine engine(config, limits, mesh.place, mesh.groups, device, *collectives, ledger);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "sft/comm/session.hpp"
-#include "sft/config/config.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/mesh/layout.hpp"
 
 namespace sft::test {
@@ -20,9 +20,9 @@ struct Scarcity {
 };
 
 /// A small model for this mesh. With `offload_folder`, activations and moments lie in files there.
-[[nodiscard]] config::Config scarce_config(const mesh::Layout& layout, const std::string& offload_folder);
+[[nodiscard]] config::ValidConfig scarce_config(const mesh::Layout& layout, const std::string& offload_folder);
 
 /// Sets an engine up and takes it down again. Throws what its constructor throws. Collective over the world.
-void set_engine_up(const config::Config& config, const Scarcity& scarcity, const comm::Session& session);
+void set_engine_up(const config::ValidConfig& config, const Scarcity& scarcity, const comm::Session& session);
 
 }  // namespace sft::test

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "support/config_error.hpp"
 
 using namespace sft;
@@ -236,35 +237,40 @@ BOOST_AUTO_TEST_SUITE(validation)
 BOOST_DATA_TEST_CASE(a_mesh_that_fills_the_world_is_accepted, boost::unit_test::data::make(good_meshes), mesh) {
   Config config = valid_config();
   set_mesh(config, mesh.replicate, mesh.shard, mesh.sp, mesh.tp);
-  validate(config, mesh.world_size);
-  BOOST_TEST(config.parallel.dp_shard_size == mesh.resolved_shard);
+  BOOST_TEST(validate(config, mesh.world_size)->parallel.dp_shard_size == mesh.resolved_shard);
 }
 
 BOOST_DATA_TEST_CASE(what_cannot_run_is_refused, boost::unit_test::data::make(refused_configs), refused) {
   Config config = valid_config();
   refused.change(config);
-  check_says(refusal([&] { validate(config, refused.world_size); }), refused.says);
+  check_says(refusal([&] { (void)validate(config, refused.world_size); }), refused.says);
 }
 
 BOOST_AUTO_TEST_CASE(sizes_are_derived) {
   Config config = valid_config();
   config.model.num_key_value_heads = 0;
-  validate(config, 1);
-  BOOST_TEST(config.model.num_key_value_heads == 8);
-  BOOST_TEST(config.model.head_dim == 8);
+  BOOST_TEST(validate(config, 1)->model.num_key_value_heads == 8);
+  BOOST_TEST(validate(config, 1)->model.head_dim == 8);
   config.model.head_dim = 16;  // need not divide hidden_size
-  validate(config, 1);
-  BOOST_TEST(config.model.head_dim == 16);
+  BOOST_TEST(validate(config, 1)->model.head_dim == 16);
 }
 
 BOOST_AUTO_TEST_CASE(a_validated_config_stays_valid) {
   Config config = valid_config();
   set_mesh(config, 2, 0, 2, 1);
-  validate(config, 8);
-  const std::string resolved = to_ini(config);
-  Config again = parse(resolved, {}, "resolved.ini");
-  validate(again, 8);
-  BOOST_TEST(to_ini(again) == resolved);
+  const std::string resolved = to_ini(validate(config, 8));
+  const Config again = parse(resolved, {}, "resolved.ini");
+  BOOST_TEST(to_ini(validate(again, 8)) == resolved);
+}
+
+BOOST_AUTO_TEST_CASE(a_change_is_validated_for_as_many_ranks) {
+  Config config = valid_config();
+  set_mesh(config, 2, 0, 2, 1);
+  const ValidConfig valid = validate(config, 8);
+  const ValidConfig changed = valid.with([](Config& c) { set_mesh(c, 1, 0, 2, 1); });
+  BOOST_TEST(changed->parallel.dp_shard_size == 4);
+  BOOST_TEST(valid->parallel.dp_shard_size == 2);
+  check_says(refusal([&] { (void)valid.with([](Config& c) { set_mesh(c, 3, 0, 1, 1); }); }), "cannot fill 8");
 }
 
 BOOST_AUTO_TEST_CASE(the_effective_batch_counts_data_parallel_ranks) {
@@ -272,64 +278,61 @@ BOOST_AUTO_TEST_CASE(the_effective_batch_counts_data_parallel_ranks) {
   set_mesh(config, 2, 3, 4, 1);
   config.train.per_device_train_batch_size = 5;
   config.train.gradient_accumulation_steps = 7;
-  validate(config, 24);
-  BOOST_TEST(config.effective_batch_rows() == 5 * 2 * 3 * 7);
+  BOOST_TEST(validate(config, 24)->effective_batch_rows() == 5 * 2 * 3 * 7);
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_any_length_can_be_cut_but_a_rank_has_a_limit) {
   Config config = valid_config();
   set_mesh(config, 1, 1, 4, 1);
-  validate(config, 4);
-  for (const std::int64_t max_length : {512, 500, 501, 3}) validate_data(config, max_length, 272, "train.h5");
-  config.train.per_device_train_batch_size = 1 << 20;
-  validate_data(config, (1 << 13) - 1, 272, "train.h5");
-  check_says(refusal([&] { validate_data(config, 1 << 13, 272, "train.h5"); }), "= 2147483648, above 2147483647");
+  const ValidConfig valid = validate(config, 4);
+  for (const std::int64_t max_length : {512, 500, 501, 3}) validate_data(valid, max_length, 272, "train.h5");
+  const ValidConfig large = valid.with([](Config& c) { c.train.per_device_train_batch_size = 1 << 20; });
+  validate_data(large, (1 << 13) - 1, 272, "train.h5");
+  check_says(refusal([&] { validate_data(large, 1 << 13, 272, "train.h5"); }), "= 2147483648, above 2147483647");
 }
 
 BOOST_AUTO_TEST_CASE(rows_are_as_long_as_positions_count) {
   Config config = valid_config();
   config.train.per_device_train_batch_size = 1;
   set_mesh(config, 1, 1, 16, 1);
-  validate(config, 16);
-  for (const int bits : {24, 30}) validate_data(config, std::int64_t{1} << bits, 272, "train.h5");
-  validate_data(config, (std::int64_t{1} << 31) - 1, 272, "train.h5");
-  check_says(refusal([&] { validate_data(config, std::int64_t{1} << 31, 272, "train.h5"); }),
+  const ValidConfig valid = validate(config, 16);
+  for (const int bits : {24, 30}) validate_data(valid, std::int64_t{1} << bits, 272, "train.h5");
+  validate_data(valid, (std::int64_t{1} << 31) - 1, 272, "train.h5");
+  check_says(refusal([&] { validate_data(valid, std::int64_t{1} << 31, 272, "train.h5"); }),
              "rows of train.h5 are too long (2147483648 tokens, but positions are counted up to 2147483647)");
 }
 
 BOOST_AUTO_TEST_CASE(offloading_on_a_cpu_needs_a_folder) {
   Config config = valid_config();
   config.train.activation_offload = true;
-  check_says(refusal([&] { validate(config, 1); }), "set train.offload_folder");
+  check_says(refusal([&] { (void)validate(config, 1); }), "set train.offload_folder");
   config.train.offload_folder = "scratch";
-  validate(config, 1);
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
   config.train.mlp_tile_tokens = -1;
-  check_says(refusal([&] { validate(config, 1); }), "`train.mlp_tile_tokens = -1` is out of range");
+  check_says(refusal([&] { (void)validate(config, 1); }), "`train.mlp_tile_tokens = -1` is out of range");
 }
 
 BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_attention_and_rotation_are_made_for) {
   Config config = valid_config();
   config.model.sliding_window = 512;
-  validate_data(config, 512, 272, "train.h5");
-  check_says(refusal([&] { validate_data(config, 514, 272, "train.h5"); }), "model.sliding_window = 512");
+  validate_data(validate(config, 1), 512, 272, "train.h5");
+  check_says(refusal([&] { validate_data(validate(config, 1), 514, 272, "train.h5"); }), "model.sliding_window = 512");
   config.model.sliding_window = 0;
   config.model.rope_scaling = {.rope_type = RopeType::dynamic, .factor = 2.0, .original_max_position_embeddings = 256};
-  validate_data(config, 256, 272, "train.h5");
-  check_says(refusal([&] { validate_data(config, 258, 272, "train.h5"); }), "original_max_position_embeddings = 256");
+  validate_data(validate(config, 1), 256, 272, "train.h5");
+  check_says(refusal([&] { validate_data(validate(config, 1), 258, 272, "train.h5"); }),
+             "original_max_position_embeddings = 256");
 }
 
 BOOST_AUTO_TEST_CASE(a_model_folder_is_left_when_the_run_began_from_one) {
   Config config = valid_config();
-  validate(config, 1);
-  BOOST_TEST(!*config.checkpoint.save_hub_model);
-  config = valid_config();
+  BOOST_TEST(!*validate(config, 1)->checkpoint.save_hub_model);
   config.model.model_name_or_path = "models/x";
-  validate(config, 1);
-  BOOST_TEST(*config.checkpoint.save_hub_model);
+  BOOST_TEST(*validate(config, 1)->checkpoint.save_hub_model);
 }
 
 BOOST_AUTO_TEST_CASE(the_model_must_know_every_token) {
-  const Config config = valid_config();
+  const ValidConfig config = validate(valid_config(), 1);
   validate_data(config, 512, 260, "train.h5");
   check_says(refusal([&] { validate_data(config, 512, 300, "train.h5"); }), "set vocab_size to 300 or more");
 }
@@ -338,26 +341,27 @@ BOOST_AUTO_TEST_CASE(evaluation_needs_data) {
   Config config = valid_config();
   config.data.eval_files.clear();
   config.train.eval_steps = 0;
-  validate(config, 1);
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
   config.train.eval_steps = 10;
-  check_says(refusal([&] { validate(config, 1); }), "`train.eval_steps = 10` has no data (`data.eval_files` is empty)");
+  check_says(refusal([&] { (void)validate(config, 1); }),
+             "`train.eval_steps = 10` has no data (`data.eval_files` is empty)");
   config.train.eval_steps = -1;
   config.train.eval_on_start = true;
-  check_says(refusal([&] { validate(config, 1); }), "`train.eval_on_start = true` has no data");
+  check_says(refusal([&] { (void)validate(config, 1); }), "`train.eval_on_start = true` has no data");
   config.data.eval_files = {"eval.h5"};
-  validate(config, 1);
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
 }
 
 BOOST_AUTO_TEST_CASE(evaluation_works_in_the_memory_of_training) {
   Config config = valid_config();
   set_mesh(config, 1, 1, 4, 1);
-  validate(config, 4);
-  validate_eval_data(config, 512, 272, "eval.h5", 512);
-  validate_eval_data(config, 499, 272, "eval.h5", 512);
-  const std::string longer = refusal([&] { validate_eval_data(config, 513, 272, "eval.h5", 512); });
+  const ValidConfig valid = validate(config, 4);
+  validate_eval_data(valid, 512, 272, "eval.h5", 512);
+  validate_eval_data(valid, 499, 272, "eval.h5", 512);
+  const std::string longer = refusal([&] { validate_eval_data(valid, 513, 272, "eval.h5", 512); });
   check_says(longer, "rows of eval.h5 are longer than those that are trained on");
   check_says(longer, "--max_length 512");
-  check_says(refusal([&] { validate_eval_data(config, 512, 300, "eval.h5", 512); }),
+  check_says(refusal([&] { validate_eval_data(valid, 512, 300, "eval.h5", 512); }),
              "the model cannot read eval.h5 (its tokens run to vocab_size = 300");
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/config/values.hpp"
 #include "support/config_error.hpp"
 
@@ -47,13 +48,12 @@ std::vector<double> numbers_in(const std::string& text) {
 /// That of a run with such a schedule, validated; `more` are further lines of [optimizer].
 config::Optimizer optimizer_of(const std::string& type, const std::string& kwargs, const std::string& rate,
                                const std::string& more = "") {
-  config::Config config = config::parse(
+  const config::Config config = config::parse(
       "[model]\nhidden_size = 32\nnum_hidden_layers = 2\nnum_attention_heads = 4\nintermediate_size = 64\n"
       "vocab_size = 64\n[data]\ntrain_files = a.h5\neval_files = b.h5\n[optimizer]\nlr_scheduler_type = " +
           type + "\nlr_scheduler_kwargs = " + kwargs + "\nlearning_rate = " + rate + "\n" + more,
       {}, "test.ini");
-  config::validate(config, 1);
-  return config.optimizer;
+  return config::validate(config, 1)->optimizer;
 }
 
 /// Whether the numbers agree but for rounding.

@@ -48,7 +48,11 @@ struct Fixture {
 
   [[nodiscard]] MemoryTable plan(const mesh::Layout& layout) {
     set_mesh(layout);
-    return plan_memory(config, datasets(), {}, process_bytes);
+    return plan_memory(valid(), datasets(), {}, process_bytes);
+  }
+
+  [[nodiscard]] config::ValidConfig valid() const {
+    return config::validate(config, mesh::layout_of(config.parallel).size());
   }
 
   [[nodiscard]] Datasets datasets() const {
@@ -92,10 +96,10 @@ BOOST_FIXTURE_TEST_CASE(all_ranks_of_1024_hold_as_much_but_rank_0_writes_the_ind
 BOOST_FIXTURE_TEST_CASE(the_table_is_least_and_most_of_the_ledgers, Fixture) {
   const MemoryTable table = plan({.dp_replicate = 2, .dp_shard = 3, .sp = 1, .tp = 2});
   const Datasets all = datasets();
-  const mesh::Place first(config, 0);
+  const mesh::Place first(valid(), 0);
   std::size_t least_bytes = table.total.most_bytes, most_bytes = 0;
   for (int rank = 0; rank < 12; ++rank) {
-    const device::Ledger ledger = plan_ledger(config, all, first.peer(rank), {}, process_bytes);
+    const device::Ledger ledger = plan_ledger(valid(), all, first.peer(rank), {}, process_bytes);
     std::size_t sum_bytes = 0;
     for (std::size_t i = 0; i < device::num_labels; ++i) {
       const std::size_t bytes = ledger.bytes(static_cast<Label>(i));
@@ -226,7 +230,7 @@ BOOST_AUTO_TEST_CASE(a_plan_for_gpus_says_what_lies_where) {
   fixture.set_mesh({.dp_shard = 2});
   constexpr std::size_t gpu_process_bytes = std::size_t{700} << 20U;
   const auto plan = [&](const Machine& machine) {
-    return plan_memory(fixture.config, fixture.datasets(), machine, process_bytes);
+    return plan_memory(fixture.valid(), fixture.datasets(), machine, process_bytes);
   };
   const MemoryTable on_cpu = plan({});
   BOOST_TEST(on_cpu.on_gpu.most_bytes == 0u);
@@ -261,7 +265,7 @@ BOOST_AUTO_TEST_CASE(state_of_a_gpu_in_the_memory_of_its_node) {
   fixture.config.model.num_hidden_layers = 8;  // more units than windows
   fixture.set_mesh({.dp_shard = 2});
   const auto plan = [&](device::Kind kind) {
-    return plan_memory(fixture.config, fixture.datasets(), {.kind = kind}, process_bytes);
+    return plan_memory(fixture.valid(), fixture.datasets(), {.kind = kind}, process_bytes);
   };
   fixture.config.parallel.zero_stage = 2;
   const MemoryTable on_cpu = plan(device::Kind::cpu), on_gpu = plan(device::Kind::cuda);

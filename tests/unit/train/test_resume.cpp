@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sft/config/parse.hpp"
+#include "sft/config/valid_config.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/run_length.hpp"
 
@@ -14,14 +15,13 @@ namespace {
 constexpr std::int64_t num_rows = 100;
 constexpr std::int64_t max_length = 64;
 
-config::Config example() {
-  config::Config config = config::parse(
+config::ValidConfig example() {
+  const config::Config config = config::parse(
       "[model]\nhidden_size = 32\nnum_hidden_layers = 2\nnum_attention_heads = 4\nnum_key_value_heads = 2\n"
       "intermediate_size = 64\nvocab_size = 64\n[data]\ntrain_files = a.h5\n"
       "[train]\nper_device_train_batch_size = 2\ngradient_accumulation_steps = 4\nmax_steps = 10\n",
       {}, "example.ini");
-  config::validate(config, 4);
-  return config;
+  return config::validate(config, 4);
 }
 
 checkpoint::Header saved_by(const config::Config& config) {
