@@ -280,8 +280,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 3. Mesh: this rank's place in it, and every communicator of the run
   const mesh::Place place(config, world.rank());
   const mesh::Groups groups(world, place);
-  const std::unique_ptr<comm::Collectives> collectives =
-      comm::make_collectives(*device, groups.of_tensors(config->device), transport);
+  const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
+      *device, groups.of_tensors(config->device, config->optimizer.needs_whole_matrices()), transport);
 
   if (command.action == config::CommandLine::Action::check) {
     apps::check_machine({session, config, *device, place, groups, *collectives, transport.way});

@@ -329,7 +329,8 @@ std::vector<Key> make_keys() {
           "none: no step"),
 
       key("optimizer", &C::optimizer, "optim", &Optimizer::optim,
-          "adamw_torch, lion (one moment; take a third of AdamW's rate, and three times its decay) or sgd (no state)"),
+          "adamw_torch, lion (one moment; take a third of AdamW's rate, and three times its decay), muon (matrices of "
+          "blocks; AdamW for the rest) or sgd (no state)"),
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,
           "the schedule: linear, cosine (both to 0 at the last step), constant (without warm-up), "
@@ -346,6 +347,13 @@ std::vector<Key> make_keys() {
       key("optimizer", &C::optimizer, "adam_beta2", &Optimizer::adam_beta2,
           "decay of the second moment; with lion of its one moment"),
       key("optimizer", &C::optimizer, "adam_epsilon", &Optimizer::adam_epsilon, "added to the denominator"),
+      key("optimizer", &C::optimizer, "muon_momentum", &Optimizer::muon_momentum,
+          "of muon: decay of the mean of a matrix's gradients"),
+      key("optimizer", &C::optimizer, "nesterov", &Optimizer::nesterov,
+          "of muon: step along that mean mixed with the gradient, not along the mean alone"),
+      key("optimizer", &C::optimizer, "adjust_lr_fn", &Optimizer::adjust_lr_fn,
+          "how muon's rate follows from the shape of a matrix: match_rms_adamw (steps as large as AdamW's: one rate "
+          "serves all) or original (takes a rate of its own, some ten times as high)"),
       key("optimizer", &C::optimizer, "max_grad_norm", &Optimizer::max_grad_norm,
           "clip the global gradient norm to this; 0: no clipping"),
       key("optimizer", &C::optimizer, "moments_dtype", &Optimizer::moments_dtype,

@@ -185,11 +185,21 @@ void check_optimizer(const Config& config) {
   require(config, optimizer.adam_beta1 >= 0 && optimizer.adam_beta1 < 1, "optimizer.adam_beta1", "at least 0, below 1");
   require(config, optimizer.adam_beta2 >= 0 && optimizer.adam_beta2 < 1, "optimizer.adam_beta2", "at least 0, below 1");
   require(config, optimizer.adam_epsilon > 0, "optimizer.adam_epsilon", "above 0");
+  require(config, optimizer.muon_momentum >= 0 && optimizer.muon_momentum < 1, "optimizer.muon_momentum",
+          "at least 0, below 1");
   require(config, optimizer.max_grad_norm >= 0, "optimizer.max_grad_norm", "0 (no clipping) or more");
   check_scheduler(config);
 }
 
-void check_offload(const Train& train) {
+void check_offload(const Config& config) {
+  const Train& train = config.train;
+  if (config.optimizer.needs_whole_matrices() && train.offload_parameters != Offload::none) {
+    throw_config_error(
+        "`train.offload_parameters = " + write(train.offload_parameters) +
+            "` does not go with optim = " + write(config.optimizer.optim),
+        "it steps matrices when all windows of state have gone back to where they lie, weights among them",
+        "set offload_parameters = none; offload_optimizer = " + write(train.offload_parameters) + " moves the moments");
+  }
   const bool uses_files = train.offload_optimizer == Offload::nvme || train.offload_parameters == Offload::nvme;
   if (uses_files && train.offload_folder.empty()) {
     throw_config_error(std::string("`train.") +
@@ -383,7 +393,7 @@ ValidConfig validate(Config config, int world_size) {
   check_device(config);
   check_evaluation(config);
   check_optimizer(config);
-  check_offload(config.train);
+  check_offload(config);
   check_axes(config, world_size);
   fit_mesh(config.parallel, world_size);
   check_sharding(config.parallel);

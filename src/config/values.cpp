@@ -70,13 +70,17 @@ constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", Activa
                                                                  {"full", ActivationCheckpointing::full}}};
 constexpr Names<Offload, 3> offload_names{{{"none", Offload::none}, {"host", Offload::host}, {"nvme", Offload::nvme}}};
 constexpr Names<DType, 2> dtype_names{{{"float32", DType::float32}, {"bf16", DType::bf16}}};
-constexpr Names<OptimizerKind, 3> optimizer_names{
-    {{"adamw_torch", OptimizerKind::adamw_torch}, {"lion", OptimizerKind::lion}, {"sgd", OptimizerKind::sgd}}};
+constexpr Names<OptimizerKind, 4> optimizer_names{{{"adamw_torch", OptimizerKind::adamw_torch},
+                                                   {"lion", OptimizerKind::lion},
+                                                   {"muon", OptimizerKind::muon},
+                                                   {"sgd", OptimizerKind::sgd}}};
 /// What transformers calls them too: other implementations of the same arithmetic.
 constexpr Names<OptimizerKind, 4> optimizer_synonyms{{{"adamw_torch_fused", OptimizerKind::adamw_torch},
                                                       {"adamw", OptimizerKind::adamw_torch},
                                                       {"lion_32bit", OptimizerKind::lion},
                                                       {"paged_lion_32bit", OptimizerKind::lion}}};
+constexpr Names<LrAdjustment, 2> adjustment_names{
+    {{"match_rms_adamw", LrAdjustment::match_rms_adamw}, {"original", LrAdjustment::original}}};
 constexpr Names<Scheduler, 11> scheduler_names{{{"linear", Scheduler::linear},
                                                 {"cosine", Scheduler::cosine},
                                                 {"cosine_with_restarts", Scheduler::cosine_with_restarts},
@@ -197,6 +201,7 @@ void read(const std::string& text, OptimizerKind& value) {
     read_choice(text, value, optimizer_names);
   }
 }
+void read(const std::string& text, LrAdjustment& value) { read_choice(text, value, adjustment_names); }
 void read(const std::string& text, Scheduler& value) {
   if (unquoted(text) == "greedy") {
     throw std::invalid_argument(
@@ -232,6 +237,7 @@ std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(chec
 std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
 std::vector<std::string> choices(DType) { return texts_of(dtype_names); }
 std::vector<std::string> choices(OptimizerKind) { return texts_of(optimizer_names); }
+std::vector<std::string> choices(LrAdjustment) { return texts_of(adjustment_names); }
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
 std::vector<std::string> choices(CommChoice) { return texts_of(comm_names); }
@@ -254,6 +260,7 @@ std::string write(ActivationCheckpointing value) { return write_choice(value, ch
 std::string write(Offload value) { return write_choice(value, offload_names); }
 std::string write(DType value) { return write_choice(value, dtype_names); }
 std::string write(OptimizerKind value) { return write_choice(value, optimizer_names); }
+std::string write(LrAdjustment value) { return write_choice(value, adjustment_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
 std::string write(const SchedulerKwargs& value) { return to_json(value); }
 std::string write(BackendChoice value) { return write_choice(value, backend_names); }

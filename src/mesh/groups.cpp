@@ -58,7 +58,7 @@ Groups Groups::planned(const Place& place) {
   return groups;
 }
 
-std::vector<comm::TensorGroup> Groups::of_tensors(const config::Device& limits) const {
+std::vector<comm::TensorGroup> Groups::of_tensors(const config::Device& limits, bool exchanges_matrices) const {
   std::vector<comm::TensorGroup> result;
   const auto add = [&](const comm::Group& group, bool has_exchanges, int max_ctas) {
     if (group.size() == 1) return;
@@ -70,10 +70,10 @@ std::vector<comm::TensorGroup> Groups::of_tensors(const config::Device& limits) 
     }
   };
   add(replicate, false, limits.dp_replicate_max_ctas);
-  add(fsdp, false, limits.dp_shard_max_ctas);
+  add(fsdp, exchanges_matrices, limits.dp_shard_max_ctas);
   add(reshard, false, limits.dp_shard_max_ctas);
   add(sp, true, limits.sp_max_ctas);
-  add(tp, false, limits.tp_max_ctas);
+  add(tp, exchanges_matrices, limits.tp_max_ctas);
   add(kv_replicas, false, limits.tp_max_ctas);
   return result;
 }

@@ -76,6 +76,13 @@ namespace sft::ops {
                   .weight_decay = static_cast<float>(step.weight_decay)}};
 }
 
+[[nodiscard]] inline UpdateRules rules_of(const Momentum& step) {
+  return {.kind = UpdateRules::Kind::momentum,
+          .momentum = {.momentum = static_cast<float>(step.momentum),
+                       .one_minus_momentum = static_cast<float>(1.0 - step.momentum),
+                       .nesterov = step.nesterov}};
+}
+
 /// Checks the dtypes of the step too, as ops::Update says.
 [[nodiscard]] inline UpdateFactors factors_of(const Update& step) {
   SFT_ENSURE(step.gradients.dtype == DType::float32, "ops: float32 expected");

@@ -55,12 +55,27 @@ struct SgdRule {
   }
 };
 
+/// The momentum of torch.optim.Muon: the direction of a step takes the place of the parameter.
+struct MomentumRule {
+  static constexpr int num_states = 1;
+  float momentum = 0, one_minus_momentum = 1;
+  bool nesterov = false;
+
+  template <class Root>
+  constexpr void update(float& direction, float gradient, float (&state)[max_update_states], Root /*root*/) const {
+    const float mean = state[0] + (gradient - state[0]) * one_minus_momentum;
+    direction = nesterov ? gradient + (mean - gradient) * momentum : mean;
+    state[0] = mean;
+  }
+};
+
 /// One of them, for a table of functions.
 struct UpdateRules {
-  enum class Kind { adamw, lion, sgd } kind = Kind::adamw;
+  enum class Kind { adamw, lion, sgd, momentum } kind = Kind::adamw;
   AdamWRule adamw{};
   LionRule lion{};
   SgdRule sgd{};
+  MomentumRule momentum{};
 };
 
 /// Calls f with the rule that is meant.
@@ -73,6 +88,8 @@ inline void with_rule(const UpdateRules& rules, const F& f) {
       return f(rules.lion);
     case UpdateRules::Kind::sgd:
       return f(rules.sgd);
+    case UpdateRules::Kind::momentum:
+      return f(rules.momentum);
   }
 }
 

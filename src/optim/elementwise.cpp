@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "file_transfers.hpp"
 #include "host_transfers.hpp"
@@ -23,13 +24,27 @@ bool is_rounded(const StateForm& form) { return form.rounds_parameters || form.m
 
 }  // namespace
 
+ElementwiseRule adamw_rule(const config::Optimizer& keys) {
+  return {{"exp_avg", "exp_avg_sq"}, [keys](std::int64_t step, double learning_rate, double weight_decay) {
+            const auto t = static_cast<double>(step);
+            return ops::AdamW{.learning_rate = learning_rate,
+                              .beta1 = keys.adam_beta1,
+                              .beta2 = keys.adam_beta2,
+                              .epsilon = keys.adam_epsilon,
+                              .weight_decay = weight_decay,
+                              .bias_correction1 = 1 - std::pow(keys.adam_beta1, t),
+                              .bias_correction2 = 1 - std::pow(keys.adam_beta2, t)};
+          }};
+}
+
 Elementwise::Elementwise(ElementwiseRule rule, double weight_decay, const parallel::ShardMap& shard_map,
                          const StateForm& form)
     : rule_(std::move(rule)),
       weight_decay_(weight_decay),
       shard_map_(shard_map),
       form_(form),
-      windows_(plan_updates(shard_map, is_offloaded(form) ? form.window_elements : no_limit, is_rounded(form))) {
+      windows_(plan_updates(shard_map, is_offloaded(form) ? form.window_elements : no_limit, is_rounded(form),
+                            rule_.is_directed)) {
   std::vector<DType> in_host, in_file;
   const auto put = [&](StatePlace place, DType dtype) {
     if (place == StatePlace::device) return Part{};
@@ -148,7 +163,9 @@ void Elementwise::step_unit(int unit, const parallel::UnitStorage& storage, ops:
   }
 }
 
-void Elementwise::end_step() {
+std::uint64_t Elementwise::rounding_key(std::uint64_t key) const { return mix(rounding_key_, key); }
+
+void Elementwise::end_step(const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) {
   SFT_ENSURE(next_ == windows_.size(), "every unit is stepped, in order");
   for_each_offloaded([](OffloadedState& state) { state.end_step(); });
 }
@@ -166,15 +183,19 @@ void Elementwise::step_window(std::size_t window, const parallel::UnitStorage& s
   const Tensor copy = storage.compute_copy();
   for (const Run& run : windows_[window].runs) {
     const std::int64_t at = run.begin - begin;
-    ops::Update update{.parameters = parameters.rows(at, run.count),
-                       .gradients = storage.gradients().rows(run.begin, run.count),
+    const bool is_directed = run.treatment == Treatment::direct;
+    const Tensor gradients = storage.gradients().rows(run.begin, run.count);
+    ops::Update update{.parameters = is_directed ? gradients : parameters.rows(at, run.count),
+                       .gradients = gradients,
                        .state = {},
-                       .copy = copy.empty() ? copy : copy.rows(run.begin, run.count),
-                       .rule = run.decays ? decaying_ : not_decaying_,
+                       .copy = copy.empty() || is_directed ? Tensor() : copy.rows(run.begin, run.count),
+                       .rule = is_directed                         ? rule_.direction
+                               : run.treatment == Treatment::decay ? decaying_
+                                                                   : not_decaying_,
                        .gradient_scale = gradient_scale_,
                        .rounding = run.rounding};
     for (std::size_t i = 0; i < state_.size(); ++i) update.state[i] = state[i].rows(at, run.count);
-    update.rounding.key = mix(rounding_key_, run.rounding.key);
+    update.rounding.key = rounding_key(run.rounding.key);
     backend.update(update);
   }
 }

@@ -20,7 +20,12 @@ struct ElementwiseRule {
   std::vector<std::string> state;  ///< names of the numbers that it keeps for each element, two at most
   /// The arithmetic of the 1-based step.
   std::function<ops::UpdateRule(std::int64_t step, double learning_rate, double weight_decay)> at;
+  /// Parameters whose gradients become directions in their place, by `direction`, instead of steps; null: none.
+  std::function<bool(int unit, const parallel::Parameter&)> is_directed = {};
+  ops::UpdateRule direction = {};
 };
+
+[[nodiscard]] ElementwiseRule adamw_rule(const config::Optimizer& keys);
 
 /// Matrices alone decay.
 ///
@@ -46,7 +51,12 @@ class Elementwise : public Optimizer {
   void drain() noexcept override;
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
   void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) override;
-  void end_step() override;
+  void end_step(const parallel::UnitStorage& storage, ops::Backend& backend) override;
+
+ protected:
+  [[nodiscard]] const parallel::ShardMap& shard_map() const { return shard_map_; }
+  /// Of a tensor with this key, in the step that is under way.
+  [[nodiscard]] std::uint64_t rounding_key(std::uint64_t key) const;
 
  private:
   /// Master weights or a kind of state: where they lie, and their number among what lies there.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/optim/optimizer.hpp"
 
-#include <cmath>
-
 #include "elementwise.hpp"
+#include "muon.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::optim {
@@ -14,20 +13,13 @@ ElementwiseRule rule_of(const config::Optimizer& o) {
   using config::OptimizerKind;
   switch (o.optim) {
     case OptimizerKind::adamw_torch:
-      return {{"exp_avg", "exp_avg_sq"}, [o](std::int64_t step, double learning_rate, double weight_decay) {
-                const auto t = static_cast<double>(step);
-                return ops::AdamW{.learning_rate = learning_rate,
-                                  .beta1 = o.adam_beta1,
-                                  .beta2 = o.adam_beta2,
-                                  .epsilon = o.adam_epsilon,
-                                  .weight_decay = weight_decay,
-                                  .bias_correction1 = 1 - std::pow(o.adam_beta1, t),
-                                  .bias_correction2 = 1 - std::pow(o.adam_beta2, t)};
-              }};
+      return adamw_rule(o);
     case OptimizerKind::lion:
       return {{"exp_avg"}, [o](std::int64_t, double learning_rate, double weight_decay) {
                 return ops::Lion{learning_rate, o.adam_beta1, o.adam_beta2, weight_decay};
               }};
+    case OptimizerKind::muon:
+      break;  // a class of its own
     case OptimizerKind::sgd:
       return {{}, [](std::int64_t, double learning_rate, double weight_decay) {
                 return ops::Sgd{learning_rate, weight_decay};
@@ -50,8 +42,12 @@ StateForm state_form(const config::ValidConfig& config, device::Kind kind) {
           .rounding_seed = config->train.seed};
 }
 
+bool Optimizer::needs_whole(int /*unit*/, const parallel::Parameter& /*parameter*/) const { return false; }
+void Optimizer::use(parallel::MatrixExchange& /*exchange*/) {}
+
 std::unique_ptr<Optimizer> make_optimizer(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map,
                                           const StateForm& form) {
+  if (optimizer.optim == config::OptimizerKind::muon) return std::make_unique<Muon>(optimizer, shard_map, form);
   return std::make_unique<Elementwise>(rule_of(optimizer), optimizer.weight_decay, shard_map, form);
 }
 
@@ -59,7 +55,7 @@ void step_all(Optimizer& optimizer, const parallel::UnitStorage& storage, ops::B
               double learning_rate, double gradient_scale) {
   optimizer.begin_step(step, learning_rate, gradient_scale, Optimizer::Order::ascending);
   for (int unit = 0; unit < storage.trainable().num_units(); ++unit) optimizer.step_unit(unit, storage, backend);
-  optimizer.end_step();
+  optimizer.end_step(storage, backend);
 }
 
 }  // namespace sft::optim

@@ -19,21 +19,27 @@ std::uint64_t hash_of(const std::string& name) {
   return hash;
 }
 
+Treatment treatment_of(int unit, const Parameter& parameter, const IsParameter& is_directed) {
+  if (is_directed && is_directed(unit, parameter)) return Treatment::direct;
+  return parameter.is_vector() ? Treatment::no_decay : Treatment::decay;
+}
+
 /// Runs as long as they can be.
-std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, int unit) {
+std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, int unit, const IsParameter& is_directed) {
   std::vector<Run> runs;
-  for (const bool decays : {true, false}) {
-    for (const parallel::ShardRange& range :
-         shard_map.ranges_of_unit(unit, [&](const Parameter& p) { return p.is_vector() != decays; })) {
-      runs.push_back({range.begin, range.count, decays, {}});
+  for (const Treatment treatment : {Treatment::decay, Treatment::no_decay, Treatment::direct}) {
+    for (const parallel::ShardRange& range : shard_map.ranges_of_unit(
+             unit, [&](const Parameter& p) { return treatment_of(unit, p, is_directed) == treatment; })) {
+      runs.push_back({range.begin, range.count, treatment, {}});
     }
   }
   return runs;
 }
 
 /// A run for each rectangle of a logical tensor.
-std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, const parallel::Unit& unit) {
-  std::vector<Run> runs;
+std::vector<ParameterRun> rectangle_runs(const parallel::ShardMap& shard_map, int unit_index) {
+  const parallel::Unit& unit = shard_map.unit(unit_index);
+  std::vector<ParameterRun> runs;
   for (const parallel::Piece& piece : shard_map.pieces()) {
     const Parameter& parameter = *piece.parameter;
     if (piece.shard_offset < unit.shard_offset || piece.shard_offset >= unit.shard_offset + unit.shard_elements) {
@@ -43,14 +49,22 @@ std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, const para
     for (const parallel::LogicalRectangle& r : parallel::ShardMap::rectangles(piece)) {
       const std::int64_t count = r.num_rows * r.num_columns;
       const bool is_whole = r.num_columns == columns;  // then all its rows are one
-      runs.push_back({r.shard_offset,
+      runs.push_back({&parameter,
+                      r.shard_offset,
                       count,
-                      !parameter.is_vector(),
                       {.key = hash_of(parameter.name),
                        .first_index = r.row_begin * columns + r.column_begin,
                        .num_columns = is_whole ? count : r.num_columns,
                        .row_stride = columns}});
     }
+  }
+  return runs;
+}
+
+std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, int unit, const IsParameter& is_directed) {
+  std::vector<Run> runs;
+  for (const ParameterRun& run : rectangle_runs(shard_map, unit)) {
+    runs.push_back({run.begin, run.count, treatment_of(unit, *run.parameter, is_directed), run.rounding});
   }
   return runs;
 }
@@ -72,13 +86,15 @@ std::vector<Run> cut(const std::vector<Run>& runs, std::int64_t begin, std::int6
 
 }  // namespace
 
-std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements, bool by_element) {
+std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements, bool by_element,
+                                 const IsParameter& is_directed) {
   SFT_ENSURE(max_elements > 0, "windows end at aligned elements");
   SFT_ENSURE(max_elements % parallel::alignment_elements == 0, "windows end at aligned elements");
   std::vector<Window> windows;
   for (int u = 0; u < shard_map.num_units(); ++u) {
     const parallel::Unit& unit = shard_map.unit(u);
-    const std::vector<Run> runs = by_element ? runs_by_element(shard_map, unit) : merged_runs(shard_map, u);
+    const std::vector<Run> runs =
+        by_element ? runs_by_element(shard_map, u, is_directed) : merged_runs(shard_map, u, is_directed);
     const std::int64_t unit_end = unit.shard_offset + unit.shard_elements;
     for (std::int64_t begin = unit.shard_offset; begin < unit_end; begin += max_elements) {
       const std::int64_t end = std::min(begin + max_elements, unit_end);
@@ -86,6 +102,16 @@ std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64
     }
   }
   return windows;
+}
+
+std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map, const IsParameter& is_meant) {
+  std::vector<ParameterRun> runs;
+  for (int unit = 0; unit < shard_map.num_units(); ++unit) {
+    for (const ParameterRun& run : rectangle_runs(shard_map, unit)) {
+      if (is_meant(unit, *run.parameter)) runs.push_back(run);
+    }
+  }
+  return runs;
 }
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {

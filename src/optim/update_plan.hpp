@@ -3,6 +3,7 @@
 // In which portions AdamW goes over a rank shard. Pure.
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "sft/ops/backend.hpp"
@@ -10,10 +11,17 @@
 
 namespace sft::optim {
 
+/// What a step does with elements.
+enum class Treatment {
+  decay,     ///< steps them, with weight decay: those of matrices
+  no_decay,  ///< steps them
+  direct,    ///< makes a direction of their gradients, in their place
+};
+
 /// Elements that one call of the kernel updates.
 struct Run {
   std::int64_t begin, count;  ///< in the rank shard
-  bool decays;                ///< of matrices
+  Treatment treatment;
   /// Which numbers they have in the logical tensor; `key` is that of the tensor, without the step. Of runs for
   /// stochastic rounding alone.
   ops::StochasticRounding rounding;
@@ -26,11 +34,25 @@ struct Window {
   std::vector<Run> runs;      ///< those of parameters
 };
 
+/// Elements of one parameter that one call of the kernel updates.
+struct ParameterRun {
+  const parallel::Parameter* parameter;
+  std::int64_t begin, count;  ///< in the rank shard
+  ops::StochasticRounding rounding;
+};
+
+/// Which parameters are meant.
+using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
+
 /// The whole rank shard, ascending: a window per unit, or several of at most max_elements, a multiple of
 /// parallel::alignment_elements. `by_element`: runs know which elements of which tensor they are; else they are as long
-/// as can be.
+/// as can be. `is_directed`: parameters that are treated so; null: none.
 [[nodiscard]] std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements,
-                                               bool by_element);
+                                               bool by_element, const IsParameter& is_directed = {});
+
+/// Those of the rank shard that `is_meant` tells, ascending; each knows which elements of the parameter they are.
+[[nodiscard]] std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map,
+                                                        const IsParameter& is_meant);
 
 /// `a` and `b`, well mixed.
 [[nodiscard]] std::uint64_t mix(std::uint64_t a, std::uint64_t b);

@@ -24,7 +24,7 @@ void EarlyUpdate::gradient_queued(int unit) {
 
 void EarlyUpdate::finish() {
   step_waiting();
-  optimizer_.end_step();
+  optimizer_.end_step(storage_, backend_);
 }
 
 void EarlyUpdate::step_waiting() {

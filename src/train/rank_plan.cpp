@@ -71,13 +71,17 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.layout().sp,
                                                 config->parallel.attention_method())),
-      optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))) {}
+      optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
+      matrix_deal(shard_map, place, [this](int unit, const parallel::Parameter& parameter) {
+        return optimizer->needs_whole(unit, parameter);
+      }) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
   const bool moves_master = optimizer->master_place() == optim::StatePlace::host;
   storage.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
                   policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
   optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
+  matrix_deal.lay_out(arenas.optimizer);
   unit_buffers.lay_out(
       {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);

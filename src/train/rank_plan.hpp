@@ -16,6 +16,7 @@
 #include "sft/model/decoder_buffers.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/optim/optimizer.hpp"
+#include "sft/parallel/matrix_deal.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/train/machine.hpp"
@@ -72,6 +73,7 @@ class RankPlan {
   model::DecoderBuffers decoder;
   std::unique_ptr<parallel::SequenceBuffers> attention;
   std::unique_ptr<optim::Optimizer> optimizer;
+  parallel::MatrixDeal matrix_deal;
 
   UploadBuffers upload;
   comm::StagingMemory staging;

@@ -11,6 +11,7 @@
 #include "sft/model/activation_store.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/attention_schedule.hpp"
 
@@ -74,6 +75,8 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
     for (std::size_t group = 0; group < before.size(); ++group) middle[group].bytes -= before[group].bytes;
   }
   units.finish_step();
+  parallel::MatrixExchange matrices(plan.matrix_deal, plan.storage, groups, *ops, counter);
+  matrices.for_each([](const parallel::WholeMatrix&) {});
 
   std::vector<comm::SentBytes> sent = counter.sent();
   for (std::size_t group = 0; group < middle.size(); ++group) {

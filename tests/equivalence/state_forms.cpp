@@ -155,7 +155,8 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit) {
 BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
   const test::TemporaryFolder folder;
   for_each_layout([&](const mesh::Layout& layout) {
-    for (const config::OptimizerKind optim : {config::OptimizerKind::lion, config::OptimizerKind::sgd}) {
+    for (const config::OptimizerKind optim :
+         {config::OptimizerKind::lion, config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
       for (const Precision precision : {Precision::bf16, Precision::pure_bf16}) {
         config::Config config = base_config();
         config.optimizer.optim = optim;
@@ -164,7 +165,9 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
         const Outcome in_memory = run(config, layout);
         config.train.offload_folder = folder.path();
         config.train.offload_optimizer = Offload::nvme;
-        if (precision == Precision::bf16) config.train.offload_parameters = Offload::nvme;
+        if (precision == Precision::bf16 && !config.optimizer.needs_whole_matrices()) {
+          config.train.offload_parameters = Offload::nvme;
+        }
         BOOST_TEST((run(config, layout) == in_memory), config::write(optim));
       }
     }
@@ -183,6 +186,20 @@ BOOST_AUTO_TEST_CASE(steps_under_the_backward_pass_change_no_bit) {
       config.train.offload_optimizer = config.train.offload_parameters = Offload::nvme;
       BOOST_TEST((run(config, layout) == in_memory), accumulation << " micro-batches");
     }
+  });
+}
+
+// Which come behind it, where there is no clipping to wait for either.
+BOOST_AUTO_TEST_CASE(steps_of_whole_matrices_leave_the_norm_of_the_gradients) {
+  const test::TemporaryFolder folder;
+  for_each_layout([&](const mesh::Layout& layout) {
+    config::Config config = base_config();
+    config.optimizer.optim = config::OptimizerKind::muon;
+    config.optimizer.max_grad_norm = 0.0;
+    const Outcome in_memory = run(config, layout);
+    config.train.offload_folder = folder.path();
+    config.train.offload_optimizer = Offload::nvme;
+    BOOST_TEST((run(config, layout) == in_memory));
   });
 }
 

@@ -158,7 +158,8 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_to_the_bit_and_none_as_another) {
     return workshop.start(run_cases[1], output, max_steps, resume,
                           [&](config::Config& config) { config.optimizer.optim = optim; });
   };
-  for (const config::OptimizerKind optim : {config::OptimizerKind::lion, config::OptimizerKind::sgd}) {
+  for (const config::OptimizerKind optim :
+       {config::OptimizerKind::lion, config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
     const std::string whole = "whole-" + config::write(optim), parts = "parts-" + config::write(optim);
     test::TrainerProgram uninterrupted = start(whole, "none", optim);
     check_done(uninterrupted, workshop, whole);

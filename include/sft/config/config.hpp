@@ -23,7 +23,9 @@ enum class Precision {
 enum class Offload { none, host, nvme };
 /// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
 enum class ActivationCheckpointing { none, selective, full };
-enum class OptimizerKind { adamw_torch, lion, sgd };
+enum class OptimizerKind { adamw_torch, lion, muon, sgd };
+/// How Muon's rate follows from the shape of a matrix: adjust_lr_fn of torch.optim.Muon.
+enum class LrAdjustment { match_rms_adamw, original };
 enum class BackendChoice { automatic, cpu, cuda };
 /// How tensors get from GPU to GPU: by NCCL, or through the memory of the nodes and MPI.
 enum class CommChoice { automatic, nccl, host, mpi };
@@ -162,8 +164,14 @@ struct Optimizer {
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
+  double muon_momentum = 0.95;
+  bool nesterov = true;  ///< of Muon
+  LrAdjustment adjust_lr_fn = LrAdjustment::match_rms_adamw;
   double max_grad_norm = 1.0;            ///< 0: no clipping
   DType moments_dtype = DType::float32;  ///< or bf16, with stochastic rounding
+
+  /// Whether a step needs all of a matrix at once, not its elements alone.
+  [[nodiscard]] bool needs_whole_matrices() const { return optim == OptimizerKind::muon; }
 };
 
 struct Checkpoint {

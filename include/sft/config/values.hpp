@@ -30,6 +30,7 @@ void read(const std::string& text, ActivationCheckpointing& value);  // also tru
 void read(const std::string& text, Offload& value);
 void read(const std::string& text, DType& value);          // float32 or bf16
 void read(const std::string& text, OptimizerKind& value);  // also as transformers calls them: adamw_torch_fused ...
+void read(const std::string& text, LrAdjustment& value);
 void read(const std::string& text, Scheduler& value);
 void read(const std::string& text, SchedulerKwargs& value);
 void read(const std::string& text, BackendChoice& value);
@@ -47,6 +48,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(Offload);
 [[nodiscard]] std::vector<std::string> choices(DType);
 [[nodiscard]] std::vector<std::string> choices(OptimizerKind);
+[[nodiscard]] std::vector<std::string> choices(LrAdjustment);
 [[nodiscard]] std::vector<std::string> choices(Scheduler);
 [[nodiscard]] std::vector<std::string> choices(BackendChoice);
 [[nodiscard]] std::vector<std::string> choices(CommChoice);
@@ -65,6 +67,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(Offload value);
 [[nodiscard]] std::string write(DType value);
 [[nodiscard]] std::string write(OptimizerKind value);
+[[nodiscard]] std::string write(LrAdjustment value);
 [[nodiscard]] std::string write(Scheduler value);
 [[nodiscard]] std::string write(const SchedulerKwargs& value);
 [[nodiscard]] std::string write(BackendChoice value);

@@ -30,8 +30,9 @@ struct Groups {
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
 
   /// Those that tensors are sent in: all of more than one rank, but world. `limits`: how many thread blocks NCCL may
-  /// use on each axis.
-  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const config::Device& limits = {}) const;
+  /// use on each axis; `exchanges_matrices`: over fsdp and tp too.
+  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const config::Device& limits = {},
+                                                          bool exchanges_matrices = false) const;
 
  private:
   Groups() = default;

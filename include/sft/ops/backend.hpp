@@ -111,12 +111,19 @@ struct Sgd {
   double learning_rate, weight_decay;
 };
 
-using UpdateRule = std::variant<AdamW, Lion, Sgd>;
+/// The momentum of torch.optim.Muon: the direction of a step overwrites the parameters, for which the caller gives
+/// memory of its own, or the gradients themselves. State: the mean of the gradients.
+struct Momentum {
+  double momentum;
+  bool nesterov;
+};
+
+using UpdateRule = std::variant<AdamW, Lion, Sgd, Momentum>;
 
 /// One step over vectors (N), computed in float32. What is bf16 is rounded as `rounding` says.
 struct Update {
   Tensor parameters;            ///< float32 or bf16
-  Tensor gradients;             ///< float32, only read
+  Tensor gradients;             ///< float32, only read; may be the parameters
   std::array<Tensor, 2> state;  ///< as many as the rule keeps: all float32 or all bf16
   Tensor copy;                  ///< bf16, or empty: receives new float32 parameters, rounded to the nearest
   UpdateRule rule;
@@ -140,6 +147,8 @@ class Backend {
   virtual void add(Tensor destination, Tensor source) = 0;   ///< destination += source; float32, strided both
   virtual void scale(Tensor x, float factor) = 0;            ///< x *= factor; float32 or bf16, contiguous
   virtual void sum_squares(Tensor result, Tensor x) = 0;     ///< float64 (1) += sum of float32 x^2
+  /// x /= max(square root of `squares`, float64 (1), epsilon); float32, contiguous.
+  virtual void divide_by_norm(Tensor x, Tensor squares, float epsilon) = 0;
   /// x[i] = mean 0, standard deviation `stddev`, drawn from (seed, first_index + i) alone (Box-Muller on a
   /// counter-based generator): a slice of a tensor gets the same numbers on any mesh. float32 or bf16, contiguous.
   virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;

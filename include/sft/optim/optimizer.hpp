@@ -14,6 +14,10 @@
 #include "sft/parallel/offloaded_shard.hpp"
 #include "sft/parallel/unit_storage.hpp"
 
+namespace sft::parallel {
+class MatrixExchange;
+}
+
 namespace sft::optim {
 
 /// Where a part of the state lies between steps.
@@ -46,8 +50,8 @@ struct StateEntry {
   parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
 };
 
-/// Nothing here is collective. Everything but open() and what must follow it is pure: planning lays it out without a
-/// device.
+/// Nothing here is collective but end_step, where needs_whole() is true of any parameter. Everything but open() and
+/// what must follow it is pure: planning lays it out without a device.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -83,6 +87,11 @@ class Optimizer {
   /// Waits for what is on its way, whatever became of it: before the arenas go.
   virtual void drain() noexcept = 0;
 
+  /// Whether the end of a step works on all of this matrix at once. Pure.
+  [[nodiscard]] virtual bool needs_whole(int unit, const parallel::Parameter& parameter) const;
+  /// What makes these matrices whole, before the first step. Outlives this.
+  virtual void use(parallel::MatrixExchange& exchange);
+
   // A step: begin_step, step_unit for each unit in that order, end_step. Parameters, state and the low-precision copy
   // change. What is bf16 is rounded at random, the same way on any mesh and in any run: by the seed, the step and the
   // element's number in its logical tensor.
@@ -90,8 +99,9 @@ class Optimizer {
   virtual void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) = 0;
   /// Units without trainable parameters may be left out.
   virtual void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
-  /// Throws std::logic_error when a unit was left out or came out of order.
-  virtual void end_step() = 0;
+  /// Behind the sums of all gradients, over tp too, which it may overwrite. Throws std::logic_error when a unit was
+  /// left out or came out of order. Collective over fsdp and tp, where matrices are needed whole.
+  virtual void end_step(const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
 };
 
 /// The one that optimizer.optim names. References outlive it. Pure.

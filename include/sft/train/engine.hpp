@@ -84,7 +84,8 @@ class Engine {
   void initialize_beside_weights();
   [[nodiscard]] device::Stream& stream();
 
-  /// The gradient of the last step before clipping, float32 (rank_shard_elements): for tests.
+  /// The gradient of the last step before clipping, float32 (rank_shard_elements), but of matrices that the optimizer
+  /// needs whole, whose step it is: for tests.
   [[nodiscard]] Tensor gradients() const;
 
  private:

@@ -61,6 +61,13 @@ class CpuBackend final : public Backend {
     *result.as<double>() += kernels_.sum_squares(floats_of(x), x.num_elements());
   }
 
+  void divide_by_norm(Tensor x, Tensor squares, float epsilon) override {
+    stream_.synchronize();
+    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
+    const double norm = std::max(std::sqrt(*squares.as<double>()), static_cast<double>(epsilon));
+    kernels_.scale(flat_view_of(x), static_cast<float>(1.0 / norm));
+  }
+
   void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
     stream_.synchronize();
     kernels_.fill_normal(flat_view_of(x), seed, first_index, stddev);

@@ -66,6 +66,11 @@ class CudaBackend final : public Backend {
     cuda::sum_squares(result.as<double>(), floats_of(x), x.num_elements(), scratch(sum_squares_bytes), native_);
   }
 
+  void divide_by_norm(Tensor x, Tensor squares, float epsilon) override {
+    SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
+    cuda::divide_by_norm(flat_view_of(x), squares.as<double>(), epsilon, native_);
+  }
+
   void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
     cuda::fill_normal(flat_view_of(x), seed, first_index, stddev, native_);
   }

@@ -18,6 +18,7 @@ class NullBackend final : public Backend {
   void add(Tensor /*destination*/, Tensor /*source*/) override {}
   void scale(Tensor /*x*/, float /*factor*/) override {}
   void sum_squares(Tensor /*result*/, Tensor /*x*/) override {}
+  void divide_by_norm(Tensor /*x*/, Tensor /*squares*/, float /*epsilon*/) override {}
   void fill_normal(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*stddev*/) override {}
   void fill_uniform(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) override {}
   void dropout(Tensor /*out*/, Tensor /*in*/, float /*probability*/, std::uint64_t /*seed*/,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <boost/test/unit_test.hpp>
 #include <string>
 
@@ -22,8 +23,8 @@ constexpr StochasticRounding rectangle{
 
 void compare_step(const UpdateRule& rule, DType parameter_dtype, DType moment_dtype, bool has_copy, std::int64_t size,
                   Layout layout, const StochasticRounding& rounding, bool is_exact) {
-  const char* const names[] = {"adamw ", "lion ", "sgd "};
-  const std::size_t num_states = 2 - rule.index();
+  const char* const names[] = {"adamw ", "lion ", "sgd ", "momentum "};
+  const std::size_t num_states = std::array<std::size_t, 4>{2, 1, 0, 1}[rule.index()];
   const std::string what = names[rule.index()] + name_of(parameter_dtype) + ", moments " + name_of(moment_dtype) +
                            (has_copy ? ", copy" : "") + ", " + std::to_string(size) + " from " +
                            std::to_string(layout.offset);
@@ -58,7 +59,7 @@ void compare_step(const UpdateRule& rule, DType parameter_dtype, DType moment_dt
 BOOST_AUTO_TEST_SUITE(optimizer)
 
 BOOST_AUTO_TEST_CASE(every_rule_of_every_dtype) {
-  const UpdateRule rules[] = {usual, Lion{1e-2, 0.9, 0.99, 0.1}, Sgd{1e-2, 0.1}};
+  const UpdateRule rules[] = {usual, Lion{1e-2, 0.9, 0.99, 0.1}, Sgd{1e-2, 0.1}, Momentum{0.95, true}};
   for (const StochasticRounding& rounding : {StochasticRounding{.key = 99}, rectangle}) {
     for (const Layout layout : flat_layouts) {
       for (const std::int64_t size : with_large<std::int64_t>({0, 1, 7, 64, 3003}, {1000003})) {

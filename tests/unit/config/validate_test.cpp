@@ -156,6 +156,8 @@ const Refused refused_configs[] = {
        c.train.offload_parameters = Offload::nvme, c.train.offload_folder = "scratch";
        c.train.precision = Precision::pure_bf16;
      }},
+    {"`train.offload_parameters = host` does not go with optim = muon",
+     [](Config& c) { c.train.offload_parameters = Offload::host, c.optimizer.optim = OptimizerKind::muon; }},
     // the rest
     {"`data.train_files` is empty", [](Config& c) { c.data.train_files.clear(); }},
     {"`train.per_device_train_batch_size = 0`", [](Config& c) { c.train.per_device_train_batch_size = 0; }},
@@ -179,6 +181,7 @@ const Refused refused_configs[] = {
     {"`optimizer.adam_beta1 = 1`", [](Config& c) { c.optimizer.adam_beta1 = 1; }},
     {"`optimizer.adam_beta2 = -1`", [](Config& c) { c.optimizer.adam_beta2 = -1; }},
     {"`optimizer.adam_epsilon = 0`", [](Config& c) { c.optimizer.adam_epsilon = 0; }},
+    {"`optimizer.muon_momentum = 1`", [](Config& c) { c.optimizer.muon_momentum = 1; }},
     {"`optimizer.max_grad_norm = -1`", [](Config& c) { c.optimizer.max_grad_norm = -1; }},
     {"warmup_steps = 3 would be ignored (lr_scheduler_type = constant has no warm-up): set lr_scheduler_type = "
      "constant_with_warmup, or warmup_steps = 0",

@@ -106,6 +106,27 @@ BOOST_AUTO_TEST_CASE(sum_squares_does_not_hide_nan) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(divided_by_its_norm_a_vector_has_length_1) {
+  on_every_backend([](TestBackend& backend) {
+    for (const std::int64_t size : {1, 17, 300001}) {
+      const Owned x = Owned(DType::float32, {size}).normal(4), squares = Owned(DType::float64, {1}).fill(0.0);
+      std::vector<double> expected = read(*x);
+      double sum = 0.0;
+      for (const double value : expected) sum += value * value;
+      for (double& value : expected) value /= std::sqrt(sum);
+      backend->sum_squares(*squares, *x);
+      backend->divide_by_norm(*x, *squares, 1e-7F);
+      check_close(*x, expected, 1e-6, backend.name());
+    }
+    const Owned zeros = Owned(DType::float32, {5}).fill(0.0), squares = Owned(DType::float64, {1}).fill(0.0);
+    backend->divide_by_norm(*zeros, *squares, 1e-7F);
+    check_close(*zeros, std::vector<double>(5), 0.0, backend.name());
+    const Owned tiny = Owned(DType::float32, {1}).fill(1e-9);
+    backend->divide_by_norm(*tiny, *squares, 1e-7F);
+    check_close(*tiny, {1e-2}, 1e-6, backend.name());
+  });
+}
+
 BOOST_AUTO_TEST_CASE(normal_numbers_have_the_right_moments) {
   on_every_backend([](TestBackend& backend) {
     constexpr std::int64_t size = 400000;

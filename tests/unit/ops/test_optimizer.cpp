@@ -82,6 +82,34 @@ BOOST_AUTO_TEST_CASE(lion_and_sgd_follow_their_papers_over_several_steps) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(momentum_leaves_a_direction_in_the_place_of_gradients) {
+  on_every_backend([](TestBackend& backend) {
+    const double momentum = 0.95, scale = 0.25;
+    for (const std::int64_t size : {1, 19, 40003}) {
+      for (const bool nesterov : {true, false}) {
+        const Owned mean = Owned(DType::float32, {size}).fill(0.0);
+        std::vector<double> m(static_cast<std::size_t>(size)), direction(m.size());
+        for (int step = 1; step <= 3; ++step) {
+          const Owned gradients = Owned(DType::float32, {size}).normal(10 + step);
+          for (std::size_t i = 0; i < m.size(); ++i) {
+            const double g = scale * get(*gradients, static_cast<std::int64_t>(i), 0);
+            m[i] = momentum * m[i] + (1 - momentum) * g;
+            direction[i] = nesterov ? momentum * m[i] + (1 - momentum) * g : m[i];
+          }
+          backend->update({.parameters = *gradients,
+                           .gradients = *gradients,
+                           .state = {*mean, Tensor{}},
+                           .copy = {},
+                           .rule = Momentum{momentum, nesterov},
+                           .gradient_scale = scale});
+          check_close(*gradients, direction, 1e-6, backend.name());
+        }
+        check_close(*mean, m, 1e-6, backend.name());
+      }
+    }
+  });
+}
+
 namespace {
 
 /// State of n elements: parameters and moments of the given dtypes, and gradients.

@@ -83,6 +83,29 @@ struct Scale {
   }
 };
 
+/// Moves 8 bytes an element.
+template <int N>
+struct DivideByNorm {
+  static constexpr int unroll = 4;
+  struct Registers {
+    float x[N];
+  };
+  Rows<float> x;
+  const double* squares;
+  float epsilon;
+
+  __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
+    cuda::load(r.x, x.at(row, column));
+  }
+  __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
+    const float factor = 1.0f / fmaxf(sqrtf(static_cast<float>(*squares)), epsilon);
+    float quotients[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) quotients[i] = factor * r.x[i];
+    cuda::store(x.at(row, column), quotients);
+  }
+};
+
 /// Moves 2 s bytes an element; the bias stays in the cache.
 template <class T, class B, int N>
 struct AddBias {
@@ -151,6 +174,15 @@ void scale(View x, float factor, cudaStream_t stream) {
           run_elementwise<N>("scale", Scale<T, N>{rows_of<T>(views[0]), factor}, num_vectors, per_row, stream);
         });
   });
+}
+
+void divide_by_norm(View x, const double* squares, float epsilon, cudaStream_t stream) {
+  by_vectors<vector_size<float>, 1>(
+      {x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+        constexpr int N = decltype(n)::value;
+        run_elementwise<N>("divide_by_norm", DivideByNorm<N>{rows_of<float>(views[0]), squares, epsilon}, num_vectors,
+                           per_row, stream);
+      });
 }
 
 void add_bias(View x, Weight bias, cudaStream_t stream) {

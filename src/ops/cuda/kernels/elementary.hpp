@@ -12,6 +12,8 @@ void copy(View destination, View source, cudaStream_t stream);
 /// destination += source, float32.
 void add(View destination, View source, cudaStream_t stream);
 void scale(View x, float factor, cudaStream_t stream);
+/// x /= max(square root of *squares, epsilon), float32.
+void divide_by_norm(View x, const double* squares, float epsilon, cudaStream_t stream);
 /// Every row of x += bias (columns).
 void add_bias(View x, Weight bias, cudaStream_t stream);
 

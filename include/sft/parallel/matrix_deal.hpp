@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which rank works on which matrix, where an optimizer needs matrices whole. Pure: planning lays it out without a
+// device.
+//
+// The matrices of all units are dealt to the ranks of fsdp x tp, the largest first, in rounds of one for each rank: so
+// all ranks are at work at the same time, on matrices of about the same size, whatever the units are.
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "sft/device/arena.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/parallel/shard_map.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::parallel {
+
+struct DealtMatrix {
+  int unit;
+  const Parameter* parameter;
+  int fsdp_rank, tp_rank;        ///< of the rank that works on it
+  std::int64_t gathered_offset;  ///< of this tp rank's slice, in the memory of gathered slices
+
+  /// How many different slices the ranks of tp hold; 1: each has all of it.
+  [[nodiscard]] int num_slices() const { return static_cast<int>(parameter->elements() / parameter->local_elements()); }
+};
+
+class MatrixDeal {
+ public:
+  /// Of the matrices that `is_dealt` tells. The map outlives it; `place` is that of its rank.
+  MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
+             const std::function<bool(int unit, const Parameter&)>& is_dealt);
+
+  /// Takes the memory of a round; call with a sizing arena, then with a real one.
+  void lay_out(device::Arena& arena);
+
+  /// The same on all ranks.
+  [[nodiscard]] const std::vector<std::vector<DealtMatrix>>& rounds() const { return rounds_; }
+  /// float32, flat: slices whose shards come together on this rank; empty where shards are whole slices.
+  [[nodiscard]] Tensor gathered_slices() const { return gathered_slices_; }
+  /// float32, flat: the slices of the matrix that this rank works on; empty where tp cuts none.
+  [[nodiscard]] Tensor joined_slices() const { return joined_slices_; }
+
+ private:
+  std::vector<std::vector<DealtMatrix>> rounds_;
+  std::int64_t gathered_elements_ = 0, joined_elements_ = 0;  ///< of the largest round
+  Tensor gathered_slices_, joined_slices_;
+};
+
+}  // namespace sft::parallel

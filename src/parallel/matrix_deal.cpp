@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/parallel/matrix_deal.hpp"
+
+#include <algorithm>
+
+#include "sft/core/cast.hpp"
+
+namespace sft::parallel {
+
+MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
+                       const std::function<bool(int unit, const Parameter&)>& is_dealt) {
+  std::vector<DealtMatrix> matrices;
+  for (int unit = 0; unit < shard_map.num_units(); ++unit) {
+    for (const Parameter& parameter : shard_map.unit(unit).parameters) {
+      if (is_dealt(unit, parameter)) matrices.push_back({unit, &parameter, 0, 0, 0});
+    }
+  }
+  std::ranges::stable_sort(matrices, std::greater(), [](const DealtMatrix& m) { return m.parameter->elements(); });
+
+  const int tp_size = place.layout().tp, round_size = place.fsdp_size() * tp_size;
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    const int turn = static_cast<int>(i % static_cast<std::size_t>(round_size));
+    if (turn == 0) rounds_.emplace_back();
+    DealtMatrix& matrix = matrices[i];
+    matrix.fsdp_rank = turn / tp_size;
+    matrix.tp_rank = turn % tp_size;
+    rounds_.back().push_back(matrix);
+  }
+  for (std::vector<DealtMatrix>& round : rounds_) {
+    std::int64_t gathered = 0;
+    for (DealtMatrix& matrix : round) {
+      if (matrix.num_slices() > 1) joined_elements_ = std::max(joined_elements_, matrix.parameter->elements());
+      if (place.fsdp_size() == 1 || matrix.fsdp_rank != place.fsdp_rank()) continue;
+      matrix.gathered_offset = gathered;
+      gathered += round_up(matrix.parameter->local_elements(), alignment_elements);
+    }
+    gathered_elements_ = std::max(gathered_elements_, gathered);
+  }
+}
+
+void MatrixDeal::lay_out(device::Arena& arena) {
+  gathered_slices_ = take(arena, DType::float32, {gathered_elements_});
+  joined_slices_ = take(arena, DType::float32, {joined_elements_});
+}
+
+}  // namespace sft::parallel
