@@ -5,8 +5,8 @@
 usage: muon.py SFT_BIN_FOLDER [--ranks N ...]
 
 Needs torch, transformers, peft, h5py, and mpirun. Both train the same model on the same rows in float32 for ten steps. torch
-rounds every sum of the Newton-Schulz iteration to bf16, `sft` only what goes into a product, so directions differ by a
-hundredth and losses by some thousandths of their way down; on other meshes `sft` must be nearer to itself than that.
+rounds every sum of the Newton-Schulz iteration to bf16, `sft` only what goes into a product, so single directions differ by a
+hundredth or two, and losses by less than a thousandth of their way down.
 """
 import argparse
 import json
@@ -23,8 +23,8 @@ from lora import batch_loss, losses_of
 STEPS = 10
 RATE = 2e-3
 DECAY = 0.1
-TOLERANCE = 1e-2  # of the way that the loss has gone
-MESH_TOLERANCE = 1e-3
+TOLERANCE = 5e-4  # of the way that the loss has gone
+MESH_TOLERANCE = 5e-4
 CASES = {
     "llama": ("llama", {}),
     "qwen2, plain momentum": ("qwen2", {"momentum": 0.9, "nesterov": False}),

@@ -41,6 +41,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.train.mlp_tile_tokens = tiny.mlp_tile_tokens;
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = tiny.accumulation;
+  config.optimizer.optim = tiny.optim;
   config.optimizer.weight_decay = 0.1;
   config.optimizer.adam_epsilon = 1e-6;  // as in tests/equivalence: an update must not hang on rounding alone
   config.optimizer.max_grad_norm = 1.0;
@@ -81,11 +82,12 @@ std::vector<std::byte> bytes_of(const checkpoint::Entry& entry, device::Device& 
 
 std::string TinyRun::name() const {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
-  return layout.describe() + ", family " + number(family) + ", precision " + number(precision) + ", stage " +
-         number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " + number(sp_method) +
-         ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") + ", moments at " +
-         number(offload_optimizer) + ", weights at " + number(offload_parameters) + (has_adapters ? ", adapters" : "") +
-         ", accumulation " + number(accumulation) + (way == comm::Transport::Way::host_copy ? ", host copies" : "");
+  return layout.describe() + ", family " + number(family) + ", precision " + number(precision) + ", optimizer " +
+         number(optim) + ", stage " + number(zero_stage) + ", resharded over " + number(reshard_size) + ", sp method " +
+         number(sp_method) + ", checkpointing " + number(checkpointing) + (offloads_activations ? ", offloaded" : "") +
+         ", moments at " + number(offload_optimizer) + ", weights at " + number(offload_parameters) +
+         (has_adapters ? ", adapters" : "") + ", accumulation " + number(accumulation) +
+         (way == comm::Transport::Way::host_copy ? ", host copies" : "");
 }
 
 TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& session) {

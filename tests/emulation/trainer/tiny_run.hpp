@@ -21,6 +21,7 @@ struct TinyRun {
   mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family = Family::llama;
   config::Precision precision = config::Precision::fp32;
+  config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
   int zero_stage = 3;
   int reshard_size = 0;  ///< neighbours that keep a unit for the backward pass; 0: none
   config::SpMethod sp_method = config::SpMethod::ring;

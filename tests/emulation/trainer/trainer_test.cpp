@@ -15,6 +15,7 @@ namespace {
 
 using namespace sft;
 using config::ActivationCheckpointing;
+using config::OptimizerKind;
 using config::Precision;
 using config::SpMethod;
 using test::Family;
@@ -34,6 +35,11 @@ const std::vector<TinyRun> runs{
     {.layout = {1, 1, 1, 1}, .family = Family::llama, .precision = Precision::bf16},
     {.layout = {1, 1, 1, 1}, .family = Family::qwen3, .precision = Precision::pure_bf16},
     {.layout = {1, 1, 1, 1}, .family = Family::qwen2, .precision = Precision::bf16, .has_adapters = true},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen2,
+     .optim = OptimizerKind::muon,
+     .offload_optimizer = config::Offload::host,
+     .accumulation = 2},
     // 2 ranks
     {.layout = {1, 2, 1, 1}, .family = Family::llama, .accumulation = 2},
     {.layout = {2, 1, 1, 1}, .family = Family::qwen2, .precision = Precision::bf16},
@@ -57,6 +63,8 @@ const std::vector<TinyRun> runs{
      .checkpointing = ActivationCheckpointing::selective},
     {.layout = {2, 1, 1, 2}, .family = Family::qwen3, .way = comm::Transport::Way::host_copy},
     {.layout = {1, 2, 2, 1}, .family = Family::qwen2, .zero_stage = 1, .way = comm::Transport::Way::host_copy},
+    {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .optim = OptimizerKind::muon},
+    {.layout = {1, 1, 2, 2}, .family = Family::llama, .precision = Precision::bf16, .optim = OptimizerKind::muon},
     // 8 ranks
     {.layout = {2, 2, 2, 1}, .family = Family::qwen3},
     {.layout = {1, 2, 2, 2}, .family = Family::llama, .precision = Precision::bf16},
