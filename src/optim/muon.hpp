@@ -9,6 +9,7 @@
 #include "elementwise.hpp"
 #include "newton_schulz.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
+#include "update_plan.hpp"
 
 namespace sft::optim {
 

@@ -42,8 +42,8 @@ double bytes_of_keys(const Sizes& sizes, double kv_heads, double readers) {
 /// The exchange of heads among `size` ranks (parallel::HeadDeal), and the ring between them.
 double bytes_of_heads(const Sizes& sizes, int size, double readers) {
   const std::int64_t heads = sizes.q_heads / size, queries_per_key = sizes.q_heads / sizes.kv_heads;
-  const std::int64_t shared = std::gcd(heads, queries_per_key);
-  const auto q = static_cast<double>(heads), kv = static_cast<double>(heads / shared);
+  const std::int64_t shared = std::gcd(heads, queries_per_key), sent_kv_heads = heads / shared;
+  const auto q = static_cast<double>(heads), kv = static_cast<double>(sent_kv_heads);
   const double dkv_bytes = shared < queries_per_key ? gradient_bytes : sizes.compute_bytes;
   // Queries, keys and values, and the output back; with dout a second time, and the gradients back.
   const double exchanged = (2.0 * (q + 2.0 * kv) + q + 2.0 * q) * sizes.compute_bytes + 2.0 * kv * dkv_bytes;

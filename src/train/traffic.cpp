@@ -68,7 +68,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   units.begin_step(num_played);
   std::vector<comm::SentBytes> middle;
   for (std::int64_t i = 0; i < num_played; ++i) {
-    const std::vector<comm::SentBytes> before = counter.sent();
+    const auto before = std::vector<comm::SentBytes>(counter.sent());
     decoder.forward_backward(plan.upload.device, schedule, 1.0, metrics, 0);
     if (i != 1) continue;
     middle = counter.sent();
