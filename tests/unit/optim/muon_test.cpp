@@ -152,7 +152,8 @@ BOOST_AUTO_TEST_CASE(newton_schulz_follows_float64) {
   struct Shape {
     std::int64_t rows, columns;
   };
-  for (const auto& [rows, columns] : {Shape{16, 11}, {8, 40}, {12, 12}, {1, 7}, {5, 1}}) {
+  for (const Shape shape : {Shape{16, 11}, {8, 40}, {12, 12}, {1, 7}, {5, 1}}) {
+    const std::int64_t rows = shape.rows, columns = shape.columns;
     test::Memory memory;
     NewtonSchulz iteration;
     iteration.reserve(rows, columns);
