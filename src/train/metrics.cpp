@@ -108,6 +108,8 @@ MetricsFile::MetricsFile(const std::string& path, std::int64_t resumed_step, std
 }
 
 void MetricsFile::open() {
+  std::error_code ignored;  // where there is no folder, the file says so
+  fs::create_directories(fs::path(path_).parent_path(), ignored);
   stream_ = std::ofstream(path_, std::ios::app);
   if (!stream_) throw_data_error("cannot open " + path_, "it cannot be written", "check the folder's permissions");
   identity_ = io::identity_of(path_);

@@ -10,7 +10,7 @@ sft=$1 sft_prepare=$2
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
 
-make_run run.ini 100 6
+make_run run.ini 100 12
 sed -i -e 's/^hidden_size.*/hidden_size = 512/' -e 's/^num_attention_heads.*/num_attention_heads = 8/' \
   -e 's/^intermediate_size.*/intermediate_size = 1408/' run.ini
 printf '[checkpoint]\nsave_steps = 0\nsave_hub_model = true\nresume_from_checkpoint = auto\n' >>run.ini
@@ -29,10 +29,12 @@ storm() {
   done
 }
 
-# stop KIND STEPS WORD...: runs the command until it has logged that many steps in $run, and stops it.
+# stop KIND STEPS WORD...: runs the command until it has logged that many more steps in $run, and stops it.
 stop() {
   local kind=$1 num_steps=$2 pid status=0
   shift 2
+  # A run that goes on has steps of before: no signal may come before it listens.
+  if [[ -e $run/metrics.jsonl ]]; then num_steps=$((num_steps + $(wc -l <"$run/metrics.jsonl"))); fi
   "$@" >out 2>err &
   pid=$!
   await_steps "$run" "$num_steps"
@@ -47,7 +49,7 @@ for isa in AVX2 DEFAULT; do
     words=(env "ONEDNN_MAX_CPU_ISA=$isa" "OMP_NUM_THREADS=$threads" OMP_WAIT_POLICY=passive "$sft" run.ini)
     succeeds "$run: uninterrupted" "${words[@]}" --train.output_dir "whole-$run"
     stop signal 1 "${words[@]}" --train.output_dir "$run"
-    stop storm 3 "${words[@]}" --train.output_dir "$run"
+    stop storm 1 "${words[@]}" --train.output_dir "$run"
     succeeds "$run: goes on to its end" "${words[@]}" --train.output_dir "$run"
     check "$run: the same losses and gradient norms" test "$(numbers_of "$run")" = "$(numbers_of "whole-$run")"
     check "$run: the same weights" cmp "$run/model/model.safetensors" "whole-$run/model/model.safetensors"
