@@ -64,7 +64,7 @@ std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& sh
 }
 
 std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths) {
-  return kind == device::Kind::cpu ? cpu::lengths_bytes(shapes, num_lengths) : 0;
+  return kind == device::Kind::cpu ? cpu::lengths_bytes(cpu::best_isa(), shapes, num_lengths) : 0;
 }
 
 std::size_t product_copies_bytes(device::Kind kind, int num_threads, const Shapes& shapes) {

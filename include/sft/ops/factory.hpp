@@ -30,7 +30,8 @@ void require_built(device::Kind kind);
                                           const AttentionNeeds& attention = {});
 
 /// Host memory that the ops keep beside their workspace when a model of these shapes is called with `num_lengths`
-/// different numbers of tokens, more than with one: on the CPU, the machine code of its matrix products. Pure.
+/// different numbers of tokens, more than with one: on the CPU, the machine code of its matrix products. Pure but for
+/// the instruction set of this processor.
 [[nodiscard]] std::size_t lengths_bytes(device::Kind kind, const Shapes& shapes, std::int64_t num_lengths);
 
 /// Host memory that the threads of the ops allocate for the time of a product and may keep: on CPUs without AVX-512,

@@ -30,11 +30,13 @@ std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const Attenti
 }
 
 // A decoder has 12 products of linear layers that depend on T, and 3 of the head for what is left of a chunk. Measured
-// with oneDNN 2.6: 60 to 75 KiB for a float32 product on AVX-512, 110 to 210 KiB for a bf16 one on AMX.
-std::size_t lengths_bytes(const Shapes& shapes, std::int64_t num_lengths) {
+// with oneDNN 2.6: 40 to 80 KiB for a float32 product on AVX-512, 60 to 80 KiB for a bf16 one with AVX-512 BF16, 110 to
+// 210 KiB for one on AMX.
+std::size_t lengths_bytes(Isa isa, const Shapes& shapes, std::int64_t num_lengths) {
   constexpr std::int64_t products_per_length = 15;
   const std::int64_t num_kept = std::min(num_lengths * products_per_length, max_kept_products) - products_per_length;
-  const std::int64_t product_bytes = (shapes.compute == DType::bf16 ? 140 : 66) * std::int64_t{1024};
+  const bool is_of_amx = shapes.compute == DType::bf16 && isa == Isa::amx;
+  const std::int64_t product_bytes = (is_of_amx ? 140 : 66) * std::int64_t{1024};
   return static_cast<std::size_t>(std::max<std::int64_t>(num_kept, 0) * product_bytes);
 }
 

@@ -44,6 +44,16 @@ BOOST_AUTO_TEST_CASE(memory_for_copies_of_operands_is_planned_where_products_tak
   BOOST_TEST(product_copies_bytes(Isa::avx2, 1, bf16) < one_thread / 3);
 }
 
+BOOST_AUTO_TEST_CASE(code_of_products_is_planned_for_the_processor) {
+  Shapes shapes{.tokens = 512, .hidden = 512, .mlp = 2048, .vocab = 8192};
+  BOOST_TEST(lengths_bytes(Isa::amx, shapes, 1) == 0U);
+  const std::size_t float32 = lengths_bytes(Isa::amx, shapes, 3);
+  BOOST_TEST(lengths_bytes(Isa::avx512_bf16, shapes, 3) == float32);
+  shapes.compute = DType::bf16;
+  BOOST_TEST(lengths_bytes(Isa::avx512_bf16, shapes, 3) == float32);
+  BOOST_TEST(lengths_bytes(Isa::amx, shapes, 3) > 2 * float32);  // measured: tiles take more code
+}
+
 BOOST_AUTO_TEST_CASE(the_best_kernels_can_be_entered) {  // on lesser processors too: ops_test_Nehalem
   BOOST_CHECK(kernels_of(best_isa()).small_matmul != nullptr);
 }
