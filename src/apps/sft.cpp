@@ -66,10 +66,11 @@ bool fits_any(const config::CommandLine& command, const comm::Group& world) {
 }
 
 /// The ranks of the mesh, the least where dp_shard_size is auto.
-int num_ranks_of(const config::Parallel& sizes) {
+int num_ranks_of(const config::Parallel& parallel) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   std::int64_t product = 1;
-  for (const int size : {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size}) {
+  const AxisArray<int> sizes = parallel.sizes();
+  for (const int size : sizes.values()) {
     product = std::min(product * std::max(1, size), most);
   }
   return static_cast<int>(product);
@@ -281,7 +282,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const mesh::Place place(config, world.rank());
   const mesh::Groups groups(world, place);
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
-      *device, groups.of_tensors(config->device, config->optimizer.needs_whole_matrices()), transport);
+      *device, groups.of_tensors(config->device.max_ctas(), config->optimizer.needs_whole_matrices()), transport);
 
   if (command.action == config::CommandLine::Action::check) {
     apps::check_machine({session, config, *device, place, groups, *collectives, transport.way});

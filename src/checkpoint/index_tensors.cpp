@@ -34,7 +34,7 @@ void add_pieces(const parallel::ShardMap& shard_map, const std::string& shard_fi
 }
 
 /// The ranks of the first replica, which together hold every parameter: world ranks [0, n).
-int num_writers(const mesh::Place& place) { return place.fsdp_size() * place.layout().tp; }
+int num_writers(const mesh::Place& place) { return place.fsdp_size() * place.size(Axis::tp); }
 
 /// The parts of every parameter in all shard files. ShardMaps are pure: each rank's is made here, none is sent.
 Pieces all_pieces(const mesh::Place& place, const parallel::ShardMap& shard_map) {

@@ -11,7 +11,7 @@ namespace sft::mesh {
 namespace {
 
 const char* replicate_name(const Place& place) {
-  return place.replicate_size() > place.layout().dp_replicate ? "replicate" : "dp_replicate";
+  return place.replicate_size() > place.size(Axis::dp_replicate) ? "replicate" : "dp_replicate";
 }
 
 }  // namespace
@@ -24,57 +24,57 @@ Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in
                        "make the product of the sizes the number of ranks");
   }
   const comm::Group self = comm::self_group();
-  const comm::Group grid = comm::make_cartesian(world, layout.sizes());
-  const auto group = [&](int size, std::array<bool, 4> kept_axes, const char* name) {
-    return size == 1 ? self : comm::cartesian_group(grid, kept_axes, name);
+  const comm::Group grid = comm::make_cartesian(world, layout.sizes().values());
+  const auto group = [&](int size, const AxisSet& axes, const char* name) {
+    return size == 1 ? self : comm::cartesian_group(grid, axes.flags(), name);
   };
-  const bool has_copies = place.replicate_size() > layout.dp_replicate;  // on the ranks of dp_shard x sp too
-  replicate = group(place.replicate_size(), {true, has_copies, has_copies, false}, replicate_name(place));
-  fsdp = group(place.fsdp_size(), {false, true, true, false}, "fsdp");
+  const bool has_copies = place.replicate_size() > place.size(Axis::dp_replicate);  // on the ranks of fsdp too
+  const AxisSet replicate_axes = has_copies ? every_axis.without({Axis::tp}) : AxisSet{Axis::dp_replicate};
+  replicate = group(place.replicate_size(), replicate_axes, replicate_name(place));
+  fsdp = group(place.fsdp_size(), fsdp_axes, "fsdp");
   const int reshard_size = place.reshard_size();
   reshard = reshard_size == fsdp.size() ? fsdp
             : reshard_size == 1         ? self
                                         : fsdp.split(fsdp.rank() / reshard_size, fsdp.rank(), "reshard");
-  sp = group(layout.sp, {false, false, true, false}, "sp");
-  tp = group(layout.tp, {false, false, false, true}, "tp");
+  sp = group(place.size(Axis::sp), {Axis::sp}, "sp");
+  tp = group(place.size(Axis::tp), {Axis::tp}, "tp");
   const int replicas = place.heads().kv_replicas;
   kv_replicas = replicas == 1 ? self : tp.split(tp.rank() / replicas, tp.rank(), "kv_replicas");
 }
 
 Groups Groups::planned(const Place& place) {
-  const Layout& layout = place.layout();
-  const Coordinates& at = place.coordinates();
+  const int sp_size = place.size(Axis::sp), tp_size = place.size(Axis::tp), tp_rank = place.rank(Axis::tp);
   const int replicas = place.heads().kv_replicas;
   Groups groups;
-  groups.world = comm::planned_group(place.rank(), layout.size(), "world");
-  groups.replicate = comm::planned_group(place.rank() / (place.fsdp_size() * layout.tp), place.replicate_size(),
-                                         replicate_name(place));
+  groups.world = comm::planned_group(place.rank(), place.layout().size(), "world");
+  groups.replicate =
+      comm::planned_group(place.rank() / (place.fsdp_size() * tp_size), place.replicate_size(), replicate_name(place));
   groups.fsdp = comm::planned_group(place.fsdp_rank(), place.fsdp_size(), "fsdp");
   const bool is_part = place.reshard_size() < place.fsdp_size();
   groups.reshard = is_part ? comm::planned_group(place.reshard_rank(), place.reshard_size(), "reshard") : groups.fsdp;
-  groups.sp = comm::planned_group(at.sp, layout.sp, "sp");
-  groups.tp = comm::planned_group(at.tp, layout.tp, "tp");
-  groups.kv_replicas = comm::planned_group(at.tp % replicas, replicas, "kv_replicas");
+  groups.sp = comm::planned_group(place.rank(Axis::sp), sp_size, "sp");
+  groups.tp = comm::planned_group(tp_rank, tp_size, "tp");
+  groups.kv_replicas = comm::planned_group(tp_rank % replicas, replicas, "kv_replicas");
   return groups;
 }
 
-std::vector<comm::TensorGroup> Groups::of_tensors(const config::Device& limits, bool exchanges_matrices) const {
+std::vector<comm::TensorGroup> Groups::of_tensors(const AxisArray<int>& max_ctas, bool exchanges_matrices) const {
   std::vector<comm::TensorGroup> result;
-  const auto add = [&](const comm::Group& group, bool has_exchanges, int max_ctas) {
+  const auto add = [&](const comm::Group& group, bool has_exchanges, Axis axis) {
     if (group.size() == 1) return;
     const auto known = std::ranges::find(result, group, &comm::TensorGroup::group);
     if (known == result.end()) {
-      result.emplace_back(group, has_exchanges, max_ctas);
+      result.emplace_back(group, has_exchanges, max_ctas[axis]);
     } else {
       known->has_exchanges |= has_exchanges;
     }
   };
-  add(replicate, false, limits.dp_replicate_max_ctas);
-  add(fsdp, exchanges_matrices, limits.dp_shard_max_ctas);
-  add(reshard, false, limits.dp_shard_max_ctas);
-  add(sp, true, limits.sp_max_ctas);
-  add(tp, exchanges_matrices, limits.tp_max_ctas);
-  add(kv_replicas, false, limits.tp_max_ctas);
+  add(replicate, false, Axis::dp_replicate);
+  add(fsdp, exchanges_matrices, Axis::dp_shard);
+  add(reshard, false, Axis::dp_shard);
+  add(sp, true, Axis::sp);
+  add(tp, exchanges_matrices, Axis::tp);
+  add(kv_replicas, false, Axis::tp);
   return result;
 }
 

@@ -19,9 +19,7 @@ HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank)
   return {q_heads, 1, tp_rank / replicas, replicas};
 }
 
-Layout layout_of(const config::Parallel& sizes) {
-  return {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size};
-}
+Layout layout_of(const config::Parallel& parallel) { return Layout(parallel.sizes()); }
 
 Sharing sharing_of(const config::Parallel& parallel) {
   return {.is_sharded = parallel.zero_stage > 0, .reshard_size = parallel.reshard_size};
@@ -30,7 +28,7 @@ Sharing sharing_of(const config::Parallel& parallel) {
 Place::Place(const Layout& layout, int rank, int num_heads, int num_kv_heads, const Sharing& sharing)
     : layout_(layout),
       coordinates_(layout.coordinates(rank)),
-      heads_(split_heads(num_heads, num_kv_heads, layout.tp, coordinates_.tp)),
+      heads_(split_heads(num_heads, num_kv_heads, layout[Axis::tp], coordinates_[Axis::tp])),
       sharing_(sharing) {
   SFT_ENSURE(rank >= 0, "a rank of the mesh");
   SFT_ENSURE(rank < layout.size(), "a rank of the mesh");
@@ -38,7 +36,8 @@ Place::Place(const Layout& layout, int rank, int num_heads, int num_kv_heads, co
 }
 
 Place Place::peer(int rank) const {
-  return {layout_, rank, heads_.q_heads * layout_.tp, heads_.kv_heads * layout_.tp / heads_.kv_replicas, sharing_};
+  const int tp_size = size(Axis::tp);
+  return {layout_, rank, heads_.q_heads * tp_size, heads_.kv_heads * tp_size / heads_.kv_replicas, sharing_};
 }
 
 Place Place::with_copies() const {

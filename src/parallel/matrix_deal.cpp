@@ -17,7 +17,7 @@ MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
   }
   std::ranges::stable_sort(matrices, std::greater(), [](const DealtMatrix& m) { return m.parameter->elements(); });
 
-  const int tp_size = place.layout().tp, round_size = place.fsdp_size() * tp_size;
+  const int tp_size = place.size(Axis::tp), round_size = place.fsdp_size() * tp_size;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const int turn = static_cast<int>(i % static_cast<std::size_t>(round_size));
     if (turn == 0) rounds_.emplace_back();

@@ -14,8 +14,8 @@ namespace {
 
 /// Cuts the logical tensor for this tp rank.
 void slice(Parameter& p, const mesh::Place& place) {
-  const int tp_size = place.layout().tp;
-  const int tp_rank = place.coordinates().tp;
+  const int tp_size = place.size(Axis::tp);
+  const int tp_rank = place.rank(Axis::tp);
   const int kv_replicas = place.heads().kv_replicas;
   p.is_owner = place.owns_shard();
   p.local_rows = p.rows;

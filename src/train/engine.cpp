@@ -226,7 +226,7 @@ struct Engine::Impl {
   [[nodiscard]] std::uint64_t dropout_seed(std::int64_t step, std::int64_t micro_batch) const {
     constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
     std::uint64_t seed = config.train.seed;
-    for (const std::int64_t part : {step, micro_batch, std::int64_t{plan.place.rank() / plan.place.layout().tp}}) {
+    for (const std::int64_t part : {step, micro_batch, std::int64_t{plan.place.rank() / plan.place.size(Axis::tp)}}) {
       seed = (seed ^ (seed >> 31U)) * odd + static_cast<std::uint64_t>(part);
     }
     return seed * odd;

@@ -15,8 +15,8 @@ namespace {
 
 model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place) {
   const config::Model& m = config->model;
-  const int tp = place.layout().tp, sp = place.layout().sp, token_slices = config->parallel.token_slices();
-  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
+  const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
   const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
           .hidden = m.hidden_size,
@@ -69,7 +69,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       storage(shard_map, frozen_map, sizes.compute, master_weights(config->train)),
       unit_buffers(storage, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
-      attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.layout().sp,
+      attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
                                                 config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
       matrix_deal(shard_map, place, [this](int unit, const parallel::Parameter& parameter) {
@@ -94,7 +94,7 @@ void RankPlan::lay_out(Arenas& arenas) {
   ops_workspace =
       take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
   comm::StagingPlan plan = parallel::ShardedUnits::staging(shard_map, policy);
-  if (place.layout().tp > 1) {
+  if (place.size(Axis::tp) > 1) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }

@@ -30,13 +30,13 @@ class NullActivationStore final : public model::ActivationStore {
 /// The largest micro-batch.
 sequence::AttentionSchedule schedule_of(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                                         const RankPlan& plan) {
-  const int sp_size = plan.place.layout().sp;
+  const int sp_size = plan.place.size(Axis::sp);
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
   std::vector<std::int32_t> documents;
   for (std::int64_t left = limits.tokens; left > 0; left -= limits.document_tokens) {
     documents.push_back(checked_cast<std::int32_t>(std::min(left, limits.document_tokens)));
   }
-  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.coordinates().sp);
+  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.rank(Axis::sp));
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "sft/config/config.hpp"
-#include "sft/mesh/layout.hpp"
 #include "support/awkward_data.hpp"
+#include "support/layout.hpp"
 
 namespace sft::test {
 
@@ -26,7 +26,7 @@ enum class Family { llama, qwen2, qwen3 };
 }
 
 struct MeshCase {
-  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family;
   bool reshard_after_forward = true;
 };
@@ -75,7 +75,7 @@ inline constexpr std::array accumulations{1, 3};
 
 /// Rows of the global batch: a multiple of every accumulation times the data ranks, and enough of them to be awkward.
 [[nodiscard]] inline std::int64_t rows_per_step(const mesh::Layout& layout) {
-  const int rows_dealt = 3 * layout.dp_replicate * layout.dp_shard;
+  const int rows_dealt = 3 * layout[Axis::dp_replicate] * layout[Axis::dp_shard];
   return (12 + rows_dealt - 1) / rows_dealt * rows_dealt;
 }
 

@@ -10,6 +10,7 @@
 #include "sft/train/loader_plan.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
+#include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
@@ -37,7 +38,7 @@ std::vector<data::Row> make_rows() {
 }
 
 struct Case {
-  mesh::Layout layout;
+  test::Layout layout;
   std::int64_t accumulation;
 };
 

@@ -23,7 +23,7 @@ struct Sharding {
 };
 
 struct Case {
-  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family;
   Sharding sharding;
   std::int64_t num_hidden_layers = 0;

@@ -8,6 +8,7 @@
 #include "sft/device/node.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
+#include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -27,7 +28,7 @@ Bytes by_group(const std::vector<comm::SentBytes>& sent) {
 }
 
 struct Case {
-  mesh::Layout layout;
+  test::Layout layout;
   config::Parallel parallel;
   std::int64_t num_micro_batches;
   bool use_peft = false;
@@ -83,10 +84,7 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
       config.model.num_hidden_layers = 5;
       config.lora.use_peft = c.use_peft;
       config.parallel = c.parallel;
-      config.parallel.dp_replicate_size = c.layout.dp_replicate;
-      config.parallel.dp_shard_size = c.layout.dp_shard;
-      config.parallel.sp_size = c.layout.sp;
-      config.parallel.tp_size = c.layout.tp;
+      test::set_mesh(config.parallel, c.layout);
       config.train.precision = precision;
       config.train.activation_checkpointing = c.activation_checkpointing;
       config.train.activation_offload = c.activation_offload;

@@ -19,7 +19,7 @@ namespace {
 
 using test::session;
 
-const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 2, 1, 2},
+const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 2, 1, 2},
                                         {1, 1, 2, 2}, {1, 1, 1, 4}, {2, 1, 1, 2}, {2, 2, 1, 2}, {1, 2, 1, 4}};
 
 /// Matrices with every split of a block, and vectors between them.

@@ -13,8 +13,8 @@ namespace sft::test {
 namespace {
 
 /// Every mesh whose sizes multiply to the world size.
-std::vector<mesh::Layout> layouts_of(int world_size) {
-  std::vector<mesh::Layout> layouts;
+std::vector<Layout> layouts_of(int world_size) {
+  std::vector<Layout> layouts;
   for (int replicate = 1; replicate <= world_size; ++replicate) {
     for (int shard = 1; replicate * shard <= world_size; ++shard) {
       for (int sp = 1; replicate * shard * sp <= world_size; ++sp) {
@@ -38,40 +38,40 @@ BOOST_AUTO_TEST_SUITE(mesh_groups)
 
 BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   const comm::Group& world = session().world();
-  for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout.tp, 1);
-    const auto check = [&](const comm::Group& group, std::array<bool, 4> kept_axes) {
-      BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), kept_axes),
+  for (const Layout& layout : layouts_of(world.size())) {
+    const Mesh mesh(world, layout, layout[Axis::tp], 1);
+    const auto check = [&](const comm::Group& group, const AxisSet& axes) {
+      BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), axes),
                  boost::test_tools::per_element());
     };
     BOOST_TEST_CONTEXT(layout.describe()) {
-      check(mesh.groups.world, {true, true, true, true});
-      check(mesh.groups.replicate, {true, false, false, false});
-      check(mesh.groups.sp, {false, false, true, false});
-      check(mesh.groups.tp, {false, false, false, true});
-      check(mesh.groups.fsdp, {false, true, true, false});
-      check(mesh.groups.kv_replicas, {false, false, false, true});  // one head: all tp ranks hold it
+      check(mesh.groups.world, every_axis);
+      check(mesh.groups.replicate, {Axis::dp_replicate});
+      check(mesh.groups.sp, {Axis::sp});
+      check(mesh.groups.tp, {Axis::tp});
+      check(mesh.groups.fsdp, {Axis::dp_shard, Axis::sp});
+      check(mesh.groups.kv_replicas, {Axis::tp});  // one head: all tp ranks hold it
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_their_axes) {
   const comm::Group& world = session().world();
-  const config::Device limits{.dp_replicate_max_ctas = 1, .dp_shard_max_ctas = 2, .sp_max_ctas = 3, .tp_max_ctas = 4};
-  for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout.tp, 1);
+  const AxisArray<int> max_ctas{{Axis::dp_replicate, 1}, {Axis::dp_shard, 2}, {Axis::sp, 3}, {Axis::tp, 4}};
+  for (const Layout& layout : layouts_of(world.size())) {
+    const Mesh mesh(world, layout, layout[Axis::tp], 1);
     const mesh::Groups& groups = mesh.groups;
     BOOST_TEST_CONTEXT(layout.describe()) {
       std::size_t num_groups = 0;
-      for (const auto& [group, max_ctas] :
+      for (const auto& [group, limit] :
            {std::pair(groups.replicate, 1), std::pair(groups.fsdp, 2), std::pair(groups.sp, 3), std::pair(groups.tp, 4),
             std::pair(groups.kv_replicas, 4)}) {
         if (group.size() == 1) continue;
         ++num_groups;
-        const std::vector<comm::TensorGroup> all = groups.of_tensors(limits);
+        const std::vector<comm::TensorGroup> all = groups.of_tensors(max_ctas);
         const auto found = std::ranges::find(all, group, &comm::TensorGroup::group);
         BOOST_TEST_REQUIRE((found != all.end()));
-        BOOST_TEST(found->max_ctas == max_ctas);
+        BOOST_TEST(found->max_ctas == limit);
         BOOST_TEST(found->has_exchanges == (group == groups.sp));
       }
       BOOST_TEST(groups.of_tensors().size() == num_groups);  // no more: reshard is fsdp here
@@ -81,24 +81,24 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
 
 BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
   const comm::Group& world = session().world();
-  for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout.tp, layout.tp, {.is_sharded = false});
+  for (const Layout& layout : layouts_of(world.size())) {
+    const Mesh mesh(world, layout, layout[Axis::tp], layout[Axis::tp], {.is_sharded = false});
     BOOST_TEST_CONTEXT(layout.describe()) {
       BOOST_TEST(mesh.groups.fsdp.size() == 1);
-      BOOST_TEST(
-          members_of(mesh.groups.replicate, world.rank()) == layout.members(world.rank(), {true, true, true, false}),
-          boost::test_tools::per_element());
+      BOOST_TEST(members_of(mesh.groups.replicate, world.rank()) ==
+                     layout.members(world.rank(), {Axis::dp_replicate, Axis::dp_shard, Axis::sp}),
+                 boost::test_tools::per_element());
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
   const comm::Group& world = session().world();
-  for (const mesh::Layout& layout : layouts_of(world.size())) {
-    for (int n = 1; n <= layout.dp_shard * layout.sp; ++n) {
-      if (layout.dp_shard * layout.sp % n != 0) continue;
-      const Mesh mesh(world, layout, layout.tp, layout.tp, {.reshard_size = n});
-      const std::vector<int> fsdp = layout.members(world.rank(), {false, true, true, false});
+  for (const Layout& layout : layouts_of(world.size())) {
+    for (int n = 1; n <= layout[Axis::dp_shard] * layout[Axis::sp]; ++n) {
+      if (layout[Axis::dp_shard] * layout[Axis::sp] % n != 0) continue;
+      const Mesh mesh(world, layout, layout[Axis::tp], layout[Axis::tp], {.reshard_size = n});
+      const std::vector<int> fsdp = layout.members(world.rank(), {Axis::dp_shard, Axis::sp});
       const auto first = fsdp.begin() + mesh.place.fsdp_rank() / n * n;
       BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<int>(first, first + n),
                  boost::test_tools::per_element());
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
 BOOST_AUTO_TEST_CASE(replicas_of_a_head_are_neighbours) {
   const comm::Group& world = session().world();
   if (world.size() % 4 != 0) return;
-  const mesh::Layout layout{world.size() / 4, 1, 1, 4};
+  const Layout layout{world.size() / 4, 1, 1, 4};
   const Mesh mesh(world, layout, 8, 2);
   BOOST_TEST(mesh.groups.kv_replicas.size() == 2);
   const int first = world.rank() / 2 * 2;
@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(replicas_of_a_head_are_neighbours) {
 }
 
 BOOST_AUTO_TEST_CASE(a_mesh_of_another_size_is_refused) {
-  BOOST_CHECK_EXCEPTION(Mesh(session().world(), {5, 7, 1, 1}, 1, 1), Error, [](const Error& error) {
+  BOOST_CHECK_EXCEPTION(Mesh(session().world(), Layout{5, 7, 1, 1}, 1, 1), Error, [](const Error& error) {
     return error.status() == ExitStatus::configuration &&
            std::string(error.what()).find("35 ranks") != std::string::npos;
   });

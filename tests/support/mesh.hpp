@@ -5,6 +5,7 @@
 #include "sft/comm/group.hpp"
 #include "sft/mesh/groups.hpp"
 #include "support/barrier.hpp"
+#include "support/layout.hpp"
 
 namespace sft::test {
 

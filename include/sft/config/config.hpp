@@ -3,12 +3,14 @@
 // The whole configuration of a run, as one struct (valid_config.hpp: one that can run). Key names are those of the .ini
 // sections.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sft/config/scheduler.hpp"
+#include "sft/core/axis.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/sequence/attention_method.hpp"
 
@@ -116,6 +118,8 @@ struct Parallel {
   int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until train::resolve_sp_method
   bool tp_sequence_parallel = false;
 
+  /// By axis; 1 where there is no key.
+  [[nodiscard]] AxisArray<int> sizes() const;
   /// What sp_method and ulysses_size mean, neither of them auto any more.
   [[nodiscard]] sequence::AttentionMethod attention_method() const;
   /// Parts that the ranks of tp cut their tokens into where they do not share a product; 1: none, each has all tokens.
@@ -189,7 +193,23 @@ struct Device {
   /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.
   int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;
   double peak_tflops = 0.0;  ///< per rank; 0: unknown, no mfu
+
+  /// Those limits by axis; 0 where there is no key.
+  [[nodiscard]] AxisArray<int> max_ctas() const;
 };
+
+/// The keys of an axis: parallel.NAME_size and device.NAME_max_ctas.
+struct AxisKeys {
+  Axis axis;
+  int Parallel::*size;
+  int Device::*max_ctas;
+};
+/// In the order of the axes. One without keys has size 1, and no text names it.
+inline constexpr std::array axis_keys{
+    AxisKeys{Axis::dp_replicate, &Parallel::dp_replicate_size, &Device::dp_replicate_max_ctas},
+    AxisKeys{Axis::dp_shard, &Parallel::dp_shard_size, &Device::dp_shard_max_ctas},
+    AxisKeys{Axis::sp, &Parallel::sp_size, &Device::sp_max_ctas},
+    AxisKeys{Axis::tp, &Parallel::tp_size, &Device::tp_max_ctas}};
 
 struct Config {
   Model model;
@@ -201,7 +221,7 @@ struct Config {
   Checkpoint checkpoint;
   Device device;
 
-  /// per_device_train_batch_size * dp_replicate_size * dp_shard_size * gradient_accumulation_steps, in rows.
+  /// per_device_train_batch_size * the ranks along data_axes * gradient_accumulation_steps, in rows.
   [[nodiscard]] std::int64_t effective_batch_rows() const;
 };
 

@@ -6,7 +6,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/group.hpp"
-#include "sft/config/config.hpp"
+#include "sft/core/axis.hpp"
 #include "sft/mesh/place.hpp"
 
 namespace sft::mesh {
@@ -29,9 +29,9 @@ struct Groups {
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
 
-  /// Those that tensors are sent in: all of more than one rank, but world. `limits`: how many thread blocks NCCL may
-  /// use on each axis; `exchanges_matrices`: over fsdp and tp too.
-  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const config::Device& limits = {},
+  /// Those that tensors are sent in: all of more than one rank, but world. `max_ctas`: how many thread blocks NCCL may
+  /// use on each axis, 0 being its own choice; `exchanges_matrices`: over fsdp and tp too.
+  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const AxisArray<int>& max_ctas = {},
                                                           bool exchanges_matrices = false) const;
 
  private:

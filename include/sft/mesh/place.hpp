@@ -47,29 +47,32 @@ class Place {
   [[nodiscard]] const Coordinates& coordinates() const { return coordinates_; }
   [[nodiscard]] const HeadSplit& heads() const { return heads_; }
   [[nodiscard]] int rank() const { return layout_.rank(coordinates_); }
+  /// The ranks along one axis, and this one's number among them.
+  [[nodiscard]] int size(Axis axis) const { return layout_[axis]; }
+  [[nodiscard]] int rank(Axis axis) const { return coordinates_[axis]; }
+  /// The ranks that differ along these axes alone, and this one's number among them.
+  [[nodiscard]] int size(const AxisSet& axes) const { return layout_.size(axes); }
+  [[nodiscard]] int rank(const AxisSet& axes) const { return layout_.rank(coordinates_, axes); }
 
-  /// fsdp = dp_shard x sp: the ranks over which each unit's parameters are sharded; this rank alone where each holds a
-  /// copy.
-  [[nodiscard]] int fsdp_size() const { return sharing_.is_sharded ? layout_.dp_shard * layout_.sp : 1; }
-  [[nodiscard]] int fsdp_rank() const {
-    return sharing_.is_sharded ? coordinates_.dp_shard * layout_.sp + coordinates_.sp : 0;
-  }
+  /// fsdp: the ranks over which each unit's parameters are sharded; this rank alone where each holds a copy.
+  [[nodiscard]] int fsdp_size() const { return sharing_.is_sharded ? size(fsdp_axes) : 1; }
+  [[nodiscard]] int fsdp_rank() const { return sharing_.is_sharded ? rank(fsdp_axes) : 0; }
   /// replicate: the ranks that hold the same rank shard, dp_replicate of them, or all but tp where each holds a copy.
-  [[nodiscard]] int replicate_size() const { return layout_.size() / (fsdp_size() * layout_.tp); }
+  [[nodiscard]] int replicate_size() const { return layout_.size() / (fsdp_size() * size(Axis::tp)); }
   /// reshard: the neighbours in fsdp that together keep a unit whole after its forward pass.
   [[nodiscard]] int reshard_size() const { return sharing_.reshard_size == 0 ? fsdp_size() : sharing_.reshard_size; }
   [[nodiscard]] int reshard_rank() const { return fsdp_rank() % reshard_size(); }
-  /// data = dp_replicate x dp_shard: the ranks that read different rows.
-  [[nodiscard]] int data_size() const { return layout_.dp_replicate * layout_.dp_shard; }
-  [[nodiscard]] int data_rank() const { return coordinates_.dp_replicate * layout_.dp_shard + coordinates_.dp_shard; }
+  /// data: the ranks that read different rows.
+  [[nodiscard]] int data_size() const { return size(data_axes); }
+  [[nodiscard]] int data_rank() const { return rank(data_axes); }
 
   /// Whether this rank speaks for its rows: ranks that differ in sp or tp alone read the same ones.
-  [[nodiscard]] bool owns_rows() const { return coordinates_.sp == 0 && coordinates_.tp == 0; }
+  [[nodiscard]] bool owns_rows() const { return rank(Axis::sp) == 0 && rank(Axis::tp) == 0; }
   /// Whether it speaks for its tokens: ranks that differ in tp alone have the same ones.
-  [[nodiscard]] bool owns_tokens() const { return coordinates_.tp == 0; }
+  [[nodiscard]] bool owns_tokens() const { return rank(Axis::tp) == 0; }
   /// Whether it speaks for its rank shard of the parameters, as the first of the ranks of replicate. ShardMap
   /// (parallel) adds what tp ranks hold in common.
-  [[nodiscard]] bool owns_shard() const { return rank() < fsdp_size() * layout_.tp; }
+  [[nodiscard]] bool owns_shard() const { return rank() < fsdp_size() * size(Axis::tp); }
 
  private:
   Layout layout_;
@@ -79,7 +82,7 @@ class Place {
 };
 
 /// The sizes that a ValidConfig names.
-[[nodiscard]] Layout layout_of(const config::Parallel& sizes);
+[[nodiscard]] Layout layout_of(const config::Parallel& parallel);
 /// What its zero_stage and reshard_after_forward say.
 [[nodiscard]] Sharing sharing_of(const config::Parallel& parallel);
 

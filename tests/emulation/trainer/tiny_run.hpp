@@ -18,7 +18,7 @@ namespace sft::test {
 
 /// What is trained; the mesh's sizes, the data and the optimizer are the same for all runs of a case.
 struct TinyRun {
-  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family = Family::llama;
   config::Precision precision = config::Precision::fp32;
   config::OptimizerKind optim = config::OptimizerKind::adamw_torch;

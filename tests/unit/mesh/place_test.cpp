@@ -4,34 +4,36 @@
 #include <boost/test/unit_test.hpp>
 #include <map>
 
+#include "support/layout.hpp"
+
 namespace sft::mesh {
 
 BOOST_AUTO_TEST_CASE(a_place_agrees_with_the_members_of_its_groups) {
-  const Layout layout{2, 3, 2, 4};
+  const test::Layout layout{2, 3, 2, 4};
   for (int rank = 0; rank < layout.size(); ++rank) {
     const Place place(layout, rank, 8, 2);
     BOOST_TEST(place.rank() == rank);
-    const auto position_among = [&](std::array<bool, 4> kept_axes) {
-      const std::vector<int> members = layout.members(rank, kept_axes);
+    const auto position_among = [&](const AxisSet& axes) {
+      const std::vector<int> members = layout.members(rank, axes);
       return std::pair(std::find(members.begin(), members.end(), rank) - members.begin(), members.size());
     };
     BOOST_TEST(
-        (position_among({false, true, true, false}) == std::pair(place.fsdp_rank() + 0L, place.fsdp_size() + 0UL)));
-    BOOST_TEST(
-        (position_among({true, true, false, false}) == std::pair(place.data_rank() + 0L, place.data_size() + 0UL)));
+        (position_among({Axis::dp_shard, Axis::sp}) == std::pair(place.fsdp_rank() + 0L, place.fsdp_size() + 0UL)));
+    BOOST_TEST((position_among({Axis::dp_replicate, Axis::dp_shard}) ==
+                std::pair(place.data_rank() + 0L, place.data_size() + 0UL)));
     BOOST_TEST(place.heads().kv_replicas == 2);
-    BOOST_TEST(place.heads().kv_begin == place.coordinates().tp / 2);
+    BOOST_TEST(place.heads().kv_begin == place.rank(Axis::tp) / 2);
   }
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
-  const Layout layout{2, 3, 2, 4};
+  const test::Layout layout{2, 3, 2, 4};
   std::map<std::pair<int, int>, int> rows, tokens, shards;
   for (int rank = 0; rank < layout.size(); ++rank) {
     const Place place(layout, rank, 8, 2);
     rows[{place.data_rank(), 0}] += place.owns_rows() ? 1 : 0;
-    tokens[{place.data_rank(), place.coordinates().sp}] += place.owns_tokens() ? 1 : 0;
-    shards[{place.fsdp_rank(), place.coordinates().tp}] += place.owns_shard() ? 1 : 0;
+    tokens[{place.data_rank(), place.rank(Axis::sp)}] += place.owns_tokens() ? 1 : 0;
+    shards[{place.fsdp_rank(), place.rank(Axis::tp)}] += place.owns_shard() ? 1 : 0;
   }
   for (const auto& owners : {rows, tokens, shards}) {
     for (const auto& [what, count] : owners) BOOST_TEST(count == 1);
@@ -39,14 +41,14 @@ BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
 }
 
 BOOST_AUTO_TEST_CASE(copies_are_replicas_on_every_axis_but_tp) {
-  const Layout layout{2, 3, 2, 4};
+  const test::Layout layout{2, 3, 2, 4};
   std::map<int, int> owners;  // by tp rank
   for (int rank = 0; rank < layout.size(); ++rank) {
     const Place place(layout, rank, 8, 2, {.is_sharded = false});
     BOOST_TEST(place.fsdp_size() == 1);
     BOOST_TEST(place.fsdp_rank() == 0);
     BOOST_TEST(place.replicate_size() == 12);
-    owners[place.coordinates().tp] += place.owns_shard() ? 1 : 0;
+    owners[place.rank(Axis::tp)] += place.owns_shard() ? 1 : 0;
     BOOST_TEST(place.peer(rank).fsdp_size() == 1);
     const Place sharded(layout, rank, 8, 2);
     BOOST_TEST(sharded.replicate_size() == 2);
@@ -57,7 +59,7 @@ BOOST_AUTO_TEST_CASE(copies_are_replicas_on_every_axis_but_tp) {
 }
 
 BOOST_AUTO_TEST_CASE(neighbours_of_fsdp_reshard_together) {
-  const Layout layout{2, 3, 2, 2};
+  const test::Layout layout{2, 3, 2, 2};
   for (int rank = 0; rank < layout.size(); ++rank) {
     const Place place(layout, rank, 8, 2, {.reshard_size = 3});
     BOOST_TEST(place.reshard_size() == 3);
@@ -68,7 +70,7 @@ BOOST_AUTO_TEST_CASE(neighbours_of_fsdp_reshard_together) {
 }
 
 BOOST_AUTO_TEST_CASE(a_peer_is_made_of_the_same_mesh) {
-  const Place place({2, 1, 2, 4}, 5, 12, 2);
+  const Place place(test::Layout{2, 1, 2, 4}, 5, 12, 2);
   const Place peer = place.peer(15);
   BOOST_TEST(peer.rank() == 15);
   BOOST_TEST(peer.heads().q_heads == 3);

@@ -37,8 +37,10 @@ struct Case {
 
 /// A rank of a mesh in which `kv_replicas` ranks of tp share each key/value head.
 sft::mesh::Place place(const Case& c, int replicate_rank, int fsdp_rank, int tp_rank) {
-  const sft::mesh::Layout layout{.dp_replicate = 2, .dp_shard = c.fsdp_size, .tp = c.tp_size};
-  const int rank = layout.rank({.dp_replicate = replicate_rank, .dp_shard = fsdp_rank, .tp = tp_rank});
+  const sft::mesh::Layout layout{
+      {sft::Axis::dp_replicate, 2}, {sft::Axis::dp_shard, c.fsdp_size}, {sft::Axis::tp, c.tp_size}};
+  const int rank = layout.rank(
+      {{sft::Axis::dp_replicate, replicate_rank}, {sft::Axis::dp_shard, fsdp_rank}, {sft::Axis::tp, tp_rank}});
   return {layout, rank, c.tp_size, c.tp_size / c.kv_replicas};
 }
 
