@@ -28,9 +28,7 @@ Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in
   const auto group = [&](int size, const AxisSet& axes, const char* name) {
     return size == 1 ? self : comm::cartesian_group(grid, axes.flags(), name);
   };
-  const bool has_copies = place.replicate_size() > place.size(Axis::dp_replicate);  // on the ranks of fsdp too
-  const AxisSet replicate_axes = has_copies ? every_axis.without({Axis::tp}) : AxisSet{Axis::dp_replicate};
-  replicate = group(place.replicate_size(), replicate_axes, replicate_name(place));
+  replicate = group(place.replicate_size(), place.replicate_axes(), replicate_name(place));
   fsdp = group(place.fsdp_size(), fsdp_axes, "fsdp");
   const int reshard_size = place.reshard_size();
   reshard = reshard_size == fsdp.size() ? fsdp
@@ -48,7 +46,7 @@ Groups Groups::planned(const Place& place) {
   Groups groups;
   groups.world = comm::planned_group(place.rank(), place.layout().size(), "world");
   groups.replicate =
-      comm::planned_group(place.rank() / (place.fsdp_size() * tp_size), place.replicate_size(), replicate_name(place));
+      comm::planned_group(place.rank(place.replicate_axes()), place.replicate_size(), replicate_name(place));
   groups.fsdp = comm::planned_group(place.fsdp_rank(), place.fsdp_size(), "fsdp");
   const bool is_part = place.reshard_size() < place.fsdp_size();
   groups.reshard = is_part ? comm::planned_group(place.reshard_rank(), place.reshard_size(), "reshard") : groups.fsdp;

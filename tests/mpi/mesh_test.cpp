@@ -13,15 +13,23 @@ namespace sft::test {
 namespace {
 
 /// Every mesh whose sizes multiply to the world size.
-std::vector<Layout> layouts_of(int world_size) {
-  std::vector<Layout> layouts;
-  for (int replicate = 1; replicate <= world_size; ++replicate) {
-    for (int shard = 1; replicate * shard <= world_size; ++shard) {
-      for (int sp = 1; replicate * shard * sp <= world_size; ++sp) {
-        if (world_size % (replicate * shard * sp) != 0) continue;
-        layouts.push_back({replicate, shard, sp, world_size / (replicate * shard * sp)});
+std::vector<mesh::Layout> layouts_of(int world_size) {
+  std::vector<AxisArray<int>> all{AxisArray<int>(1, {})};
+  for (const Axis axis : all_axes) {
+    std::vector<AxisArray<int>> longer;
+    for (const AxisArray<int>& sizes : all) {
+      const int left = world_size / num_ranks(sizes, every_axis);
+      for (int size = 1; size <= left; ++size) {
+        if (left % size != 0) continue;
+        longer.push_back(sizes);
+        longer.back()[axis] = size;
       }
     }
+    all = std::move(longer);
+  }
+  std::vector<mesh::Layout> layouts;
+  for (const AxisArray<int>& sizes : all) {
+    if (num_ranks(sizes, every_axis) == world_size) layouts.emplace_back(sizes);
   }
   return layouts;
 }
@@ -38,7 +46,7 @@ BOOST_AUTO_TEST_SUITE(mesh_groups)
 
 BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   const comm::Group& world = session().world();
-  for (const Layout& layout : layouts_of(world.size())) {
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
     const Mesh mesh(world, layout, layout[Axis::tp], 1);
     const auto check = [&](const comm::Group& group, const AxisSet& axes) {
       BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), axes),
@@ -49,7 +57,7 @@ BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
       check(mesh.groups.replicate, {Axis::dp_replicate});
       check(mesh.groups.sp, {Axis::sp});
       check(mesh.groups.tp, {Axis::tp});
-      check(mesh.groups.fsdp, {Axis::dp_shard, Axis::sp});
+      check(mesh.groups.fsdp, {Axis::dp_shard, Axis::ep, Axis::sp});
       check(mesh.groups.kv_replicas, {Axis::tp});  // one head: all tp ranks hold it
     }
   }
@@ -58,7 +66,7 @@ BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
 BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_their_axes) {
   const comm::Group& world = session().world();
   const AxisArray<int> max_ctas{{Axis::dp_replicate, 1}, {Axis::dp_shard, 2}, {Axis::sp, 3}, {Axis::tp, 4}};
-  for (const Layout& layout : layouts_of(world.size())) {
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
     const Mesh mesh(world, layout, layout[Axis::tp], 1);
     const mesh::Groups& groups = mesh.groups;
     BOOST_TEST_CONTEXT(layout.describe()) {
@@ -81,12 +89,12 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
 
 BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
   const comm::Group& world = session().world();
-  for (const Layout& layout : layouts_of(world.size())) {
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
     const Mesh mesh(world, layout, layout[Axis::tp], layout[Axis::tp], {.is_sharded = false});
     BOOST_TEST_CONTEXT(layout.describe()) {
       BOOST_TEST(mesh.groups.fsdp.size() == 1);
       BOOST_TEST(members_of(mesh.groups.replicate, world.rank()) ==
-                     layout.members(world.rank(), {Axis::dp_replicate, Axis::dp_shard, Axis::sp}),
+                     layout.members(world.rank(), {Axis::dp_replicate, Axis::dp_shard, Axis::ep, Axis::sp}),
                  boost::test_tools::per_element());
     }
   }
@@ -94,11 +102,12 @@ BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
 
 BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
   const comm::Group& world = session().world();
-  for (const Layout& layout : layouts_of(world.size())) {
-    for (int n = 1; n <= layout[Axis::dp_shard] * layout[Axis::sp]; ++n) {
-      if (layout[Axis::dp_shard] * layout[Axis::sp] % n != 0) continue;
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
+    const int fsdp_size = layout.size(fsdp_axes);
+    for (int n = 1; n <= fsdp_size; ++n) {
+      if (fsdp_size % n != 0) continue;
       const Mesh mesh(world, layout, layout[Axis::tp], layout[Axis::tp], {.reshard_size = n});
-      const std::vector<int> fsdp = layout.members(world.rank(), {Axis::dp_shard, Axis::sp});
+      const std::vector<int> fsdp = layout.members(world.rank(), fsdp_axes);
       const auto first = fsdp.begin() + mesh.place.fsdp_rank() / n * n;
       BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<int>(first, first + n),
                  boost::test_tools::per_element());

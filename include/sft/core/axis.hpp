@@ -12,12 +12,16 @@
 namespace sft {
 
 /// The slowest first: neighbours along the last one have neighbouring ranks, and so mostly share a node. The more often
-/// an axis communicates, the further back it stands: replicas once a step, shards once a unit, parts of a sequence once
-/// an attention, slices of a layer several times in it.
-enum class Axis { dp_replicate, dp_shard, sp, tp };
+/// an axis communicates, the further back it stands: replicas once a step, stages of a pipeline (pp) once a
+/// micro-batch, shards once a unit, experts (ep) once a layer, parts of a sequence once an attention, slices of a layer
+/// several times in it. So a pipeline may cross a slow network, with all groups of shards inside its stages. As
+/// dp_shard, ep and sp stand together, what is sharded over the three has its shards in the order of ranks; experts are
+/// to be sharded over two.
+enum class Axis { dp_replicate, pp, dp_shard, ep, sp, tp };
 
 /// As keys, groups and tables call them.
-inline constexpr auto axis_names = std::to_array<std::string_view>({"dp_replicate", "dp_shard", "sp", "tp"});
+inline constexpr auto axis_names =
+    std::to_array<std::string_view>({"dp_replicate", "pp", "dp_shard", "ep", "sp", "tp"});
 inline constexpr std::size_t num_axes = axis_names.size();
 static_assert(num_axes == static_cast<std::size_t>(Axis::tp) + 1, "every axis has a name");
 
@@ -91,9 +95,11 @@ inline constexpr AxisSet every_axis = [] {
   return axes;
 }();
 /// Those whose ranks read different rows.
-inline constexpr AxisSet data_axes{Axis::dp_replicate, Axis::dp_shard};
+inline constexpr AxisSet data_axes{Axis::dp_replicate, Axis::dp_shard, Axis::ep};
 /// Those over which the state of a unit may be sharded (FSDP).
-inline constexpr AxisSet fsdp_axes{Axis::dp_shard, Axis::sp};
+inline constexpr AxisSet fsdp_axes{Axis::dp_shard, Axis::ep, Axis::sp};
+/// Those whose ranks hold the same parameters as far as they are not sharded.
+inline constexpr AxisSet replica_axes{Axis::dp_replicate, Axis::dp_shard, Axis::ep, Axis::sp};
 
 /// The ranks along `axes`, of an array that has the size of each axis.
 [[nodiscard]] constexpr int num_ranks(const AxisArray<int>& sizes, const AxisSet& axes) {

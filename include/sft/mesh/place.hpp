@@ -57,8 +57,11 @@ class Place {
   /// fsdp: the ranks over which each unit's parameters are sharded; this rank alone where each holds a copy.
   [[nodiscard]] int fsdp_size() const { return sharing_.is_sharded ? size(fsdp_axes) : 1; }
   [[nodiscard]] int fsdp_rank() const { return sharing_.is_sharded ? rank(fsdp_axes) : 0; }
-  /// replicate: the ranks that hold the same rank shard, dp_replicate of them, or all but tp where each holds a copy.
-  [[nodiscard]] int replicate_size() const { return layout_.size() / (fsdp_size() * size(Axis::tp)); }
+  /// replicate: the ranks that hold the same rank shard, also along fsdp_axes where each holds a copy.
+  [[nodiscard]] AxisSet replicate_axes() const {
+    return sharing_.is_sharded ? replica_axes.without(fsdp_axes) : replica_axes;
+  }
+  [[nodiscard]] int replicate_size() const { return size(replicate_axes()); }
   /// reshard: the neighbours in fsdp that together keep a unit whole after its forward pass.
   [[nodiscard]] int reshard_size() const { return sharing_.reshard_size == 0 ? fsdp_size() : sharing_.reshard_size; }
   [[nodiscard]] int reshard_rank() const { return fsdp_rank() % reshard_size(); }
@@ -66,13 +69,13 @@ class Place {
   [[nodiscard]] int data_size() const { return size(data_axes); }
   [[nodiscard]] int data_rank() const { return rank(data_axes); }
 
-  /// Whether this rank speaks for its rows: ranks that differ in sp or tp alone read the same ones.
-  [[nodiscard]] bool owns_rows() const { return rank(Axis::sp) == 0 && rank(Axis::tp) == 0; }
-  /// Whether it speaks for its tokens: ranks that differ in tp alone have the same ones.
-  [[nodiscard]] bool owns_tokens() const { return rank(Axis::tp) == 0; }
+  /// Whether this rank speaks for its rows: ranks that differ in other axes alone read the same ones.
+  [[nodiscard]] bool owns_rows() const { return rank(every_axis.without(data_axes)) == 0; }
+  /// Whether it speaks for its tokens: ranks that differ in tp or pp alone have the same ones.
+  [[nodiscard]] bool owns_tokens() const { return rank({Axis::pp, Axis::tp}) == 0; }
   /// Whether it speaks for its rank shard of the parameters, as the first of the ranks of replicate. ShardMap
   /// (parallel) adds what tp ranks hold in common.
-  [[nodiscard]] bool owns_shard() const { return rank() < fsdp_size() * size(Axis::tp); }
+  [[nodiscard]] bool owns_shard() const { return rank(replicate_axes()) == 0; }
 
  private:
   Layout layout_;

@@ -26,15 +26,33 @@ BOOST_AUTO_TEST_CASE(a_place_agrees_with_the_members_of_its_groups) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(ranks_of_ep_read_rows_and_hold_shards_of_their_own_and_stages_neither) {
+  const Layout layout{{Axis::pp, 2}, {Axis::dp_shard, 3}, {Axis::ep, 2}, {Axis::sp, 2}, {Axis::tp, 2}};
+  const Layout without{{Axis::dp_shard, 6}, {Axis::sp, 2}, {Axis::tp, 2}};
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const Place place(layout, rank, 4, 2), alike(without, rank % without.size(), 4, 2);
+    BOOST_TEST(place.data_rank() == alike.data_rank());
+    BOOST_TEST(place.fsdp_rank() == alike.fsdp_rank());
+    BOOST_TEST(place.rank(Axis::tp) == alike.rank(Axis::tp));
+    BOOST_TEST(place.rank(Axis::pp) == rank / without.size());
+    BOOST_TEST(place.replicate_size() == 1);
+    BOOST_TEST(place.with_copies().replicate_size() == 12);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
-  const test::Layout layout{2, 3, 2, 4};
+  const Layout layout{{Axis::dp_replicate, 2}, {Axis::pp, 2}, {Axis::dp_shard, 3},
+                      {Axis::ep, 2},           {Axis::sp, 2}, {Axis::tp, 4}};
   std::map<std::pair<int, int>, int> rows, tokens, shards;
   for (int rank = 0; rank < layout.size(); ++rank) {
     const Place place(layout, rank, 8, 2);
     rows[{place.data_rank(), 0}] += place.owns_rows() ? 1 : 0;
     tokens[{place.data_rank(), place.rank(Axis::sp)}] += place.owns_tokens() ? 1 : 0;
-    shards[{place.fsdp_rank(), place.rank(Axis::tp)}] += place.owns_shard() ? 1 : 0;
+    shards[{place.fsdp_rank(), place.rank({Axis::pp, Axis::tp})}] += place.owns_shard() ? 1 : 0;
   }
+  BOOST_TEST(rows.size() == 2U * 3U * 2U);
+  BOOST_TEST(tokens.size() == 2U * 3U * 2U * 2U);
+  BOOST_TEST(shards.size() == 3U * 2U * 2U * 2U * 4U);
   for (const auto& owners : {rows, tokens, shards}) {
     for (const auto& [what, count] : owners) BOOST_TEST(count == 1);
   }
