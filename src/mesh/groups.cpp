@@ -16,7 +16,7 @@ const char* replicate_name(const Place& place) {
 
 }  // namespace
 
-Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in) {
+Groups::Groups(const comm::Group& world_in, const Place& place, int num_kv_replicas) : world(world_in) {
   const Layout& layout = place.layout();
   if (layout.size() != world.size()) {
     throw_config_error("the mesh " + layout.describe() + " has " + std::to_string(layout.size()) + " ranks",
@@ -36,13 +36,11 @@ Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in
                                         : fsdp.split(fsdp.rank() / reshard_size, fsdp.rank(), "reshard");
   sp = group(place.size(Axis::sp), {Axis::sp}, "sp");
   tp = group(place.size(Axis::tp), {Axis::tp}, "tp");
-  const int replicas = place.heads().kv_replicas;
-  kv_replicas = replicas == 1 ? self : tp.split(tp.rank() / replicas, tp.rank(), "kv_replicas");
+  kv_replicas = num_kv_replicas == 1 ? self : tp.split(tp.rank() / num_kv_replicas, tp.rank(), "kv_replicas");
 }
 
-Groups Groups::planned(const Place& place) {
+Groups Groups::planned(const Place& place, int num_kv_replicas) {
   const int sp_size = place.size(Axis::sp), tp_size = place.size(Axis::tp), tp_rank = place.rank(Axis::tp);
-  const int replicas = place.heads().kv_replicas;
   Groups groups;
   groups.world = comm::planned_group(place.rank(), place.layout().size(), "world");
   groups.replicate =
@@ -52,7 +50,7 @@ Groups Groups::planned(const Place& place) {
   groups.reshard = is_part ? comm::planned_group(place.reshard_rank(), place.reshard_size(), "reshard") : groups.fsdp;
   groups.sp = comm::planned_group(place.rank(Axis::sp), sp_size, "sp");
   groups.tp = comm::planned_group(tp_rank, tp_size, "tp");
-  groups.kv_replicas = comm::planned_group(tp_rank % replicas, replicas, "kv_replicas");
+  groups.kv_replicas = comm::planned_group(tp_rank % num_kv_replicas, num_kv_replicas, "kv_replicas");
   return groups;
 }
 

@@ -28,9 +28,11 @@ struct Shape {
 /// Adds units to an architecture, and parameters to the last of them, and says where they went.
 class UnitBuilder {
  public:
-  UnitBuilder(Architecture& architecture, const IsTrainable& is_trainable, const config::Lora& lora, bool cuts_tokens)
+  UnitBuilder(Architecture& architecture, const config::Model& model, const IsTrainable& is_trainable,
+              const config::Lora& lora, bool cuts_tokens)
       : units_(architecture.units),
         frozen_units_(architecture.frozen_units),
+        num_kv_heads_(model.num_key_value_heads),
         is_trainable_(is_trainable),
         lora_(lora),
         norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none) {}
@@ -91,6 +93,7 @@ class UnitBuilder {
     p.rows = rows;
     p.columns = columns;
     p.split = split;
+    if (split == TpSplit::kv_rows) p.num_kv_heads = num_kv_heads_;
     std::vector<Parameter>& parameters = parameters_of(trainable);
     parameters.push_back(std::move(p));
     return {.unit = unit(), .first = static_cast<int>(parameters.size()) - 1, .count = 1, .trainable = trainable};
@@ -102,6 +105,7 @@ class UnitBuilder {
 
   std::vector<Unit>& units_;
   std::vector<Unit>& frozen_units_;
+  const std::int64_t num_kv_heads_;
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
   TpSplit norm_split_;
@@ -218,7 +222,7 @@ std::vector<int> DecoderParameters::forward_backward_units(bool recomputes) cons
 Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable, const config::Lora& lora,
                                int blocks_per_unit, bool cuts_tokens) {
   Architecture result;
-  UnitBuilder unit(result, is_trainable, lora, cuts_tokens);
+  UnitBuilder unit(result, m, is_trainable, lora, cuts_tokens);
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
   parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);

@@ -16,7 +16,6 @@ namespace {
 void slice(Parameter& p, const mesh::Place& place) {
   const int tp_size = place.size(Axis::tp);
   const int tp_rank = place.rank(Axis::tp);
-  const int kv_replicas = place.heads().kv_replicas;
   p.is_owner = place.owns_shard();
   p.local_rows = p.rows;
   p.local_columns = p.is_vector() ? 1 : p.columns;
@@ -42,11 +41,14 @@ void slice(Parameter& p, const mesh::Place& place) {
       p.column_begin = tp_rank * p.local_columns;
       break;
     case TpSplit::kv_rows: {
-      const int num_slices = tp_size / kv_replicas;
+      SFT_ENSURE(p.num_kv_heads > 0, "rows of key/value heads say how many heads");
+      const std::int64_t num_slices = std::min<std::int64_t>(tp_size, p.num_kv_heads);
+      SFT_ENSURE(tp_size % num_slices == 0, "key/value heads divide over tp, or tp over them");
       SFT_ENSURE(p.rows % num_slices == 0, "key/value rows divide over tp");
+      const std::int64_t replicas = tp_size / num_slices;
       p.local_rows = p.rows / num_slices;
-      p.row_begin = tp_rank / kv_replicas * p.local_rows;
-      p.is_owner = p.is_owner && tp_rank % kv_replicas == 0;
+      p.row_begin = tp_rank / replicas * p.local_rows;
+      p.is_owner = p.is_owner && tp_rank % replicas == 0;
       break;
     }
   }

@@ -111,7 +111,7 @@ struct Generator::Impl {
         max_tokens(max_tokens_in),
         device(device_in),
         plan(config, compute, max_tokens, device.kind()),
-        groups(world, plan.place),
+        groups(world, plan.place, /*num_kv_replicas=*/1),
         arenas(allocate(ledger)),
         stream(device.make_stream()),
         comm_stream(device.make_stream(device::Priority::communication)),

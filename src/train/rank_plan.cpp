@@ -5,6 +5,7 @@
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/device/process_memory.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -17,11 +18,12 @@ model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tok
   const config::Model& m = config->model;
   const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
+  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
   const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
           .hidden = m.hidden_size,
-          .q_heads = place.heads().q_heads,
-          .kv_heads = place.heads().kv_heads,
+          .q_heads = heads.q_heads,
+          .kv_heads = heads.kv_heads,
           .head_dim = m.head_dim,
           .mlp = m.intermediate_size / tp,
           .vocab = vocab.count,

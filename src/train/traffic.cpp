@@ -10,6 +10,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/activation_store.hpp"
 #include "sft/model/decoder.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/sharded_units.hpp"
@@ -45,7 +46,8 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
                                           const mesh::Place& place, const Machine& machine) {
   RankPlan plan(config, limits, place, machine);
   RankPlan::Arenas arenas = plan.measure();
-  const mesh::Groups groups = mesh::Groups::planned(place);
+  const int kv_replicas = model::kv_replicas(config->model, place.size(Axis::tp));
+  const mesh::Groups groups = mesh::Groups::planned(place, kv_replicas);
   const std::unique_ptr<device::Device> device = device::make_null_device();
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> ops = ops::make_null_backend(*stream);

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "sft/data/batch.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/sequence/row_cut.hpp"
 #include "support/collectives_fixture.hpp"
@@ -46,10 +47,11 @@ config::Model small_model(bool tied) {
 model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens tokens = Tokens::whole) {
   const int tp = place.size(Axis::tp);
   const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
+  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
   return {.tokens = num_rows * row_tokens / place.size(Axis::sp),
           .hidden = m.hidden_size,
-          .q_heads = place.heads().q_heads,
-          .kv_heads = place.heads().kv_heads,
+          .q_heads = heads.q_heads,
+          .kv_heads = heads.kv_heads,
           .head_dim = m.head_dim,
           .mlp = m.intermediate_size / tp,
           .vocab = vocab.count,

@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_SUITE(mesh_groups)
 BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout[Axis::tp], 1);
+    const Mesh mesh(world, layout, layout[Axis::tp]);
     const auto check = [&](const comm::Group& group, const AxisSet& axes) {
       BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), axes),
                  boost::test_tools::per_element());
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
   const comm::Group& world = session().world();
   const AxisArray<int> max_ctas{{Axis::dp_replicate, 1}, {Axis::dp_shard, 2}, {Axis::sp, 3}, {Axis::tp, 4}};
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout[Axis::tp], 1);
+    const Mesh mesh(world, layout, layout[Axis::tp]);
     const mesh::Groups& groups = mesh.groups;
     BOOST_TEST_CONTEXT(layout.describe()) {
       std::size_t num_groups = 0;
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
 BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout[Axis::tp], layout[Axis::tp], {.is_sharded = false});
+    const Mesh mesh(world, layout, 1, {.is_sharded = false});
     BOOST_TEST_CONTEXT(layout.describe()) {
       BOOST_TEST(mesh.groups.fsdp.size() == 1);
       BOOST_TEST(members_of(mesh.groups.replicate, world.rank()) ==
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
     const int fsdp_size = layout.size(fsdp_axes);
     for (int n = 1; n <= fsdp_size; ++n) {
       if (fsdp_size % n != 0) continue;
-      const Mesh mesh(world, layout, layout[Axis::tp], layout[Axis::tp], {.reshard_size = n});
+      const Mesh mesh(world, layout, 1, {.reshard_size = n});
       const std::vector<int> fsdp = layout.members(world.rank(), fsdp_axes);
       const auto first = fsdp.begin() + mesh.place.fsdp_rank() / n * n;
       BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<int>(first, first + n),
@@ -120,16 +120,16 @@ BOOST_AUTO_TEST_CASE(replicas_of_a_head_are_neighbours) {
   const comm::Group& world = session().world();
   if (world.size() % 4 != 0) return;
   const Layout layout{world.size() / 4, 1, 1, 4};
-  const Mesh mesh(world, layout, 8, 2);
+  const Mesh mesh(world, layout, 2);
   BOOST_TEST(mesh.groups.kv_replicas.size() == 2);
   const int first = world.rank() / 2 * 2;
   BOOST_TEST(members_of(mesh.groups.kv_replicas, world.rank()) == (std::vector<int>{first, first + 1}),
              boost::test_tools::per_element());
-  BOOST_TEST(Mesh(world, layout, 8, 8).groups.kv_replicas.size() == 1);
+  BOOST_TEST(Mesh(world, layout, 1).groups.kv_replicas.size() == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_mesh_of_another_size_is_refused) {
-  BOOST_CHECK_EXCEPTION(Mesh(session().world(), Layout{5, 7, 1, 1}, 1, 1), Error, [](const Error& error) {
+  BOOST_CHECK_EXCEPTION(Mesh(session().world(), Layout{5, 7, 1, 1}), Error, [](const Error& error) {
     return error.status() == ExitStatus::configuration &&
            std::string(error.what()).find("35 ranks") != std::string::npos;
   });

@@ -46,6 +46,7 @@ std::vector<parallel::Unit> make_units(std::int64_t rows, std::int64_t columns) 
     result.rows = num_rows;
     result.columns = num_columns;
     result.split = split;
+    if (split == TpSplit::kv_rows) result.num_kv_heads = 2;
     return result;
   };
   std::vector<parallel::Unit> units(3);

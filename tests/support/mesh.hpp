@@ -4,6 +4,7 @@
 
 #include "sft/comm/group.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/model/head_split.hpp"
 #include "support/barrier.hpp"
 #include "support/layout.hpp"
 
@@ -12,13 +13,11 @@ namespace sft::test {
 /// This rank's place in a mesh, and its groups.
 struct Mesh {
   /// Collective over `world`.
-  Mesh(const comm::Group& world, const mesh::Layout& layout, int num_heads, int num_kv_heads,
-       const mesh::Sharing& sharing = {})
-      : place(layout, world.rank(), num_heads, num_kv_heads, sharing), groups(world, place) {}
+  Mesh(const comm::Group& world, const mesh::Layout& layout, int num_kv_replicas = 1, const mesh::Sharing& sharing = {})
+      : place(layout, world.rank(), sharing), groups(world, place, num_kv_replicas) {}
   Mesh(const comm::Group& world, const mesh::Layout& layout, const config::Model& model,
        const mesh::Sharing& sharing = {})
-      : Mesh(world, layout, static_cast<int>(model.num_attention_heads), static_cast<int>(model.num_key_value_heads),
-             sharing) {}
+      : Mesh(world, layout, model::kv_replicas(model, layout[Axis::tp]), sharing) {}
 
   mesh::Place place;
   mesh::Groups groups;

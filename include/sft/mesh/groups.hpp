@@ -13,13 +13,14 @@ namespace sft::mesh {
 
 /// All groups of one mesh. A group of one rank is MPI_COMM_SELF, and no message is sent in it.
 struct Groups {
-  /// Collective over `world`, whose ranks stand where `place` says of each. Throws a configuration Error, the same on
-  /// every rank, unless the mesh has as many ranks as the world.
-  Groups(const comm::Group& world, const Place& place);
+  /// Collective over `world`, whose ranks stand where `place` says of each; `num_kv_replicas`: how many neighbours
+  /// along tp hold each key/value head, a divisor of its size. Throws a configuration Error, the same on every rank,
+  /// unless the mesh has as many ranks as the world.
+  Groups(const comm::Group& world, const Place& place, int num_kv_replicas);
 
   /// Those of the rank at `place` in a mesh that is not there, for planning: they have ranks, sizes and names, and must
   /// not communicate. Local.
-  [[nodiscard]] static Groups planned(const Place& place);
+  [[nodiscard]] static Groups planned(const Place& place, int num_kv_replicas);
 
   comm::Group world;
   comm::Group replicate;    ///< the same rank shard, other tokens: their gradients are summed once a step

@@ -7,18 +7,6 @@
 
 namespace sft::mesh {
 
-/// How attention heads lie over tp. With fewer key/value heads than ranks, tp_size / num_kv_heads neighbouring ranks
-/// hold the same one.
-struct HeadSplit {
-  int q_heads = 1;      ///< local query heads
-  int kv_heads = 1;     ///< local key/value heads
-  int kv_begin = 0;     ///< global index of the first
-  int kv_replicas = 1;  ///< ranks that hold each key/value head
-};
-/// The heads of rank `tp_rank`. Throws std::logic_error unless tp_size divides num_heads, and of num_kv_heads and
-/// tp_size one divides the other.
-[[nodiscard]] HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank);
-
 /// How the ranks of dp_shard x sp share parameters.
 struct Sharing {
   bool is_sharded = true;  ///< false: each of them holds a copy (ZeRO stage 0)
@@ -32,20 +20,18 @@ class Place {
  public:
   /// The only rank of a mesh of one.
   Place() = default;
-  /// Rank `rank` of `layout`, for a model with these heads in all. Throws std::logic_error where split_heads does, when
-  /// there is no such rank, or when reshard_size does not divide.
-  Place(const Layout& layout, int rank, int num_heads, int num_kv_heads, const Sharing& sharing = {});
+  /// Rank `rank` of `layout`. Throws std::logic_error when there is no such rank, or when reshard_size does not divide.
+  Place(const Layout& layout, int rank, const Sharing& sharing = {});
   /// Rank `rank` of the mesh that a configuration describes.
   Place(const config::ValidConfig& config, int rank);
 
   /// Another rank of the same mesh.
-  [[nodiscard]] Place peer(int rank) const;
+  [[nodiscard]] Place peer(int rank) const { return {layout_, rank, sharing_}; }
   /// This rank where each holds a copy of all parameters.
   [[nodiscard]] Place with_copies() const;
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const Coordinates& coordinates() const { return coordinates_; }
-  [[nodiscard]] const HeadSplit& heads() const { return heads_; }
   [[nodiscard]] int rank() const { return layout_.rank(coordinates_); }
   /// The ranks along one axis, and this one's number among them.
   [[nodiscard]] int size(Axis axis) const { return layout_[axis]; }
@@ -80,7 +66,6 @@ class Place {
  private:
   Layout layout_;
   Coordinates coordinates_;
-  HeadSplit heads_;
   Sharing sharing_;
 };
 

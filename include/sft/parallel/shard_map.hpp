@@ -25,7 +25,7 @@ enum class TpSplit {
   columns,  ///< split along dim 1
   /// Split along dim 0 as VocabSplit says: the vocabulary, whose size need not divide.
   vocab_rows,
-  kv_rows,  ///< split along dim 0 by key/value head; heads fewer than ranks are replicated, gradients summed
+  kv_rows,  ///< split along dim 0 by head; heads fewer than ranks are replicated, gradients summed
 };
 
 /// The rows of a vocabulary-parallel table that a rank of tp holds: vocab_size / tp_size of them, the first ranks one
@@ -50,6 +50,7 @@ struct Parameter {
   std::int64_t rows = 0;     ///< logical dim 0
   std::int64_t columns = 0;  ///< logical dim 1; 0: the parameter is a vector
   TpSplit split = TpSplit::none;
+  std::int64_t num_kv_heads = 0;  ///< of kv_rows: the heads that the rows belong to; one of it and tp divides the other
   Init init = Init::normal;
   /// Ops use it together with the parameter before it, as one matrix or vector (k and v with q): it follows without a
   /// gap. Every other parameter begins on a border of `alignment_elements`.

@@ -37,6 +37,7 @@ parallel::Parameter parameter(const std::string& name, std::int64_t rows, std::i
   result.rows = rows;
   result.columns = columns;
   result.split = split;
+  if (split == TpSplit::kv_rows) result.num_kv_heads = 2;
   return result;
 }
 
@@ -58,7 +59,7 @@ std::vector<parallel::Unit> make_adapter_units() {
 
 std::vector<mesh::Place> places_of(const mesh::Layout& layout) {
   std::vector<mesh::Place> places;
-  for (int rank = 0; rank < layout.size(); ++rank) places.emplace_back(layout, rank, 2 * layout[Axis::tp], 2);
+  for (int rank = 0; rank < layout.size(); ++rank) places.emplace_back(layout, rank);
   return places;
 }
 

@@ -21,6 +21,7 @@ inline std::vector<parallel::Unit> sample_units() {
     p.rows = rows;
     p.columns = columns;
     p.split = split;
+    if (split == TpSplit::kv_rows) p.num_kv_heads = 2;
     return p;
   };
   std::vector<parallel::Unit> units(3);

@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
         mesh::Layout{{Axis::dp_shard, 2}, {Axis::tp, 2}}, mesh::Layout{{Axis::dp_shard, 4}, {Axis::sp, 2}}}) {
     const int fsdp_size = layout[Axis::dp_shard] * layout[Axis::sp], round_size = fsdp_size * layout[Axis::tp];
     for (int rank = 0; rank < layout.size(); ++rank) {
-      const mesh::Place place(layout, rank, 2, 2);
+      const mesh::Place place(layout, rank);
       const ShardMap shard_map(units_for(layout[Axis::tp]), place);
       const MatrixDeal deal(shard_map, place, is_dealt);
       std::set<const Parameter*> dealt;
@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
 
 BOOST_AUTO_TEST_CASE(memory_is_for_what_comes_together) {
   const auto bytes_on = [](const mesh::Layout& layout) {
-    const mesh::Place place(layout, 0, 2, 2);
+    const mesh::Place place(layout, 0);
     const ShardMap shard_map(units_for(layout[Axis::tp]), place);
     MatrixDeal deal(shard_map, place, is_dealt);
     device::Arena sizing;

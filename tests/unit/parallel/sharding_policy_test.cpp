@@ -10,7 +10,7 @@ namespace sft::parallel {
 namespace {
 
 ShardingPolicy policy_of(const mesh::Layout& layout, const config::Parallel& parallel = {}) {
-  return sharding_policy(parallel, mesh::Place(layout, 0, 4, 4, mesh::sharing_of(parallel)));
+  return sharding_policy(parallel, mesh::Place(layout, 0, mesh::sharing_of(parallel)));
 }
 
 ShardingPolicy policy_of_stage(const mesh::Layout& layout, int zero_stage) {
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(parameters_on_the_node_are_gathered_even_on_one_rank) {
     config::Parallel parallel;
     parallel.zero_stage = stage;
     for (const int dp_shard : {1, 2}) {
-      const mesh::Place place({{Axis::dp_shard, dp_shard}}, 0, 4, 4, mesh::sharing_of(parallel));
+      const mesh::Place place({{Axis::dp_shard, dp_shard}}, 0, mesh::sharing_of(parallel));
       const ShardingPolicy without = sharding_policy(parallel, place);
       const ShardingPolicy policy = sharding_policy(parallel, place, /*offloads_parameters=*/true);
       BOOST_TEST(!without.parameters_on_host);
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(frozen_parameters_are_whole_where_parameters_are) {
   for (int stage = 0; stage <= 3; ++stage) {
     config::Parallel parallel;
     parallel.zero_stage = stage;
-    const mesh::Place place(layout, 3, 1, 1, mesh::sharing_of(parallel));
+    const mesh::Place place(layout, 3, mesh::sharing_of(parallel));
     BOOST_TEST(place_of_frozen(sharding_policy(parallel, place), place).fsdp_size() == (stage == 3 ? 4 : 1));
   }
 }
