@@ -47,6 +47,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/parallel/sharding_policy.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/datasets.hpp"
 #include "sft/train/dry_run.hpp"
@@ -146,8 +147,10 @@ config::Config printed_config(const config::CommandLine& command, const comm::Gr
   return config;
 }
 
-int kv_replicas(const config::ValidConfig& config) {
-  return model::kv_replicas(config->model, config->parallel.tp_size);
+/// Who shares what, beside the mesh.
+mesh::Sharing sharing_of(const config::ValidConfig& config) {
+  return parallel::sharing_of(parallel::sharding_policy(config->parallel),
+                              model::kv_replicas(config->model, config->parallel.tp_size));
 }
 
 void require_one_rank(const comm::Group& world) {
@@ -167,7 +170,7 @@ train::Machine planned_machine(const config::ValidConfig& config) {
   const bool sees_gpu = ops::is_built(device::Kind::cuda) && !device::visible_gpus().gpus.empty();
   if (config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu)) {
     const std::size_t num_groups =
-        mesh::Groups::planned(mesh::Place(config, 0), kv_replicas(config)).of_tensors().size();
+        mesh::Groups::planned(mesh::Place(config, 0), sharing_of(config)).of_tensors().size();
     machine.kind = device::Kind::cuda;
     machine.gpu_process_bytes =
         device::assumed_gpu_context_bytes + num_groups * device::assumed_gpu_group_bytes + device::later_gpu_bytes;
@@ -286,7 +289,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 3. Mesh: this rank's place in it, and every communicator of the run
   const mesh::Place place(config, world.rank());
-  const mesh::Groups groups(world, place, kv_replicas(config));
+  const mesh::Groups groups(world, place, sharing_of(config));
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
       *device, groups.of_tensors(config->device.max_ctas(), config->optimizer.needs_whole_matrices()), transport);
 

@@ -276,7 +276,7 @@ void fit_mesh(Parallel& parallel, int world_size) {
 
 /// The mesh is resolved.
 void check_sharding(const Parallel& parallel) {
-  if (parallel.reshard_size == 0) return;
+  if (parallel.reshard_after_forward != Reshard::to_groups) return;
   const std::string key = "`parallel.reshard_after_forward = " + text_of(parallel.reshard_size) + "`";
   if (parallel.zero_stage < 3) {
     throw_config_error(key + " has nothing to do",

@@ -13,10 +13,10 @@ namespace sft::parallel {
 namespace {
 
 /// Cuts the logical tensor for this tp rank.
-void slice(Parameter& p, const mesh::Place& place) {
+void slice(Parameter& p, const mesh::Place& place, const AxisSet& shard_axes) {
   const int tp_size = place.size(Axis::tp);
   const int tp_rank = place.rank(Axis::tp);
-  p.is_owner = place.owns_shard();
+  p.is_owner = place.owns_shard(shard_axes);
   p.local_rows = p.rows;
   p.local_columns = p.is_vector() ? 1 : p.columns;
   switch (p.split) {
@@ -78,14 +78,15 @@ VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank) {
           .max_count = least + (num_larger > 0 ? 1 : 0)};
 }
 
-ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(std::move(units)) {
-  const int fsdp_size = place.fsdp_size();
-  const int fsdp_rank = place.fsdp_rank();
+ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes)
+    : units_(std::move(units)), shard_axes_(shard_axes) {
+  const int fsdp_size = place.size(shard_axes);
+  const int fsdp_rank = place.rank(shard_axes);
   for (Unit& unit : units_) {
     first_piece_.push_back(pieces_.size());
     std::int64_t offset = 0;
     for (Parameter& p : unit.parameters) {
-      slice(p, place);
+      slice(p, place, shard_axes);
       p.unit_offset = p.joins_previous ? offset : round_up(offset, alignment_elements);
       offset = p.unit_offset + p.local_elements();
     }

@@ -110,7 +110,7 @@ void ShardedUnits::gather(int unit) {
   const bool once_a_step = !policy_.parameters && policy_.optimizer_state;
   if (!policy_.parameters && !(once_a_step && unit_state.is_stale)) return;
   unit_state.is_stale = false;
-  const bool of_neighbours = unit_state.is_resharded && policy_.reshard_size > 1;
+  const bool of_neighbours = unit_state.is_resharded && policy_.reshard == config::Reshard::to_groups;
   if (policy_.parameters) comm_stream_.wait(parameter_slot_free(unit));
   comm_stream_.wait(*parameters_ready_);
   if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
@@ -159,7 +159,7 @@ void ShardedUnits::release(int unit) {
 }
 
 void ShardedUnits::reshard(int unit) {
-  if (policy_.parameters && policy_.reshard_size > 1) {
+  if (policy_.parameters && policy_.reshard == config::Reshard::to_groups) {
     const auto keep = [&](const Tensor& kept, const Tensor& whole) {
       if (kept.empty()) return;
       const Tensor own = whole.rows(groups_.reshard.rank() * kept.num_elements(), kept.num_elements());

@@ -32,7 +32,7 @@ SlotAssignment::SlotAssignment(int num_units, const ShardingPolicy& policy, bool
   for (int u = 0; u <= last; ++u) {
     const int slot = u == 0 ? 0 : u == last ? head_slot : 1 + u % 2;
     gradients.push_back(slot);
-    parameters.push_back(policy.reshard_size == 1 ? u : slot);
+    parameters.push_back(policy.reshard == config::Reshard::never ? u : slot);
   }
 }
 
@@ -65,7 +65,7 @@ void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
     for (std::size_t u = 0; u < trainable.size(); ++u) {
       elements.push_back(trainable[u].num_elements + frozen[u].num_elements);
     }
-    const bool is_alike = policy_.reshard_size < 2;  // else neighbours gather on their own
+    const bool is_alike = policy_.reshard != config::Reshard::to_groups;  // else neighbours gather on their own
     slots = take_slots(is_alike ? arenas.gathered : arenas.own, elements, slots_.parameters, storage_.compute());
   }
   for (std::size_t u = 0; u < trainable.size(); ++u) {
@@ -108,7 +108,7 @@ void UnitBuffers::lay_out_kept(device::Arena& arena) {
   const std::vector<Unit>& frozen = storage_.frozen().units();
   kept_parameters_.assign(trainable.size(), {});
   kept_frozen_parameters_.assign(trainable.size(), {});
-  if (!policy_.parameters || policy_.reshard_size < 2) return;
+  if (!policy_.parameters || policy_.reshard != config::Reshard::to_groups) return;
   for (std::size_t u = 0; u < trainable.size(); ++u) {
     if (!slots_.is_displaced(static_cast<int>(u))) continue;  // stays where it is
     kept_parameters_[u] = take(arena, storage_.compute(), {trainable[u].num_elements / policy_.reshard_size});

@@ -127,10 +127,16 @@ std::string describe_sharding(const config::Parallel& parallel) {
                                 ? "by parts of blocks"
                                 : "by " + std::to_string(parallel.blocks_per_unit) + " blocks";
   const std::string gathered = ", gathered " + units;
-  if (!parallel.reshard_after_forward) return what + gathered + " and kept for the backward pass";
-  if (parallel.reshard_size == 0) return what + gathered + " for each pass";
-  return what + gathered + " and kept for the backward pass by " + plural(parallel.reshard_size, "neighbour") +
-         " together";
+  switch (parallel.reshard_after_forward) {
+    case config::Reshard::never:
+      return what + gathered + " and kept for the backward pass";
+    case config::Reshard::always:
+      break;
+    case config::Reshard::to_groups:
+      return what + gathered + " and kept for the backward pass by " + plural(parallel.reshard_size, "neighbour") +
+             " together";
+  }
+  return what + gathered + " for each pass";
 }
 
 /// Of documents: padding is not computed.

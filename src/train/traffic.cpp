@@ -47,7 +47,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   RankPlan plan(config, limits, place, machine);
   RankPlan::Arenas arenas = plan.measure();
   const int kv_replicas = model::kv_replicas(config->model, place.size(Axis::tp));
-  const mesh::Groups groups = mesh::Groups::planned(place, kv_replicas);
+  const mesh::Groups groups = mesh::Groups::planned(place, parallel::sharing_of(plan.policy, kv_replicas));
   const std::unique_ptr<device::Device> device = device::make_null_device();
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> ops = ops::make_null_backend(*stream);

@@ -35,7 +35,7 @@ config::Config config_for(const test::MeshCase& mesh_case, const test::Mesh& mes
   config.parallel.dp_shard_size = mesh.place.size(Axis::dp_shard);
   config.parallel.tp_size = mesh.place.size(Axis::tp);
   config.parallel.tp_sequence_parallel = mesh_case.family == test::Family::qwen3;
-  config.parallel.reshard_after_forward = mesh_case.reshard_after_forward;
+  config.parallel.reshard_after_forward = mesh_case.reshard;
   config.train.precision = precision;
   config.train.per_device_train_batch_size = 2;
   return config;

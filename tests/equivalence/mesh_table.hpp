@@ -28,7 +28,7 @@ enum class Family { llama, qwen2, qwen3 };
 struct MeshCase {
   test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family;
-  bool reshard_after_forward = true;
+  config::Reshard reshard = config::Reshard::always;
 };
 
 /// Every axis alone and with every other, odd sizes, key/value heads fewer than tp (llama and qwen2 have 2, qwen3 has
@@ -37,7 +37,7 @@ inline const std::vector<MeshCase> mesh_table{
     // 2 ranks
     {{2, 1, 1, 1}, Family::qwen2},
     {{1, 2, 1, 1}, Family::llama},
-    {{1, 2, 1, 1}, Family::qwen3, false},
+    {{1, 2, 1, 1}, Family::qwen3, config::Reshard::never},
     {{1, 1, 2, 1}, Family::qwen3},
     {{1, 1, 1, 2}, Family::qwen2},
     // 3 ranks
@@ -50,7 +50,7 @@ inline const std::vector<MeshCase> mesh_table{
     {{1, 1, 4, 1}, Family::llama},
     {{1, 1, 1, 4}, Family::llama},
     {{1, 1, 2, 2}, Family::qwen3},
-    {{1, 2, 1, 2}, Family::qwen2, false},
+    {{1, 2, 1, 2}, Family::qwen2, config::Reshard::never},
     // 6 ranks
     {{3, 1, 2, 1}, Family::llama},
     {{1, 1, 1, 6}, Family::qwen2},
@@ -65,7 +65,7 @@ inline const std::vector<MeshCase> mesh_table{
     {{3, 1, 2, 2}, Family::qwen3},
     // 16 ranks
     {{2, 2, 2, 2}, Family::llama},
-    {{2, 2, 2, 2}, Family::qwen3, false},
+    {{2, 2, 2, 2}, Family::qwen3, config::Reshard::never},
     {{1, 1, 4, 4}, Family::llama},
     {{1, 16, 1, 1}, Family::qwen2},
     {{4, 1, 1, 4}, Family::qwen3},

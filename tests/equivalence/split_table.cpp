@@ -192,8 +192,11 @@ config::Config SplitCase::config(const std::string& folder) const {
   config::Parallel& parallel = result.parallel;
   parallel.zero_stage = level(Factor::zero_stage);
   const int reshard = level(Factor::reshard_after_forward);
-  parallel.reshard_after_forward = reshard != never;
-  parallel.reshard_size = reshard == to_neighbours ? least_divisor(sharding_ranks(layout), 0) : 0;
+  if (reshard == never) parallel.reshard_after_forward = config::Reshard::never;
+  if (reshard == to_neighbours) {
+    parallel.reshard_after_forward = config::Reshard::to_groups;
+    parallel.reshard_size = least_divisor(sharding_ranks(layout), 0);
+  }
   parallel.blocks_per_unit = std::array{1, 2, 0}[static_cast<std::size_t>(level(Factor::fsdp_units))];
   parallel.sp_method = methods[static_cast<std::size_t>(level(Factor::sp_method))];
   if (parallel.sp_method == SpMethod::hybrid) {

@@ -27,7 +27,7 @@ std::vector<SplitCase> own_cases() {
 test::Trajectory run(const SplitCase& c) {
   static const test::TemporaryFolder folder;
   const config::Config config = c.config(folder.path());
-  const test::Mesh mesh(session().world(), c.layout, c.task().model(), mesh::sharing_of(config.parallel));
+  const test::Mesh mesh(session().world(), c.layout, c.task().model(), config.parallel);
   return test::train(c.task(), config, mesh, session());
 }
 

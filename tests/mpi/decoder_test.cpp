@@ -62,6 +62,12 @@ model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens t
           .token_slices = tokens == Tokens::cut ? tp : 1};
 }
 
+config::Parallel parallel_of(const mesh::Layout& layout) {
+  config::Parallel parallel;
+  set_mesh(parallel, layout);
+  return parallel;
+}
+
 /// Parameters that depend on their name and place alone; norms near 1.
 void set_parameters(const parallel::ShardMap& map, const Tensor& shard) {
   std::fill_n(shard.as<float>(), shard.num_elements(), 0.0F);
@@ -89,7 +95,7 @@ class Stand {
         architecture_(model::make_architecture(config, is_trainable, lora, 1, tokens == Tokens::cut)),
         trainable_(architecture_.units, mesh.place),
         frozen_(architecture_.frozen_units, mesh.place),
-        policy_(parallel::sharding_policy({}, mesh.place)),
+        policy_(parallel::sharding_policy(parallel_of(mesh.place.layout()))),
         slots_(trainable_.num_units(), policy_, config.tie_word_embeddings),
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),

@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_SUITE(mesh_groups)
 BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout[Axis::tp]);
+    const Mesh mesh(world, layout, {.kv_replicas = layout[Axis::tp]});
     const auto check = [&](const comm::Group& group, const AxisSet& axes) {
       BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), axes),
                  boost::test_tools::per_element());
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
   const comm::Group& world = session().world();
   const AxisArray<int> max_ctas{{Axis::dp_replicate, 1}, {Axis::dp_shard, 2}, {Axis::sp, 3}, {Axis::tp, 4}};
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout[Axis::tp]);
+    const Mesh mesh(world, layout, {.kv_replicas = layout[Axis::tp]});
     const mesh::Groups& groups = mesh.groups;
     BOOST_TEST_CONTEXT(layout.describe()) {
       std::size_t num_groups = 0;
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
         BOOST_TEST(found->max_ctas == limit);
         BOOST_TEST(found->has_exchanges == (group == groups.sp));
       }
-      BOOST_TEST(groups.of_tensors().size() == num_groups);  // no more: reshard is fsdp here
+      BOOST_TEST(groups.of_tensors().size() == num_groups);  // no more: nobody reshards to a group
     }
   }
 }
@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
 BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, 1, {.is_sharded = false});
+    const Mesh mesh(world, layout, {.shard_axes = {}});
     BOOST_TEST_CONTEXT(layout.describe()) {
       BOOST_TEST(mesh.groups.fsdp.size() == 1);
       BOOST_TEST(members_of(mesh.groups.replicate, world.rank()) ==
@@ -106,26 +106,57 @@ BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
     const int fsdp_size = layout.size(fsdp_axes);
     for (int n = 1; n <= fsdp_size; ++n) {
       if (fsdp_size % n != 0) continue;
-      const Mesh mesh(world, layout, 1, {.reshard_size = n});
+      const Mesh mesh(world, layout, {.reshard_size = n});
       const std::vector<int> fsdp = layout.members(world.rank(), fsdp_axes);
-      const auto first = fsdp.begin() + mesh.place.fsdp_rank() / n * n;
+      const auto first = fsdp.begin() + mesh.place.rank(fsdp_axes) / n * n;
       BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<int>(first, first + n),
                  boost::test_tools::per_element());
-      BOOST_TEST(mesh.groups.reshard.rank() == mesh.place.reshard_rank());
+      BOOST_TEST(mesh.groups.reshard.rank() == mesh.place.rank(fsdp_axes) % n);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(planned_groups_are_those_that_are_made) {
+  const comm::Group& world = session().world();
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
+    const int fsdp_size = layout.size(fsdp_axes), tp_size = layout[Axis::tp];
+    for (const mesh::Sharing& sharing :
+         {mesh::Sharing{}, mesh::Sharing{.shard_axes = {}, .kv_replicas = tp_size},
+          mesh::Sharing{.reshard_size = fsdp_size % 2 == 0 ? 2 : 1, .kv_replicas = tp_size % 2 == 0 ? 2 : 1}}) {
+      const Mesh mesh(world, layout, sharing);
+      const mesh::Groups planned = mesh::Groups::planned(mesh.place, sharing);
+      for (const auto group :
+           {&mesh::Groups::world, &mesh::Groups::replicate, &mesh::Groups::fsdp, &mesh::Groups::reshard,
+            &mesh::Groups::sp, &mesh::Groups::tp, &mesh::Groups::kv_replicas}) {
+        const comm::Group &made = mesh.groups.*group, &expected = planned.*group;
+        BOOST_TEST_REQUIRE(made.size() == expected.size(), layout.describe() << ", " << expected.name());
+        BOOST_TEST_REQUIRE(made.rank() == expected.rank(), layout.describe() << ", " << expected.name());
+        if (made.size() > 1) BOOST_TEST_REQUIRE(made.name() == expected.name());
+      }
+      BOOST_TEST(mesh.groups.of_tensors().size() == planned.of_tensors().size());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sizes_that_do_not_divide_are_a_bug) {
+  const comm::Group& world = session().world();
+  const mesh::Place place(mesh::Layout{{Axis::dp_shard, world.size()}}, world.rank());
+  const int no_divisor = world.size() + 1;
+  BOOST_CHECK_THROW(mesh::Groups(world, place, {.reshard_size = no_divisor}), std::logic_error);
+  BOOST_CHECK_THROW(mesh::Groups(world, place, {.kv_replicas = 2}), std::logic_error);
+  BOOST_CHECK_THROW((void)mesh::Groups::planned(place, {.reshard_size = no_divisor}), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(replicas_of_a_head_are_neighbours) {
   const comm::Group& world = session().world();
   if (world.size() % 4 != 0) return;
   const Layout layout{world.size() / 4, 1, 1, 4};
-  const Mesh mesh(world, layout, 2);
+  const Mesh mesh(world, layout, {.kv_replicas = 2});
   BOOST_TEST(mesh.groups.kv_replicas.size() == 2);
   const int first = world.rank() / 2 * 2;
   BOOST_TEST(members_of(mesh.groups.kv_replicas, world.rank()) == (std::vector<int>{first, first + 1}),
              boost::test_tools::per_element());
-  BOOST_TEST(Mesh(world, layout, 1).groups.kv_replicas.size() == 1);
+  BOOST_TEST(Mesh(world, layout).groups.kv_replicas.size() == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_mesh_of_another_size_is_refused) {

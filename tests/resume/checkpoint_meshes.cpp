@@ -91,7 +91,7 @@ void check_splits(const test::Layout& layout, const std::vector<config::Config>&
       const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
       const std::vector<data::Row> rows = test::make_awkward_rows(2, split_max_length, 1);
       const auto mesh_of = [&](const config::Config& of) {
-        return test::Mesh(small.groups.world, layout, of.model, mesh::sharing_of(of.parallel));
+        return test::Mesh(small.groups.world, layout, of.model, of.parallel);
       };
       const config::Config& first_config = splits[writer];
       const test::Mesh mesh = mesh_of(first_config);

@@ -33,6 +33,12 @@ enum class BackendChoice { automatic, cpu, cuda };
 enum class CommChoice { automatic, nccl, host, mpi };
 /// How epochs follow one another: as TRL does it, or with whole batches throughout (data::OrderKind).
 enum class RowOrder { automatic, trl, endless };
+/// What becomes of a unit that was gathered for the forward pass, until its backward pass.
+enum class Reshard {
+  never,      ///< every rank keeps it
+  always,     ///< no rank does: all of them gather it again (FSDP, Zhao et al. 2023)
+  to_groups,  ///< groups of neighbours each keep it together, and gather it among themselves
+};
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
@@ -111,8 +117,8 @@ struct Parallel {
   int sp_size = 1;
   int tp_size = 1;
   int zero_stage = 3;
-  bool reshard_after_forward = true;
-  int reshard_size = 0;     ///< of reshard_after_forward = N: the ranks that keep units whole; 0: true or false
+  Reshard reshard_after_forward = Reshard::always;
+  int reshard_size = 1;     ///< ranks of a group with Reshard::to_groups: a divisor of those along fsdp_axes
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   SpMethod sp_method = SpMethod::ring;
   int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until train::resolve_sp_method

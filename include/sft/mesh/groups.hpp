@@ -11,16 +11,23 @@
 
 namespace sft::mesh {
 
+/// What decides who is in a group, beside the mesh.
+struct Sharing {
+  AxisSet shard_axes = fsdp_axes;  ///< over which units are sharded; none: each rank along fsdp_axes holds a copy
+  int reshard_size = 1;            ///< neighbours in fsdp that keep units together between passes; 1: none do
+  int kv_replicas = 1;             ///< neighbours in tp that hold the same key/value heads
+};
+
 /// All groups of one mesh. A group of one rank is MPI_COMM_SELF, and no message is sent in it.
 struct Groups {
-  /// Collective over `world`, whose ranks stand where `place` says of each; `num_kv_replicas`: how many neighbours
-  /// along tp hold each key/value head, a divisor of its size. Throws a configuration Error, the same on every rank,
-  /// unless the mesh has as many ranks as the world.
-  Groups(const comm::Group& world, const Place& place, int num_kv_replicas);
+  /// Collective over `world`, whose ranks stand where `place` says of each. Throws a configuration Error, the same on
+  /// every rank, unless the mesh has as many ranks as the world; std::logic_error where reshard_size does not divide
+  /// fsdp, or kv_replicas tp.
+  Groups(const comm::Group& world, const Place& place, const Sharing& sharing);
 
   /// Those of the rank at `place` in a mesh that is not there, for planning: they have ranks, sizes and names, and must
   /// not communicate. Local.
-  [[nodiscard]] static Groups planned(const Place& place, int num_kv_replicas);
+  [[nodiscard]] static Groups planned(const Place& place, const Sharing& sharing);
 
   comm::Group world;
   comm::Group replicate;    ///< the same rank shard, other tokens: their gradients are summed once a step

@@ -115,11 +115,13 @@ struct ParameterCounts {
 
 class ShardMap {
  public:
-  /// `units` with names, shapes and splits; `place` is that of the rank whose rank shard it describes.
-  ShardMap(std::vector<Unit> units, const mesh::Place& place);
+  /// `units` with names, shapes and splits; `place` is that of the rank whose rank shard it describes. `shard_axes`:
+  /// over which the units are sharded; ranks that differ along other replica_axes alone hold the same shards.
+  ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes = fsdp_axes);
   ShardMap(ShardMap&&) noexcept = default;  // pieces point into the units, which a move keeps in place
   ShardMap(const ShardMap&) = delete;
 
+  [[nodiscard]] const AxisSet& shard_axes() const { return shard_axes_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
   [[nodiscard]] const Unit& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
@@ -142,6 +144,7 @@ class ShardMap {
 
  private:
   std::vector<Unit> units_;
+  AxisSet shard_axes_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  ///< of each unit, then the number of all
   std::int64_t rank_shard_elements_ = 0;

@@ -23,7 +23,7 @@ struct TinyRun {
   config::Precision precision = config::Precision::fp32;
   config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
   int zero_stage = 3;
-  int reshard_size = 0;  ///< neighbours that keep a unit for the backward pass; 0: none
+  int reshard_size = 1;  ///< neighbours that keep a unit for the backward pass; 1: none
   config::SpMethod sp_method = config::SpMethod::ring;
   int ulysses_size = 0;
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;

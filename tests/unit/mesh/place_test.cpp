@@ -17,8 +17,8 @@ BOOST_AUTO_TEST_CASE(a_place_agrees_with_the_members_of_its_groups) {
       const std::vector<int> members = layout.members(rank, axes);
       return std::pair(std::find(members.begin(), members.end(), rank) - members.begin(), members.size());
     };
-    BOOST_TEST(
-        (position_among({Axis::dp_shard, Axis::sp}) == std::pair(place.fsdp_rank() + 0L, place.fsdp_size() + 0UL)));
+    BOOST_TEST((position_among({Axis::dp_shard, Axis::sp}) ==
+                std::pair(place.rank(fsdp_axes) + 0L, place.size(fsdp_axes) + 0UL)));
     BOOST_TEST((position_among({Axis::dp_replicate, Axis::dp_shard}) ==
                 std::pair(place.data_rank() + 0L, place.data_size() + 0UL)));
   }
@@ -30,11 +30,10 @@ BOOST_AUTO_TEST_CASE(ranks_of_ep_read_rows_and_hold_shards_of_their_own_and_stag
   for (int rank = 0; rank < layout.size(); ++rank) {
     const Place place(layout, rank), alike(without, rank % without.size());
     BOOST_TEST(place.data_rank() == alike.data_rank());
-    BOOST_TEST(place.fsdp_rank() == alike.fsdp_rank());
+    BOOST_TEST(place.rank(fsdp_axes) == alike.rank(fsdp_axes));
     BOOST_TEST(place.rank(Axis::tp) == alike.rank(Axis::tp));
     BOOST_TEST(place.rank(Axis::pp) == rank / without.size());
-    BOOST_TEST(place.replicate_size() == 1);
-    BOOST_TEST(place.with_copies().replicate_size() == 12);
+    BOOST_TEST(place.size(replica_axes) == 12);
   }
 }
 
@@ -46,7 +45,7 @@ BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
     const Place place(layout, rank);
     rows[{place.data_rank(), 0}] += place.owns_rows() ? 1 : 0;
     tokens[{place.data_rank(), place.rank(Axis::sp)}] += place.owns_tokens() ? 1 : 0;
-    shards[{place.fsdp_rank(), place.rank({Axis::pp, Axis::tp})}] += place.owns_shard() ? 1 : 0;
+    shards[{place.rank(fsdp_axes), place.rank({Axis::pp, Axis::tp})}] += place.owns_shard(fsdp_axes) ? 1 : 0;
   }
   BOOST_TEST(rows.size() == 2U * 3U * 2U);
   BOOST_TEST(tokens.size() == 2U * 3U * 2U * 2U);
@@ -60,29 +59,17 @@ BOOST_AUTO_TEST_CASE(copies_are_replicas_on_every_axis_but_tp) {
   const test::Layout layout{2, 3, 2, 4};
   std::map<int, int> owners;  // by tp rank
   for (int rank = 0; rank < layout.size(); ++rank) {
-    const Place place(layout, rank, {.is_sharded = false});
-    BOOST_TEST(place.fsdp_size() == 1);
-    BOOST_TEST(place.fsdp_rank() == 0);
-    BOOST_TEST(place.replicate_size() == 12);
-    owners[place.rank(Axis::tp)] += place.owns_shard() ? 1 : 0;
-    BOOST_TEST(place.peer(rank).fsdp_size() == 1);
-    const Place sharded(layout, rank);
-    BOOST_TEST(sharded.replicate_size() == 2);
-    BOOST_TEST(sharded.with_copies().replicate_size() == 12);
-    BOOST_TEST(sharded.with_copies().rank() == rank);
+    const Place place(layout, rank);
+    owners[place.rank(Axis::tp)] += place.owns_shard({}) ? 1 : 0;
+    BOOST_TEST(place.owns_shard(fsdp_axes) == (place.rank(Axis::dp_replicate) == 0));
   }
+  BOOST_TEST(owners.size() == 4U);
   for (const auto& [tp, count] : owners) BOOST_TEST(count == 1);
 }
 
-BOOST_AUTO_TEST_CASE(neighbours_of_fsdp_reshard_together) {
-  const test::Layout layout{2, 3, 2, 2};
-  for (int rank = 0; rank < layout.size(); ++rank) {
-    const Place place(layout, rank, {.reshard_size = 3});
-    BOOST_TEST(place.reshard_size() == 3);
-    BOOST_TEST(place.reshard_rank() == place.fsdp_rank() % 3);
-    BOOST_TEST(Place(layout, rank).reshard_size() == 6);
-  }
-  BOOST_CHECK_THROW(Place(layout, 0, {.reshard_size = 4}), std::logic_error);
+BOOST_AUTO_TEST_CASE(there_is_no_rank_outside_of_the_mesh) {
+  BOOST_CHECK_THROW(Place(Layout{{Axis::sp, 3}}, 3), std::logic_error);
+  BOOST_CHECK_THROW(Place(Layout{{Axis::sp, 3}}, -1), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(a_peer_is_made_of_the_same_mesh) {

@@ -18,7 +18,7 @@ namespace {
 struct Buffered {
   Buffered(int fsdp_size, DType compute, ShardingPolicy of, const SlotAssignment& assignment)
       : shard_map(test::sample_units(), test::fsdp_place(fsdp_size, 0)),
-        frozen_map(test::frozen_sample_units(), place_of_frozen(of, test::fsdp_place(fsdp_size, 0))),
+        frozen_map(test::frozen_sample_units(), test::fsdp_place(fsdp_size, 0), of.frozen_axes()),
         storage(shard_map, frozen_map, compute),
         policy(of),
         slots(assignment),
@@ -54,7 +54,8 @@ struct Buffered {
 constexpr ShardingPolicy all_sharded{.parameters = true, .gradients = true, .optimizer_state = true};
 
 SlotAssignment sample_slots(bool reshard, bool tied) {
-  return {test::num_sample_units, ShardingPolicy{.reshard_size = reshard ? 0 : 1}, tied};
+  return {test::num_sample_units, ShardingPolicy{.reshard = reshard ? config::Reshard::always : config::Reshard::never},
+          tied};
 }
 
 using Slots = std::vector<int>;
@@ -163,6 +164,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_sharded_lies_whole_beside_a_sharded_storage) {
 
 BOOST_AUTO_TEST_CASE(neighbours_keep_parts_of_the_units_that_lose_their_buffers) {
   ShardingPolicy policy = all_sharded;
+  policy.reshard = config::Reshard::to_groups;
   policy.reshard_size = 2;
   const Buffered b(4, DType::bf16, policy, sample_slots(true, false));
   const Buffered plain(4, DType::bf16, all_sharded, sample_slots(true, false));
