@@ -18,6 +18,7 @@ using parallel::Parameter;
 using parallel::ParameterGroup;
 using parallel::TpSplit;
 using parallel::Unit;
+using parallel::UnitIndex;
 
 /// Of a matrix, logical.
 struct Shape {
@@ -42,7 +43,7 @@ class UnitBuilder {
     frozen_units_.emplace_back().name = name;
   }
 
-  [[nodiscard]] int unit() const { return static_cast<int>(units_.size()) - 1; }
+  [[nodiscard]] UnitIndex unit() const { return static_cast<int>(units_.size()) - 1; }
 
   ParameterGroup matrix(std::string name, std::int64_t rows, std::int64_t columns, TpSplit split) {
     const bool trainable = is_trainable_(name);
@@ -81,7 +82,7 @@ class UnitBuilder {
   /// `group` with the parameter that was added last, which ops use as one with it.
   ParameterGroup fuse(ParameterGroup group, const ParameterGroup& last) {
     SFT_ENSURE(last.trainable == group.trainable, "parameters that ops use as one are all trainable or all frozen");
-    parameters_of(last.trainable)[static_cast<std::size_t>(last.first)].joins_previous = true;
+    parameters_of(last.trainable)[last.first].joins_previous = true;
     ++group.count;
     return group;
   }
@@ -200,15 +201,15 @@ BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_
 
 }  // namespace
 
-std::vector<int> DecoderParameters::forward_units() const {
-  std::vector<int> units{embedding_unit()};
+std::vector<UnitIndex> DecoderParameters::forward_units() const {
+  std::vector<UnitIndex> units{embedding_unit()};
   for (const BlockParameters& block : blocks) units.insert(units.end(), {block.attention_unit, block.mlp_unit});
   units.insert(units.end(), {head_unit(), head.unit()});
   return units;
 }
 
-std::vector<int> DecoderParameters::forward_backward_units(bool recomputes) const {
-  std::vector<int> units = forward_units();
+std::vector<UnitIndex> DecoderParameters::forward_backward_units(bool recomputes) const {
+  std::vector<UnitIndex> units = forward_units();
   units.insert(units.end(), {head.unit(), head_unit()});
   for (std::size_t i = blocks.size(); i-- > 0;) {
     const bool is_last = i + 1 == blocks.size();

@@ -8,9 +8,9 @@
 namespace sft::parallel {
 
 MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
-                       const std::function<bool(int unit, const Parameter&)>& is_dealt) {
+                       const std::function<bool(UnitIndex unit, const Parameter&)>& is_dealt) {
   std::vector<DealtMatrix> matrices;
-  for (int unit = 0; unit < shard_map.num_units(); ++unit) {
+  for (UnitIndex unit = 0; unit < shard_map.num_units(); ++unit) {
     for (const Parameter& parameter : shard_map.unit(unit).parameters) {
       if (is_dealt(unit, parameter)) matrices.push_back({unit, &parameter, 0, 0, 0});
     }

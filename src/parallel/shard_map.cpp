@@ -132,10 +132,10 @@ std::vector<ShardRange> ShardMap::ranges(const std::function<bool(const Paramete
   return merge(pieces_, predicate);
 }
 
-std::vector<ShardRange> ShardMap::ranges_of_unit(int index,
+std::vector<ShardRange> ShardMap::ranges_of_unit(UnitIndex index,
                                                  const std::function<bool(const Parameter&)>& predicate) const {
-  const auto u = static_cast<std::size_t>(index);
-  return merge(std::span(pieces_).subspan(first_piece_[u], first_piece_[u + 1] - first_piece_[u]), predicate);
+  const std::size_t begin = first_piece_[index], end = first_piece_[index + 1];
+  return merge(std::span(pieces_).subspan(begin, end - begin), predicate);
 }
 
 std::vector<ShardRange> ShardMap::padding() const {
@@ -149,7 +149,7 @@ std::vector<ShardRange> ShardMap::padding() const {
   return result;
 }
 
-std::vector<ShardRange> ShardMap::padding_of_unit(int index) const {
+std::vector<ShardRange> ShardMap::padding_of_unit(UnitIndex index) const {
   std::vector<ShardRange> result;
   std::int64_t end = 0;  // of the parameters so far
   for (const Parameter& p : unit(index).parameters) {

@@ -115,7 +115,7 @@ struct Engine::Impl {
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
         plan.matrix_deal.rounds().empty()) {
       early_update.emplace(*plan.optimizer, plan.storage, *ops, device, *comm_stream);
-      units.on_gradient_queued([this](int unit) { early_update->gradient_queued(unit); });
+      units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }
     ops->set_workspace(plan.ops_workspace);
     collectives.set_staging(plan.staging);

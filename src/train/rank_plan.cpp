@@ -74,7 +74,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
                                                 config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
-      matrix_deal(shard_map, place, [this](int unit, const parallel::Parameter& parameter) {
+      matrix_deal(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
         return optimizer->needs_whole(unit, parameter);
       }) {}
 

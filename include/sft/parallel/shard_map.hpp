@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/core/index.hpp"
 #include "sft/mesh/place.hpp"
 
 namespace sft::parallel {
@@ -67,9 +68,12 @@ struct Parameter {
   [[nodiscard]] std::int64_t elements() const { return rows * (is_vector() ? 1 : columns); }
 };
 
+/// The number of a unit of the model.
+using UnitIndex = Index<struct Unit>;
+
 /// Neighbouring parameters of one unit that ops use as one matrix (their rows one after the other) or vector.
 struct ParameterGroup {
-  int unit = 0;
+  UnitIndex unit = 0;
   int first = 0;          ///< among the unit's parameters that are trainable, or frozen, as these are
   int count = 0;          ///< 0: the model has no such parameter
   bool trainable = true;  ///< frozen ones have no gradient
@@ -124,7 +128,7 @@ class ShardMap {
   [[nodiscard]] const AxisSet& shard_axes() const { return shard_axes_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
-  [[nodiscard]] const Unit& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const Unit& unit(UnitIndex index) const { return units_[index]; }
   [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }
   /// All pieces of the rank shard, ascending by shard_offset.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
@@ -133,17 +137,17 @@ class ShardMap {
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
   /// The same within one unit.
-  [[nodiscard]] std::vector<ShardRange> ranges_of_unit(int index,
+  [[nodiscard]] std::vector<ShardRange> ranges_of_unit(UnitIndex index,
                                                        const std::function<bool(const Parameter&)>& predicate) const;
   /// The parts of the rank shard that belong to no parameter, ascending.
   [[nodiscard]] std::vector<ShardRange> padding() const;
   /// The parts of a unit flat that belong to no parameter, ascending; begins count from its first element.
-  [[nodiscard]] std::vector<ShardRange> padding_of_unit(int index) const;
+  [[nodiscard]] std::vector<ShardRange> padding_of_unit(UnitIndex index) const;
   /// Elements of all logical parameters, each counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
 
  private:
-  std::vector<Unit> units_;
+  std::vector<Unit> units_;  ///< by UnitIndex
   AxisSet shard_axes_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  ///< of each unit, then the number of all

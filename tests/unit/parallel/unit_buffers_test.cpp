@@ -14,6 +14,8 @@ namespace sft::parallel {
 
 namespace {
 
+using Slots = IndexedVector<UnitIndex, SlotIndex>;
+
 /// Buffers of the sample units over sizing arenas.
 struct Buffered {
   Buffered(int fsdp_size, DType compute, ShardingPolicy of, const SlotAssignment& assignment)
@@ -35,10 +37,10 @@ struct Buffered {
 
   /// Elements of the longest unit whose slot is `slot`.
   template <class Elements>
-  [[nodiscard]] std::int64_t longest(const std::vector<int>& slot_of_unit, int slot, const Elements& elements) const {
+  [[nodiscard]] std::int64_t longest(const Slots& slot_of_unit, SlotIndex slot, const Elements& elements) const {
     std::int64_t most = 0;
     for (int u = 0; u < shard_map.num_units(); ++u) {
-      if (slot_of_unit[static_cast<std::size_t>(u)] == slot) most = std::max(most, elements(u));
+      if (slot_of_unit[u] == slot) most = std::max(most, elements(u));
     }
     return most;
   }
@@ -57,8 +59,6 @@ SlotAssignment sample_slots(bool reshard, bool tied) {
   return {test::num_sample_units, ShardingPolicy{.reshard = reshard ? config::Reshard::always : config::Reshard::never},
           tied};
 }
-
-using Slots = std::vector<int>;
 
 }  // namespace
 
@@ -123,13 +123,12 @@ BOOST_AUTO_TEST_CASE(units_overlap_where_they_share_a_buffer_and_nowhere_else) {
     BOOST_TEST(frozen.num_elements() == b.frozen_map.unit(u).num_elements);
     BOOST_TEST(test::distance_bytes(parameters, frozen) == static_cast<std::int64_t>(parameters.size_bytes()));
     for (int v = 0; v < test::num_sample_units; ++v) {
-      const auto place = [](int unit) { return static_cast<std::size_t>(unit); };
       const auto are_apart = [](const Tensor& x, const Tensor& y) {
         const std::int64_t distance = test::distance_bytes(x, y);
         return distance >= static_cast<std::int64_t>(x.size_bytes()) ||
                -distance >= static_cast<std::int64_t>(y.size_bytes());
       };
-      if (b.slots.parameters[place(u)] == b.slots.parameters[place(v)]) {
+      if (b.slots.parameters[u] == b.slots.parameters[v]) {
         BOOST_TEST(parameters.data == b.buffers.parameters(v).data);
         BOOST_TEST(gradients.data == b.buffers.gradients(v).data);
       } else {

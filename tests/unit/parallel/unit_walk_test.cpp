@@ -17,7 +17,7 @@ using Departures = std::vector<Departure>;
 constexpr auto keep = Departure::keep, reshard = Departure::reshard, release = Departure::release;
 
 /// Of the sample units: an embedding, four blocks, a head.
-Departures departures(const std::vector<int>& units, Reshard after_forward, bool tied) {
+Departures departures(const std::vector<UnitIndex>& units, Reshard after_forward, bool tied) {
   const SlotAssignment slots(test::num_sample_units, {.reshard = after_forward}, tied);
   const UnitWalk walk(units, slots);
   Departures result;
