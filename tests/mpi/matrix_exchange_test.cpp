@@ -13,11 +13,13 @@
 #include "sft/ops/factory.hpp"
 #include "support/mesh.hpp"
 #include "support/mpi_session.hpp"
+#include "support/parameter.hpp"
 
 namespace sft::parallel {
 
 namespace {
 
+using test::parameter;
 using test::session;
 
 const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 2, 1, 2},
@@ -25,15 +27,6 @@ const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}
 
 /// Matrices with every split of a block, and vectors between them.
 std::vector<Unit> sample_units() {
-  const auto parameter = [](const char* name, std::int64_t rows, std::int64_t columns, TpSplit split) {
-    Parameter p;
-    p.name = name;
-    p.rows = rows;
-    p.columns = columns;
-    p.split = split;
-    if (split == TpSplit::kv_rows) p.num_kv_heads = 2;
-    return p;
-  };
   std::vector<Unit> units(3);
   for (Unit& unit : units) {
     unit.parameters = {parameter("q", 16, 11, TpSplit::rows),       parameter("k", 8, 11, TpSplit::kv_rows),

@@ -231,6 +231,28 @@ def check_case(name, folder, binaries, work, ranks, written):
     return agrees
 
 
+def check_on_meshes(description, check):
+    """The command line of a script like this one: the exit status of check(binaries, work folder, numbers of ranks), whose
+    results are truth values."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("binaries", type=pathlib.Path)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    options = parser.parse_args()
+    be_quiet()
+    with tempfile.TemporaryDirectory(prefix=pathlib.Path(sys.argv[0]).stem + "-") as work:
+        return status_of(check(options.binaries, pathlib.Path(work), options.ranks))
+
+
+def be_quiet():
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+
+
+def status_of(results):
+    print(f"{sum(results)} of {len(results)} agree")
+    return 0 if all(results) else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binaries", type=pathlib.Path)
@@ -240,8 +262,7 @@ def main():
     parser.add_argument("--other_transformers", type=pathlib.Path, nargs="+", default=[])
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the models and outputs; default: removed")
     options = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    be_quiet()
     work = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="hub-models-"))
     work.mkdir(parents=True, exist_ok=True)
     folders = {path.name: path for path in options.model}
@@ -257,8 +278,7 @@ def main():
     results += [check_other_version(packages, written) for packages in options.other_transformers]
     if options.keep is None:
         shutil.rmtree(work)
-    print(f"{sum(results)} of {len(results)} agree")
-    return 0 if all(results) else 1
+    return status_of(results)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,9 @@ dropout. Losses and gradient norms of every step must agree on every mesh, and s
 `sft-convert --merge` must give what PEFT's merge_and_unload gives, also from bf16 weights. So it must for adapters that PEFT
 made with target_modules of every form, and `sft-generate --adapter` must read them.
 """
-import argparse
 import json
-import pathlib
 import subprocess
 import sys
-import tempfile
 
 import peft
 import torch
@@ -155,19 +152,10 @@ def check_case(name, binaries, work, ranks):
     return agrees
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("binaries", type=pathlib.Path)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
-    options = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    with tempfile.TemporaryDirectory(prefix="lora-") as work:
-        results = [check_targets(name, options.binaries, pathlib.Path(work)) for name in TARGETS]
-        results += [check_case(name, options.binaries, pathlib.Path(work), options.ranks) for name in CASES]
-    print(f"{sum(results)} of {len(results)} agree")
-    return 0 if all(results) else 1
+def check(binaries, work, ranks):
+    results = [check_targets(name, binaries, work) for name in TARGETS]
+    return results + [check_case(name, binaries, work, ranks) for name in CASES]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(hub_models.check_on_meshes(__doc__, check))

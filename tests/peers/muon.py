@@ -8,11 +8,8 @@ Needs torch, transformers, peft, h5py, and mpirun. Both train the same model on 
 rounds every sum of the Newton-Schulz iteration to bf16, `sft` only what goes into a product, so single directions differ by a
 hundredth or two, and losses by less than a thousandth of their way down.
 """
-import argparse
 import json
-import pathlib
 import sys
-import tempfile
 
 import torch
 import transformers
@@ -81,18 +78,9 @@ def check_case(name, binaries, work, ranks):
     return agrees
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("binaries", type=pathlib.Path)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
-    options = parser.parse_args()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    with tempfile.TemporaryDirectory(prefix="muon-") as work:
-        results = [check_case(name, options.binaries, pathlib.Path(work), options.ranks) for name in CASES]
-    print(f"{sum(results)} of {len(results)} agree")
-    return 0 if all(results) else 1
+def check(binaries, work, ranks):
+    return [check_case(name, binaries, work, ranks) for name in CASES]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(hub_models.check_on_meshes(__doc__, check))

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sft/device/factory.hpp"
+#include "support/parameter.hpp"
 
 namespace sft::test {
 namespace {
@@ -38,17 +39,7 @@ std::optional<test::Mesh> make_small_mesh(const comm::Group& world, const mesh::
 }
 
 std::vector<parallel::Unit> make_units(std::int64_t rows, std::int64_t columns) {
-  using parallel::Parameter;
   using parallel::TpSplit;
-  const auto parameter = [](const std::string& name, std::int64_t num_rows, std::int64_t num_columns, TpSplit split) {
-    Parameter result;
-    result.name = name;
-    result.rows = num_rows;
-    result.columns = num_columns;
-    result.split = split;
-    if (split == TpSplit::kv_rows) result.num_kv_heads = 2;
-    return result;
-  };
   std::vector<parallel::Unit> units(3);
   units[0].name = "embedding";
   units[0].parameters = {parameter("model.embed_tokens.weight", rows, columns, TpSplit::rows)};

@@ -17,6 +17,7 @@
 #include "sft/device/factory.hpp"
 #include "support/error_text.hpp"
 #include "support/layout.hpp"
+#include "support/parameter.hpp"
 
 namespace {
 
@@ -26,20 +27,11 @@ using checkpoint::State;
 using parallel::TpSplit;
 using test::data_error_of;
 using test::mentions;
+using test::parameter;
 
 // What is not told how to refresh is no state: a loader cannot forget it.
 static_assert(!std::is_default_constructible_v<State>);
 static_assert(!std::is_constructible_v<State, std::vector<Entry>>);
-
-parallel::Parameter parameter(const std::string& name, std::int64_t rows, std::int64_t columns, TpSplit split) {
-  parallel::Parameter result;
-  result.name = name;
-  result.rows = rows;
-  result.columns = columns;
-  result.split = split;
-  if (split == TpSplit::kv_rows) result.num_kv_heads = 2;
-  return result;
-}
 
 /// Every kind of split, in sizes that no shard boundary meets at a row's end.
 std::vector<parallel::Unit> make_units(std::int64_t columns = 7) {

@@ -10,12 +10,12 @@ row, behind the steps. Element i is value(i, 0) before them, and its gradient in
 
 Needs torch.
 """
-import argparse
 import math
 import pathlib
-import sys
 
 import torch
+
+import fixture_file
 
 FILE = pathlib.Path(__file__).with_name("muon.txt")
 CASES = [
@@ -47,19 +47,10 @@ def line(rows, columns, momentum, nesterov, adjust_lr_fn, rate, decay, num_steps
     return f"{rows} {columns} {momentum} {int(nesterov)} {adjust_lr_fn} {rate} {decay} {num_steps} | {numbers}\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--write", action="store_true")
-    choice.add_argument("--check", action="store_true")
-    options = parser.parse_args()
+def text():
     torch.set_num_threads(1)
-    text = f"# tests/unit/optim/make_muon.py, torch {torch.__version__}\n" + "".join(line(*case) for case in CASES)
-    if options.write:
-        FILE.write_text(text)
-    elif FILE.read_text() != text:
-        sys.exit(f"{FILE.name} is not what this torch makes")
+    return f"# tests/unit/optim/make_muon.py, torch {torch.__version__}\n" + "".join(line(*case) for case in CASES)
 
 
 if __name__ == "__main__":
-    main()
+    fixture_file.write_or_check(__doc__, FILE, text)

@@ -12,18 +12,17 @@ rate after every loss of an evaluation. `refused | TYPE | KWARGS | LEARNING_RATE
 
 Needs torch and transformers.
 """
-import argparse
-import difflib
 import json
 import math
 import pathlib
 import random
-import sys
 import tempfile
 import warnings
 
 import torch
 import transformers
+
+import fixture_file
 
 FILE = pathlib.Path(__file__).with_name("rates.txt")
 WARMUPS = [(0, 8), (3, 11), (0.25, 11), (0.1, 30), (2.75, 8), (10, 7)]  # warmup_steps, steps
@@ -175,22 +174,11 @@ def lines():
             yield line_of_refused(folder, *refused)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--write", action="store_true")
-    choice.add_argument("--check", action="store_true")
-    options = parser.parse_args()
+def text():
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    text = "\n".join(lines()) + "\n"
-    if options.write:
-        FILE.write_text(text)
-        return
-    difference = list(difflib.unified_diff(FILE.read_text().splitlines(), text.splitlines(), "rates.txt", "now", lineterm=""))
-    if difference:
-        sys.exit("\n".join(difference))
+    return "\n".join(lines()) + "\n"
 
 
 if __name__ == "__main__":
-    main()
+    fixture_file.write_or_check(__doc__, FILE, text)

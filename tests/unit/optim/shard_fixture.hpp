@@ -9,21 +9,14 @@
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/unit_storage.hpp"
+#include "support/parameter.hpp"
 
 namespace sft::optim::test {
 
 /// Matrices and vectors with every kind of split; no border of a shard meets the end of a parameter.
 inline std::vector<parallel::Unit> sample_units() {
   using parallel::TpSplit;
-  const auto parameter = [](const char* name, std::int64_t rows, std::int64_t columns, TpSplit split) {
-    parallel::Parameter p;
-    p.name = name;
-    p.rows = rows;
-    p.columns = columns;
-    p.split = split;
-    if (split == TpSplit::kv_rows) p.num_kv_heads = 2;
-    return p;
-  };
+  using sft::test::parameter;
   std::vector<parallel::Unit> units(3);
   units[0].parameters = {parameter("table", 24, 13, TpSplit::rows)};
   units[1].parameters = {parameter("q", 16, 11, TpSplit::rows),       parameter("k", 8, 11, TpSplit::kv_rows),

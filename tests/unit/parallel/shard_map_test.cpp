@@ -7,18 +7,13 @@
 #include <map>
 #include <string>
 
+#include "support/parameter.hpp"
+
 namespace {
 
 using namespace sft::parallel;
 
-Parameter parameter(const std::string& name, std::int64_t rows, std::int64_t columns, TpSplit split) {
-  Parameter p;
-  p.name = name;
-  p.rows = rows;
-  p.columns = columns;
-  p.split = split;
-  return p;
-}
+using sft::test::parameter;
 
 /// Awkward on purpose: nothing here divides by the shard alignment.
 std::vector<Unit> make_units(int num_kv_heads = 2) {

@@ -62,6 +62,14 @@ struct Add {
   }
 };
 
+template <class T, int N>
+__device__ __forceinline__ void store_scaled(T* to, const float (&values)[N], float factor) {
+  float products[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) products[i] = factor * values[i];
+  cuda::store(to, products);
+}
+
 /// Moves 2 s bytes an element.
 template <class T, int N>
 struct Scale {
@@ -76,10 +84,7 @@ struct Scale {
     cuda::load(r.x, x.at(row, column));
   }
   __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
-    float products[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) products[i] = factor * r.x[i];
-    cuda::store(x.at(row, column), products);
+    store_scaled(x.at(row, column), r.x, factor);
   }
 };
 
@@ -98,11 +103,7 @@ struct DivideByNorm {
     cuda::load(r.x, x.at(row, column));
   }
   __device__ __forceinline__ void store(const Registers& r, std::int64_t row, std::int64_t column) const {
-    const float factor = 1.0f / fmaxf(sqrtf(static_cast<float>(*squares)), epsilon);
-    float quotients[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) quotients[i] = factor * r.x[i];
-    cuda::store(x.at(row, column), quotients);
+    store_scaled(x.at(row, column), r.x, 1.0f / fmaxf(sqrtf(static_cast<float>(*squares)), epsilon));
   }
 };
 
