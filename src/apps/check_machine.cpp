@@ -177,8 +177,7 @@ void print_machine(const CheckedMachine& machine, const std::vector<int>& nodes)
     table.add({"network", networks});
   }
   log_info(table.text());
-  constexpr std::size_t tp_axis = 3;
-  if (layout.axes_between_nodes(nodes)[tp_axis]) {
+  if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
         "tp goes between nodes (its ranks sum activations several times in every block): make tp_size divide "
         "the number of ranks per node");

@@ -45,7 +45,9 @@
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/parallel/sharding_policy.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/datasets.hpp"
 #include "sft/train/dry_run.hpp"
@@ -66,10 +68,11 @@ bool fits_any(const config::CommandLine& command, const comm::Group& world) {
 }
 
 /// The ranks of the mesh, the least where dp_shard_size is auto.
-int num_ranks_of(const config::Parallel& sizes) {
+int num_ranks_of(const config::Parallel& parallel) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   std::int64_t product = 1;
-  for (const int size : {sizes.dp_replicate_size, sizes.dp_shard_size, sizes.sp_size, sizes.tp_size}) {
+  const AxisArray<int> sizes = parallel.sizes();
+  for (const int size : sizes.values()) {
     product = std::min(product * std::max(1, size), most);
   }
   return static_cast<int>(product);
@@ -144,6 +147,12 @@ config::Config printed_config(const config::CommandLine& command, const comm::Gr
   return config;
 }
 
+/// Who shares what, beside the mesh.
+mesh::Sharing sharing_of(const config::ValidConfig& config) {
+  return parallel::sharing_of(parallel::sharding_policy(config->parallel),
+                              model::kv_replicas(config->model, config->parallel.tp_size));
+}
+
 void require_one_rank(const comm::Group& world) {
   if (world.size() == 1) return;
   throw comm::SharedError(ExitStatus::configuration,
@@ -160,7 +169,8 @@ train::Machine planned_machine(const config::ValidConfig& config) {
                          .num_threads = device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
   const bool sees_gpu = ops::is_built(device::Kind::cuda) && !device::visible_gpus().gpus.empty();
   if (config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu)) {
-    const std::size_t num_groups = mesh::Groups::planned(mesh::Place(config, 0)).of_tensors().size();
+    const std::size_t num_groups =
+        mesh::Groups::planned(mesh::Place(config, 0), sharing_of(config)).of_tensors().size();
     machine.kind = device::Kind::cuda;
     machine.gpu_process_bytes =
         device::assumed_gpu_context_bytes + num_groups * device::assumed_gpu_group_bytes + device::later_gpu_bytes;
@@ -279,9 +289,9 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 3. Mesh: this rank's place in it, and every communicator of the run
   const mesh::Place place(config, world.rank());
-  const mesh::Groups groups(world, place);
+  const mesh::Groups groups(world, place, sharing_of(config));
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
-      *device, groups.of_tensors(config->device, config->optimizer.needs_whole_matrices()), transport);
+      *device, groups.of_tensors(config->device.max_ctas(), config->optimizer.needs_whole_matrices()), transport);
 
   if (command.action == config::CommandLine::Action::check) {
     apps::check_machine({session, config, *device, place, groups, *collectives, transport.way});

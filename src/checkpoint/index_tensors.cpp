@@ -33,14 +33,14 @@ void add_pieces(const parallel::ShardMap& shard_map, const std::string& shard_fi
   }
 }
 
-/// The ranks of the first replica, which together hold every parameter: world ranks [0, n).
-int num_writers(const mesh::Place& place) { return place.fsdp_size() * place.layout().tp; }
-
-/// The parts of every parameter in all shard files. ShardMaps are pure: each rank's is made here, none is sent.
+/// The parts of every parameter in the shard files of all ranks that wrote one. ShardMaps are pure: each rank's is made
+/// here, none is sent.
 Pieces all_pieces(const mesh::Place& place, const parallel::ShardMap& shard_map) {
   Pieces pieces;
-  for (int rank = 0; rank < num_writers(place); ++rank) {
-    add_pieces(parallel::ShardMap(shard_map.units(), place.peer(rank)), shard_file_name(rank), pieces);
+  for (int rank = 0; rank < place.layout().size(); ++rank) {
+    const mesh::Place writer = place.peer(rank);
+    if (!writer.owns_shard(shard_map.shard_axes())) continue;
+    add_pieces(parallel::ShardMap(shard_map.units(), writer, shard_map.shard_axes()), shard_file_name(rank), pieces);
   }
   return pieces;
 }

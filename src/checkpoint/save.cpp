@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <functional>
 
 #include "folder.hpp"
@@ -18,7 +19,8 @@ std::string save(const std::string& output_dir, const config::Config& config, co
                  device::Device& device, device::Stream& stream) {
   const std::string folder = path_of(output_dir, position.step);
   const std::string temporary = temporary_path(folder);
-  const bool is_writer = place.owns_shard();
+  const bool is_writer = std::ranges::any_of(
+      state.entries(), [&](const Entry& entry) { return place.owns_shard(entry.shard_map->shard_axes()); });
   const bool is_first = groups.world.rank() == 0;
 
   // What a failed save leaves takes room that the next try may need.

@@ -69,9 +69,20 @@ sequence::AttentionMethod Parallel::attention_method() const {
   return {};
 }
 
+AxisArray<int> Parallel::sizes() const {
+  AxisArray<int> sizes(1, {});
+  for (const AxisKeys& keys : axis_keys) sizes[keys.axis] = this->*keys.size;
+  return sizes;
+}
+
+AxisArray<int> Device::max_ctas() const {
+  AxisArray<int> limits;
+  for (const AxisKeys& keys : axis_keys) limits[keys.axis] = this->*keys.max_ctas;
+  return limits;
+}
+
 std::int64_t Config::effective_batch_rows() const {
-  return train.per_device_train_batch_size * parallel.dp_replicate_size * parallel.dp_shard_size *
-         train.gradient_accumulation_steps;
+  return train.per_device_train_batch_size * num_ranks(parallel.sizes(), data_axes) * train.gradient_accumulation_steps;
 }
 
 }  // namespace sft::config

@@ -73,16 +73,17 @@ Key reshard_key(const char* help) {
             const std::string word = unquoted(text);
             const bool is_digit = word == "0" || word == "1";  // a truth elsewhere; here it could be a number of ranks
             if (const std::optional<bool> truth = truth_of(word); truth && !is_digit) {
-              parallel.reshard_after_forward = *truth;
-              parallel.reshard_size = 0;
+              parallel.reshard_after_forward = *truth ? Reshard::always : Reshard::never;
+              parallel.reshard_size = 1;
               return;
             }
             parallel.reshard_size = number_from(2, text, "true, false or a number of ranks from 2");
-            parallel.reshard_after_forward = true;
+            parallel.reshard_after_forward = Reshard::to_groups;
           },
           [](const Config& config) {
             const Parallel& parallel = config.parallel;
-            return parallel.reshard_size > 0 ? write(parallel.reshard_size) : write(parallel.reshard_after_forward);
+            const Reshard reshard = parallel.reshard_after_forward;
+            return reshard == Reshard::to_groups ? write(parallel.reshard_size) : write(reshard == Reshard::always);
           }};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -33,17 +34,17 @@ std::string text_of(std::int64_t value) { return std::to_string(value); }
 
 /// Refuses a value that stands alone: `name` is the full name of its key. A default that cannot be used means that the
 /// key has none.
-void require(const Config& config, bool holds, const char* name, const std::string& rule) {
+void require(const Config& config, bool holds, const std::string& name, const std::string& rule) {
   if (holds) return;
   if (find_key(name)->get(config) == find_key(name)->get(Config{})) {
-    throw_config_error("`" + std::string(name) + "` is not set", "it has no default and must be " + rule,
-                       "set it in the .ini file or as --" + std::string(name));
+    throw_config_error("`" + name + "` is not set", "it has no default and must be " + rule,
+                       "set it in the .ini file or as --" + name);
   }
-  throw_config_error("`" + std::string(name) + " = " + find_key(name)->get(config) + "` is out of range",
-                     "it must be " + rule, "correct it");
+  throw_config_error("`" + name + " = " + find_key(name)->get(config) + "` is out of range", "it must be " + rule,
+                     "correct it");
 }
 
-void require_size(const Config& config, std::int64_t value, const char* name, std::int64_t high) {
+void require_size(const Config& config, std::int64_t value, const std::string& name, std::int64_t high) {
   require(config, value >= 1 && value <= high, name, "from 1 to " + text_of(high));
 }
 
@@ -134,11 +135,10 @@ void check_device(const Config& config) {
   const Device& device = config.device;
   require(config, device.comm_timeout_s >= 0, "device.comm_timeout_s", "0 (never) or more seconds");
   constexpr int most_ctas = 64;  // channels of NCCL
-  for (const auto& [key, max_ctas] :
-       {std::pair("device.dp_replicate_max_ctas", device.dp_replicate_max_ctas),
-        std::pair("device.dp_shard_max_ctas", device.dp_shard_max_ctas),
-        std::pair("device.sp_max_ctas", device.sp_max_ctas), std::pair("device.tp_max_ctas", device.tp_max_ctas)}) {
-    require(config, max_ctas >= 0 && max_ctas <= most_ctas, key, "0 (NCCL chooses) to " + text_of(most_ctas));
+  for (const AxisKeys& keys : axis_keys) {
+    const int max_ctas = device.*keys.max_ctas;
+    require(config, max_ctas >= 0 && max_ctas <= most_ctas, "device." + std::string(name_of(keys.axis)) + "_max_ctas",
+            "0 (NCCL chooses) to " + text_of(most_ctas));
   }
   if (device.comm == CommChoice::nccl && device.backend == BackendChoice::cpu) {
     throw_config_error("`device.comm = nccl` does not go with backend = cpu", "NCCL sends the memory of GPUs",
@@ -211,33 +211,53 @@ void check_offload(const Config& config) {
   if (train.offload_parameters == Offload::nvme) require_master_weights(train);
 }
 
+std::string name_of_size(const AxisKeys& keys) { return std::string(name_of(keys.axis)) + "_size"; }
+
 void check_axes(const Config& config, int world_size) {
   const Parallel& parallel = config.parallel;
   SFT_ENSURE(world_size >= 1, "validate() needs a world of at least one rank");
-  require_size(config, parallel.dp_replicate_size, "parallel.dp_replicate_size", max_axis_size);
-  require(config, parallel.dp_shard_size >= 0 && parallel.dp_shard_size <= max_axis_size, "parallel.dp_shard_size",
-          "auto, or from 1 to " + text_of(max_axis_size));
-  require_size(config, parallel.sp_size, "parallel.sp_size", max_axis_size);
-  require_size(config, parallel.tp_size, "parallel.tp_size", max_axis_size);
+  for (const AxisKeys& keys : axis_keys) {
+    const std::string name = "parallel." + name_of_size(keys);
+    const int size = parallel.*keys.size;
+    if (keys.axis == Axis::dp_shard) {
+      require(config, size >= 0 && size <= max_axis_size, name, "auto, or from 1 to " + text_of(max_axis_size));
+    } else {
+      require_size(config, size, name, max_axis_size);
+    }
+  }
   require(config, parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
   require(config, parallel.ulysses_size >= 0 && parallel.ulysses_size <= max_axis_size, "parallel.ulysses_size",
           "auto, or from 1 to " + text_of(max_axis_size));
 }
 
+/// "2 x 4 x 1": text_of_axis of each axis that has keys; of an empty text there is no factor.
+std::string product_text(const std::function<std::string(const AxisKeys&)>& text_of_axis) {
+  std::string product;
+  for (const AxisKeys& keys : axis_keys) {
+    const std::string factor = text_of_axis(keys);
+    if (!factor.empty()) product += (product.empty() ? "" : " x ") + factor;
+  }
+  return product;
+}
+
 /// Resolves dp_shard_size = auto and holds the product of the axes against the world.
 void fit_mesh(Parallel& parallel, int world_size) {
   const auto equation = [&](const std::string& shard) {
-    return text_of(parallel.dp_replicate_size) + " x " + shard + " x " + text_of(parallel.sp_size) + " x " +
-           text_of(parallel.tp_size);
+    return product_text(
+        [&](const AxisKeys& keys) { return keys.axis == Axis::dp_shard ? shard : text_of(parallel.*keys.size); });
   };
-  const std::string legend = " (dp_replicate x dp_shard x sp x tp)";
-  const std::int64_t others = std::int64_t{parallel.dp_replicate_size} * parallel.sp_size * parallel.tp_size;
+  const std::string legend =
+      " (" + product_text([](const AxisKeys& keys) { return std::string(name_of(keys.axis)); }) + ")";
+  constexpr std::int64_t far_too_many = std::int64_t{1} << 45;  // times max_axis_size is less than 2^63
+  std::int64_t others = 1;
+  for (const AxisKeys& keys : axis_keys) {
+    if (keys.axis != Axis::dp_shard) others = std::min(others * (parallel.*keys.size), far_too_many);
+  }
   const bool others_divide = world_size % others == 0;
   if (parallel.dp_shard_size == 0) {
     if (!others_divide) {
       throw_config_error("a mesh of " + equation("auto") + " ranks" + legend + " cannot fill " + text_of(world_size),
-                         text_of(world_size) + " is no multiple of " + text_of(parallel.dp_replicate_size) + " x " +
-                             text_of(parallel.sp_size) + " x " + text_of(parallel.tp_size) + " = " + text_of(others),
+                         text_of(world_size) + " is no multiple of " + equation("") + " = " + text_of(others),
                          "start `mpirun -np " + text_of(round_up(std::int64_t{world_size}, others)) +
                              "`, or choose sizes whose product divides " + text_of(world_size));
     }
@@ -256,23 +276,27 @@ void fit_mesh(Parallel& parallel, int world_size) {
 
 /// The mesh is resolved.
 void check_sharding(const Parallel& parallel) {
-  if (parallel.reshard_size == 0) return;
+  if (parallel.reshard_after_forward != Reshard::to_groups) return;
   const std::string key = "`parallel.reshard_after_forward = " + text_of(parallel.reshard_size) + "`";
   if (parallel.zero_stage < 3) {
     throw_config_error(key + " has nothing to do",
                        "with zero_stage = " + text_of(parallel.zero_stage) + " parameters stay whole on every rank",
                        "leave it out, or set zero_stage = 3");
   }
-  const int size = parallel.dp_shard_size * parallel.sp_size;
+  const int size = num_ranks(parallel.sizes(), fsdp_axes);
   if (size % parallel.reshard_size == 0) return;
+  const auto product_of_fsdp = [](const std::function<std::string(const AxisKeys&)>& text_of_axis) {
+    return product_text([&](const AxisKeys& keys) { return fsdp_axes.contains(keys.axis) ? text_of_axis(keys) : ""; });
+  };
   std::string divisors;
   for (int n = 2; n <= size; ++n) {
     if (size % n == 0) divisors += (divisors.empty() ? "" : ", ") + text_of(n);
   }
   throw_config_error(key + " does not fit the mesh",
-                     "the ranks that share parameters, dp_shard_size x sp_size = " + text_of(parallel.dp_shard_size) +
-                         " x " + text_of(parallel.sp_size) + " = " + text_of(size) + ", are no multiple of " +
-                         text_of(parallel.reshard_size),
+                     "the ranks that share parameters, " +
+                         product_of_fsdp([](const AxisKeys& keys) { return name_of_size(keys); }) + " = " +
+                         product_of_fsdp([&](const AxisKeys& keys) { return text_of(parallel.*keys.size); }) + " = " +
+                         text_of(size) + ", are no multiple of " + text_of(parallel.reshard_size),
                      "set it to true" + (divisors.empty() ? std::string() : ", false or one of " + divisors));
 }
 

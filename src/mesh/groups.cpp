@@ -4,77 +4,89 @@
 #include <algorithm>
 #include <string>
 
+#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::mesh {
 
 namespace {
 
-const char* replicate_name(const Place& place) {
-  return place.replicate_size() > place.layout().dp_replicate ? "replicate" : "dp_replicate";
+/// Those of ranks that hold the same shards.
+AxisSet replicate_axes(const Sharing& sharing) { return replica_axes.without(sharing.shard_axes); }
+
+const char* replicate_name(const Place& place, const Sharing& sharing) {
+  return place.size(replicate_axes(sharing)) > place.size(Axis::dp_replicate) ? "replicate" : "dp_replicate";
+}
+
+void require_divisors(const Place& place, const Sharing& sharing) {
+  SFT_ENSURE(place.size(sharing.shard_axes) % sharing.reshard_size == 0, "reshard_size divides fsdp");
+  SFT_ENSURE(place.size(Axis::tp) % sharing.kv_replicas == 0, "kv_replicas divides tp");
 }
 
 }  // namespace
 
-Groups::Groups(const comm::Group& world_in, const Place& place) : world(world_in) {
+Groups::Groups(const comm::Group& world_in, const Place& place, const Sharing& sharing) : world(world_in) {
   const Layout& layout = place.layout();
   if (layout.size() != world.size()) {
     throw_config_error("the mesh " + layout.describe() + " has " + std::to_string(layout.size()) + " ranks",
                        "the program runs on " + std::to_string(world.size()),
                        "make the product of the sizes the number of ranks");
   }
+  require_divisors(place, sharing);
   const comm::Group self = comm::self_group();
-  const comm::Group grid = comm::make_cartesian(world, layout.sizes());
-  const auto group = [&](int size, std::array<bool, 4> kept_axes, const char* name) {
-    return size == 1 ? self : comm::cartesian_group(grid, kept_axes, name);
+  const comm::Group grid = comm::make_cartesian(world, layout.sizes().values());
+  const auto along = [&](const AxisSet& axes, const char* name) {
+    return place.size(axes) == 1 ? self : comm::cartesian_group(grid, axes.flags(), name);
   };
-  const bool has_copies = place.replicate_size() > layout.dp_replicate;  // on the ranks of dp_shard x sp too
-  replicate = group(place.replicate_size(), {true, has_copies, has_copies, false}, replicate_name(place));
-  fsdp = group(place.fsdp_size(), {false, true, true, false}, "fsdp");
-  const int reshard_size = place.reshard_size();
-  reshard = reshard_size == fsdp.size() ? fsdp
-            : reshard_size == 1         ? self
-                                        : fsdp.split(fsdp.rank() / reshard_size, fsdp.rank(), "reshard");
-  sp = group(layout.sp, {false, false, true, false}, "sp");
-  tp = group(layout.tp, {false, false, false, true}, "tp");
-  const int replicas = place.heads().kv_replicas;
-  kv_replicas = replicas == 1 ? self : tp.split(tp.rank() / replicas, tp.rank(), "kv_replicas");
+  const auto neighbours_in = [&](const comm::Group& group, int size, const char* name) {
+    return size == 1 ? self : group.split(group.rank() / size, group.rank(), name);
+  };
+  replicate = along(replicate_axes(sharing), replicate_name(place, sharing));
+  fsdp = along(sharing.shard_axes, "fsdp");
+  reshard = sharing.reshard_size == fsdp.size() ? fsdp : neighbours_in(fsdp, sharing.reshard_size, "reshard");
+  sp = along({Axis::sp}, "sp");
+  tp = along({Axis::tp}, "tp");
+  kv_replicas = neighbours_in(tp, sharing.kv_replicas, "kv_replicas");
 }
 
-Groups Groups::planned(const Place& place) {
-  const Layout& layout = place.layout();
-  const Coordinates& at = place.coordinates();
-  const int replicas = place.heads().kv_replicas;
+Groups Groups::planned(const Place& place, const Sharing& sharing) {
+  require_divisors(place, sharing);
+  const auto along = [&](const AxisSet& axes, const char* name) {
+    return comm::planned_group(place.rank(axes), place.size(axes), name);
+  };
+  const auto neighbours_in = [](const comm::Group& group, int size, const char* name) {
+    return comm::planned_group(group.rank() % size, size, name);
+  };
   Groups groups;
-  groups.world = comm::planned_group(place.rank(), layout.size(), "world");
-  groups.replicate = comm::planned_group(place.rank() / (place.fsdp_size() * layout.tp), place.replicate_size(),
-                                         replicate_name(place));
-  groups.fsdp = comm::planned_group(place.fsdp_rank(), place.fsdp_size(), "fsdp");
-  const bool is_part = place.reshard_size() < place.fsdp_size();
-  groups.reshard = is_part ? comm::planned_group(place.reshard_rank(), place.reshard_size(), "reshard") : groups.fsdp;
-  groups.sp = comm::planned_group(at.sp, layout.sp, "sp");
-  groups.tp = comm::planned_group(at.tp, layout.tp, "tp");
-  groups.kv_replicas = comm::planned_group(at.tp % replicas, replicas, "kv_replicas");
+  groups.world = along(every_axis, "world");
+  groups.replicate = along(replicate_axes(sharing), replicate_name(place, sharing));
+  groups.fsdp = along(sharing.shard_axes, "fsdp");
+  groups.reshard = sharing.reshard_size == groups.fsdp.size()
+                       ? groups.fsdp
+                       : neighbours_in(groups.fsdp, sharing.reshard_size, "reshard");
+  groups.sp = along({Axis::sp}, "sp");
+  groups.tp = along({Axis::tp}, "tp");
+  groups.kv_replicas = neighbours_in(groups.tp, sharing.kv_replicas, "kv_replicas");
   return groups;
 }
 
-std::vector<comm::TensorGroup> Groups::of_tensors(const config::Device& limits, bool exchanges_matrices) const {
+std::vector<comm::TensorGroup> Groups::of_tensors(const AxisArray<int>& max_ctas, bool exchanges_matrices) const {
   std::vector<comm::TensorGroup> result;
-  const auto add = [&](const comm::Group& group, bool has_exchanges, int max_ctas) {
+  const auto add = [&](const comm::Group& group, bool has_exchanges, Axis axis) {
     if (group.size() == 1) return;
     const auto known = std::ranges::find(result, group, &comm::TensorGroup::group);
     if (known == result.end()) {
-      result.emplace_back(group, has_exchanges, max_ctas);
+      result.emplace_back(group, has_exchanges, max_ctas[axis]);
     } else {
       known->has_exchanges |= has_exchanges;
     }
   };
-  add(replicate, false, limits.dp_replicate_max_ctas);
-  add(fsdp, exchanges_matrices, limits.dp_shard_max_ctas);
-  add(reshard, false, limits.dp_shard_max_ctas);
-  add(sp, true, limits.sp_max_ctas);
-  add(tp, exchanges_matrices, limits.tp_max_ctas);
-  add(kv_replicas, false, limits.tp_max_ctas);
+  add(replicate, false, Axis::dp_replicate);
+  add(fsdp, exchanges_matrices, Axis::dp_shard);
+  add(reshard, false, Axis::dp_shard);
+  add(sp, true, Axis::sp);
+  add(tp, exchanges_matrices, Axis::tp);
+  add(kv_replicas, false, Axis::tp);
   return result;
 }
 

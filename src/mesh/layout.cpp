@@ -1,57 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/mesh/layout.hpp"
 
+#include <algorithm>
+#include <iterator>
+
+#include "sft/config/config.hpp"
+
 namespace sft::mesh {
 
 namespace {
 
-std::array<int, 4> as_array(const Coordinates& c) { return {c.dp_replicate, c.dp_shard, c.sp, c.tp}; }
+bool has_keys(Axis axis) {
+  return std::ranges::any_of(config::axis_keys, [=](const config::AxisKeys& keys) { return keys.axis == axis; });
+}
 
 }  // namespace
 
 Coordinates Layout::coordinates(int rank) const {
-  const std::array<int, 4> sizes_of_axes = sizes();
-  std::array<int, 4> result{};
-  for (std::size_t axis = result.size(); axis-- > 0;) {
-    result[axis] = rank % sizes_of_axes[axis];
-    rank /= sizes_of_axes[axis];
+  Coordinates result;
+  for (std::size_t i = num_axes; i-- > 0;) {  // the fastest axis first
+    const Axis axis = all_axes[i];
+    result[axis] = rank % sizes_[axis];
+    rank /= sizes_[axis];
   }
-  return {result[0], result[1], result[2], result[3]};
+  return result;
 }
 
-int Layout::rank(const Coordinates& coordinates) const {
-  return ((coordinates.dp_replicate * dp_shard + coordinates.dp_shard) * sp + coordinates.sp) * tp + coordinates.tp;
+int Layout::rank(const Coordinates& coordinates) const { return rank(coordinates, every_axis); }
+
+int Layout::rank(const Coordinates& coordinates, const AxisSet& axes) const {
+  int number = 0;
+  for (const Axis axis : all_axes) {
+    if (axes.contains(axis)) number = number * sizes_[axis] + coordinates[axis];
+  }
+  return number;
 }
 
-std::vector<int> Layout::members(int rank, std::array<bool, 4> kept_axes) const {
-  const std::array<int, 4> own = as_array(coordinates(rank));
+std::vector<int> Layout::members(int rank, const AxisSet& axes) const {
+  const AxisSet fixed = every_axis.without(axes);
+  const int own = this->rank(coordinates(rank), fixed);
   std::vector<int> ranks;
   for (int other = 0; other < size(); ++other) {
-    const std::array<int, 4> theirs = as_array(coordinates(other));
-    bool is_member = true;
-    for (std::size_t axis = 0; axis < own.size(); ++axis) is_member &= kept_axes[axis] || theirs[axis] == own[axis];
-    if (is_member) ranks.push_back(other);
+    if (this->rank(coordinates(other), fixed) == own) ranks.push_back(other);
   }
   return ranks;
 }
 
-std::string Layout::describe() const {
-  std::string text;
-  for (const int axis_size : sizes()) text += (text.empty() ? "" : " x ") + std::to_string(axis_size);
-  return text + " (dp_replicate x dp_shard x sp x tp)";
+std::vector<Axis> Layout::named_axes() const {
+  std::vector<Axis> axes;
+  std::ranges::copy_if(all_axes, std::back_inserter(axes),
+                       [&](Axis axis) { return sizes_[axis] > 1 || has_keys(axis); });
+  return axes;
 }
 
-std::array<bool, 4> Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {
-  std::array<bool, 4> result{};
-  const std::array<int, 4> sizes_of_axes = sizes();
+std::string Layout::describe() const {
+  std::string sizes, names;
+  for (const Axis axis : named_axes()) {
+    const char* const separator = sizes.empty() ? "" : " x ";
+    sizes += separator + std::to_string(sizes_[axis]);
+    names.append(separator).append(name_of(axis));
+  }
+  return sizes + " (" + names + ")";
+}
+
+AxisSet Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {
+  AxisSet result;
+  const int num_ranks = size();
   int stride = 1;
-  for (std::size_t axis = result.size(); axis-- > 0;) {
-    for (int rank = 0; rank + stride < size(); ++rank) {
-      const bool has_neighbour = rank / stride % sizes_of_axes[axis] + 1 < sizes_of_axes[axis];
+  for (std::size_t i = num_axes; i-- > 0;) {  // the fastest axis first
+    const Axis axis = all_axes[i];
+    for (int rank = 0; rank + stride < num_ranks; ++rank) {
+      const bool has_neighbour = rank / stride % sizes_[axis] + 1 < sizes_[axis];
       const auto here = static_cast<std::size_t>(rank), there = static_cast<std::size_t>(rank + stride);
-      if (has_neighbour && node_of_rank[here] != node_of_rank[there]) result[axis] = true;
+      if (has_neighbour && node_of_rank[here] != node_of_rank[there]) result.insert(axis);
     }
-    stride *= sizes_of_axes[axis];
+    stride *= sizes_[axis];
   }
   return result;
 }

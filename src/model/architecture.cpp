@@ -18,6 +18,7 @@ using parallel::Parameter;
 using parallel::ParameterGroup;
 using parallel::TpSplit;
 using parallel::Unit;
+using parallel::UnitIndex;
 
 /// Of a matrix, logical.
 struct Shape {
@@ -28,9 +29,11 @@ struct Shape {
 /// Adds units to an architecture, and parameters to the last of them, and says where they went.
 class UnitBuilder {
  public:
-  UnitBuilder(Architecture& architecture, const IsTrainable& is_trainable, const config::Lora& lora, bool cuts_tokens)
+  UnitBuilder(Architecture& architecture, const config::Model& model, const IsTrainable& is_trainable,
+              const config::Lora& lora, bool cuts_tokens)
       : units_(architecture.units),
         frozen_units_(architecture.frozen_units),
+        num_kv_heads_(model.num_key_value_heads),
         is_trainable_(is_trainable),
         lora_(lora),
         norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none) {}
@@ -40,7 +43,7 @@ class UnitBuilder {
     frozen_units_.emplace_back().name = name;
   }
 
-  [[nodiscard]] int unit() const { return static_cast<int>(units_.size()) - 1; }
+  [[nodiscard]] UnitIndex unit() const { return static_cast<int>(units_.size()) - 1; }
 
   ParameterGroup matrix(std::string name, std::int64_t rows, std::int64_t columns, TpSplit split) {
     const bool trainable = is_trainable_(name);
@@ -79,7 +82,7 @@ class UnitBuilder {
   /// `group` with the parameter that was added last, which ops use as one with it.
   ParameterGroup fuse(ParameterGroup group, const ParameterGroup& last) {
     SFT_ENSURE(last.trainable == group.trainable, "parameters that ops use as one are all trainable or all frozen");
-    parameters_of(last.trainable)[static_cast<std::size_t>(last.first)].joins_previous = true;
+    parameters_of(last.trainable)[last.first].joins_previous = true;
     ++group.count;
     return group;
   }
@@ -91,6 +94,7 @@ class UnitBuilder {
     p.rows = rows;
     p.columns = columns;
     p.split = split;
+    if (split == TpSplit::kv_rows) p.num_kv_heads = num_kv_heads_;
     std::vector<Parameter>& parameters = parameters_of(trainable);
     parameters.push_back(std::move(p));
     return {.unit = unit(), .first = static_cast<int>(parameters.size()) - 1, .count = 1, .trainable = trainable};
@@ -102,6 +106,7 @@ class UnitBuilder {
 
   std::vector<Unit>& units_;
   std::vector<Unit>& frozen_units_;
+  const std::int64_t num_kv_heads_;
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
   TpSplit norm_split_;
@@ -196,15 +201,15 @@ BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_
 
 }  // namespace
 
-std::vector<int> DecoderParameters::forward_units() const {
-  std::vector<int> units{embedding_unit()};
+std::vector<UnitIndex> DecoderParameters::forward_units() const {
+  std::vector<UnitIndex> units{embedding_unit()};
   for (const BlockParameters& block : blocks) units.insert(units.end(), {block.attention_unit, block.mlp_unit});
   units.insert(units.end(), {head_unit(), head.unit()});
   return units;
 }
 
-std::vector<int> DecoderParameters::forward_backward_units(bool recomputes) const {
-  std::vector<int> units = forward_units();
+std::vector<UnitIndex> DecoderParameters::forward_backward_units(bool recomputes) const {
+  std::vector<UnitIndex> units = forward_units();
   units.insert(units.end(), {head.unit(), head_unit()});
   for (std::size_t i = blocks.size(); i-- > 0;) {
     const bool is_last = i + 1 == blocks.size();
@@ -218,7 +223,7 @@ std::vector<int> DecoderParameters::forward_backward_units(bool recomputes) cons
 Architecture make_architecture(const config::Model& m, const IsTrainable& is_trainable, const config::Lora& lora,
                                int blocks_per_unit, bool cuts_tokens) {
   Architecture result;
-  UnitBuilder unit(result, is_trainable, lora, cuts_tokens);
+  UnitBuilder unit(result, m, is_trainable, lora, cuts_tokens);
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
   parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);

@@ -8,16 +8,17 @@
 namespace sft::parallel {
 
 MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
-                       const std::function<bool(int unit, const Parameter&)>& is_dealt) {
+                       const std::function<bool(UnitIndex unit, const Parameter&)>& is_dealt) {
   std::vector<DealtMatrix> matrices;
-  for (int unit = 0; unit < shard_map.num_units(); ++unit) {
+  for (UnitIndex unit = 0; unit < shard_map.num_units(); ++unit) {
     for (const Parameter& parameter : shard_map.unit(unit).parameters) {
       if (is_dealt(unit, parameter)) matrices.push_back({unit, &parameter, 0, 0, 0});
     }
   }
   std::ranges::stable_sort(matrices, std::greater(), [](const DealtMatrix& m) { return m.parameter->elements(); });
 
-  const int tp_size = place.layout().tp, round_size = place.fsdp_size() * tp_size;
+  const int fsdp_size = place.size(shard_map.shard_axes()), fsdp_rank = place.rank(shard_map.shard_axes());
+  const int tp_size = place.size(Axis::tp), round_size = fsdp_size * tp_size;
   for (std::size_t i = 0; i < matrices.size(); ++i) {
     const int turn = static_cast<int>(i % static_cast<std::size_t>(round_size));
     if (turn == 0) rounds_.emplace_back();
@@ -30,7 +31,7 @@ MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
     std::int64_t gathered = 0;
     for (DealtMatrix& matrix : round) {
       if (matrix.num_slices() > 1) joined_elements_ = std::max(joined_elements_, matrix.parameter->elements());
-      if (place.fsdp_size() == 1 || matrix.fsdp_rank != place.fsdp_rank()) continue;
+      if (fsdp_size == 1 || matrix.fsdp_rank != fsdp_rank) continue;
       matrix.gathered_offset = gathered;
       gathered += round_up(matrix.parameter->local_elements(), alignment_elements);
     }

@@ -13,11 +13,10 @@ namespace sft::parallel {
 namespace {
 
 /// Cuts the logical tensor for this tp rank.
-void slice(Parameter& p, const mesh::Place& place) {
-  const int tp_size = place.layout().tp;
-  const int tp_rank = place.coordinates().tp;
-  const int kv_replicas = place.heads().kv_replicas;
-  p.is_owner = place.owns_shard();
+void slice(Parameter& p, const mesh::Place& place, const AxisSet& shard_axes) {
+  const int tp_size = place.size(Axis::tp);
+  const int tp_rank = place.rank(Axis::tp);
+  p.is_owner = place.owns_shard(shard_axes);
   p.local_rows = p.rows;
   p.local_columns = p.is_vector() ? 1 : p.columns;
   switch (p.split) {
@@ -42,11 +41,14 @@ void slice(Parameter& p, const mesh::Place& place) {
       p.column_begin = tp_rank * p.local_columns;
       break;
     case TpSplit::kv_rows: {
-      const int num_slices = tp_size / kv_replicas;
+      SFT_ENSURE(p.num_kv_heads > 0, "rows of key/value heads say how many heads");
+      const std::int64_t num_slices = std::min<std::int64_t>(tp_size, p.num_kv_heads);
+      SFT_ENSURE(tp_size % num_slices == 0, "key/value heads divide over tp, or tp over them");
       SFT_ENSURE(p.rows % num_slices == 0, "key/value rows divide over tp");
+      const std::int64_t replicas = tp_size / num_slices;
       p.local_rows = p.rows / num_slices;
-      p.row_begin = tp_rank / kv_replicas * p.local_rows;
-      p.is_owner = p.is_owner && tp_rank % kv_replicas == 0;
+      p.row_begin = tp_rank / replicas * p.local_rows;
+      p.is_owner = p.is_owner && tp_rank % replicas == 0;
       break;
     }
   }
@@ -76,14 +78,15 @@ VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank) {
           .max_count = least + (num_larger > 0 ? 1 : 0)};
 }
 
-ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(std::move(units)) {
-  const int fsdp_size = place.fsdp_size();
-  const int fsdp_rank = place.fsdp_rank();
+ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes)
+    : units_(std::move(units)), shard_axes_(shard_axes) {
+  const int fsdp_size = place.size(shard_axes);
+  const int fsdp_rank = place.rank(shard_axes);
   for (Unit& unit : units_) {
     first_piece_.push_back(pieces_.size());
     std::int64_t offset = 0;
     for (Parameter& p : unit.parameters) {
-      slice(p, place);
+      slice(p, place, shard_axes);
       p.unit_offset = p.joins_previous ? offset : round_up(offset, alignment_elements);
       offset = p.unit_offset + p.local_elements();
     }
@@ -129,10 +132,10 @@ std::vector<ShardRange> ShardMap::ranges(const std::function<bool(const Paramete
   return merge(pieces_, predicate);
 }
 
-std::vector<ShardRange> ShardMap::ranges_of_unit(int index,
+std::vector<ShardRange> ShardMap::ranges_of_unit(UnitIndex index,
                                                  const std::function<bool(const Parameter&)>& predicate) const {
-  const auto u = static_cast<std::size_t>(index);
-  return merge(std::span(pieces_).subspan(first_piece_[u], first_piece_[u + 1] - first_piece_[u]), predicate);
+  const std::size_t begin = first_piece_[index], end = first_piece_[index + 1];
+  return merge(std::span(pieces_).subspan(begin, end - begin), predicate);
 }
 
 std::vector<ShardRange> ShardMap::padding() const {
@@ -146,7 +149,7 @@ std::vector<ShardRange> ShardMap::padding() const {
   return result;
 }
 
-std::vector<ShardRange> ShardMap::padding_of_unit(int index) const {
+std::vector<ShardRange> ShardMap::padding_of_unit(UnitIndex index) const {
   std::vector<ShardRange> result;
   std::int64_t end = 0;  // of the parameters so far
   for (const Parameter& p : unit(index).parameters) {

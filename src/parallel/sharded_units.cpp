@@ -2,6 +2,7 @@
 #include "sft/parallel/sharded_units.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
@@ -30,25 +31,23 @@ ShardedUnits::ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffer
     fetch_stream_ = device.make_stream(device::Priority::communication);
     fetch_stream_->set_name("parameters in");
   }
-  units_.resize(shard_map_.units().size());
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    units_[u].touched.resize(shard_map_.units()[u].parameters.size());
-    units_[u].gather_done = device.make_event();
+  for (const Unit& unit : shard_map_.units()) {
+    units_.push_back({.gather_done = device.make_event(), .touched = std::vector<bool>(unit.parameters.size())});
   }
   for (int slot = 0; slot < slots.num_parameter_slots(); ++slot) parameter_slots_free_.push_back(device.make_event());
   for (int slot = 0; slot < slots.num_gradient_slots(); ++slot) gradient_slots_free_.push_back(device.make_event());
 }
 
-device::RangeLabel ShardedUnits::label(const char* what, int unit) const {
+device::RangeLabel ShardedUnits::label(const char* what, UnitIndex unit) const {
   return {.category = "unit", .what = what, .of = shard_map_.unit(unit).name};
 }
 
-device::Event& ShardedUnits::parameter_slot_free(int unit) const {
-  return *parameter_slots_free_[static_cast<std::size_t>(slots_.parameters[static_cast<std::size_t>(unit)])];
+device::Event& ShardedUnits::parameter_slot_free(UnitIndex unit) const {
+  return *parameter_slots_free_[slots_.parameters[unit]];
 }
 
-device::Event& ShardedUnits::gradient_slot_free(int unit) const {
-  return *gradient_slots_free_[static_cast<std::size_t>(slots_.gradients[static_cast<std::size_t>(unit)])];
+device::Event& ShardedUnits::gradient_slot_free(UnitIndex unit) const {
+  return *gradient_slots_free_[slots_.gradients[unit]];
 }
 
 void ShardedUnits::parameters_written() {
@@ -60,7 +59,7 @@ void ShardedUnits::refresh_compute_copy() {
   if (!storage_.compute_copy().empty()) backend_.copy(storage_.compute_copy(), storage_.parameters());
 }
 
-void ShardedUnits::begin_pass(const std::vector<int>& units, Pass pass) {
+void ShardedUnits::begin_pass(const std::vector<UnitIndex>& units, Pass pass) {
   SFT_ENSURE(walk_.num_stops() == 0, "a pass begins when the one before has ended");
   walk_ = UnitWalk(units, slots_);
   pass_ = pass;
@@ -69,7 +68,7 @@ void ShardedUnits::begin_pass(const std::vector<int>& units, Pass pass) {
   if (walk_.num_stops() > 1 && order_.may_gather(walk_.unit(1))) gather(walk_.unit(1));
 }
 
-void ShardedUnits::enter(int unit) {
+void ShardedUnits::enter(UnitIndex unit) {
   if (next_stop_ > 0 && walk_.unit(next_stop_ - 1) == unit) return;
   SFT_ENSURE(next_stop_ < walk_.num_stops(), "units are entered as the pass announced");
   SFT_ENSURE(walk_.unit(next_stop_) == unit, "units are entered as the pass announced");
@@ -78,7 +77,7 @@ void ShardedUnits::enter(int unit) {
   gather(unit);
   use(unit);
   if (next_stop_ == walk_.num_stops()) return;
-  if (const int next = walk_.unit(next_stop_); order_.may_gather(next)) gather(next);
+  if (const UnitIndex next = walk_.unit(next_stop_); order_.may_gather(next)) gather(next);
 }
 
 void ShardedUnits::end_pass() {
@@ -90,7 +89,7 @@ void ShardedUnits::end_pass() {
 }
 
 void ShardedUnits::leave(std::size_t stop) {
-  const int unit = walk_.unit(stop);
+  const UnitIndex unit = walk_.unit(stop);
   switch (walk_.departure(stop)) {
     case Departure::keep:
       return;
@@ -104,13 +103,13 @@ void ShardedUnits::leave(std::size_t stop) {
   }
 }
 
-void ShardedUnits::gather(int unit) {
+void ShardedUnits::gather(UnitIndex unit) {
   if (!order_.gather(unit)) return;
   UnitState& unit_state = state(unit);
   const bool once_a_step = !policy_.parameters && policy_.optimizer_state;
   if (!policy_.parameters && !(once_a_step && unit_state.is_stale)) return;
   unit_state.is_stale = false;
-  const bool of_neighbours = unit_state.is_resharded && policy_.reshard_size > 1;
+  const bool of_neighbours = unit_state.is_resharded && policy_.reshard == config::Reshard::to_groups;
   if (policy_.parameters) comm_stream_.wait(parameter_slot_free(unit));
   comm_stream_.wait(*parameters_ready_);
   if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
@@ -133,7 +132,7 @@ Tensor ShardedUnits::own_part(const Tensor& whole, const Tensor& shard) const {
   return whole.rows(groups_.fsdp.rank() * shard.num_elements(), shard.num_elements());
 }
 
-void ShardedUnits::fetch(int unit) {
+void ShardedUnits::fetch(UnitIndex unit) {
   fetch_stream_->wait(parameter_slot_free(unit));
   fetch_stream_->wait(*parameters_ready_);
   const auto fetch_flat = [&](const Tensor& whole, const Tensor& shard) {
@@ -146,20 +145,20 @@ void ShardedUnits::fetch(int unit) {
   comm_stream_.wait(*fetched_);
 }
 
-void ShardedUnits::use(int unit) {
+void ShardedUnits::use(UnitIndex unit) {
   order_.use(unit);
   device::Event& gather_done = *state(unit).gather_done;
   if (groups_.fsdp.size() == 1) return backend_.stream().wait(gather_done);  // nothing that a timeline should show
   timed_wait(device_.timeline(), backend_.stream(), gather_done, "wait for gather", shard_map_.unit(unit).name);
 }
 
-void ShardedUnits::release(int unit) {
+void ShardedUnits::release(UnitIndex unit) {
   state(unit).is_resharded = false;
   if (order_.release(unit) && policy_.parameters) parameter_slot_free(unit).record(backend_.stream());
 }
 
-void ShardedUnits::reshard(int unit) {
-  if (policy_.parameters && policy_.reshard_size > 1) {
+void ShardedUnits::reshard(UnitIndex unit) {
+  if (policy_.parameters && policy_.reshard == config::Reshard::to_groups) {
     const auto keep = [&](const Tensor& kept, const Tensor& whole) {
       if (kept.empty()) return;
       const Tensor own = whole.rows(groups_.reshard.rank() * kept.num_elements(), kept.num_elements());
@@ -172,7 +171,7 @@ void ShardedUnits::reshard(int unit) {
   state(unit).is_resharded = true;
 }
 
-void ShardedUnits::reduce(int unit) {
+void ShardedUnits::reduce(UnitIndex unit) {
   order_.reduce(unit);
   UnitState& unit_state = state(unit);
   SFT_ENSURE(unit_state.reduces_left > 0, "a unit is reduced once a micro-batch");
@@ -196,7 +195,7 @@ void ShardedUnits::reduce(int unit) {
   if (is_last && gradient_queued_) gradient_queued_(unit);
 }
 
-void ShardedUnits::sum_replicas(int unit) {
+void ShardedUnits::sum_replicas(UnitIndex unit) {
   if (groups_.kv_replicas.size() > 1) {
     for (const Tensor& part : gradient_parts(unit, TpSplit::kv_rows)) {
       collectives_.all_reduce(groups_.kv_replicas, part, comm::ReduceOp::sum, comm_stream_);
@@ -207,7 +206,7 @@ void ShardedUnits::sum_replicas(int unit) {
   }
 }
 
-std::vector<Tensor> ShardedUnits::gradient_parts(int unit, TpSplit split) const {
+std::vector<Tensor> ShardedUnits::gradient_parts(UnitIndex unit, TpSplit split) const {
   std::vector<Tensor> parts;
   for (const ShardRange& range :
        shard_map_.ranges_of_unit(unit, [&](const Parameter& p) { return p.split == split; })) {
@@ -216,26 +215,24 @@ std::vector<Tensor> ShardedUnits::gradient_parts(int unit, TpSplit split) const 
   return parts;
 }
 
-const std::vector<Parameter>& ShardedUnits::parameters_of(const ParameterGroup& group) const {
-  return (group.trainable ? shard_map_ : storage_.frozen()).unit(group.unit).parameters;
+std::span<const Parameter> ShardedUnits::members_of(const ParameterGroup& group) const {
+  const std::span parameters((group.trainable ? shard_map_ : storage_.frozen()).unit(group.unit).parameters);
+  return parameters.subspan(group.first, group.count);
 }
 
 std::int64_t ShardedUnits::first_row(const ParameterGroup& group, int member) const {
   std::int64_t rows = 0;
-  for (int i = group.first; i < group.first + member; ++i) {
-    rows += parameters_of(group)[static_cast<std::size_t>(i)].local_rows;
-  }
+  for (const Parameter& before : members_of(group).first(member)) rows += before.local_rows;
   return rows;
 }
 
 Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) const {
-  const auto& parameters = parameters_of(group);
-  const Parameter& first = parameters[static_cast<std::size_t>(group.first)];
+  const std::span<const Parameter> members = members_of(group);
+  const Parameter& first = members.front();
   std::int64_t rows = 0;
-  for (int i = group.first; i < group.first + group.count; ++i) {
-    const Parameter& p = parameters[static_cast<std::size_t>(i)];
+  for (const Parameter& p : members) {
     SFT_ENSURE(p.local_columns == first.local_columns, "fused parameters have equal columns");
-    SFT_ENSURE(p.joins_previous == (i > group.first), "a group of parameters is what the unit joins");
+    SFT_ENSURE(p.joins_previous == (&p != &first), "a group of parameters is what the unit joins");
     rows += p.local_rows;
   }
   const Tensor part = flat.rows(first.unit_offset, rows * first.local_columns);
@@ -252,11 +249,10 @@ GradientTarget ShardedUnits::gradient(const ParameterGroup& group) {
   order_.write_gradient(group.unit);
   UnitState& unit_state = state(group.unit);
   if (policy_.gradients) backend_.stream().wait(gradient_slot_free(group.unit));
-  const bool accumulate = unit_state.touched[static_cast<std::size_t>(group.first)];
-  for (int i = group.first; i < group.first + group.count; ++i) {
-    SFT_ENSURE(unit_state.touched[static_cast<std::size_t>(i)] == accumulate, "fused gradients are written together");
-    unit_state.touched[static_cast<std::size_t>(i)] = true;
-  }
+  const bool accumulate = unit_state.touched[group.first];
+  const auto first = unit_state.touched.begin() + group.first, end = first + group.count;
+  SFT_ENSURE(std::count(first, end, accumulate) == group.count, "fused gradients are written together");
+  std::fill(first, end, true);
   return {slice(buffers_.gradients(group.unit), group), accumulate};
 }
 
@@ -269,7 +265,7 @@ Tensor ShardedUnits::accumulated_gradient(const ParameterGroup& group) {
   return target.tensor;
 }
 
-void ShardedUnits::zero_untouched(int unit) {
+void ShardedUnits::zero_untouched(UnitIndex unit) {
   const Tensor whole = buffers_.gradients(unit);
   const auto zero = [&](std::int64_t begin, std::int64_t count) {
     const Tensor part = whole.rows(begin, count);
@@ -302,7 +298,7 @@ void ShardedUnits::finish_step() {
   wait_for_sums();
   if (groups_.tp.size() == 1) return;
   device::Stream& stream = backend_.stream();
-  for (int unit = 0; unit < shard_map_.num_units(); ++unit) {
+  for (UnitIndex unit = 0; unit < shard_map_.num_units(); ++unit) {
     for (const Tensor& part : gradient_parts(unit, TpSplit::partial)) {
       collectives_.all_reduce(groups_.tp, part, comm::ReduceOp::sum, stream);
     }

@@ -3,26 +3,26 @@
 
 namespace sft::parallel {
 
-namespace {
+using config::Reshard;
 
-int reshard_size(const config::Parallel& parallel, const mesh::Place& place) {
-  if (!parallel.reshard_after_forward) return 1;
-  return place.reshard_size() < place.fsdp_size() ? place.reshard_size() : 0;
+ShardingPolicy sharding_policy(const config::Parallel& parallel, bool offloads_parameters) {
+  const int fsdp_size = num_ranks(parallel.sizes(), fsdp_axes);
+  const bool is_sharded = parallel.zero_stage > 0 && fsdp_size > 1, is_stage_3 = parallel.zero_stage >= 3;
+  ShardingPolicy policy{.parameters = is_stage_3 && (is_sharded || offloads_parameters),
+                        .gradients = is_sharded && parallel.zero_stage >= 2,
+                        .optimizer_state = is_sharded,
+                        .parameters_on_host = is_stage_3 && offloads_parameters,
+                        .reshard = parallel.reshard_after_forward};
+  if (policy.reshard == Reshard::to_groups) {
+    const bool is_part = parallel.reshard_size < fsdp_size;  // a group of all of them is none
+    policy.reshard = is_part ? Reshard::to_groups : Reshard::always;
+    policy.reshard_size = is_part ? parallel.reshard_size : 1;
+  }
+  return policy;
 }
 
-}  // namespace
-
-ShardingPolicy sharding_policy(const config::Parallel& parallel, const mesh::Place& place, bool offloads_parameters) {
-  const bool is_sharded = place.fsdp_size() > 1, is_stage_3 = parallel.zero_stage >= 3;
-  return {.parameters = is_stage_3 && (is_sharded || offloads_parameters),
-          .gradients = is_sharded && parallel.zero_stage >= 2,
-          .optimizer_state = is_sharded,
-          .parameters_on_host = is_stage_3 && offloads_parameters,
-          .reshard_size = reshard_size(parallel, place)};
-}
-
-mesh::Place place_of_frozen(const ShardingPolicy& policy, const mesh::Place& place) {
-  return policy.parameters ? place : place.with_copies();
+mesh::Sharing sharing_of(const ShardingPolicy& policy, int kv_replicas) {
+  return {.shard_axes = policy.trainable_axes(), .reshard_size = policy.reshard_size, .kv_replicas = kv_replicas};
 }
 
 }  // namespace sft::parallel

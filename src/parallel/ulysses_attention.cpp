@@ -199,7 +199,7 @@ void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) 
     sums.k = at_begin_of(b_.kv_sums.rows(0, 1), {num_tokens, kv_heads, head_dim});
     sums.v = at_begin_of(b_.kv_sums.rows(1, 1), {num_tokens, kv_heads, head_dim});
   }
-  std::vector<bool> is_begun(static_cast<std::size_t>(b_.shape.kv_heads));
+  std::vector<bool> is_begun(b_.shape.kv_heads);
   const auto put = [&](const Tensor& to, const Tensor& from, bool adds) {
     if (adds) {
       backend_.add(to, from);
@@ -211,13 +211,13 @@ void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) 
     const ChunkRows from = returned(all_dkv, b_.dkv_pieces, rank);
     for (std::int64_t i = 0; i < k; ++i) {
       const std::int64_t head = b_.deal.kv_head(rank, i);
-      const bool adds = is_begun[static_cast<std::size_t>(head)];
+      const bool adds = is_begun[head];
       for (std::size_t c = 0; c < from.size(); ++c) {
         const Tensor heads = from[c].view({from[c].shape[0], 2 * k, head_dim});
         put(head_range(chunks_in_part(sums.k, cut_, rank_)[c], head, 1), head_range(heads, i, 1), adds);
         put(head_range(chunks_in_part(sums.v, cut_, rank_)[c], head, 1), head_range(heads, k + i, 1), adds);
       }
-      is_begun[static_cast<std::size_t>(head)] = true;
+      is_begun[head] = true;
     }
   }
   if (b_.kv_sums.empty()) return;

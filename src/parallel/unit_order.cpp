@@ -7,8 +7,6 @@ namespace sft::parallel {
 
 namespace {
 
-constexpr int nobody = -1;
-
 void require(bool condition, const std::string& what) {
   if (!condition) throw std::logic_error("order of units: " + what);
 }
@@ -18,58 +16,52 @@ void require(bool condition, const std::string& what) {
 UnitOrder::UnitOrder(const ShardMap& shard_map, const SlotAssignment& slots)
     : shard_map_(shard_map),
       slots_(slots),
-      states_(shard_map.units().size(), State::released),
-      parameter_holder_(static_cast<std::size_t>(slots.num_parameter_slots()), nobody),
-      gradient_holder_(static_cast<std::size_t>(slots.num_gradient_slots()), nobody) {}
+      states_(shard_map.num_units()),
+      parameter_holder_(slots.num_parameter_slots()),
+      gradient_holder_(slots.num_gradient_slots()) {}
 
-const std::string& UnitOrder::name(int unit) const { return shard_map_.unit(unit).name; }
+const std::string& UnitOrder::name(UnitIndex unit) const { return shard_map_.unit(unit).name; }
 
-bool UnitOrder::may_gather(int unit) const {
-  const auto u = static_cast<std::size_t>(unit);
-  const int holder = parameter_holder_[static_cast<std::size_t>(slots_.parameters[u])];
-  return holder == nobody || holder == unit;
+bool UnitOrder::may_gather(UnitIndex unit) const {
+  return parameter_holder_[slots_.parameters[unit]].value_or(unit) == unit;
 }
 
-bool UnitOrder::gather(int unit) {
-  const auto u = static_cast<std::size_t>(unit);
-  if (states_[u] != State::released) return false;
-  int& holder = parameter_holder_[static_cast<std::size_t>(slots_.parameters[u])];
-  require(holder == nobody, name(unit) + " is gathered before " + (holder == nobody ? "" : name(holder)) +
-                                ", which has the same buffer, is released");
+bool UnitOrder::gather(UnitIndex unit) {
+  if (states_[unit] != State::released) return false;
+  std::optional<UnitIndex>& holder = parameter_holder_[slots_.parameters[unit]];
+  require(!holder, name(unit) + " is gathered before " + (holder ? name(*holder) : "") +
+                       ", which has the same buffer, is released");
   holder = unit;
-  states_[u] = State::gathered;
+  states_[unit] = State::gathered;
   return true;
 }
 
-void UnitOrder::use(int unit) {
-  State& state = states_[static_cast<std::size_t>(unit)];
-  require(state != State::released, name(unit) + " is used before it is gathered");
-  state = State::in_use;
+void UnitOrder::use(UnitIndex unit) {
+  require(states_[unit] != State::released, name(unit) + " is used before it is gathered");
+  states_[unit] = State::in_use;
 }
 
-void UnitOrder::read_parameters(int unit) const {
-  require(states_[static_cast<std::size_t>(unit)] == State::in_use, name(unit) + " is read while it is not in use");
+void UnitOrder::read_parameters(UnitIndex unit) const {
+  require(states_[unit] == State::in_use, name(unit) + " is read while it is not in use");
 }
 
-bool UnitOrder::release(int unit) {
-  const auto u = static_cast<std::size_t>(unit);
-  if (states_[u] == State::released) return false;
-  parameter_holder_[static_cast<std::size_t>(slots_.parameters[u])] = nobody;
-  states_[u] = State::released;
+bool UnitOrder::release(UnitIndex unit) {
+  if (states_[unit] == State::released) return false;
+  parameter_holder_[slots_.parameters[unit]].reset();
+  states_[unit] = State::released;
   return true;
 }
 
-void UnitOrder::write_gradient(int unit) {
-  int& holder = gradient_holder_[static_cast<std::size_t>(slots_.gradients[static_cast<std::size_t>(unit)])];
-  require(holder == nobody || holder == unit, "the gradient of " + name(unit) + " is written before that of " +
-                                                  (holder == nobody ? "" : name(holder)) +
-                                                  ", which has the same buffer, is reduced");
+void UnitOrder::write_gradient(UnitIndex unit) {
+  std::optional<UnitIndex>& holder = gradient_holder_[slots_.gradients[unit]];
+  require(holder.value_or(unit) == unit, "the gradient of " + name(unit) + " is written before that of " +
+                                             (holder ? name(*holder) : "") + ", which has the same buffer, is reduced");
   holder = unit;
 }
 
-void UnitOrder::reduce(int unit) {
+void UnitOrder::reduce(UnitIndex unit) {
   write_gradient(unit);
-  gradient_holder_[static_cast<std::size_t>(slots_.gradients[static_cast<std::size_t>(unit)])] = nobody;
+  gradient_holder_[slots_.gradients[unit]].reset();
 }
 
 }  // namespace sft::parallel

@@ -21,12 +21,12 @@ void UnitStorage::lay_out(device::Arena& master, device::Arena& parameters, devi
   gradients_ = take(gradients, DType::float32, {n});
 }
 
-Tensor UnitStorage::parameters_of(int unit) const {
+Tensor UnitStorage::parameters_of(UnitIndex unit) const {
   return part(compute_copy_.ndim > 0 ? compute_copy_ : parameters_, trainable_.unit(unit));
 }
 
-Tensor UnitStorage::frozen_parameters_of(int unit) const { return part(frozen_parameters_, frozen_.unit(unit)); }
+Tensor UnitStorage::frozen_parameters_of(UnitIndex unit) const { return part(frozen_parameters_, frozen_.unit(unit)); }
 
-Tensor UnitStorage::gradients_of(int unit) const { return part(gradients_, trainable_.unit(unit)); }
+Tensor UnitStorage::gradients_of(UnitIndex unit) const { return part(gradients_, trainable_.unit(unit)); }
 
 }  // namespace sft::parallel

@@ -7,13 +7,13 @@
 
 namespace sft::parallel {
 
-UnitWalk::UnitWalk(const std::vector<int>& units, const SlotAssignment& slots) {
+UnitWalk::UnitWalk(const std::vector<UnitIndex>& units, const SlotAssignment& slots) {
   SFT_ENSURE(!units.empty(), "a pass uses some unit");
-  for (const int unit : units) {
+  for (const UnitIndex unit : units) {
     if (stops_.empty() || stops_.back().unit != unit) stops_.push_back({unit, Departure::release});
   }
   for (std::size_t stop = 0; stop < stops_.size(); ++stop) {
-    const int unit = stops_[stop].unit;
+    const UnitIndex unit = stops_[stop].unit;
     const auto later = stops_.begin() + static_cast<std::ptrdiff_t>(stop) + 1;
     const auto again = std::ranges::find(later, stops_.end(), unit, &Stop::unit);
     if (again == stops_.end()) continue;

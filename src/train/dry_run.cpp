@@ -60,18 +60,18 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
     memory_json["on the GPU"] = to_json(memory.on_gpu);
     memory_json["on the node"] = to_json(memory.on_node);
   }
-  nlohmann::ordered_json result{
-      {"mesh",
-       {{"dp_replicate", layout.dp_replicate}, {"dp_shard", layout.dp_shard}, {"sp", layout.sp}, {"tp", layout.tp}}},
-      {"num_ranks", layout.size()},
-      {"num_parameters", num_parameters.all},
-      {"num_trainable_parameters", num_parameters.trainable},
-      {"num_rows", datasets.train.num_rows()},
-      {"max_length", datasets.train.max_length()},
-      {"effective_batch_rows", config->effective_batch_rows()},
-      {"num_steps", steps},
-      {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
-      {"memory_per_rank", memory_json}};
+  nlohmann::ordered_json mesh_json;
+  for (const Axis axis : layout.named_axes()) mesh_json[std::string(name_of(axis))] = layout[axis];
+  nlohmann::ordered_json result{{"mesh", mesh_json},
+                                {"num_ranks", layout.size()},
+                                {"num_parameters", num_parameters.all},
+                                {"num_trainable_parameters", num_parameters.trainable},
+                                {"num_rows", datasets.train.num_rows()},
+                                {"max_length", datasets.train.max_length()},
+                                {"effective_batch_rows", config->effective_batch_rows()},
+                                {"num_steps", steps},
+                                {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
+                                {"memory_per_rank", memory_json}};
   nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
   for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;
   if (datasets.eval) result["num_eval_rows"] = datasets.eval->num_rows();

@@ -16,7 +16,7 @@ void EarlyUpdate::begin(std::int64_t step, double learning_rate) {
   optimizer_.begin_step(step, learning_rate, /*gradient_scale=*/1.0, optim::Optimizer::Order::descending);
 }
 
-void EarlyUpdate::gradient_queued(int unit) {
+void EarlyUpdate::gradient_queued(parallel::UnitIndex unit) {
   step_waiting();
   waiting_unit_ = unit;
   summed_->record(comm_stream_);

@@ -24,7 +24,7 @@ class EarlyUpdate {
   void begin(std::int64_t step, double learning_rate);
   /// The sums of the unit's gradient are queued (ShardedUnits::on_gradient_queued): steps the unit before it, whose
   /// sums had the time of a unit's backward pass.
-  void gradient_queued(int unit);
+  void gradient_queued(parallel::UnitIndex unit);
   /// Behind the backward pass: steps what is left.
   void finish();
 

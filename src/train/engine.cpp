@@ -115,7 +115,7 @@ struct Engine::Impl {
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
         plan.matrix_deal.rounds().empty()) {
       early_update.emplace(*plan.optimizer, plan.storage, *ops, device, *comm_stream);
-      units.on_gradient_queued([this](int unit) { early_update->gradient_queued(unit); });
+      units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }
     ops->set_workspace(plan.ops_workspace);
     collectives.set_staging(plan.staging);
@@ -226,7 +226,7 @@ struct Engine::Impl {
   [[nodiscard]] std::uint64_t dropout_seed(std::int64_t step, std::int64_t micro_batch) const {
     constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
     std::uint64_t seed = config.train.seed;
-    for (const std::int64_t part : {step, micro_batch, std::int64_t{plan.place.rank() / plan.place.layout().tp}}) {
+    for (const std::int64_t part : {step, micro_batch, std::int64_t{plan.place.rank() / plan.place.size(Axis::tp)}}) {
       seed = (seed ^ (seed >> 31U)) * odd + static_cast<std::uint64_t>(part);
     }
     return seed * odd;

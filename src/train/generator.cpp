@@ -91,7 +91,7 @@ struct Plan {
   const model::Sizes sizes;
   const model::Architecture architecture;
   const parallel::ShardMap no_trainable, weights;
-  const parallel::ShardingPolicy policy{.reshard_size = 1};
+  const parallel::ShardingPolicy policy{.reshard = config::Reshard::never};
   const parallel::SlotAssignment slots;
   parallel::UnitStorage storage;
   parallel::UnitBuffers unit_buffers;
@@ -111,7 +111,7 @@ struct Generator::Impl {
         max_tokens(max_tokens_in),
         device(device_in),
         plan(config, compute, max_tokens, device.kind()),
-        groups(world, plan.place),
+        groups(world, plan.place, {}),
         arenas(allocate(ledger)),
         stream(device.make_stream()),
         comm_stream(device.make_stream(device::Priority::communication)),

@@ -15,8 +15,8 @@ data::LoaderPlan plan_of_rows(const config::ValidConfig& config, const mesh::Pla
   plan.micro_batches = config->train.gradient_accumulation_steps;
   plan.data_size = place.data_size();
   plan.data_rank = place.data_rank();
-  plan.sp_size = place.layout().sp;
-  plan.sp_rank = place.coordinates().sp;
+  plan.sp_size = place.size(Axis::sp);
+  plan.sp_rank = place.rank(Axis::sp);
   plan.local_multiple = config->parallel.token_slices();
   plan.first_step = first_step;
   plan.last_step = last_step;

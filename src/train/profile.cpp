@@ -24,9 +24,11 @@ namespace {
 
 /// "rank 3 (dp_replicate 0, dp_shard 1, sp 0, tp 1)"
 std::string describe(const mesh::Place& place) {
-  const mesh::Coordinates& at = place.coordinates();
-  return "rank " + std::to_string(place.rank()) + " (dp_replicate " + std::to_string(at.dp_replicate) + ", dp_shard " +
-         std::to_string(at.dp_shard) + ", sp " + std::to_string(at.sp) + ", tp " + std::to_string(at.tp) + ")";
+  std::string at;
+  for (const Axis axis : place.layout().named_axes()) {
+    at.append(at.empty() ? "" : ", ").append(name_of(axis)).append(" " + std::to_string(place.rank(axis)));
+  }
+  return "rank " + std::to_string(place.rank()) + " (" + at + ")";
 }
 
 /// When the ranks stood at the same place: on each node, when its first rank left it. The ranks of a node share a

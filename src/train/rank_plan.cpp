@@ -5,6 +5,7 @@
 
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/device/process_memory.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -15,13 +16,14 @@ namespace {
 
 model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place) {
   const config::Model& m = config->model;
-  const int tp = place.layout().tp, sp = place.layout().sp, token_slices = config->parallel.token_slices();
-  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
+  const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
+  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
   const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
           .hidden = m.hidden_size,
-          .q_heads = place.heads().q_heads,
-          .kv_heads = place.heads().kv_heads,
+          .q_heads = heads.q_heads,
+          .kv_heads = heads.kv_heads,
           .head_dim = m.head_dim,
           .mlp = m.intermediate_size / tp,
           .vocab = vocab.count,
@@ -62,17 +64,17 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       limits(limits_in),
       sizes(local_sizes(config, limits.tokens, place)),
       architecture(model::make_architecture(config)),
-      policy(parallel::sharding_policy(config->parallel, place, offloads_parameters(config, machine))),
-      shard_map(architecture.units, place),
-      frozen_map(architecture.frozen_units, parallel::place_of_frozen(policy, place)),
+      policy(parallel::sharding_policy(config->parallel, offloads_parameters(config, machine))),
+      shard_map(architecture.units, place, policy.trainable_axes()),
+      frozen_map(architecture.frozen_units, place, policy.frozen_axes()),
       slots(shard_map.num_units(), policy, config->model.tie_word_embeddings),
       storage(shard_map, frozen_map, sizes.compute, master_weights(config->train)),
       unit_buffers(storage, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
-      attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.layout().sp,
+      attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
                                                 config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
-      matrix_deal(shard_map, place, [this](int unit, const parallel::Parameter& parameter) {
+      matrix_deal(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
         return optimizer->needs_whole(unit, parameter);
       }) {}
 
@@ -94,7 +96,7 @@ void RankPlan::lay_out(Arenas& arenas) {
   ops_workspace =
       take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
   comm::StagingPlan plan = parallel::ShardedUnits::staging(shard_map, policy);
-  if (place.layout().tp > 1) {
+  if (place.size(Axis::tp) > 1) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }

@@ -114,7 +114,7 @@ std::string describe_offload(const StartFacts& facts) {
 /// "optimizer state, gradients and parameters over 4 ranks (ZeRO stage 3), gathered for each pass"; empty where there
 /// is one rank to share with.
 std::string describe_sharding(const config::Parallel& parallel) {
-  const int size = parallel.dp_shard_size * parallel.sp_size;
+  const int size = num_ranks(parallel.sizes(), fsdp_axes);
   if (size == 1) return "";
   const std::string stage = " (ZeRO stage " + std::to_string(parallel.zero_stage) + ")";
   const std::string over = " over " + plural(size, "rank") + stage;
@@ -127,10 +127,16 @@ std::string describe_sharding(const config::Parallel& parallel) {
                                 ? "by parts of blocks"
                                 : "by " + std::to_string(parallel.blocks_per_unit) + " blocks";
   const std::string gathered = ", gathered " + units;
-  if (!parallel.reshard_after_forward) return what + gathered + " and kept for the backward pass";
-  if (parallel.reshard_size == 0) return what + gathered + " for each pass";
-  return what + gathered + " and kept for the backward pass by " + plural(parallel.reshard_size, "neighbour") +
-         " together";
+  switch (parallel.reshard_after_forward) {
+    case config::Reshard::never:
+      return what + gathered + " and kept for the backward pass";
+    case config::Reshard::always:
+      break;
+    case config::Reshard::to_groups:
+      return what + gathered + " and kept for the backward pass by " + plural(parallel.reshard_size, "neighbour") +
+             " together";
+  }
+  return what + gathered + " for each pass";
 }
 
 /// Of documents: padding is not computed.
@@ -160,8 +166,7 @@ std::string describe_order(const StartFacts& facts) {
 
 std::string describe_batch(const StartFacts& facts) {
   const config::Train& train = facts.config->train;
-  const config::Parallel& sizes = facts.config->parallel;
-  const int data_size = sizes.dp_replicate_size * sizes.dp_shard_size;
+  const int data_size = num_ranks(facts.config->parallel.sizes(), data_axes);
   std::ostringstream text;
   text << facts.config->effective_batch_rows() << " rows = " << train.per_device_train_batch_size << " per rank x "
        << plural(data_size, "data rank") << " x " << train.gradient_accumulation_steps << " accumulated; "
@@ -254,10 +259,10 @@ std::vector<int> nodes_of_ranks(const comm::Session& session) {
 std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& node_of_rank) {
   const std::set<int> nodes(node_of_rank.begin(), node_of_rank.end());
   std::string text = plural(static_cast<std::int64_t>(nodes.size()), "node");
-  const std::array<bool, 4> crosses = layout.axes_between_nodes(node_of_rank);
+  const AxisSet crosses = layout.axes_between_nodes(node_of_rank);
   std::string axes;
-  for (std::size_t axis = 0; axis < crosses.size(); ++axis) {
-    if (crosses[axis]) axes += (axes.empty() ? "" : ", ") + std::string(mesh::axis_names[axis]);
+  for (const Axis axis : all_axes) {
+    if (crosses.contains(axis)) axes.append(axes.empty() ? "" : ", ").append(name_of(axis));
   }
   return axes.empty() ? text : text + "; between them: " + axes;
 }

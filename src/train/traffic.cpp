@@ -10,6 +10,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/activation_store.hpp"
 #include "sft/model/decoder.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/sharded_units.hpp"
@@ -30,13 +31,13 @@ class NullActivationStore final : public model::ActivationStore {
 /// The largest micro-batch.
 sequence::AttentionSchedule schedule_of(const config::ValidConfig& config, const data::MicroBatchLimits& limits,
                                         const RankPlan& plan) {
-  const int sp_size = plan.place.layout().sp;
+  const int sp_size = plan.place.size(Axis::sp);
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
   std::vector<std::int32_t> documents;
   for (std::int64_t left = limits.tokens; left > 0; left -= limits.document_tokens) {
     documents.push_back(checked_cast<std::int32_t>(std::min(left, limits.document_tokens)));
   }
-  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.coordinates().sp);
+  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.rank(Axis::sp));
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
                                           const mesh::Place& place, const Machine& machine) {
   RankPlan plan(config, limits, place, machine);
   RankPlan::Arenas arenas = plan.measure();
-  const mesh::Groups groups = mesh::Groups::planned(place);
+  const int kv_replicas = model::kv_replicas(config->model, place.size(Axis::tp));
+  const mesh::Groups groups = mesh::Groups::planned(place, parallel::sharing_of(plan.policy, kv_replicas));
   const std::unique_ptr<device::Device> device = device::make_null_device();
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> ops = ops::make_null_backend(*stream);

@@ -207,8 +207,7 @@ void Trainer::announce() const {
                         .traffic = plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                 {run_.device.kind(), device::num_threads()}),
                         .offloaded_bytes = run_.engine.offloaded_bytes()}));
-  constexpr std::size_t tp_axis = 3;
-  if (layout.axes_between_nodes(nodes)[tp_axis]) {
+  if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
         "tp goes between nodes (its ranks sum activations several times in every block, which needs the speed of one "
         "node): make tp_size divide the number of ranks per node");

@@ -30,7 +30,7 @@ using Checkpointing = config::ActivationCheckpointing;
 
 struct Options {
   std::string precision = "bf16";
-  mesh::Layout layout;
+  AxisArray<int> mesh_sizes{1, {}};
   std::int64_t layers = 8, qk_norm = 0, rows = 2, length = 512, tile = 256, rounds = 9;
 };
 
@@ -39,7 +39,7 @@ std::optional<Options> parse(int argc, char** argv) {
   Options options;
   bench::CommandLine line("bench_activations");
   line.add("precision", options.precision, "fp32 or bf16");
-  line.add_mesh(options.layout);
+  line.add_mesh(options.mesh_sizes);
   line.add("layers", options.layers, "of the model: hidden 512, 8/4 heads of 64, MLP 1408, vocabulary 8192");
   line.add("qk_norm", options.qk_norm, "1: with norms of queries and keys");
   line.add("rows", options.rows, "rows of a micro-batch on each data rank, each one document");
@@ -62,7 +62,7 @@ std::vector<Way> ways_on(const mesh::Layout& layout) {
       {"full", Checkpointing::full, false, false},          {"none, tiles", Checkpointing::none, true, false},
       {"full, tiles", Checkpointing::full, true, false},    {"none, in a file", Checkpointing::none, false, true},
       {"full, in a file", Checkpointing::full, false, true}};
-  if (layout.tp == 1) return ways;
+  if (layout[Axis::tp] == 1) return ways;
   ways.push_back({"none, cut", Checkpointing::none, false, false, true});
   ways.push_back({"full, cut", Checkpointing::full, false, false, true});
   return ways;
@@ -110,9 +110,9 @@ using bench::median;
 int run(comm::Session& session, const Options& options) {
   const comm::Group& world = session.world();
   const test::TemporaryFolder folder;
-  const std::vector<Way> ways = ways_on(options.layout);
+  const std::vector<Way> ways = ways_on(mesh::Layout(options.mesh_sizes));
   const config::Config plain = make_config(options, ways.front(), folder.path());
-  const test::Mesh mesh(world, options.layout, plain.model);
+  const test::Mesh mesh(world, mesh::Layout(options.mesh_sizes), plain.model);
   const std::vector<data::Row> rows =
       make_rows(options.rows * mesh.place.data_size(), options.length, plain.model.vocab_size);
   std::vector<std::unique_ptr<test::EngineFixture>> fixtures;

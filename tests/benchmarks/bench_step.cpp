@@ -52,7 +52,7 @@ constexpr double mib = 1 << 20;
 
 struct Options {
   std::string backend = "cpu", model = "small", layers = "all", precision = "fp32", checkpointing = "none";
-  mesh::Layout layout;
+  AxisArray<int> mesh_sizes{1, {}};
   std::string sp_method = "ring";
   int ulysses_size = 0, zero_stage = 3, tp_sequence_parallel = 0;
   std::int64_t document_length = 0, mlp_tile_tokens = 0;
@@ -72,7 +72,7 @@ bool parse(int argc, char** argv, Options& options) {
   line.add("precision", options.precision, "fp32 or bf16");
   line.add("activation_checkpointing", options.checkpointing, "none, selective or full");
   line.add("mlp_tile_tokens", options.mlp_tile_tokens, "tokens that the MLP works on at a time; 0: all");
-  line.add_mesh(options.layout);
+  line.add_mesh(options.mesh_sizes);
   line.add("sp_method", options.sp_method, "ring, all_gather, ulysses or hybrid");
   line.add("ulysses_size", options.ulysses_size, "of hybrid");
   line.add("zero_stage", options.zero_stage, "0 to 3");
@@ -100,7 +100,7 @@ config::Config make_config(const Options& options, device::Device& device, const
   config.parallel.tp_sequence_parallel = options.tp_sequence_parallel != 0;
   if (options.layers == "fit") {
     config.model.num_hidden_layers =
-        bench::fitting_layers(config, options.length, options.layout, device, world.size());
+        bench::fitting_layers(config, options.length, mesh::Layout(options.mesh_sizes), device, world.size());
   } else if (options.layers != "all") {
     config::read(options.layers, config.model.num_hidden_layers);
   }
@@ -260,8 +260,8 @@ int run(comm::Session& session, const Options& options) {
   std::unique_ptr<device::Device> own = device::make_device(options.kind(), is_cuda ? node.rank() : 0, node.size());
   device::Device& device = *own;
   const config::Config config = make_config(options, device, world);
-  test::EngineFixture fixture(config, options.length, test::Mesh(world, options.layout, config.model), session,
-                              std::move(own));
+  test::EngineFixture fixture(config, options.length, test::Mesh(world, mesh::Layout(options.mesh_sizes), config.model),
+                              session, std::move(own));
   if (is_cuda) {
     run_on_gpus(options, config, fixture, device, world);
   } else {

@@ -25,11 +25,11 @@ class CommandLine {
   void add(const char* name, Value& value, const char* help) {
     description_.add_options()(name, boost::program_options::value(&value)->default_value(value), help);
   }
-  void add_mesh(mesh::Layout& layout) {
-    add("dp_replicate_size", layout.dp_replicate, "the mesh: the product of the four is the number of ranks");
-    add("dp_shard_size", layout.dp_shard, "");
-    add("sp_size", layout.sp, "");
-    add("tp_size", layout.tp, "");
+  /// The size of every axis that has a key.
+  void add_mesh(AxisArray<int>& sizes) {
+    for (const config::AxisKeys& keys : config::axis_keys) {
+      add((std::string(name_of(keys.axis)) + "_size").c_str(), sizes[keys.axis], "ranks along this axis of the mesh");
+    }
   }
   /// False: help was asked for, and printed.
   [[nodiscard]] bool parse(int argc, char** argv) const {

@@ -77,7 +77,7 @@ void check_plan(const config::Config& config, const test::Mesh& mesh, const trai
 BOOST_AUTO_TEST_SUITE(activations)
 
 BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
-  const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
+  const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
                                           {1, 2, 2, 1}, {1, 1, 2, 2}, {2, 1, 1, 2}};
   const test::TemporaryFolder folder;
   test::write_packed_file(folder.file("rows.h5"), test::make_awkward_rows(8, max_length, 1), test::small_vocab_size);

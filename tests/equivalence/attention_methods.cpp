@@ -10,6 +10,7 @@
 
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
+#include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 
 namespace {
@@ -22,7 +23,7 @@ constexpr std::int64_t max_length = 96, num_steps = 10, global_rows = 4;
 constexpr double learning_rate = 3e-3;
 
 struct Case {
-  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   std::int64_t q_heads, kv_heads;
   SpMethod method;
   int ulysses_size = 0;
@@ -58,7 +59,7 @@ config::Model model_of(const Case& c) {
 std::vector<Step> run(const Case& c, const test::Mesh& mesh, config::Precision precision) {
   config::Config config;
   config.model = model_of(c);
-  if (mesh.place.layout().sp > 1) {
+  if (mesh.place.size(Axis::sp) > 1) {
     config.parallel.sp_method = c.method;
     config.parallel.ulysses_size = c.ulysses_size;
   }

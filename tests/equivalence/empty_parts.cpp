@@ -63,7 +63,7 @@ std::int64_t num_ranks_without_target(const Batch& batch, const test::Mesh& mesh
   const std::int64_t rows_per_rank = std::ssize(batch.rows) / mesh.place.data_size();
   const auto first = batch.rows.begin() + mesh.place.data_rank() * rows_per_rank;
   const data::MicroBatch part =
-      data::cut_rows({first, first + rows_per_rank}, mesh.place.layout().sp, mesh.place.coordinates().sp);
+      data::cut_rows({first, first + rows_per_rank}, mesh.place.size(Axis::sp), mesh.place.rank(Axis::sp));
   std::array<std::int64_t, 1> count{std::ranges::all_of(part.weights, [](float w) { return w == 0.0f; })};
   mesh.groups.world.sum(std::span<std::int64_t>(count));
   return count[0];
@@ -86,7 +86,7 @@ double relative_distance(const test::LogicalTensors& tensors, const test::Logica
 BOOST_AUTO_TEST_SUITE(empty_parts)
 
 BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
-  const std::vector<mesh::Layout> layouts{{1, 1, 2, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 4, 1},
+  const std::vector<test::Layout> layouts{{1, 1, 2, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 4, 1},
                                           {1, 2, 2, 1}, {2, 1, 2, 1}, {1, 1, 2, 2}};
   const config::Model model = test::small_qwen2();
   std::int64_t num_empty_parts = 0;
@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
       num_empty_parts += num_ranks_without_target(batch, mesh);
       const Outcome expected = outcome_of(batch, lone, model);
       for (const bool cuts_tokens : {false, true}) {
-        if (cuts_tokens && layout.tp == 1) continue;
+        if (cuts_tokens && layout[Axis::tp] == 1) continue;
         const Outcome outcome = outcome_of(batch, mesh, model, cuts_tokens);
         BOOST_TEST_CONTEXT(layout.describe() << ", " << batch.name << (cuts_tokens ? ", tokens cut over tp" : "")) {
           BOOST_TEST(std::abs(outcome.result.loss - expected.result.loss) <= 1e-6 * expected.result.loss);

@@ -30,7 +30,7 @@ const test::Baselines& baselines() {
 
 config::Parallel parallel_of(const test::MeshCase& mesh_case) {
   config::Parallel parallel;
-  parallel.reshard_after_forward = mesh_case.reshard_after_forward;
+  parallel.reshard_after_forward = mesh_case.reshard;
   return parallel;
 }
 

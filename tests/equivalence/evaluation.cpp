@@ -31,11 +31,11 @@ constexpr std::int64_t max_length = 96, short_length = 41;
 config::Config config_for(const test::MeshCase& mesh_case, const test::Mesh& mesh, config::Precision precision) {
   config::Config config;
   config.model = test::model_of(mesh_case.family);
-  config.parallel.dp_replicate_size = mesh.place.layout().dp_replicate;
-  config.parallel.dp_shard_size = mesh.place.layout().dp_shard;
-  config.parallel.tp_size = mesh.place.layout().tp;
+  config.parallel.dp_replicate_size = mesh.place.size(Axis::dp_replicate);
+  config.parallel.dp_shard_size = mesh.place.size(Axis::dp_shard);
+  config.parallel.tp_size = mesh.place.size(Axis::tp);
   config.parallel.tp_sequence_parallel = mesh_case.family == test::Family::qwen3;
-  config.parallel.reshard_after_forward = mesh_case.reshard_after_forward;
+  config.parallel.reshard_after_forward = mesh_case.reshard;
   config.train.precision = precision;
   config.train.per_device_train_batch_size = 2;
   return config;
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
   config.parallel.dp_shard_size = num_ranks;
   config.train.precision = config::Precision::fp32;
   config.train.per_device_train_batch_size = 1;
-  const test::Mesh mesh(session().world(), {1, num_ranks, 1, 1}, config.model);
+  const test::Mesh mesh(session().world(), {{Axis::dp_shard, num_ranks}}, config.model);
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
   test::LogicalTensors parameters =

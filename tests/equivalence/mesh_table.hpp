@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "sft/config/config.hpp"
-#include "sft/mesh/layout.hpp"
 #include "support/awkward_data.hpp"
+#include "support/layout.hpp"
 
 namespace sft::test {
 
@@ -26,9 +26,9 @@ enum class Family { llama, qwen2, qwen3 };
 }
 
 struct MeshCase {
-  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family;
-  bool reshard_after_forward = true;
+  config::Reshard reshard = config::Reshard::always;
 };
 
 /// Every axis alone and with every other, odd sizes, key/value heads fewer than tp (llama and qwen2 have 2, qwen3 has
@@ -37,7 +37,7 @@ inline const std::vector<MeshCase> mesh_table{
     // 2 ranks
     {{2, 1, 1, 1}, Family::qwen2},
     {{1, 2, 1, 1}, Family::llama},
-    {{1, 2, 1, 1}, Family::qwen3, false},
+    {{1, 2, 1, 1}, Family::qwen3, config::Reshard::never},
     {{1, 1, 2, 1}, Family::qwen3},
     {{1, 1, 1, 2}, Family::qwen2},
     // 3 ranks
@@ -50,7 +50,7 @@ inline const std::vector<MeshCase> mesh_table{
     {{1, 1, 4, 1}, Family::llama},
     {{1, 1, 1, 4}, Family::llama},
     {{1, 1, 2, 2}, Family::qwen3},
-    {{1, 2, 1, 2}, Family::qwen2, false},
+    {{1, 2, 1, 2}, Family::qwen2, config::Reshard::never},
     // 6 ranks
     {{3, 1, 2, 1}, Family::llama},
     {{1, 1, 1, 6}, Family::qwen2},
@@ -65,7 +65,7 @@ inline const std::vector<MeshCase> mesh_table{
     {{3, 1, 2, 2}, Family::qwen3},
     // 16 ranks
     {{2, 2, 2, 2}, Family::llama},
-    {{2, 2, 2, 2}, Family::qwen3, false},
+    {{2, 2, 2, 2}, Family::qwen3, config::Reshard::never},
     {{1, 1, 4, 4}, Family::llama},
     {{1, 16, 1, 1}, Family::qwen2},
     {{4, 1, 1, 4}, Family::qwen3},
@@ -75,7 +75,7 @@ inline constexpr std::array accumulations{1, 3};
 
 /// Rows of the global batch: a multiple of every accumulation times the data ranks, and enough of them to be awkward.
 [[nodiscard]] inline std::int64_t rows_per_step(const mesh::Layout& layout) {
-  const int rows_dealt = 3 * layout.dp_replicate * layout.dp_shard;
+  const int rows_dealt = 3 * layout[Axis::dp_replicate] * layout[Axis::dp_shard];
   return (12 + rows_dealt - 1) / rows_dealt * rows_dealt;
 }
 

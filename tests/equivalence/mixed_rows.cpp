@@ -10,6 +10,7 @@
 #include "sft/train/loader_plan.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
+#include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
@@ -37,7 +38,7 @@ std::vector<data::Row> make_rows() {
 }
 
 struct Case {
-  mesh::Layout layout;
+  test::Layout layout;
   std::int64_t accumulation;
 };
 
@@ -121,7 +122,7 @@ BOOST_AUTO_TEST_CASE(a_step_left_unfinished_is_forgotten_by_the_next) {
     for (const int zero_stage : {0, 1, 2, 3}) {
       config::Parallel parallel;
       parallel.zero_stage = zero_stage;
-      const test::Mesh mesh(session().world(), of.layout, test::small_qwen2(), mesh::sharing_of(parallel));
+      const test::Mesh mesh(session().world(), of.layout, test::small_qwen2(), parallel);
       const auto run = [&](Begun begun) { return train_on(rows.path(), mesh, of.accumulation, parallel, begun); };
       const std::vector<train::StepResult> expected = run(Begun::once), found = run(Begun::twice);
       BOOST_TEST_CONTEXT(of.layout.describe() << ", stage " << zero_stage) {

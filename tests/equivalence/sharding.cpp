@@ -17,13 +17,13 @@ using test::session;
 
 struct Sharding {
   int zero_stage = 3;
-  int reshard_size = 0;     ///< reshard_after_forward = N
+  int reshard_size = 1;     ///< reshard_after_forward = N; 1: as `reshard` says
   int blocks_per_unit = 1;  ///< 0: parts
-  bool reshard_after_forward = true;
+  config::Reshard reshard = config::Reshard::always;
 };
 
 struct Case {
-  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family;
   Sharding sharding;
   std::int64_t num_hidden_layers = 0;
@@ -35,7 +35,7 @@ struct Case {
     result.zero_stage = sharding.zero_stage;
     result.reshard_size = sharding.reshard_size;
     result.blocks_per_unit = sharding.blocks_per_unit;
-    result.reshard_after_forward = sharding.reshard_after_forward;
+    result.reshard_after_forward = sharding.reshard_size > 1 ? config::Reshard::to_groups : sharding.reshard;
     return result;
   }
   [[nodiscard]] std::string name() const {
@@ -71,7 +71,7 @@ const std::vector<Case> cases{
     {{1, 2, 2, 1}, Family::qwen3, {.reshard_size = 2, .blocks_per_unit = 0}, 5},
     {{1, 4, 1, 1}, Family::llama, {.reshard_size = 2}, 5, adapters},
     {{1, 2, 1, 2}, Family::llama, stage2, 0, adapters},
-    {{2, 2, 1, 1}, Family::qwen3, {.blocks_per_unit = 0, .reshard_after_forward = false}},
+    {{2, 2, 1, 1}, Family::qwen3, {.blocks_per_unit = 0, .reshard = config::Reshard::never}},
     // 6 ranks
     {{1, 1, 3, 2}, Family::llama, stage0},
     {{1, 3, 1, 2}, Family::qwen2, stage2},
@@ -110,7 +110,7 @@ const test::Baselines& baselines() {
 
 test::Trajectory run(const Case& c, int accumulation, config::Precision precision) {
   const config::Parallel parallel = c.parallel();
-  const test::Mesh mesh(session().world(), c.layout, c.task().model(), mesh::sharing_of(parallel));
+  const test::Mesh mesh(session().world(), c.layout, c.task().model(), parallel);
   return test::train(c.task(), parallel, accumulation, precision, mesh, session());
 }
 
@@ -133,9 +133,9 @@ BOOST_AUTO_TEST_CASE(adapters_train_like_one_rank) {
 
 BOOST_AUTO_TEST_CASE(what_neighbours_keep_is_what_all_would_gather) {
   for (const Case& c : own_cases()) {
-    if (c.sharding.reshard_size == 0) continue;
+    if (c.sharding.reshard_size == 1) continue;
     Case plain = c;
-    plain.sharding.reshard_size = 0;
+    plain.sharding.reshard_size = 1;
     const test::Trajectory found = run(c, 1, config::Precision::bf16),
                            expected = run(plain, 1, config::Precision::bf16);
     for (std::size_t step = 0; step < found.size(); ++step) {

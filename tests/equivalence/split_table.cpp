@@ -37,7 +37,7 @@ int least_divisor(std::int64_t size, std::int64_t other) {
   return 0;
 }
 
-int sharding_ranks(const mesh::Layout& layout) { return layout.dp_shard * layout.sp; }
+int sharding_ranks(const mesh::Layout& layout) { return layout[Axis::dp_shard] * layout[Axis::sp]; }
 
 /// Two choices, or three, in the order of their factors. A choice is factor * choices_per_factor + level.
 using Combination = std::array<int, 3>;
@@ -102,14 +102,14 @@ std::set<Combination> all_combinations() {
   return all;
 }
 
-std::vector<mesh::Layout> layouts_of_table() {
-  std::vector<mesh::Layout> layouts;
+std::vector<test::Layout> layouts_of_table() {
+  std::vector<test::Layout> layouts;
   int num_large = 0;
   for (const int size : {2, 3, 4, 6, 8, 12, 16}) {
     for (int dp_replicate = 1; dp_replicate <= size; ++dp_replicate) {
       for (int dp_shard = 1; dp_replicate * dp_shard <= size; ++dp_shard) {
         for (int sp = 1; dp_replicate * dp_shard * sp <= size; ++sp) {
-          const mesh::Layout layout{dp_replicate, dp_shard, sp, size / (dp_replicate * dp_shard * sp)};
+          const test::Layout layout{dp_replicate, dp_shard, sp, size / (dp_replicate * dp_shard * sp)};
           if (layout.size() != size || (size >= 12 && ++num_large % 2 == 0)) continue;
           layouts.push_back(layout);
         }
@@ -121,7 +121,7 @@ std::vector<mesh::Layout> layouts_of_table() {
 
 /// The legal case with the most combinations that are still missing, of some hundred at random; none when no head count
 /// fits tp, or fewer than `least_new` are missing.
-std::optional<SplitCase> draw_case(const mesh::Layout& layout, const std::set<Combination>& missing,
+std::optional<SplitCase> draw_case(const test::Layout& layout, const std::set<Combination>& missing,
                                    std::ptrdiff_t least_new, std::mt19937_64& random) {
   constexpr int num_draws = 400;
   const auto below = [&](auto bound) { return random() % static_cast<std::uint64_t>(bound); };
@@ -149,9 +149,9 @@ bool SplitCase::is_effective(Factor factor) const {
     case Factor::fsdp_units:
       return sharding_ranks(layout) > 1;
     case Factor::sp_method:
-      return layout.sp > 1;
+      return layout[Axis::sp] > 1;
     case Factor::tp_sequence_parallel:
-      return layout.tp > 1;
+      return layout[Axis::tp] > 1;
     default:
       return true;
   }
@@ -159,19 +159,19 @@ bool SplitCase::is_effective(Factor factor) const {
 
 bool SplitCase::is_legal() const {
   const std::int64_t num_kv_heads = model_of(family).num_key_value_heads;
-  if (num_attention_heads % layout.tp != 0) return false;
-  if (num_kv_heads % layout.tp != 0 && layout.tp % num_kv_heads != 0) return false;
+  if (num_attention_heads % layout[Axis::tp] != 0) return false;
+  if (num_kv_heads % layout[Axis::tp] != 0 && layout[Axis::tp] % num_kv_heads != 0) return false;
   const int reshard = level(Factor::reshard_after_forward);
   if (reshard != after_forward && level(Factor::zero_stage) < 3) return false;
   if (reshard == to_neighbours && least_divisor(sharding_ranks(layout), 0) == 0) return false;
-  const std::int64_t heads_of_rank = num_attention_heads / layout.tp;
+  const std::int64_t heads_of_rank = num_attention_heads / layout[Axis::tp];
   switch (methods[static_cast<std::size_t>(level(Factor::sp_method))]) {
     case SpMethod::all_gather:
-      return layout.sp > 1;
+      return layout[Axis::sp] > 1;
     case SpMethod::ulysses:
-      return layout.sp > 1 && heads_of_rank % layout.sp == 0;
+      return layout[Axis::sp] > 1 && heads_of_rank % layout[Axis::sp] == 0;
     case SpMethod::hybrid:
-      return least_divisor(layout.sp, heads_of_rank) > 0;
+      return least_divisor(layout[Axis::sp], heads_of_rank) > 0;
     default:
       return true;
   }
@@ -180,7 +180,7 @@ bool SplitCase::is_legal() const {
 Task SplitCase::task() const {
   // Deep enough for units to be given up and gathered again where that is what the case is about.
   const bool is_deep = level(Factor::reshard_after_forward) != after_forward || level(Factor::fsdp_units) == two_blocks;
-  const int data_size = layout.dp_replicate * layout.dp_shard;
+  const int data_size = layout[Axis::dp_replicate] * layout[Axis::dp_shard];
   return {.family = family,
           .global_rows = std::max(4, 2 * data_size),
           .num_hidden_layers = is_deep ? 4 : 2,
@@ -192,12 +192,15 @@ config::Config SplitCase::config(const std::string& folder) const {
   config::Parallel& parallel = result.parallel;
   parallel.zero_stage = level(Factor::zero_stage);
   const int reshard = level(Factor::reshard_after_forward);
-  parallel.reshard_after_forward = reshard != never;
-  parallel.reshard_size = reshard == to_neighbours ? least_divisor(sharding_ranks(layout), 0) : 0;
+  if (reshard == never) parallel.reshard_after_forward = config::Reshard::never;
+  if (reshard == to_neighbours) {
+    parallel.reshard_after_forward = config::Reshard::to_groups;
+    parallel.reshard_size = least_divisor(sharding_ranks(layout), 0);
+  }
   parallel.blocks_per_unit = std::array{1, 2, 0}[static_cast<std::size_t>(level(Factor::fsdp_units))];
   parallel.sp_method = methods[static_cast<std::size_t>(level(Factor::sp_method))];
   if (parallel.sp_method == SpMethod::hybrid) {
-    parallel.ulysses_size = least_divisor(layout.sp, num_attention_heads / layout.tp);
+    parallel.ulysses_size = least_divisor(layout[Axis::sp], num_attention_heads / layout[Axis::tp]);
   }
   parallel.tp_sequence_parallel = level(Factor::tp_sequence_parallel) == 1;
   config::Train& train = result.train;
@@ -222,15 +225,15 @@ std::vector<SplitCase> split_table() {
   std::mt19937_64 random(1);  // its numbers are the same with every standard library
   std::set<Combination> missing = all_combinations();
   std::vector<SplitCase> table;
-  const std::vector<mesh::Layout> layouts = layouts_of_table();
-  const auto add = [&](const mesh::Layout& layout, std::ptrdiff_t least_new) {
+  const std::vector<test::Layout> layouts = layouts_of_table();
+  const auto add = [&](const test::Layout& layout, std::ptrdiff_t least_new) {
     const std::optional<SplitCase> best = draw_case(layout, missing, least_new, random);
     if (!best) return;
     for (const Combination& combination : combinations_of(*best)) missing.erase(combination);
     table.push_back(*best);
   };
-  for (const mesh::Layout& layout : layouts) add(layout, 0);
-  for (const mesh::Layout& layout : layouts) add(layout, 1);
+  for (const test::Layout& layout : layouts) add(layout, 0);
+  for (const test::Layout& layout : layouts) add(layout, 1);
   return table;
 }
 

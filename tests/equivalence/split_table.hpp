@@ -11,7 +11,7 @@
 
 #include "equivalence/trajectory.hpp"
 #include "sft/config/config.hpp"
-#include "sft/mesh/layout.hpp"
+#include "support/layout.hpp"
 
 namespace sft::test {
 
@@ -35,7 +35,7 @@ inline constexpr std::size_t num_factors = num_levels.size();
 using Levels = std::array<int, num_factors>;
 
 struct SplitCase {
-  mesh::Layout layout;
+  test::Layout layout;
   Family family;
   std::int64_t num_attention_heads;
   Levels levels;

@@ -27,7 +27,7 @@ std::vector<SplitCase> own_cases() {
 test::Trajectory run(const SplitCase& c) {
   static const test::TemporaryFolder folder;
   const config::Config config = c.config(folder.path());
-  const test::Mesh mesh(session().world(), c.layout, c.task().model(), mesh::sharing_of(config.parallel));
+  const test::Mesh mesh(session().world(), c.layout, c.task().model(), config.parallel);
   return test::train(c.task(), config, mesh, session());
 }
 
@@ -38,10 +38,10 @@ BOOST_AUTO_TEST_SUITE(splits)
 BOOST_AUTO_TEST_CASE(the_table_has_every_pair) {
   const std::vector<SplitCase> cases = test::split_table();
   for (const std::string& missing : test::missing_combinations(cases)) BOOST_ERROR("no case has " << missing);
-  std::set<std::array<int, 4>> meshes;
+  std::set<std::string> meshes;
   for (const SplitCase& c : cases) {
     BOOST_TEST(c.is_legal(), c.name());
-    meshes.insert(c.layout.sizes());
+    meshes.insert(c.layout.describe());
   }
   BOOST_TEST(meshes.size() >= 80U);
   // Few of them miss some: the check above can fail.

@@ -33,7 +33,7 @@ using test::session;
 constexpr std::int64_t max_length = 48;
 constexpr std::int64_t num_steps = 6;
 
-const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {2, 1, 2, 1}, {1, 2, 1, 2}};
+const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {2, 1, 2, 1}, {1, 2, 1, 2}};
 
 /// Keeps a hash of the bytes that it is given, by tensor and place.
 class RecordingSink final : public io::TensorSink {

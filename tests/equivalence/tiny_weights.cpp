@@ -29,7 +29,7 @@ train::StepResult step_with(float weight, config::Precision precision) {
   config.model = test::small_qwen2();
   config.train.precision = precision;
   config.train.per_device_train_batch_size = 1;
-  const test::Mesh mesh(session().world(), {1, num_ranks, 1, 1}, config.model);
+  const test::Mesh mesh(session().world(), {{Axis::dp_shard, num_ranks}}, config.model);
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
   return fixture.step(make_rows(num_ranks, weight), 0, 1e-3);

@@ -8,6 +8,7 @@
 #include "sft/device/node.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
+#include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -27,7 +28,7 @@ Bytes by_group(const std::vector<comm::SentBytes>& sent) {
 }
 
 struct Case {
-  mesh::Layout layout;
+  test::Layout layout;
   config::Parallel parallel;
   std::int64_t num_micro_batches;
   bool use_peft = false;
@@ -42,10 +43,10 @@ const std::vector<Case> cases{
     {{1, 1, 1, 2}, {}, 1},
     {{2, 1, 1, 1}, {}, 3},
     {{1, 2, 1, 1}, {.zero_stage = 3, .blocks_per_unit = 0}, 4, true},
-    {{1, 4, 1, 1}, {.reshard_size = 2}, 5},
+    {{1, 4, 1, 1}, {.reshard_after_forward = config::Reshard::to_groups, .reshard_size = 2}, 5},
     {{1, 4, 1, 1}, {.zero_stage = 1}, 2, true},
     {{2, 2, 1, 1}, {.zero_stage = 2}, 1},
-    {{1, 2, 1, 2}, {.reshard_after_forward = false}, 2},
+    {{1, 2, 1, 2}, {.reshard_after_forward = config::Reshard::never}, 2},
     {{1, 2, 2, 1}, {.blocks_per_unit = 2}, 5},
     {{1, 1, 2, 1}, {.sp_method = config::SpMethod::all_gather}, 2},
     {{1, 1, 2, 1}, {.sp_method = config::SpMethod::ulysses}, 1},
@@ -83,17 +84,14 @@ BOOST_AUTO_TEST_CASE(a_step_sends_what_was_planned) {
       config.model.num_hidden_layers = 5;
       config.lora.use_peft = c.use_peft;
       config.parallel = c.parallel;
-      config.parallel.dp_replicate_size = c.layout.dp_replicate;
-      config.parallel.dp_shard_size = c.layout.dp_shard;
-      config.parallel.sp_size = c.layout.sp;
-      config.parallel.tp_size = c.layout.tp;
+      test::set_mesh(config.parallel, c.layout);
       config.train.precision = precision;
       config.train.activation_checkpointing = c.activation_checkpointing;
       config.train.activation_offload = c.activation_offload;
       config.train.offload_folder = folder.path();
       config.train.per_device_train_batch_size = 2;
       config.train.gradient_accumulation_steps = c.num_micro_batches;
-      const test::Mesh mesh(session().world(), c.layout, config.model, mesh::sharing_of(config.parallel));
+      const test::Mesh mesh(session().world(), c.layout, config.model, config.parallel);
       test::EngineFixture fixture(config, max_length, mesh, session());
       fixture.engine().initialize();
       const std::vector<data::Row> rows = full_rows(config.effective_batch_rows());
@@ -123,18 +121,20 @@ BOOST_AUTO_TEST_CASE(more_sharding_sends_more_and_resharding_to_neighbours_less)
   config.data.train_files = {"rows in memory"};
   config.parallel.dp_shard_size = 4;
   config.train.gradient_accumulation_steps = 4;
-  const auto fsdp_bytes = [&](int zero_stage, int reshard_size) {
+  const auto fsdp_bytes = [&](int zero_stage) {
     config.parallel.zero_stage = zero_stage;
-    config.parallel.reshard_size = reshard_size;
     const config::ValidConfig valid = config::validate(config, 4);
     const mesh::Place place(valid, 0);
     Bytes bytes = by_group(train::plan_traffic(valid, limits_of(valid), place, {device::Kind::cpu, 1}));
     return bytes["fsdp"];
   };
-  BOOST_TEST(fsdp_bytes(0, 0) == 0);
-  BOOST_TEST(fsdp_bytes(1, 0) < fsdp_bytes(2, 0));
-  BOOST_TEST(fsdp_bytes(2, 0) < fsdp_bytes(3, 0));
-  BOOST_TEST(fsdp_bytes(3, 2) < fsdp_bytes(3, 0));
+  BOOST_TEST(fsdp_bytes(0) == 0);
+  BOOST_TEST(fsdp_bytes(1) < fsdp_bytes(2));
+  BOOST_TEST(fsdp_bytes(2) < fsdp_bytes(3));
+  const std::int64_t by_all = fsdp_bytes(3);
+  config.parallel.reshard_after_forward = config::Reshard::to_groups;
+  config.parallel.reshard_size = 2;
+  BOOST_TEST(fsdp_bytes(3) < by_all);
 }
 
 BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_send_less_in_bf16_and_more_in_float32) {

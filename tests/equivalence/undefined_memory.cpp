@@ -86,9 +86,9 @@ void check_bits(const config::Config& config, const test::Mesh& mesh) {
 /// Those that this sp_size and these heads allow.
 std::vector<config::SpMethod> methods_for(const mesh::Layout& layout, const config::Model& model) {
   using config::SpMethod;
-  if (layout.sp == 1) return {SpMethod::ring};
+  if (layout[Axis::sp] == 1) return {SpMethod::ring};
   std::vector<SpMethod> methods = {SpMethod::ring, SpMethod::all_gather};
-  if (model.num_attention_heads / layout.tp % layout.sp == 0) methods.push_back(SpMethod::ulysses);
+  if (model.num_attention_heads / layout[Axis::tp] % layout[Axis::sp] == 0) methods.push_back(SpMethod::ulysses);
   return methods;
 }
 
@@ -97,7 +97,7 @@ std::vector<config::SpMethod> methods_for(const mesh::Layout& layout, const conf
 BOOST_AUTO_TEST_SUITE(undefined_memory)
 
 BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
-  const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
+  const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2},
                                           {2, 2, 1, 1}, {2, 1, 1, 2}, {1, 2, 2, 1}, {1, 2, 1, 2}, {1, 1, 2, 2}};
   config::Config config;
   config.model = test::small_qwen2();
@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(no_bit_depends_on_what_memory_held) {
         BOOST_TEST_CONTEXT(layout.describe()
                            << ", method " << static_cast<int>(method) << (is_bf16 ? ", bf16" : ", fp32")) {
           for (const bool cuts_tokens : {false, true}) {
-            if (cuts_tokens && layout.tp == 1) continue;
+            if (cuts_tokens && layout[Axis::tp] == 1) continue;
             config.parallel.tp_sequence_parallel = cuts_tokens;
             check_bits(config, mesh);
           }

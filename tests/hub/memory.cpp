@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(memory_and_reading_are_those_of_the_shard) {
   const std::size_t file_bytes = plan.files().front().size_bytes;
   BOOST_TEST(file_bytes > 48 * mib);
 
-  for (const mesh::Layout& layout : {mesh::Layout{1, 4, 1, 1}, mesh::Layout{1, 1, 1, 4}, mesh::Layout{1, 1, 2, 2}}) {
+  for (const mesh::Layout& layout : {test::Layout{1, 4, 1, 1}, test::Layout{1, 1, 1, 4}, test::Layout{1, 1, 2, 2}}) {
     BOOST_TEST_CONTEXT(layout.describe()) {
       config::Config config;
       config.model = model;

@@ -32,8 +32,8 @@ config::Model awkward_model(bool is_tied) {
   return model;
 }
 
-std::vector<mesh::Layout> layouts_of(int num_ranks) {
-  std::vector<mesh::Layout> layouts;
+std::vector<test::Layout> layouts_of(int num_ranks) {
+  std::vector<test::Layout> layouts;
   for (int replicate = 1; replicate <= num_ranks; ++replicate) {
     for (int shard = 1; replicate * shard <= num_ranks; ++shard) {
       for (int sp = 1; replicate * shard * sp <= num_ranks; ++sp) {

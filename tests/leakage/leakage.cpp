@@ -66,11 +66,11 @@ struct Method {
 /// Those that this sp_size and these heads allow.
 std::vector<Method> methods_for(const mesh::Layout& layout, const config::Model& model) {
   using config::SpMethod;
-  if (layout.sp == 1) return {{SpMethod::ring}};
+  if (layout[Axis::sp] == 1) return {{SpMethod::ring}};
   std::vector<Method> methods{{SpMethod::ring}, {SpMethod::all_gather}};
-  const std::int64_t num_heads = model.num_attention_heads / layout.tp;
-  if (num_heads % layout.sp == 0) methods.push_back({SpMethod::ulysses});
-  if (layout.sp == 4 && num_heads % 2 == 0) methods.push_back({SpMethod::hybrid, 2});
+  const std::int64_t num_heads = model.num_attention_heads / layout[Axis::tp];
+  if (num_heads % layout[Axis::sp] == 0) methods.push_back({SpMethod::ulysses});
+  if (layout[Axis::sp] == 4 && num_heads % 2 == 0) methods.push_back({SpMethod::hybrid, 2});
   return methods;
 }
 
@@ -120,7 +120,7 @@ void check_mesh(const mesh::Layout& layout, const config::Model& model, const Me
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(no_document_feels_another) {
-  const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 4, 1}, {1, 1, 2, 2}};
+  const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 1, 2, 1}, {1, 1, 3, 1}, {1, 1, 4, 1}, {1, 1, 2, 2}};
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
     for (const Computing& computing : computings) {
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(no_document_feels_another) {
           BOOST_TEST_CONTEXT(layout.describe() << ", method " << static_cast<int>(method.sp_method)) {
             check_mesh(layout, model, method, computing, /*cuts_tokens=*/false);
           }
-          if (layout.tp == 1 || computing.precision == config::Precision::fp32) continue;
+          if (layout[Axis::tp] == 1 || computing.precision == config::Precision::fp32) continue;
           BOOST_TEST_CONTEXT(layout.describe() << ", tokens cut over tp") {
             check_mesh(layout, model, method, computing, /*cuts_tokens=*/true);
           }

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "sft/data/batch.hpp"
+#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/sequence/row_cut.hpp"
 #include "support/collectives_fixture.hpp"
@@ -44,12 +45,13 @@ config::Model small_model(bool tied) {
 }
 
 model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens tokens = Tokens::whole) {
-  const int tp = place.layout().tp;
-  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.coordinates().tp);
-  return {.tokens = num_rows * row_tokens / place.layout().sp,
+  const int tp = place.size(Axis::tp);
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
+  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
+  return {.tokens = num_rows * row_tokens / place.size(Axis::sp),
           .hidden = m.hidden_size,
-          .q_heads = place.heads().q_heads,
-          .kv_heads = place.heads().kv_heads,
+          .q_heads = heads.q_heads,
+          .kv_heads = heads.kv_heads,
           .head_dim = m.head_dim,
           .mlp = m.intermediate_size / tp,
           .vocab = vocab.count,
@@ -58,6 +60,12 @@ model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens t
           .compute = DType::float32,
           .partial = DType::float32,
           .token_slices = tokens == Tokens::cut ? tp : 1};
+}
+
+config::Parallel parallel_of(const mesh::Layout& layout) {
+  config::Parallel parallel;
+  set_mesh(parallel, layout);
+  return parallel;
 }
 
 /// Parameters that depend on their name and place alone; norms near 1.
@@ -87,7 +95,7 @@ class Stand {
         architecture_(model::make_architecture(config, is_trainable, lora, 1, tokens == Tokens::cut)),
         trainable_(architecture_.units, mesh.place),
         frozen_(architecture_.frozen_units, mesh.place),
-        policy_(parallel::sharding_policy({}, mesh.place)),
+        policy_(parallel::sharding_policy(parallel_of(mesh.place.layout()))),
         slots_(trainable_.num_units(), policy_, config.tie_word_embeddings),
         storage_(trainable_, frozen_, DType::float32),
         buffers_(storage_, policy_, slots_),
@@ -95,7 +103,7 @@ class Stand {
         attention_buffers_(
             parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), sizes_.q_heads,
                                              sizes_.kv_heads, sizes_.head_dim, DType::float32},
-                                            mesh.place.layout().sp, {})) {
+                                            mesh.place.size(Axis::sp), {})) {
     device::Arena sizing;
     lay_out(sizing);
     arena_ = device::Arena(*device_, ledger_, device::Label::workspace, sizing.used_bytes());
@@ -176,7 +184,7 @@ class Stand {
       }
     }
     data::MicroBatch batch =
-        data::cut_rows(rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp, {}, sizes_.token_slices);
+        data::cut_rows(rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp), {}, sizes_.token_slices);
     decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
                               tensor_of(batch.targets, DType::int32), tensor_of(batch.weights)},
                              batch.attention, 1.0 / gradient_divisor, metrics, dropout_seed);
@@ -209,13 +217,13 @@ class Stand {
 /// The meshes of as many ranks as there are.
 std::vector<mesh::Layout> layouts(int num_ranks) {
   if (num_ranks == 1) return {{}};
-  if (num_ranks == 2) return {{.dp_shard = 2}, {.sp = 2}, {.tp = 2}, {.dp_replicate = 2}};
-  return {{.dp_shard = 2, .tp = 2}, {.dp_replicate = 2, .sp = 2}, {.tp = 4}};
+  if (num_ranks == 2) return {{{Axis::dp_shard, 2}}, {{Axis::sp, 2}}, {{Axis::tp, 2}}, {{Axis::dp_replicate, 2}}};
+  return {{{Axis::dp_shard, 2}, {Axis::tp, 2}}, {{Axis::dp_replicate, 2}, {Axis::sp, 2}}, {{Axis::tp, 4}}};
 }
 
 /// What there is to choose on such a mesh.
 std::vector<Tokens> tokens_on(const mesh::Layout& layout) {
-  return layout.tp > 1 ? std::vector{Tokens::whole, Tokens::cut} : std::vector{Tokens::whole};
+  return layout[Axis::tp] > 1 ? std::vector{Tokens::whole, Tokens::cut} : std::vector{Tokens::whole};
 }
 
 struct Case {
@@ -335,8 +343,8 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_give_the_gradients_of_whole_one
   const model::ActivationPolicy policies[] = {
       {}, {.mlp_tile_tokens = 7}, {.checkpointing = Checkpointing::selective}, {Checkpointing::full, 5, Place::host}};
   for (const mesh::Layout& layout : layouts(session().world().size())) {
-    if (layout.tp == 1) continue;
-    config::Model config = small_model(/*tied=*/layout.dp_shard > 1);
+    if (layout[Axis::tp] == 1) continue;
+    config::Model config = small_model(/*tied=*/layout[Axis::dp_shard] > 1);
     config.attention_output_bias = config.mlp_bias = true;
     const Mesh mesh(session().world(), layout, config);
     config::Lora lora = small_lora();
@@ -561,7 +569,7 @@ BOOST_AUTO_TEST_CASE(memory_shrinks_by_what_is_not_kept) {
   const std::int64_t mlp = 3 * s.tokens * s.mlp, saved = mlp - s.tokens * s.qkv_columns();
   BOOST_TEST(is_about(full->workspace_bytes() - tiled->workspace_bytes(), saved));
   // Of what is cut, each rank of tp keeps its part.
-  const std::int64_t tp = mesh.place.layout().tp;
+  const std::int64_t tp = mesh.place.size(Axis::tp);
   const auto cut_with = [&](const model::ActivationPolicy& policy) {
     return Stand(config, mesh, model::all_parameters, {}, policy, Tokens::cut).activation_bytes();
   };

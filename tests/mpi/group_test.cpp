@@ -176,7 +176,9 @@ BOOST_FIXTURE_TEST_CASE(a_rank_is_named_once, World) {
 BOOST_FIXTURE_TEST_CASE(agree_refuses_collectives_in_its_work, World) {
   if (size == 1) return;
   const comm::Group all = world.split(0, rank, "all");
-  const comm::Group grid = comm::make_cartesian(world, {size, 1, 1, 1});
+  const std::array<int, 2> dims = {size, 1};
+  const std::array<bool, 2> kept = {true, false};
+  const comm::Group grid = comm::make_cartesian(world, dims);
   std::array<double, 1> number = {1.0};
   std::array<std::int64_t, 1> count = {1};
   std::string text = "text";
@@ -194,14 +196,8 @@ BOOST_FIXTURE_TEST_CASE(agree_refuses_collectives_in_its_work, World) {
       {"split over group all", [&] { (void)all.split(0, rank, "part"); }},
       {"agree over group all", [&] { all.agree([] {}); }},
       {"agree over group world", [&] { world.agree([] {}); }},
-      {"make_cartesian over group world",
-       [&] {
-         (void)comm::make_cartesian(world, {size, 1, 1, 1});
-       }},
-      {"cartesian_group over group mesh",
-       [&] {
-         (void)comm::cartesian_group(grid, {true, false, false, false}, "x");
-       }},
+      {"make_cartesian over group world", [&] { (void)comm::make_cartesian(world, dims); }},
+      {"cartesian_group over group mesh", [&] { (void)comm::cartesian_group(grid, kept, "x"); }},
   };
   for (const auto& [name, call] : calls) {
     const std::string expected = "internal error: " + name + " is called inside the work of agree over group world";

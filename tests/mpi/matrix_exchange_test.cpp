@@ -3,6 +3,7 @@
 
 #include "sft/parallel/matrix_exchange.hpp"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cstdint>
 #include <string>
@@ -21,7 +22,7 @@ namespace {
 using test::parameter;
 using test::session;
 
-const std::vector<mesh::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 2, 1, 2},
+const std::vector<test::Layout> layouts{{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 1, 2}, {1, 4, 1, 1}, {1, 2, 1, 2},
                                         {1, 1, 2, 2}, {1, 1, 1, 4}, {2, 1, 1, 2}, {2, 2, 1, 2}, {1, 2, 1, 4}};
 
 /// Matrices with every split of a block, and vectors between them.
@@ -61,12 +62,13 @@ void for_each_element(const ShardMap& shard_map, const Visit& visit) {
 }
 
 /// Collective over the mesh.
-void exchange_on(const test::Mesh& mesh) {
+void exchange_on(const test::Mesh& mesh, const AxisSet& shard_axes) {
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> backend = ops::make_backend(*device, *stream);
   const auto collectives = comm::make_collectives(*device, mesh.groups.of_tensors({}, true));
-  const ShardMap shard_map(sample_units(), mesh.place), frozen_map(std::vector<Unit>(3), mesh.place);
+  const ShardMap shard_map(sample_units(), mesh.place, shard_axes);
+  const ShardMap frozen_map(std::vector<Unit>(3), mesh.place, shard_axes);
   UnitStorage storage(shard_map, frozen_map, DType::float32);
   MatrixDeal deal(shard_map, mesh.place, is_dealt);
   device::Ledger ledger;
@@ -127,7 +129,9 @@ BOOST_AUTO_TEST_CASE(a_matrix_is_whole_on_one_rank_and_comes_back_to_all) {
     if (layout.size() != session().world().size()) continue;
     for (const bool is_sharded : {true, false}) {
       BOOST_TEST_CONTEXT(layout.describe() << (is_sharded ? "" : ", not sharded")) {
-        exchange_on(test::Mesh(session().world(), layout, 4, 2, {.is_sharded = is_sharded}));
+        const mesh::Sharing sharing{.shard_axes = is_sharded ? fsdp_axes : AxisSet{},
+                                    .kv_replicas = std::max(1, layout[Axis::tp] / 2)};
+        exchange_on(test::Mesh(session().world(), layout, sharing), sharing.shard_axes);
       }
     }
   }

@@ -14,14 +14,22 @@ namespace {
 
 /// Every mesh whose sizes multiply to the world size.
 std::vector<mesh::Layout> layouts_of(int world_size) {
-  std::vector<mesh::Layout> layouts;
-  for (int replicate = 1; replicate <= world_size; ++replicate) {
-    for (int shard = 1; replicate * shard <= world_size; ++shard) {
-      for (int sp = 1; replicate * shard * sp <= world_size; ++sp) {
-        if (world_size % (replicate * shard * sp) != 0) continue;
-        layouts.push_back({replicate, shard, sp, world_size / (replicate * shard * sp)});
+  std::vector<AxisArray<int>> all{AxisArray<int>(1, {})};
+  for (const Axis axis : all_axes) {
+    std::vector<AxisArray<int>> longer;
+    for (const AxisArray<int>& sizes : all) {
+      const int left = world_size / num_ranks(sizes, every_axis);
+      for (int size = 1; size <= left; ++size) {
+        if (left % size != 0) continue;
+        longer.push_back(sizes);
+        longer.back()[axis] = size;
       }
     }
+    all = std::move(longer);
+  }
+  std::vector<mesh::Layout> layouts;
+  for (const AxisArray<int>& sizes : all) {
+    if (num_ranks(sizes, every_axis) == world_size) layouts.emplace_back(sizes);
   }
   return layouts;
 }
@@ -39,42 +47,42 @@ BOOST_AUTO_TEST_SUITE(mesh_groups)
 BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout.tp, 1);
-    const auto check = [&](const comm::Group& group, std::array<bool, 4> kept_axes) {
-      BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), kept_axes),
+    const Mesh mesh(world, layout, {.kv_replicas = layout[Axis::tp]});
+    const auto check = [&](const comm::Group& group, const AxisSet& axes) {
+      BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), axes),
                  boost::test_tools::per_element());
     };
     BOOST_TEST_CONTEXT(layout.describe()) {
-      check(mesh.groups.world, {true, true, true, true});
-      check(mesh.groups.replicate, {true, false, false, false});
-      check(mesh.groups.sp, {false, false, true, false});
-      check(mesh.groups.tp, {false, false, false, true});
-      check(mesh.groups.fsdp, {false, true, true, false});
-      check(mesh.groups.kv_replicas, {false, false, false, true});  // one head: all tp ranks hold it
+      check(mesh.groups.world, every_axis);
+      check(mesh.groups.replicate, {Axis::dp_replicate});
+      check(mesh.groups.sp, {Axis::sp});
+      check(mesh.groups.tp, {Axis::tp});
+      check(mesh.groups.fsdp, {Axis::dp_shard, Axis::ep, Axis::sp});
+      check(mesh.groups.kv_replicas, {Axis::tp});  // one head: all tp ranks hold it
     }
   }
 }
 
 BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_their_axes) {
   const comm::Group& world = session().world();
-  const config::Device limits{.dp_replicate_max_ctas = 1, .dp_shard_max_ctas = 2, .sp_max_ctas = 3, .tp_max_ctas = 4};
+  const AxisArray<int> max_ctas{{Axis::dp_replicate, 1}, {Axis::dp_shard, 2}, {Axis::sp, 3}, {Axis::tp, 4}};
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout.tp, 1);
+    const Mesh mesh(world, layout, {.kv_replicas = layout[Axis::tp]});
     const mesh::Groups& groups = mesh.groups;
     BOOST_TEST_CONTEXT(layout.describe()) {
       std::size_t num_groups = 0;
-      for (const auto& [group, max_ctas] :
+      for (const auto& [group, limit] :
            {std::pair(groups.replicate, 1), std::pair(groups.fsdp, 2), std::pair(groups.sp, 3), std::pair(groups.tp, 4),
             std::pair(groups.kv_replicas, 4)}) {
         if (group.size() == 1) continue;
         ++num_groups;
-        const std::vector<comm::TensorGroup> all = groups.of_tensors(limits);
+        const std::vector<comm::TensorGroup> all = groups.of_tensors(max_ctas);
         const auto found = std::ranges::find(all, group, &comm::TensorGroup::group);
         BOOST_TEST_REQUIRE((found != all.end()));
-        BOOST_TEST(found->max_ctas == max_ctas);
+        BOOST_TEST(found->max_ctas == limit);
         BOOST_TEST(found->has_exchanges == (group == groups.sp));
       }
-      BOOST_TEST(groups.of_tensors().size() == num_groups);  // no more: reshard is fsdp here
+      BOOST_TEST(groups.of_tensors().size() == num_groups);  // no more: nobody reshards to a group
     }
   }
 }
@@ -82,12 +90,12 @@ BOOST_AUTO_TEST_CASE(groups_of_tensors_have_several_ranks_and_the_limits_of_thei
 BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    const Mesh mesh(world, layout, layout.tp, layout.tp, {.is_sharded = false});
+    const Mesh mesh(world, layout, {.shard_axes = {}});
     BOOST_TEST_CONTEXT(layout.describe()) {
       BOOST_TEST(mesh.groups.fsdp.size() == 1);
-      BOOST_TEST(
-          members_of(mesh.groups.replicate, world.rank()) == layout.members(world.rank(), {true, true, true, false}),
-          boost::test_tools::per_element());
+      BOOST_TEST(members_of(mesh.groups.replicate, world.rank()) ==
+                     layout.members(world.rank(), {Axis::dp_replicate, Axis::dp_shard, Axis::ep, Axis::sp}),
+                 boost::test_tools::per_element());
     }
   }
 }
@@ -95,32 +103,64 @@ BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
 BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
   const comm::Group& world = session().world();
   for (const mesh::Layout& layout : layouts_of(world.size())) {
-    for (int n = 1; n <= layout.dp_shard * layout.sp; ++n) {
-      if (layout.dp_shard * layout.sp % n != 0) continue;
-      const Mesh mesh(world, layout, layout.tp, layout.tp, {.reshard_size = n});
-      const std::vector<int> fsdp = layout.members(world.rank(), {false, true, true, false});
-      const auto first = fsdp.begin() + mesh.place.fsdp_rank() / n * n;
+    const int fsdp_size = layout.size(fsdp_axes);
+    for (int n = 1; n <= fsdp_size; ++n) {
+      if (fsdp_size % n != 0) continue;
+      const Mesh mesh(world, layout, {.reshard_size = n});
+      const std::vector<int> fsdp = layout.members(world.rank(), fsdp_axes);
+      const auto first = fsdp.begin() + mesh.place.rank(fsdp_axes) / n * n;
       BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<int>(first, first + n),
                  boost::test_tools::per_element());
-      BOOST_TEST(mesh.groups.reshard.rank() == mesh.place.reshard_rank());
+      BOOST_TEST(mesh.groups.reshard.rank() == mesh.place.rank(fsdp_axes) % n);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(planned_groups_are_those_that_are_made) {
+  const comm::Group& world = session().world();
+  for (const mesh::Layout& layout : layouts_of(world.size())) {
+    const int fsdp_size = layout.size(fsdp_axes), tp_size = layout[Axis::tp];
+    for (const mesh::Sharing& sharing :
+         {mesh::Sharing{}, mesh::Sharing{.shard_axes = {}, .kv_replicas = tp_size},
+          mesh::Sharing{.reshard_size = fsdp_size % 2 == 0 ? 2 : 1, .kv_replicas = tp_size % 2 == 0 ? 2 : 1}}) {
+      const Mesh mesh(world, layout, sharing);
+      const mesh::Groups planned = mesh::Groups::planned(mesh.place, sharing);
+      for (const auto group :
+           {&mesh::Groups::world, &mesh::Groups::replicate, &mesh::Groups::fsdp, &mesh::Groups::reshard,
+            &mesh::Groups::sp, &mesh::Groups::tp, &mesh::Groups::kv_replicas}) {
+        const comm::Group &made = mesh.groups.*group, &expected = planned.*group;
+        BOOST_TEST_REQUIRE(made.size() == expected.size(), layout.describe() << ", " << expected.name());
+        BOOST_TEST_REQUIRE(made.rank() == expected.rank(), layout.describe() << ", " << expected.name());
+        if (made.size() > 1) BOOST_TEST_REQUIRE(made.name() == expected.name());
+      }
+      BOOST_TEST(mesh.groups.of_tensors().size() == planned.of_tensors().size());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sizes_that_do_not_divide_are_a_bug) {
+  const comm::Group& world = session().world();
+  const mesh::Place place(mesh::Layout{{Axis::dp_shard, world.size()}}, world.rank());
+  const int no_divisor = world.size() + 1;
+  BOOST_CHECK_THROW(mesh::Groups(world, place, {.reshard_size = no_divisor}), std::logic_error);
+  BOOST_CHECK_THROW(mesh::Groups(world, place, {.kv_replicas = 2}), std::logic_error);
+  BOOST_CHECK_THROW((void)mesh::Groups::planned(place, {.reshard_size = no_divisor}), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(replicas_of_a_head_are_neighbours) {
   const comm::Group& world = session().world();
   if (world.size() % 4 != 0) return;
-  const mesh::Layout layout{world.size() / 4, 1, 1, 4};
-  const Mesh mesh(world, layout, 8, 2);
+  const Layout layout{world.size() / 4, 1, 1, 4};
+  const Mesh mesh(world, layout, {.kv_replicas = 2});
   BOOST_TEST(mesh.groups.kv_replicas.size() == 2);
   const int first = world.rank() / 2 * 2;
   BOOST_TEST(members_of(mesh.groups.kv_replicas, world.rank()) == (std::vector<int>{first, first + 1}),
              boost::test_tools::per_element());
-  BOOST_TEST(Mesh(world, layout, 8, 8).groups.kv_replicas.size() == 1);
+  BOOST_TEST(Mesh(world, layout).groups.kv_replicas.size() == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_mesh_of_another_size_is_refused) {
-  BOOST_CHECK_EXCEPTION(Mesh(session().world(), {5, 7, 1, 1}, 1, 1), Error, [](const Error& error) {
+  BOOST_CHECK_EXCEPTION(Mesh(session().world(), Layout{5, 7, 1, 1}), Error, [](const Error& error) {
     return error.status() == ExitStatus::configuration &&
            std::string(error.what()).find("35 ranks") != std::string::npos;
   });

@@ -84,7 +84,7 @@ void check_step(const test::ReferenceFixture& reference, const mesh::Layout& lay
 }
 
 std::vector<mesh::Layout> layouts_of_this_size() {
-  const std::vector<mesh::Layout> all{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
+  const std::vector<test::Layout> all{{1, 1, 1, 1}, {2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1},
                                       {1, 1, 1, 2}, {1, 1, 3, 1}, {1, 1, 2, 2}, {1, 1, 4, 1},
                                       {1, 1, 1, 4}, {2, 1, 1, 2}, {1, 2, 2, 2}};
   std::vector<mesh::Layout> fitting;
@@ -94,7 +94,7 @@ std::vector<mesh::Layout> layouts_of_this_size() {
 }
 
 bool divides(const config::Model& model, const mesh::Layout& layout) {
-  return model.num_attention_heads % layout.tp == 0 && model.intermediate_size % layout.tp == 0;
+  return model.num_attention_heads % layout[Axis::tp] == 0 && model.intermediate_size % layout[Axis::tp] == 0;
 }
 
 const std::vector<std::string> families{"llama", "qwen2", "qwen3", "llama_bias"};

@@ -23,7 +23,7 @@ using test::SharedFolder;
 namespace {
 
 constexpr int seed = 3;
-const mesh::Layout layouts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {1, 3, 1, 1}, {1, 1, 1, 4}, {1, 2, 1, 2},
+const test::Layout layouts[] = {{1, 1, 1, 1}, {2, 1, 2, 2}, {1, 3, 1, 1}, {1, 1, 1, 4}, {1, 2, 1, 2},
                                 {3, 1, 2, 1}, {1, 4, 2, 2}, {2, 2, 2, 2}, {1, 16, 1, 1}};
 
 const checkpoint::Position position = {.step = 7,
@@ -36,13 +36,13 @@ const checkpoint::Position position = {.step = 7,
                                        .schedule = "rate 0.1"};
 
 /// Runs on the ranks of `layout`, the others wait; an Error on any rank fails the test.
-void on_mesh(const mesh::Layout& layout, const std::function<void(const test::Mesh&)>& work) {
+void on_mesh(const test::Layout& layout, const std::function<void(const test::Mesh&)>& work) {
   const std::optional<test::Mesh> mesh = test::make_small_mesh(test::session().world(), layout);
   if (mesh) BOOST_CHECK_NO_THROW(work(*mesh));
   test::barrier(test::session().world());
 }
 
-void save_on(const mesh::Layout& layout, const std::string& output_dir, const checkpoint::Position& at,
+void save_on(const test::Layout& layout, const std::string& output_dir, const checkpoint::Position& at,
              std::int64_t save_total_limit = 0) {
   on_mesh(layout, [&](const test::Mesh& mesh) {
     CheckpointFixture fixture(mesh, test::make_units());
@@ -51,7 +51,7 @@ void save_on(const mesh::Layout& layout, const std::string& output_dir, const ch
   });
 }
 
-void check_load_on(const mesh::Layout& layout, const std::string& folder,
+void check_load_on(const test::Layout& layout, const std::string& folder,
                    config::RowOrder order = config::RowOrder::trl) {
   on_mesh(layout, [&](const test::Mesh& mesh) {
     CheckpointFixture fixture(mesh, test::make_units());
@@ -84,14 +84,14 @@ config::Config small_config(const std::string& folder) {
 
 /// A checkpoint of each of `splits` is read by each: the next step is the same, and where both are one split so is
 /// every bit.
-void check_splits(const mesh::Layout& layout, const std::vector<config::Config>& splits) {
+void check_splits(const test::Layout& layout, const std::vector<config::Config>& splits) {
   for (std::size_t writer = 0; writer < splits.size(); ++writer) {
     const SharedFolder output(test::session().world());
     on_mesh(layout, [&](const test::Mesh& small) {
       const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
       const std::vector<data::Row> rows = test::make_awkward_rows(2, split_max_length, 1);
       const auto mesh_of = [&](const config::Config& of) {
-        return test::Mesh(small.groups.world, layout, of.model, mesh::sharing_of(of.parallel));
+        return test::Mesh(small.groups.world, layout, of.model, of.parallel);
       };
       const config::Config& first_config = splits[writer];
       const test::Mesh mesh = mesh_of(first_config);
@@ -129,7 +129,7 @@ bool is_first() { return test::session().world().rank() == 0; }
 BOOST_AUTO_TEST_CASE(meshes_read_what_they_and_others_wrote) {
   constexpr std::size_t num_layouts = std::size(layouts);
   for (std::size_t i = 0; i < num_layouts; ++i) {
-    const mesh::Layout& writer = layouts[i];
+    const test::Layout& writer = layouts[i];
     const SharedFolder output(test::session().world());
     save_on(writer, output.path(), position);
     const std::string folder = checkpoint::path_of(output.path(), position.step);
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_other_units_is_read) {
   for (const parallel::Unit& unit : test::make_units()) {
     units[0].parameters.insert(units[0].parameters.begin(), unit.parameters.rbegin(), unit.parameters.rend());
   }
-  for (const mesh::Layout& layout : {mesh::Layout{1, 1, 1, 1}, mesh::Layout{1, 3, 1, 1}, mesh::Layout{2, 2, 2, 2}}) {
+  for (const test::Layout& layout : {test::Layout{1, 1, 1, 1}, test::Layout{1, 3, 1, 1}, test::Layout{2, 2, 2, 2}}) {
     on_mesh(layout, [&](const test::Mesh& mesh) {
       CheckpointFixture fixture(mesh, units);
       (void)fixture.load(folder);
@@ -159,8 +159,8 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_other_units_is_read) {
 /// Written on 1 x 2 x 1 x 2 by sft 0.1.0, whose shard files hold whole rank shards with the padding behind each unit.
 BOOST_AUTO_TEST_CASE(a_checkpoint_of_the_first_release_is_read) {
   const std::string folder = SFT_SOURCE_DIR "/tests/resume/fixtures/checkpoint-000007";
-  for (const mesh::Layout& layout : layouts) check_load_on(layout, folder, config::RowOrder::endless);
-  on_mesh({}, [&](const test::Mesh& mesh) {
+  for (const test::Layout& layout : layouts) check_load_on(layout, folder, config::RowOrder::endless);
+  on_mesh({1, 1, 1, 1}, [&](const test::Mesh& mesh) {
     const test::LogicalTensors expected = CheckpointFixture(mesh, test::make_units()).expected(seed);
     const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
     const std::vector<io::TensorInfo> tensors = source->tensors();
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
   config.model = test::small_qwen2();
   config.train.per_device_train_batch_size = 1;
   config.train.precision = config::Precision::bf16;
-  const mesh::Layout layout = {1, 2, 1, 1};
+  const test::Layout layout = {1, 2, 1, 1};
   on_mesh(layout, [&](const test::Mesh& small) {
     const test::Mesh mesh(small.groups.world, layout, config.model);
     const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
   const SharedFolder output(test::session().world());
   save_on({2, 2, 2, 2}, output.path(), position);
   const std::string folder = checkpoint::path_of(output.path(), position.step);
-  on_mesh({}, [&](const test::Mesh& mesh) {
+  on_mesh({1, 1, 1, 1}, [&](const test::Mesh& mesh) {
     const CheckpointFixture fixture(mesh, test::make_units());
     const test::LogicalTensors expected = fixture.expected(seed);
     const std::unique_ptr<io::TensorSource> source = checkpoint::open_source(folder);
@@ -286,7 +286,7 @@ BOOST_AUTO_TEST_CASE(tools_see_whole_tensors_and_the_run) {
     }
     const checkpoint::Header header = checkpoint::read_header(folder);
     BOOST_TEST(header.tokenizer == "byte");
-    BOOST_TEST(header.mesh == mesh::Layout({2, 2, 2, 2}).describe());
+    BOOST_TEST(header.mesh == test::Layout(2, 2, 2, 2).describe());
     BOOST_TEST(header.position.num_tokens == position.num_tokens);
     BOOST_TEST(header.config_ini.find("[model]") != std::string::npos);
     BOOST_TEST(checkpoint::list_shard_files(folder).size() == 8U);

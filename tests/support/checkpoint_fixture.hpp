@@ -2,6 +2,7 @@
 #pragma once
 // Checkpoints of a small made-up model on any mesh of an MPI test, of which every number is known.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,7 +35,7 @@ class SharedFolder {
 
 /// The mesh of a model with two key/value heads. Collective over `world`.
 [[nodiscard]] inline Mesh make_checkpoint_mesh(const comm::Group& world, const mesh::Layout& layout) {
-  return {world, layout, 2 * layout.tp, 2};
+  return {world, layout, {.kv_replicas = std::max(1, layout[Axis::tp] / 2)}};
 }
 /// The same over the first layout.size() ranks; none on the others. Collective over `world`.
 [[nodiscard]] std::optional<test::Mesh> make_small_mesh(const comm::Group& world, const mesh::Layout& layout);

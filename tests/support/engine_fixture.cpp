@@ -7,6 +7,7 @@
 
 #include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
+#include "support/layout.hpp"
 
 namespace sft::test {
 namespace {
@@ -33,10 +34,7 @@ void for_each_run(const parallel::ShardMap& shard_map, const Visit& visit) {
 }  // namespace
 
 config::ValidConfig with_mesh(config::Config config, const mesh::Layout& layout) {
-  config.parallel.dp_replicate_size = layout.dp_replicate;
-  config.parallel.dp_shard_size = layout.dp_shard;
-  config.parallel.sp_size = layout.sp;
-  config.parallel.tp_size = layout.tp;
+  set_mesh(config.parallel, layout);
   config.data.train_files = {"rows in memory"};
   return config::validate(std::move(config), layout.size());
 }
@@ -99,7 +97,7 @@ std::vector<data::MicroBatch> EngineFixture::deal(const std::vector<data::Row>& 
   for (std::int64_t micro = 0; micro < config_->train.gradient_accumulation_steps; ++micro) {
     const std::int64_t first = (micro * mesh_.place.data_size() + mesh_.place.data_rank()) * rows_per_micro_batch;
     const std::vector<data::Row> micro_rows(rows.begin() + first, rows.begin() + first + rows_per_micro_batch);
-    micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.layout().sp, mesh_.place.coordinates().sp,
+    micro_batches.push_back(data::cut_rows(micro_rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp),
                                            config_->parallel.attention_method(), config_->parallel.token_slices()));
     micro_batches.back().counts = data::count_rows(micro_rows);
     step_counts += micro_batches.back().counts;

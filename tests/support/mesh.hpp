@@ -4,23 +4,30 @@
 
 #include "sft/comm/group.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/model/head_split.hpp"
+#include "sft/parallel/sharding_policy.hpp"
 #include "support/barrier.hpp"
+#include "support/layout.hpp"
 
 namespace sft::test {
 
 /// This rank's place in a mesh, and its groups.
 struct Mesh {
   /// Collective over `world`.
-  Mesh(const comm::Group& world, const mesh::Layout& layout, int num_heads, int num_kv_heads,
-       const mesh::Sharing& sharing = {})
-      : place(layout, world.rank(), num_heads, num_kv_heads, sharing), groups(world, place) {}
-  Mesh(const comm::Group& world, const mesh::Layout& layout, const config::Model& model,
-       const mesh::Sharing& sharing = {})
-      : Mesh(world, layout, static_cast<int>(model.num_attention_heads), static_cast<int>(model.num_key_value_heads),
-             sharing) {}
+  Mesh(const comm::Group& world, const mesh::Layout& layout, const mesh::Sharing& sharing = {})
+      : place(layout, world.rank()), groups(world, place, sharing) {}
+  /// That of a run with such a model and these keys, whatever sizes are in them.
+  Mesh(const comm::Group& world, const mesh::Layout& layout, const config::Model& model, config::Parallel parallel = {})
+      : Mesh(world, layout, sharing_of(layout, model, parallel)) {}
 
   mesh::Place place;
   mesh::Groups groups;
+
+ private:
+  static mesh::Sharing sharing_of(const mesh::Layout& layout, const config::Model& model, config::Parallel& parallel) {
+    set_mesh(parallel, layout);
+    return parallel::sharing_of(parallel::sharding_policy(parallel), model::kv_replicas(model, layout[Axis::tp]));
+  }
 };
 
 /// A mesh of this rank alone, in a world of any size: computes what the mesh of all must reproduce. Local.

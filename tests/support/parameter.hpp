@@ -9,7 +9,7 @@
 
 namespace sft::test {
 
-/// A matrix of these rows and columns, or with columns = 0 a vector.
+/// A matrix of these rows and columns, or with columns = 0 a vector; of two heads where it is split by them.
 inline parallel::Parameter parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                                      parallel::TpSplit split) {
   parallel::Parameter result;
@@ -17,6 +17,7 @@ inline parallel::Parameter parameter(const std::string& name, std::int64_t rows,
   result.rows = rows;
   result.columns = columns;
   result.split = split;
+  if (split == parallel::TpSplit::kv_rows) result.num_kv_heads = 2;
   return result;
 }
 

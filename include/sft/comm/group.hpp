@@ -2,7 +2,6 @@
 #pragma once
 // A set of ranks that communicate: lifetime, identity, and small messages between hosts.
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -71,10 +70,10 @@ class Group {
 };
 
 /// The grid of MPI_Cart_create over `sizes`, the slowest first, with the rank order of `world`, whose size is their
-/// product; then MPI_Cart_sub: the ranks of that grid that differ from this one only along the kept dims. Collective
-/// over `world` and `grid`.
-[[nodiscard]] Group make_cartesian(const Group& world, std::array<int, 4> sizes);
-[[nodiscard]] Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name);
+/// product; then MPI_Cart_sub: the ranks of that grid that differ from this one only along the dims whose flag is set.
+/// Collective over `world` and `grid`.
+[[nodiscard]] Group make_cartesian(const Group& world, std::span<const int> sizes);
+[[nodiscard]] Group cartesian_group(const Group& grid, std::span<const bool> kept_dims, const std::string& name);
 /// The group of this rank alone. Local.
 [[nodiscard]] Group self_group();
 

@@ -3,12 +3,14 @@
 // The whole configuration of a run, as one struct (valid_config.hpp: one that can run). Key names are those of the .ini
 // sections.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sft/config/scheduler.hpp"
+#include "sft/core/axis.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/sequence/attention_method.hpp"
 
@@ -31,6 +33,12 @@ enum class BackendChoice { automatic, cpu, cuda };
 enum class CommChoice { automatic, nccl, host, mpi };
 /// How epochs follow one another: as TRL does it, or with whole batches throughout (data::OrderKind).
 enum class RowOrder { automatic, trl, endless };
+/// What becomes of a unit that was gathered for the forward pass, until its backward pass.
+enum class Reshard {
+  never,      ///< every rank keeps it
+  always,     ///< no rank does: all of them gather it again (FSDP, Zhao et al. 2023)
+  to_groups,  ///< groups of neighbours each keep it together, and gather it among themselves
+};
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
@@ -109,13 +117,15 @@ struct Parallel {
   int sp_size = 1;
   int tp_size = 1;
   int zero_stage = 3;
-  bool reshard_after_forward = true;
-  int reshard_size = 0;     ///< of reshard_after_forward = N: the ranks that keep units whole; 0: true or false
+  Reshard reshard_after_forward = Reshard::always;
+  int reshard_size = 1;     ///< ranks of a group with Reshard::to_groups: a divisor of those along fsdp_axes
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   SpMethod sp_method = SpMethod::ring;
   int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until train::resolve_sp_method
   bool tp_sequence_parallel = false;
 
+  /// By axis; 1 where there is no key.
+  [[nodiscard]] AxisArray<int> sizes() const;
   /// What sp_method and ulysses_size mean, neither of them auto any more.
   [[nodiscard]] sequence::AttentionMethod attention_method() const;
   /// Parts that the ranks of tp cut their tokens into where they do not share a product; 1: none, each has all tokens.
@@ -189,7 +199,23 @@ struct Device {
   /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.
   int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;
   double peak_tflops = 0.0;  ///< per rank; 0: unknown, no mfu
+
+  /// Those limits by axis; 0 where there is no key.
+  [[nodiscard]] AxisArray<int> max_ctas() const;
 };
+
+/// The keys of an axis: parallel.NAME_size and device.NAME_max_ctas.
+struct AxisKeys {
+  Axis axis;
+  int Parallel::*size;
+  int Device::*max_ctas;
+};
+/// In the order of the axes. One without keys has size 1, and no text names it.
+inline constexpr std::array axis_keys{
+    AxisKeys{Axis::dp_replicate, &Parallel::dp_replicate_size, &Device::dp_replicate_max_ctas},
+    AxisKeys{Axis::dp_shard, &Parallel::dp_shard_size, &Device::dp_shard_max_ctas},
+    AxisKeys{Axis::sp, &Parallel::sp_size, &Device::sp_max_ctas},
+    AxisKeys{Axis::tp, &Parallel::tp_size, &Device::tp_max_ctas}};
 
 struct Config {
   Model model;
@@ -201,7 +227,7 @@ struct Config {
   Checkpoint checkpoint;
   Device device;
 
-  /// per_device_train_batch_size * dp_replicate_size * dp_shard_size * gradient_accumulation_steps, in rows.
+  /// per_device_train_batch_size * the ranks along data_axes * gradient_accumulation_steps, in rows.
   [[nodiscard]] std::int64_t effective_batch_rows() const;
 };
 

@@ -6,20 +6,28 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/group.hpp"
-#include "sft/config/config.hpp"
+#include "sft/core/axis.hpp"
 #include "sft/mesh/place.hpp"
 
 namespace sft::mesh {
 
+/// What decides who is in a group, beside the mesh.
+struct Sharing {
+  AxisSet shard_axes = fsdp_axes;  ///< over which units are sharded; none: each rank along fsdp_axes holds a copy
+  int reshard_size = 1;            ///< neighbours in fsdp that keep units together between passes; 1: none do
+  int kv_replicas = 1;             ///< neighbours in tp that hold the same key/value heads
+};
+
 /// All groups of one mesh. A group of one rank is MPI_COMM_SELF, and no message is sent in it.
 struct Groups {
   /// Collective over `world`, whose ranks stand where `place` says of each. Throws a configuration Error, the same on
-  /// every rank, unless the mesh has as many ranks as the world.
-  Groups(const comm::Group& world, const Place& place);
+  /// every rank, unless the mesh has as many ranks as the world; std::logic_error where reshard_size does not divide
+  /// fsdp, or kv_replicas tp.
+  Groups(const comm::Group& world, const Place& place, const Sharing& sharing);
 
   /// Those of the rank at `place` in a mesh that is not there, for planning: they have ranks, sizes and names, and must
   /// not communicate. Local.
-  [[nodiscard]] static Groups planned(const Place& place);
+  [[nodiscard]] static Groups planned(const Place& place, const Sharing& sharing);
 
   comm::Group world;
   comm::Group replicate;    ///< the same rank shard, other tokens: their gradients are summed once a step
@@ -29,9 +37,9 @@ struct Groups {
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
 
-  /// Those that tensors are sent in: all of more than one rank, but world. `limits`: how many thread blocks NCCL may
-  /// use on each axis; `exchanges_matrices`: over fsdp and tp too.
-  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const config::Device& limits = {},
+  /// Those that tensors are sent in: all of more than one rank, but world. `max_ctas`: how many thread blocks NCCL may
+  /// use on each axis, 0 being its own choice; `exchanges_matrices`: over fsdp and tp too.
+  [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const AxisArray<int>& max_ctas = {},
                                                           bool exchanges_matrices = false) const;
 
  private:

@@ -2,37 +2,50 @@
 #pragma once
 // Pure rank arithmetic of the mesh: no MPI, any world size.
 
-#include <array>
 #include <string>
 #include <vector>
 
+#include "sft/core/axis.hpp"
+
 namespace sft::mesh {
 
-/// The names of the axes, the slowest first.
-inline constexpr std::array<const char*, 4> axis_names = {"dp_replicate", "dp_shard", "sp", "tp"};
-
 /// A rank's place along each axis.
-struct Coordinates {
-  int dp_replicate = 0, dp_shard = 0, sp = 0, tp = 0;
+using Coordinates = AxisArray<int>;
 
-  [[nodiscard]] bool operator==(const Coordinates&) const = default;
-};
+/// The sizes of the axes. World ranks count through them, the last axis fastest: rank = ((dp_replicate * shard_size +
+/// dp_shard) * sp_size + sp) * tp_size + tp, and so for any axes in the order of Axis.
+class Layout {
+ public:
+  /// One rank.
+  constexpr Layout() = default;
+  /// Each size >= 1.
+  constexpr explicit Layout(const AxisArray<int>& sizes) : sizes_(sizes) {}
+  /// The named sizes, >= 1; 1 on all other axes.
+  constexpr Layout(AxisArray<int>::Named sizes) : sizes_(1, sizes) {}
 
-/// Sizes of the axes, each >= 1: rank = ((dp_replicate * shard_size + dp_shard) * sp_size + sp) * tp_size + tp.
-struct Layout {
-  int dp_replicate = 1, dp_shard = 1, sp = 1, tp = 1;
-
-  [[nodiscard]] int size() const { return dp_replicate * dp_shard * sp * tp; }
-  [[nodiscard]] std::array<int, 4> sizes() const { return {dp_replicate, dp_shard, sp, tp}; }
+  /// The ranks along one axis.
+  [[nodiscard]] constexpr int operator[](Axis axis) const { return sizes_[axis]; }
+  [[nodiscard]] constexpr const AxisArray<int>& sizes() const { return sizes_; }
+  /// All ranks.
+  [[nodiscard]] constexpr int size() const { return size(every_axis); }
   /// `rank` in [0, size()), coordinates within sizes(): not checked.
   [[nodiscard]] Coordinates coordinates(int rank) const;
   [[nodiscard]] int rank(const Coordinates& coordinates) const;
-  /// World ranks that differ from `rank` only along the kept axes, in group-rank order.
-  [[nodiscard]] std::vector<int> members(int rank, std::array<bool, 4> kept_axes) const;
+  /// How many ranks differ along `axes` alone.
+  [[nodiscard]] constexpr int size(const AxisSet& axes) const { return num_ranks(sizes_, axes); }
+  /// The number of the rank at `coordinates` among them; the last axis is the fastest.
+  [[nodiscard]] int rank(const Coordinates& coordinates, const AxisSet& axes) const;
+  /// The world ranks that differ from `rank` along `axes` alone, in the order of those numbers.
+  [[nodiscard]] std::vector<int> members(int rank, const AxisSet& axes) const;
+  /// The axes that texts name: those with a key of the configuration, and those of more than one rank.
+  [[nodiscard]] std::vector<Axis> named_axes() const;
   /// "2 x 2 x 2 x 2 (dp_replicate x dp_shard x sp x tp)"
   [[nodiscard]] std::string describe() const;
-  /// For each axis, whether some neighbours along it are on different nodes. `node_of_rank` has size() entries.
-  [[nodiscard]] std::array<bool, 4> axes_between_nodes(const std::vector<int>& node_of_rank) const;
+  /// The axes along which some neighbours are on different nodes. `node_of_rank` has size() entries.
+  [[nodiscard]] AxisSet axes_between_nodes(const std::vector<int>& node_of_rank) const;
+
+ private:
+  AxisArray<int> sizes_{1, {}};
 };
 
 }  // namespace sft::mesh

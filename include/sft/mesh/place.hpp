@@ -7,80 +7,46 @@
 
 namespace sft::mesh {
 
-/// How attention heads lie over tp. With fewer key/value heads than ranks, tp_size / num_kv_heads neighbouring ranks
-/// hold the same one.
-struct HeadSplit {
-  int q_heads = 1;      ///< local query heads
-  int kv_heads = 1;     ///< local key/value heads
-  int kv_begin = 0;     ///< global index of the first
-  int kv_replicas = 1;  ///< ranks that hold each key/value head
-};
-/// The heads of rank `tp_rank`. Throws std::logic_error unless tp_size divides num_heads, and of num_kv_heads and
-/// tp_size one divides the other.
-[[nodiscard]] HeadSplit split_heads(int num_heads, int num_kv_heads, int tp_size, int tp_rank);
-
-/// How the ranks of dp_shard x sp share parameters.
-struct Sharing {
-  bool is_sharded = true;  ///< false: each of them holds a copy (ZeRO stage 0)
-  /// Neighbours that together keep a unit whole between its forward and its backward pass, as FSDP2's
-  /// reshard_after_forward = N; a divisor of dp_shard x sp. 0: all of them.
-  int reshard_size = 0;
-};
-
-/// Where a rank stands. Each group is described by its size and this rank's number in it.
+/// Where a rank stands.
 class Place {
  public:
   /// The only rank of a mesh of one.
   Place() = default;
-  /// Rank `rank` of `layout`, for a model with these heads in all. Throws std::logic_error where split_heads does, when
-  /// there is no such rank, or when reshard_size does not divide.
-  Place(const Layout& layout, int rank, int num_heads, int num_kv_heads, const Sharing& sharing = {});
+  /// Rank `rank` of `layout`. Throws std::logic_error when there is no such rank.
+  Place(const Layout& layout, int rank);
   /// Rank `rank` of the mesh that a configuration describes.
   Place(const config::ValidConfig& config, int rank);
 
   /// Another rank of the same mesh.
-  [[nodiscard]] Place peer(int rank) const;
-  /// This rank where each holds a copy of all parameters.
-  [[nodiscard]] Place with_copies() const;
+  [[nodiscard]] Place peer(int rank) const { return {layout_, rank}; }
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
-  [[nodiscard]] const Coordinates& coordinates() const { return coordinates_; }
-  [[nodiscard]] const HeadSplit& heads() const { return heads_; }
   [[nodiscard]] int rank() const { return layout_.rank(coordinates_); }
+  /// The ranks along one axis, and this one's number among them.
+  [[nodiscard]] int size(Axis axis) const { return layout_[axis]; }
+  [[nodiscard]] int rank(Axis axis) const { return coordinates_[axis]; }
+  /// The ranks that differ along these axes alone, and this one's number among them.
+  [[nodiscard]] int size(const AxisSet& axes) const { return layout_.size(axes); }
+  [[nodiscard]] int rank(const AxisSet& axes) const { return layout_.rank(coordinates_, axes); }
 
-  /// fsdp = dp_shard x sp: the ranks over which each unit's parameters are sharded; this rank alone where each holds a
-  /// copy.
-  [[nodiscard]] int fsdp_size() const { return sharing_.is_sharded ? layout_.dp_shard * layout_.sp : 1; }
-  [[nodiscard]] int fsdp_rank() const {
-    return sharing_.is_sharded ? coordinates_.dp_shard * layout_.sp + coordinates_.sp : 0;
-  }
-  /// replicate: the ranks that hold the same rank shard, dp_replicate of them, or all but tp where each holds a copy.
-  [[nodiscard]] int replicate_size() const { return layout_.size() / (fsdp_size() * layout_.tp); }
-  /// reshard: the neighbours in fsdp that together keep a unit whole after its forward pass.
-  [[nodiscard]] int reshard_size() const { return sharing_.reshard_size == 0 ? fsdp_size() : sharing_.reshard_size; }
-  [[nodiscard]] int reshard_rank() const { return fsdp_rank() % reshard_size(); }
-  /// data = dp_replicate x dp_shard: the ranks that read different rows.
-  [[nodiscard]] int data_size() const { return layout_.dp_replicate * layout_.dp_shard; }
-  [[nodiscard]] int data_rank() const { return coordinates_.dp_replicate * layout_.dp_shard + coordinates_.dp_shard; }
+  /// data: the ranks that read different rows.
+  [[nodiscard]] int data_size() const { return size(data_axes); }
+  [[nodiscard]] int data_rank() const { return rank(data_axes); }
 
-  /// Whether this rank speaks for its rows: ranks that differ in sp or tp alone read the same ones.
-  [[nodiscard]] bool owns_rows() const { return coordinates_.sp == 0 && coordinates_.tp == 0; }
-  /// Whether it speaks for its tokens: ranks that differ in tp alone have the same ones.
-  [[nodiscard]] bool owns_tokens() const { return coordinates_.tp == 0; }
-  /// Whether it speaks for its rank shard of the parameters, as the first of the ranks of replicate. ShardMap
-  /// (parallel) adds what tp ranks hold in common.
-  [[nodiscard]] bool owns_shard() const { return rank() < fsdp_size() * layout_.tp; }
+  /// Whether this rank speaks for its rows: ranks that differ in other axes alone read the same ones.
+  [[nodiscard]] bool owns_rows() const { return rank(every_axis.without(data_axes)) == 0; }
+  /// Whether it speaks for its tokens: ranks that differ in tp or pp alone have the same ones.
+  [[nodiscard]] bool owns_tokens() const { return rank({Axis::pp, Axis::tp}) == 0; }
+  /// Whether it speaks for its shard of what is sharded over `shard_axes`, as the first of the ranks that hold the same
+  /// one. ShardMap (parallel) adds what tp ranks hold in common.
+  [[nodiscard]] bool owns_shard(const AxisSet& shard_axes) const { return rank(replica_axes.without(shard_axes)) == 0; }
 
  private:
   Layout layout_;
   Coordinates coordinates_;
-  HeadSplit heads_;
-  Sharing sharing_;
 };
 
 /// The sizes that a ValidConfig names.
-[[nodiscard]] Layout layout_of(const config::Parallel& sizes);
-/// What its zero_stage and reshard_after_forward say.
-[[nodiscard]] Sharing sharing_of(const config::Parallel& parallel);
+[[nodiscard]] Layout layout_of(const config::Parallel& parallel);
 
 }  // namespace sft::mesh

@@ -28,13 +28,13 @@ struct Linear {
   parallel::ParameterGroup bias;    ///< exists() or not
   std::vector<Adapter> adapters;    ///< of none, some or all of the matrices
 
-  [[nodiscard]] int unit() const { return weight.unit; }
+  [[nodiscard]] parallel::UnitIndex unit() const { return weight.unit; }
 };
 
 /// The parameters of one block.
 struct BlockParameters {
-  int attention_unit = 0;  ///< of qkv, o, q_norm, k_norm and input_norm
-  int mlp_unit = 0;        ///< of the others: the next unit, or the same one
+  parallel::UnitIndex attention_unit = 0;  ///< of qkv, o, q_norm, k_norm and input_norm
+  parallel::UnitIndex mlp_unit = 0;        ///< of the others: the next unit, or the same one
   Linear qkv, o;
   Linear gate_up, down;
   parallel::ParameterGroup q_norm, k_norm;  ///< with qk_norm alone
@@ -47,14 +47,14 @@ struct DecoderParameters {
   parallel::ParameterGroup final_norm;
   Linear head;  ///< of the embedding's unit when tied
 
-  [[nodiscard]] int embedding_unit() const { return embedding.unit; }
-  [[nodiscard]] int head_unit() const { return final_norm.unit; }
+  [[nodiscard]] parallel::UnitIndex embedding_unit() const { return embedding.unit; }
+  [[nodiscard]] parallel::UnitIndex head_unit() const { return final_norm.unit; }
 
   /// The units in the order in which a forward pass enters them, for ShardedUnits::begin_pass.
-  [[nodiscard]] std::vector<int> forward_units() const;
+  [[nodiscard]] std::vector<parallel::UnitIndex> forward_units() const;
   /// Of a forward pass and the backward pass behind it. `recomputes`: every block but the last computes its attention
   /// again first.
-  [[nodiscard]] std::vector<int> forward_backward_units(bool recomputes) const;
+  [[nodiscard]] std::vector<parallel::UnitIndex> forward_backward_units(bool recomputes) const;
 };
 
 /// Units: embedding, blocks, head, in this order, a unit for `blocks_per_unit` blocks, or, where that is 0, two for

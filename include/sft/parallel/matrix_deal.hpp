@@ -18,7 +18,7 @@
 namespace sft::parallel {
 
 struct DealtMatrix {
-  int unit;
+  UnitIndex unit;
   const Parameter* parameter;
   int fsdp_rank, tp_rank;        ///< of the rank that works on it
   std::int64_t gathered_offset;  ///< of this tp rank's slice, in the memory of gathered slices
@@ -31,7 +31,7 @@ class MatrixDeal {
  public:
   /// Of the matrices that `is_dealt` tells. The map outlives it; `place` is that of its rank.
   MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
-             const std::function<bool(int unit, const Parameter&)>& is_dealt);
+             const std::function<bool(UnitIndex unit, const Parameter&)>& is_dealt);
 
   /// Takes the memory of a round; call with a sizing arena, then with a real one.
   void lay_out(device::Arena& arena);

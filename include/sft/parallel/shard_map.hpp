@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/core/index.hpp"
 #include "sft/mesh/place.hpp"
 
 namespace sft::parallel {
@@ -25,7 +26,7 @@ enum class TpSplit {
   columns,  ///< split along dim 1
   /// Split along dim 0 as VocabSplit says: the vocabulary, whose size need not divide.
   vocab_rows,
-  kv_rows,  ///< split along dim 0 by key/value head; heads fewer than ranks are replicated, gradients summed
+  kv_rows,  ///< split along dim 0 by head; heads fewer than ranks are replicated, gradients summed
 };
 
 /// The rows of a vocabulary-parallel table that a rank of tp holds: vocab_size / tp_size of them, the first ranks one
@@ -50,6 +51,7 @@ struct Parameter {
   std::int64_t rows = 0;     ///< logical dim 0
   std::int64_t columns = 0;  ///< logical dim 1; 0: the parameter is a vector
   TpSplit split = TpSplit::none;
+  std::int64_t num_kv_heads = 0;  ///< of kv_rows: the heads that the rows belong to; one of it and tp divides the other
   Init init = Init::normal;
   /// Ops use it together with the parameter before it, as one matrix or vector (k and v with q): it follows without a
   /// gap. Every other parameter begins on a border of `alignment_elements`.
@@ -66,9 +68,12 @@ struct Parameter {
   [[nodiscard]] std::int64_t elements() const { return rows * (is_vector() ? 1 : columns); }
 };
 
+/// The number of a unit of the model.
+using UnitIndex = Index<struct Unit>;
+
 /// Neighbouring parameters of one unit that ops use as one matrix (their rows one after the other) or vector.
 struct ParameterGroup {
-  int unit = 0;
+  UnitIndex unit = 0;
   int first = 0;          ///< among the unit's parameters that are trainable, or frozen, as these are
   int count = 0;          ///< 0: the model has no such parameter
   bool trainable = true;  ///< frozen ones have no gradient
@@ -114,14 +119,16 @@ struct ParameterCounts {
 
 class ShardMap {
  public:
-  /// `units` with names, shapes and splits; `place` is that of the rank whose rank shard it describes.
-  ShardMap(std::vector<Unit> units, const mesh::Place& place);
+  /// `units` with names, shapes and splits; `place` is that of the rank whose rank shard it describes. `shard_axes`:
+  /// over which the units are sharded; ranks that differ along other replica_axes alone hold the same shards.
+  ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes = fsdp_axes);
   ShardMap(ShardMap&&) noexcept = default;  // pieces point into the units, which a move keeps in place
   ShardMap(const ShardMap&) = delete;
 
+  [[nodiscard]] const AxisSet& shard_axes() const { return shard_axes_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
-  [[nodiscard]] const Unit& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const Unit& unit(UnitIndex index) const { return units_[index]; }
   [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }
   /// All pieces of the rank shard, ascending by shard_offset.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
@@ -130,17 +137,18 @@ class ShardMap {
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
   /// The same within one unit.
-  [[nodiscard]] std::vector<ShardRange> ranges_of_unit(int index,
+  [[nodiscard]] std::vector<ShardRange> ranges_of_unit(UnitIndex index,
                                                        const std::function<bool(const Parameter&)>& predicate) const;
   /// The parts of the rank shard that belong to no parameter, ascending.
   [[nodiscard]] std::vector<ShardRange> padding() const;
   /// The parts of a unit flat that belong to no parameter, ascending; begins count from its first element.
-  [[nodiscard]] std::vector<ShardRange> padding_of_unit(int index) const;
+  [[nodiscard]] std::vector<ShardRange> padding_of_unit(UnitIndex index) const;
   /// Elements of all logical parameters, each counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
 
  private:
-  std::vector<Unit> units_;
+  std::vector<Unit> units_;  ///< by UnitIndex
+  AxisSet shard_axes_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  ///< of each unit, then the number of all
   std::int64_t rank_shard_elements_ = 0;

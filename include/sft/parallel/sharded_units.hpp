@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,14 +51,14 @@ class ShardedUnits {
   enum class Pass { forward, micro_batch };
   /// Begins a pass that will enter these units in this order (the same one twice in a row is entered once), and starts
   /// to gather the first two. A micro-batch visits every unit. One pass at a time.
-  void begin_pass(const std::vector<int>& units, Pass pass);
+  void begin_pass(const std::vector<UnitIndex>& units, Pass pass);
   /// The ops that follow use this unit, and no other but those that the pass keeps (UnitWalk); nothing when it is the
   /// current one. The unit that it leaves for the last time in a micro-batch is reduced: the sum of its gradient over
   /// the fsdp group is added to the gradient shard, where parameters whose gradient was not written count as zero.
   /// Without sharded gradients that is in a step's last micro-batch alone. There the sums over key/value replicas and
   /// over replicas of the model follow, which run beside the next unit's backward pass: then collective over
   /// kv_replicas and replicate too.
-  void enter(int unit);
+  void enter(UnitIndex unit);
   /// Leaves the last unit of the pass.
   void end_pass();
 
@@ -78,7 +79,7 @@ class ShardedUnits {
   /// From now on calls `then(unit)` in each unit's last reduce() of a step, when all sums of its gradient but those
   /// over tp (finish_step) are queued on the stream of communication, and nothing later in the step reads its
   /// parameters.
-  void on_gradient_queued(std::function<void(int unit)> then) { gradient_queued_ = std::move(then); }
+  void on_gradient_queued(std::function<void(UnitIndex unit)> then) { gradient_queued_ = std::move(then); }
   /// After all of that: sums the parts that tp ranks have of gradients they hold in common, and makes later ops of the
   /// backend wait for all sums. Collective over the tp group.
   void finish_step();
@@ -96,37 +97,37 @@ class ShardedUnits {
   };
 
   /// Starts gathering the unit's parameters; nothing when they are there or on their way.
-  void gather(int unit);
+  void gather(UnitIndex unit);
   /// Copies this rank's part of the unit's parameters from the memory of the node to its place in the whole; what is
   /// queued on the stream of communication from now on waits for it.
-  void fetch(int unit);
+  void fetch(UnitIndex unit);
   /// Makes later ops of the backend wait for the parameters.
-  void use(int unit);
+  void use(UnitIndex unit);
   /// The ops queued so far are the last that read the parameters; their buffer is free for another unit behind them.
-  void release(int unit);
+  void release(UnitIndex unit);
   /// The same, but keeps this rank's part of them for the neighbours, where the policy says so.
-  void reshard(int unit);
-  void reduce(int unit);
+  void reshard(UnitIndex unit);
+  void reduce(UnitIndex unit);
   /// Makes later ops of the backend wait for all that is queued on the stream of communication.
   void wait_for_sums();
   void leave(std::size_t stop);
 
   /// Of a range in the timeline.
-  [[nodiscard]] device::RangeLabel label(const char* what, int unit) const;
-  [[nodiscard]] UnitState& state(int unit) { return units_[static_cast<std::size_t>(unit)]; }
-  [[nodiscard]] device::Event& parameter_slot_free(int unit) const;
-  [[nodiscard]] device::Event& gradient_slot_free(int unit) const;
-  [[nodiscard]] const std::vector<Parameter>& parameters_of(const ParameterGroup& group) const;
+  [[nodiscard]] device::RangeLabel label(const char* what, UnitIndex unit) const;
+  [[nodiscard]] UnitState& state(UnitIndex unit) { return units_[unit]; }
+  [[nodiscard]] device::Event& parameter_slot_free(UnitIndex unit) const;
+  [[nodiscard]] device::Event& gradient_slot_free(UnitIndex unit) const;
+  [[nodiscard]] std::span<const Parameter> members_of(const ParameterGroup& group) const;
   /// This rank's part of a unit flat, as long as its `shard`.
   [[nodiscard]] Tensor own_part(const Tensor& whole, const Tensor& shard) const;
   /// The part of `flat`, the trainable or frozen unit flat, that the group names.
   [[nodiscard]] Tensor slice(const Tensor& flat, const ParameterGroup& group) const;
   /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
-  void zero_untouched(int unit);
+  void zero_untouched(UnitIndex unit);
   /// Queues the sums of the unit's gradient shard over the groups that hold the same one.
-  void sum_replicas(int unit);
+  void sum_replicas(UnitIndex unit);
   /// The parts of the unit's gradient shard whose parameters are split so.
-  [[nodiscard]] std::vector<Tensor> gradient_parts(int unit, TpSplit split) const;
+  [[nodiscard]] std::vector<Tensor> gradient_parts(UnitIndex unit, TpSplit split) const;
 
   const UnitStorage& storage_;
   const UnitBuffers& buffers_;
@@ -144,10 +145,10 @@ class ShardedUnits {
   std::size_t next_stop_ = 0;                     ///< of the walk; the one before is current
   std::unique_ptr<device::Stream> fetch_stream_;  ///< null where parameters lie on the device
   std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_, fetched_;
-  std::vector<UnitState> units_;
-  std::function<void(int unit)> gradient_queued_;
+  IndexedVector<UnitIndex, UnitState> units_;
+  std::function<void(UnitIndex unit)> gradient_queued_;
   /// Per slot: its last user is done with it.
-  std::vector<std::unique_ptr<device::Event>> parameter_slots_free_, gradient_slots_free_;
+  IndexedVector<SlotIndex, std::unique_ptr<device::Event>> parameter_slots_free_, gradient_slots_free_;
 };
 
 }  // namespace sft::parallel

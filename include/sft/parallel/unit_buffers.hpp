@@ -13,6 +13,9 @@
 
 namespace sft::parallel {
 
+/// The number of a buffer that several units use in turn.
+using SlotIndex = Index<struct Slot>;
+
 /// Which buffer ("slot") each unit uses. Unit 0 is the embedding, the last one the head, the others the blocks.
 ///
 /// Two slots serve all blocks, one unit ahead of the other. Embedding and head share one, unless tied, when the table
@@ -21,13 +24,13 @@ namespace sft::parallel {
 struct SlotAssignment {
   SlotAssignment(int num_units, const ShardingPolicy& policy, bool tied);
 
-  std::vector<int> parameters, gradients;  ///< slot of each unit
+  IndexedVector<UnitIndex, SlotIndex> parameters, gradients;  ///< slot of each unit
   [[nodiscard]] int num_parameter_slots() const;
   [[nodiscard]] int num_gradient_slots() const;
   /// Whether a later unit needs the slot of this one's parameters.
-  [[nodiscard]] bool is_displaced(int unit) const;
+  [[nodiscard]] bool is_displaced(UnitIndex unit) const;
   /// Whether these two use one slot for their parameters.
-  [[nodiscard]] bool share_parameters(int unit, int other) const;
+  [[nodiscard]] bool share_parameters(UnitIndex unit, UnitIndex other) const;
 };
 
 /// The whole parameters and gradients of every unit.
@@ -55,17 +58,15 @@ class UnitBuffers {
 
   // (num_elements) of the unit in the map of its trainable or frozen parameters; a unit may lack either.
   /// Compute dtype.
-  [[nodiscard]] Tensor parameters(int unit) const { return parameters_[static_cast<std::size_t>(unit)]; }
-  [[nodiscard]] Tensor frozen_parameters(int unit) const { return frozen_parameters_[static_cast<std::size_t>(unit)]; }
+  [[nodiscard]] Tensor parameters(UnitIndex unit) const { return parameters_[unit]; }
+  [[nodiscard]] Tensor frozen_parameters(UnitIndex unit) const { return frozen_parameters_[unit]; }
   /// float32; of trainable parameters alone.
-  [[nodiscard]] Tensor gradients(int unit) const { return gradients_[static_cast<std::size_t>(unit)]; }
+  [[nodiscard]] Tensor gradients(UnitIndex unit) const { return gradients_[unit]; }
 
   // (num_elements / reshard_size): what this rank keeps of a gathered unit between its forward and its backward pass,
   // compute dtype. Empty where it keeps nothing, or all.
-  [[nodiscard]] Tensor kept_parameters(int unit) const { return kept_parameters_[static_cast<std::size_t>(unit)]; }
-  [[nodiscard]] Tensor kept_frozen_parameters(int unit) const {
-    return kept_frozen_parameters_[static_cast<std::size_t>(unit)];
-  }
+  [[nodiscard]] Tensor kept_parameters(UnitIndex unit) const { return kept_parameters_[unit]; }
+  [[nodiscard]] Tensor kept_frozen_parameters(UnitIndex unit) const { return kept_frozen_parameters_[unit]; }
 
  private:
   void lay_out_parameters(const Arenas& arenas);
@@ -75,8 +76,8 @@ class UnitBuffers {
   const UnitStorage& storage_;
   const ShardingPolicy& policy_;
   const SlotAssignment& slots_;
-  // Of each unit.
-  std::vector<Tensor> parameters_, frozen_parameters_, gradients_, kept_parameters_, kept_frozen_parameters_;
+  IndexedVector<UnitIndex, Tensor> parameters_, frozen_parameters_, gradients_, kept_parameters_,
+      kept_frozen_parameters_;
 };
 
 }  // namespace sft::parallel

@@ -3,8 +3,8 @@
 // The order in which units may be used, checked: a buffer that several units share must not be taken from one that
 // still needs it. Pure.
 
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "sft/parallel/unit_buffers.hpp"
 
@@ -18,27 +18,27 @@ class UnitOrder {
   UnitOrder(const ShardMap& shard_map, const SlotAssignment& slots);
 
   /// Whether no other unit holds the slot of this one's parameters.
-  [[nodiscard]] bool may_gather(int unit) const;
+  [[nodiscard]] bool may_gather(UnitIndex unit) const;
   /// The unit's parameters get the slot, which no other unit holds. False: they have it already, nothing changes.
-  bool gather(int unit);
+  bool gather(UnitIndex unit);
   /// gather came before.
-  void use(int unit);
+  void use(UnitIndex unit);
   /// The unit is in use: between use and release.
-  void read_parameters(int unit) const;
+  void read_parameters(UnitIndex unit) const;
   /// The slot is free. False: the unit was not gathered, nothing changes.
-  bool release(int unit);
+  bool release(UnitIndex unit);
   /// The unit's gradient gets the slot, which no other unit holds, until reduce.
-  void write_gradient(int unit);
-  void reduce(int unit);
+  void write_gradient(UnitIndex unit);
+  void reduce(UnitIndex unit);
 
  private:
   enum class State { released, gathered, in_use };
-  [[nodiscard]] const std::string& name(int unit) const;
+  [[nodiscard]] const std::string& name(UnitIndex unit) const;
 
   const ShardMap& shard_map_;
   const SlotAssignment& slots_;
-  std::vector<State> states_;                            ///< of each unit
-  std::vector<int> parameter_holder_, gradient_holder_;  ///< unit in each slot; -1: none
+  IndexedVector<UnitIndex, State> states_;
+  IndexedVector<SlotIndex, std::optional<UnitIndex>> parameter_holder_, gradient_holder_;  ///< unit in each slot
 };
 
 }  // namespace sft::parallel

@@ -50,9 +50,9 @@ class UnitStorage {
 
   // The part of one unit (shard_elements of its map); empty when the unit has no such parameters.
   /// In the compute dtype: what gathers send.
-  [[nodiscard]] Tensor parameters_of(int unit) const;
-  [[nodiscard]] Tensor frozen_parameters_of(int unit) const;
-  [[nodiscard]] Tensor gradients_of(int unit) const;
+  [[nodiscard]] Tensor parameters_of(UnitIndex unit) const;
+  [[nodiscard]] Tensor frozen_parameters_of(UnitIndex unit) const;
+  [[nodiscard]] Tensor gradients_of(UnitIndex unit) const;
 
  private:
   const ShardMap& trainable_;

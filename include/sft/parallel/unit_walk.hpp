@@ -22,15 +22,15 @@ class UnitWalk {
   /// A walk of no unit.
   UnitWalk() = default;
   /// `units` in the order of their use, at least one. The same unit twice in a row counts once.
-  UnitWalk(const std::vector<int>& units, const SlotAssignment& slots);
+  UnitWalk(const std::vector<UnitIndex>& units, const SlotAssignment& slots);
 
   [[nodiscard]] std::size_t num_stops() const { return stops_.size(); }
-  [[nodiscard]] int unit(std::size_t stop) const { return stops_[stop].unit; }
+  [[nodiscard]] UnitIndex unit(std::size_t stop) const { return stops_[stop].unit; }
   [[nodiscard]] Departure departure(std::size_t stop) const { return stops_[stop].departure; }
 
  private:
   struct Stop {
-    int unit;
+    UnitIndex unit;
     Departure departure;
   };
   std::vector<Stop> stops_;

@@ -158,20 +158,20 @@ Group Group::split(int color, int key, const std::string& name) const {
   return make_group(part, name);
 }
 
-Group make_cartesian(const Group& world, std::array<int, 4> sizes) {
+Group make_cartesian(const Group& world, std::span<const int> sizes) {
   refuse_inside_agree(world, "make_cartesian");
-  const std::array<int, 4> periodic = {1, 1, 1, 1};
+  const std::vector<int> periodic(sizes.size(), 1);
   MPI_Comm grid = MPI_COMM_NULL;
   const Group::Impl& impl = world.impl();
-  impl.check(MPI_Cart_create(impl.communicator, 4, sizes.data(), periodic.data(), /*reorder=*/0, &grid),
+  impl.check(MPI_Cart_create(impl.communicator, checked_cast<int>(sizes.size()), sizes.data(), periodic.data(),
+                             /*reorder=*/0, &grid),
              "MPI_Cart_create");
   return make_group(grid, "mesh");
 }
 
-Group cartesian_group(const Group& grid, std::array<bool, 4> kept_dims, const std::string& name) {
+Group cartesian_group(const Group& grid, std::span<const bool> kept_dims, const std::string& name) {
   refuse_inside_agree(grid, "cartesian_group");
-  std::array<int, 4> kept{};
-  for (std::size_t dim = 0; dim < kept.size(); ++dim) kept[dim] = kept_dims[dim] ? 1 : 0;
+  const std::vector<int> kept(kept_dims.begin(), kept_dims.end());
   MPI_Comm part = MPI_COMM_NULL;
   const Group::Impl& impl = grid.impl();
   impl.check(MPI_Cart_sub(impl.communicator, kept.data(), &part), "MPI_Cart_sub");

@@ -29,6 +29,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
   config.parallel.zero_stage = tiny.zero_stage;
+  if (tiny.reshard_size > 1) config.parallel.reshard_after_forward = config::Reshard::to_groups;
   config.parallel.reshard_size = tiny.reshard_size;
   config.parallel.sp_method = tiny.sp_method;
   config.parallel.ulysses_size = tiny.ulysses_size;
@@ -94,7 +95,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   const comm::Group& node = session.node();
   const comm::Transport transport{.way = way_of(tiny, kind, node)};
   const config::Config config = config_of(tiny, kind, transport.way);
-  const Mesh mesh(session.world(), tiny.layout, config.model, mesh::sharing_of(config.parallel));
+  const Mesh mesh(session.world(), tiny.layout, config.model, config.parallel);
   const device::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : device::DealtGpu{};
   std::unique_ptr<device::Device> own = device::make_device(kind, gpu.index, node.size(), gpu.num_sharing);
   device::Device& device = *own;

@@ -18,12 +18,12 @@ namespace sft::test {
 
 /// What is trained; the mesh's sizes, the data and the optimizer are the same for all runs of a case.
 struct TinyRun {
-  mesh::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
+  test::Layout layout;  ///< dp_replicate x dp_shard x sp x tp
   Family family = Family::llama;
   config::Precision precision = config::Precision::fp32;
   config::OptimizerKind optim = config::OptimizerKind::adamw_torch;
   int zero_stage = 3;
-  int reshard_size = 0;  ///< neighbours that keep a unit for the backward pass; 0: none
+  int reshard_size = 1;  ///< neighbours that keep a unit for the backward pass; 1: none
   config::SpMethod sp_method = config::SpMethod::ring;
   int ulysses_size = 0;
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;

@@ -22,7 +22,7 @@ using test::mentions;
 
 namespace {
 
-constexpr mesh::Layout layout = {1, 2, 2, 2};
+constexpr test::Layout layout = {1, 2, 2, 2};
 
 /// A checkpoint of step 5 on 8 ranks.
 class Saved {

@@ -7,6 +7,7 @@
 
 #include "scarce_engine.hpp"
 #include "support/failing_device.hpp"
+#include "support/layout.hpp"
 #include "support/mpi_session.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -43,7 +44,7 @@ bool is_common(const Ending& mine) {
 
 /// With groups of fewer ranks than the world where there are four: what one group notices, the others must learn.
 mesh::Layout layout_of_world() {
-  return session().world().size() == 4 ? mesh::Layout{1, 2, 1, 2} : mesh::Layout{1, session().world().size(), 1, 1};
+  return session().world().size() == 4 ? test::Layout{1, 2, 1, 2} : test::Layout{1, session().world().size(), 1, 1};
 }
 
 /// Lets each request of the scarce rank fail, one after the other, until none is left. Collective.

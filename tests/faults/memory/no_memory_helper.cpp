@@ -20,7 +20,8 @@ int run(comm::Session& session, const std::string& what, const std::string& argu
   } else {
     scarcity.has_file_space = false;
   }
-  const config::ValidConfig config = test::scarce_config({1, num_ranks, 1, 1}, what == "request" ? "" : argument);
+  const config::ValidConfig config =
+      test::scarce_config({{Axis::dp_shard, num_ranks}}, what == "request" ? "" : argument);
   const bool writes_activations = what != "moments";
   test::set_engine_up(config.with([=](config::Config& c) { c.train.activation_offload &= writes_activations; }),
                       scarcity, session);

@@ -24,7 +24,7 @@ BOOST_AUTO_TEST_CASE(the_rank_that_saw_it_first_is_named) {
   config.model = test::small_qwen2();  // untied: the table is read for tokens alone
   config.train.precision = config::Precision::fp32;
   config.train.per_device_train_batch_size = 1;
-  const test::Mesh mesh(session().world(), {1, num_ranks, 1, 1}, config.model);
+  const test::Mesh mesh(session().world(), {{Axis::dp_shard, num_ranks}}, config.model);
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
 

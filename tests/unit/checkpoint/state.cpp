@@ -16,6 +16,7 @@
 #include "sft/core/bf16.hpp"
 #include "sft/device/factory.hpp"
 #include "support/error_text.hpp"
+#include "support/layout.hpp"
 #include "support/parameter.hpp"
 
 namespace {
@@ -50,11 +51,11 @@ std::vector<parallel::Unit> make_adapter_units() {
 
 std::vector<mesh::Place> places_of(const mesh::Layout& layout) {
   std::vector<mesh::Place> places;
-  for (int rank = 0; rank < layout.size(); ++rank) places.emplace_back(layout, rank, 2 * layout.tp, 2);
+  for (int rank = 0; rank < layout.size(); ++rank) places.emplace_back(layout, rank);
   return places;
 }
 
-const mesh::Layout layouts[] = {{1, 1, 1, 1}, {1, 3, 1, 1}, {2, 2, 1, 2}, {1, 2, 2, 4}, {1, 16, 1, 1}};
+const test::Layout layouts[] = {{1, 1, 1, 1}, {1, 3, 1, 1}, {2, 2, 1, 2}, {1, 2, 2, 4}, {1, 16, 1, 1}};
 
 /// Element `index` of the logical tensor `name`; float32 holds it exactly.
 float value_of(const std::string& name, std::int64_t index) {

@@ -124,7 +124,8 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST(parse_text("", {"--sequence_parallel"}).parallel.tp_sequence_parallel);
   BOOST_TEST(parse_text("megatron_lm_sequence_parallelism = true\n").parallel.tp_sequence_parallel);
   BOOST_TEST(parse_text("", {"--parallelism_config_dp_shard_size", "2"}).parallel.dp_shard_size == 2);
-  BOOST_TEST(!parse_text("", {"--fsdp_reshard_after_forward", "false"}).parallel.reshard_after_forward);
+  const Config kept = parse_text("", {"--fsdp_reshard_after_forward", "false"});
+  BOOST_TEST((kept.parallel.reshard_after_forward == Reshard::never));
   BOOST_TEST(parse_text("", {"--fsdp_sharding_strategy", "SHARD_GRAD_OP"}).parallel.zero_stage == 2);
   BOOST_TEST(parse_text("", {"--fsdp_sharding_strategy", "NO_SHARD"}).parallel.zero_stage == 0);
   BOOST_TEST(parse_text("", {"--fsdp=hybrid_shard_zero2 auto_wrap"}).parallel.zero_stage == 2);

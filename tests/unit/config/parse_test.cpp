@@ -137,11 +137,11 @@ BOOST_AUTO_TEST_CASE(resharding_is_a_truth_or_a_number_of_ranks) {
     BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
     return config.parallel;
   };
-  BOOST_TEST(parallel("true").reshard_after_forward);
-  BOOST_TEST(!parallel("False").reshard_after_forward);
-  BOOST_TEST(parallel("false").reshard_size == 0);
+  BOOST_TEST((parallel("true").reshard_after_forward == Reshard::always));
+  BOOST_TEST((parallel("False").reshard_after_forward == Reshard::never));
+  BOOST_TEST(parallel("false").reshard_size == 1);
+  BOOST_TEST((parallel("4").reshard_after_forward == Reshard::to_groups));
   BOOST_TEST(parallel("4").reshard_size == 4);
-  BOOST_TEST(parallel("4").reshard_after_forward);
   for (const char* wrong : {"0", "1", "-2", "2.5", "node"}) {
     BOOST_CHECK_EXCEPTION(parallel(wrong), Error, [](const Error& error) {
       return std::string(error.what()).find("true, false or a number of ranks from 2") != std::string::npos;

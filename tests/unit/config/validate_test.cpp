@@ -37,6 +37,12 @@ void set_mesh(Config& config, int replicate, int shard, int sp, int tp) {
   config.parallel.tp_size = tp;
 }
 
+/// reshard_after_forward = N.
+void reshard_to(Config& config, int num_neighbours) {
+  config.parallel.reshard_after_forward = Reshard::to_groups;
+  config.parallel.reshard_size = num_neighbours;
+}
+
 /// A schedule that has evaluations to go by.
 void set_schedule(Config& config, Scheduler type, const SchedulerKwargs& kwargs = {}) {
   config.data.eval_files = {"eval.h5"};
@@ -83,12 +89,12 @@ const Refused refused_configs[] = {
      [](Config& c) { c.parallel.zero_stage = 4; }},
     {"`parallel.reshard_after_forward = 4` does not fit the mesh (the ranks that share parameters, dp_shard_size x "
      "sp_size = 3 x 2 = 6, are no multiple of 4): set it to true, false or one of 2, 3, 6",
-     [](Config& c) { c.parallel.reshard_size = 4, set_mesh(c, 1, 0, 2, 1); }, 6},
+     [](Config& c) { reshard_to(c, 4), set_mesh(c, 1, 0, 2, 1); }, 6},
     {"`parallel.reshard_after_forward = 2` does not fit the mesh (the ranks that share parameters, dp_shard_size x "
      "sp_size = 1 x 1 = 1, are no multiple of 2): set it to true",
-     [](Config& c) { c.parallel.reshard_size = 2; }},
+     [](Config& c) { reshard_to(c, 2); }},
     {"`parallel.reshard_after_forward = 2` has nothing to do (with zero_stage = 1 parameters stay whole on every rank)",
-     [](Config& c) { c.parallel.reshard_size = 2, c.parallel.zero_stage = 1, set_mesh(c, 1, 4, 1, 1); }, 4},
+     [](Config& c) { reshard_to(c, 2), c.parallel.zero_stage = 1, set_mesh(c, 1, 4, 1, 1); }, 4},
     {"`parallel.ulysses_size = -1` is out of range", [](Config& c) { c.parallel.ulysses_size = -1; }},
     // what exchanges heads: 8 query heads
     {"8 / 1 = 8 heads, and 8 / sp_size = 8 / 3 is no whole number): set sp_method = hybrid with a ulysses_size of 1,",

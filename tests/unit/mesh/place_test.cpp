@@ -4,118 +4,79 @@
 #include <boost/test/unit_test.hpp>
 #include <map>
 
+#include "support/layout.hpp"
+
 namespace sft::mesh {
 
 BOOST_AUTO_TEST_CASE(a_place_agrees_with_the_members_of_its_groups) {
-  const Layout layout{2, 3, 2, 4};
+  const test::Layout layout{2, 3, 2, 4};
   for (int rank = 0; rank < layout.size(); ++rank) {
-    const Place place(layout, rank, 8, 2);
+    const Place place(layout, rank);
     BOOST_TEST(place.rank() == rank);
-    const auto position_among = [&](std::array<bool, 4> kept_axes) {
-      const std::vector<int> members = layout.members(rank, kept_axes);
+    const auto position_among = [&](const AxisSet& axes) {
+      const std::vector<int> members = layout.members(rank, axes);
       return std::pair(std::find(members.begin(), members.end(), rank) - members.begin(), members.size());
     };
-    BOOST_TEST(
-        (position_among({false, true, true, false}) == std::pair(place.fsdp_rank() + 0L, place.fsdp_size() + 0UL)));
-    BOOST_TEST(
-        (position_among({true, true, false, false}) == std::pair(place.data_rank() + 0L, place.data_size() + 0UL)));
-    BOOST_TEST(place.heads().kv_replicas == 2);
-    BOOST_TEST(place.heads().kv_begin == place.coordinates().tp / 2);
+    BOOST_TEST((position_among({Axis::dp_shard, Axis::sp}) ==
+                std::pair(place.rank(fsdp_axes) + 0L, place.size(fsdp_axes) + 0UL)));
+    BOOST_TEST((position_among({Axis::dp_replicate, Axis::dp_shard}) ==
+                std::pair(place.data_rank() + 0L, place.data_size() + 0UL)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_ep_read_rows_and_hold_shards_of_their_own_and_stages_neither) {
+  const Layout layout{{Axis::pp, 2}, {Axis::dp_shard, 3}, {Axis::ep, 2}, {Axis::sp, 2}, {Axis::tp, 2}};
+  const Layout without{{Axis::dp_shard, 6}, {Axis::sp, 2}, {Axis::tp, 2}};
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    const Place place(layout, rank), alike(without, rank % without.size());
+    BOOST_TEST(place.data_rank() == alike.data_rank());
+    BOOST_TEST(place.rank(fsdp_axes) == alike.rank(fsdp_axes));
+    BOOST_TEST(place.rank(Axis::tp) == alike.rank(Axis::tp));
+    BOOST_TEST(place.rank(Axis::pp) == rank / without.size());
+    BOOST_TEST(place.size(replica_axes) == 12);
   }
 }
 
 BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
-  const Layout layout{2, 3, 2, 4};
+  const Layout layout{{Axis::dp_replicate, 2}, {Axis::pp, 2}, {Axis::dp_shard, 3},
+                      {Axis::ep, 2},           {Axis::sp, 2}, {Axis::tp, 4}};
   std::map<std::pair<int, int>, int> rows, tokens, shards;
   for (int rank = 0; rank < layout.size(); ++rank) {
-    const Place place(layout, rank, 8, 2);
+    const Place place(layout, rank);
     rows[{place.data_rank(), 0}] += place.owns_rows() ? 1 : 0;
-    tokens[{place.data_rank(), place.coordinates().sp}] += place.owns_tokens() ? 1 : 0;
-    shards[{place.fsdp_rank(), place.coordinates().tp}] += place.owns_shard() ? 1 : 0;
+    tokens[{place.data_rank(), place.rank(Axis::sp)}] += place.owns_tokens() ? 1 : 0;
+    shards[{place.rank(fsdp_axes), place.rank({Axis::pp, Axis::tp})}] += place.owns_shard(fsdp_axes) ? 1 : 0;
   }
+  BOOST_TEST(rows.size() == 2U * 3U * 2U);
+  BOOST_TEST(tokens.size() == 2U * 3U * 2U * 2U);
+  BOOST_TEST(shards.size() == 3U * 2U * 2U * 2U * 4U);
   for (const auto& owners : {rows, tokens, shards}) {
     for (const auto& [what, count] : owners) BOOST_TEST(count == 1);
   }
 }
 
 BOOST_AUTO_TEST_CASE(copies_are_replicas_on_every_axis_but_tp) {
-  const Layout layout{2, 3, 2, 4};
+  const test::Layout layout{2, 3, 2, 4};
   std::map<int, int> owners;  // by tp rank
   for (int rank = 0; rank < layout.size(); ++rank) {
-    const Place place(layout, rank, 8, 2, {.is_sharded = false});
-    BOOST_TEST(place.fsdp_size() == 1);
-    BOOST_TEST(place.fsdp_rank() == 0);
-    BOOST_TEST(place.replicate_size() == 12);
-    owners[place.coordinates().tp] += place.owns_shard() ? 1 : 0;
-    BOOST_TEST(place.peer(rank).fsdp_size() == 1);
-    const Place sharded(layout, rank, 8, 2);
-    BOOST_TEST(sharded.replicate_size() == 2);
-    BOOST_TEST(sharded.with_copies().replicate_size() == 12);
-    BOOST_TEST(sharded.with_copies().rank() == rank);
+    const Place place(layout, rank);
+    owners[place.rank(Axis::tp)] += place.owns_shard({}) ? 1 : 0;
+    BOOST_TEST(place.owns_shard(fsdp_axes) == (place.rank(Axis::dp_replicate) == 0));
   }
+  BOOST_TEST(owners.size() == 4U);
   for (const auto& [tp, count] : owners) BOOST_TEST(count == 1);
 }
 
-BOOST_AUTO_TEST_CASE(neighbours_of_fsdp_reshard_together) {
-  const Layout layout{2, 3, 2, 2};
-  for (int rank = 0; rank < layout.size(); ++rank) {
-    const Place place(layout, rank, 8, 2, {.reshard_size = 3});
-    BOOST_TEST(place.reshard_size() == 3);
-    BOOST_TEST(place.reshard_rank() == place.fsdp_rank() % 3);
-    BOOST_TEST(Place(layout, rank, 8, 2).reshard_size() == 6);
-  }
-  BOOST_CHECK_THROW(Place(layout, 0, 8, 2, {.reshard_size = 4}), std::logic_error);
+BOOST_AUTO_TEST_CASE(there_is_no_rank_outside_of_the_mesh) {
+  BOOST_CHECK_THROW(Place(Layout{{Axis::sp, 3}}, 3), std::logic_error);
+  BOOST_CHECK_THROW(Place(Layout{{Axis::sp, 3}}, -1), std::logic_error);
 }
 
 BOOST_AUTO_TEST_CASE(a_peer_is_made_of_the_same_mesh) {
-  const Place place({2, 1, 2, 4}, 5, 12, 2);
+  const Place place(test::Layout{2, 1, 2, 4}, 5);
   const Place peer = place.peer(15);
   BOOST_TEST(peer.rank() == 15);
-  BOOST_TEST(peer.heads().q_heads == 3);
-  BOOST_TEST(peer.heads().kv_replicas == 2);
-  BOOST_TEST(peer.heads().kv_begin == 1);
-}
-
-BOOST_AUTO_TEST_CASE(heads_are_split_evenly) {
-  for (int tp_size : {1, 2, 4}) {
-    for (int rank = 0; rank < tp_size; ++rank) {
-      const HeadSplit split = split_heads(8, 4, tp_size, rank);
-      BOOST_TEST(split.q_heads == 8 / tp_size);
-      BOOST_TEST(split.kv_heads == 4 / tp_size);
-      BOOST_TEST(split.kv_begin == rank * split.kv_heads);
-      BOOST_TEST(split.kv_replicas == 1);
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(key_value_heads_fewer_than_ranks_are_replicated) {
-  const std::vector<int> expected_begins = {0, 0, 0, 0, 1, 1, 1, 1};
-  for (int rank = 0; rank < 8; ++rank) {
-    const HeadSplit split = split_heads(16, 2, 8, rank);
-    BOOST_TEST(split.q_heads == 2);
-    BOOST_TEST(split.kv_heads == 1);
-    BOOST_TEST(split.kv_begin == expected_begins[static_cast<std::size_t>(rank)]);
-    BOOST_TEST(split.kv_replicas == 4);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(every_query_head_finds_its_key_value_head) {
-  for (const auto& [heads, kv_heads, tp_size] :
-       std::vector<std::array<int, 3>>{{8, 8, 4}, {8, 2, 4}, {16, 4, 2}, {12, 3, 6}}) {
-    for (int rank = 0; rank < tp_size; ++rank) {
-      const HeadSplit split = split_heads(heads, kv_heads, tp_size, rank);
-      for (int local = 0; local < split.q_heads; ++local) {
-        const int global_kv = (rank * split.q_heads + local) / (heads / kv_heads);
-        BOOST_TEST(global_kv == split.kv_begin + local / (split.q_heads / split.kv_heads));
-      }
-    }
-  }
-}
-
-BOOST_AUTO_TEST_CASE(indivisible_heads_are_a_bug) {
-  BOOST_CHECK_THROW((void)split_heads(6, 6, 4, 0), std::logic_error);
-  BOOST_CHECK_THROW((void)split_heads(12, 6, 4, 0), std::logic_error);
-  BOOST_CHECK_THROW((void)split_heads(8, 3, 4, 0), std::logic_error);
+  BOOST_TEST(peer.layout().describe() == place.layout().describe());
 }
 
 }  // namespace sft::mesh

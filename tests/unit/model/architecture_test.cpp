@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(units_hold_blocks_or_parts_of_them) {
 BOOST_AUTO_TEST_CASE(a_pass_enters_units_in_their_order_and_back) {
   auto m = small();
   m.num_hidden_layers = 2;
-  using Units = std::vector<int>;
+  using Units = std::vector<sft::parallel::UnitIndex>;
   for (const bool tied : {false, true}) {
     m.tie_word_embeddings = tied;
     const auto parts = sft::model::make_architecture(m, sft::model::all_parameters, {}, 0).parameters;

@@ -24,8 +24,8 @@ double value_of(std::int64_t element, int round) {
 /// Parameters, gradients and moments of one rank of a 3 x 2 mesh of fsdp and tp, in real memory.
 struct Fixture {
   explicit Fixture(DType compute, int rank)
-      : shard_map(test::sample_units(), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
-        frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), {{.dp_shard = 3, .tp = 2}, rank, 2, 2}),
+      : shard_map(test::sample_units(), {{{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank}),
+        frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), {{{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank}),
         storage(shard_map, frozen_map, compute) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
     memory.lay_out([&](device::Arena& arena) { optimizer->lay_out(arena, arena); });
@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(padding_is_left_as_it_was) {
 }
 
 BOOST_AUTO_TEST_CASE(its_state_is_two_moments_of_the_rank_shard) {
-  const parallel::ShardMap shard_map(test::sample_units(), {{.dp_shard = 2}, 1, 2, 2});
+  const parallel::ShardMap shard_map(test::sample_units(), {{{Axis::dp_shard, 2}}, 1});
   const config::Optimizer optimizer;
   const std::unique_ptr<Optimizer> adamw = make_optimizer(optimizer, shard_map);
   device::Arena sizing, pinned;
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(its_state_is_two_moments_of_the_rank_shard) {
 }
 
 BOOST_AUTO_TEST_CASE(lion_keeps_one_moment_and_sgd_nothing) {
-  const parallel::ShardMap shard_map(test::sample_units(), {{.dp_shard = 2}, 1, 2, 2});
+  const parallel::ShardMap shard_map(test::sample_units(), {{{Axis::dp_shard, 2}}, 1});
   for (const auto& [kind, num_states] : {std::pair<config::OptimizerKind, std::size_t>{config::OptimizerKind::lion, 1},
                                          {config::OptimizerKind::sgd, 0}}) {
     config::Optimizer keys;

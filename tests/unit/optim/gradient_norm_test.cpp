@@ -52,13 +52,13 @@ double part_of(test::Memory& memory, const mesh::Place& place) {
 BOOST_AUTO_TEST_SUITE(gradient_norm)
 
 BOOST_AUTO_TEST_CASE(the_sum_over_any_mesh_is_that_of_the_model) {
-  constexpr int num_kv_heads = 2;
-  for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{.dp_replicate = 3}, mesh::Layout{.dp_shard = 5},
-                                     mesh::Layout{.sp = 2}, mesh::Layout{.tp = 2}, mesh::Layout{.tp = 8},
-                                     mesh::Layout{.dp_replicate = 2, .dp_shard = 3, .sp = 2, .tp = 4}}) {
+  for (const mesh::Layout& layout :
+       {mesh::Layout{}, mesh::Layout{{Axis::dp_replicate, 3}}, mesh::Layout{{Axis::dp_shard, 5}},
+        mesh::Layout{{Axis::sp, 2}}, mesh::Layout{{Axis::tp, 2}}, mesh::Layout{{Axis::tp, 8}},
+        mesh::Layout{{Axis::dp_replicate, 2}, {Axis::dp_shard, 3}, {Axis::sp, 2}, {Axis::tp, 4}}}) {
     test::Memory memory;
     double sum = 0.0;
-    for (int rank = 0; rank < layout.size(); ++rank) sum += part_of(memory, {layout, rank, 8, num_kv_heads});
+    for (int rank = 0; rank < layout.size(); ++rank) sum += part_of(memory, {layout, rank});
     BOOST_TEST(sum == whole_sum_of_squares(), layout.describe() << ": " << sum);
   }
 }

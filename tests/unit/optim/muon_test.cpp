@@ -106,7 +106,7 @@ struct Fixture {
   std::unique_ptr<Optimizer> optimizer;
   parallel::MatrixDeal deal;
   Tensor workspace;
-  mesh::Groups groups = mesh::Groups::planned(place);
+  mesh::Groups groups = mesh::Groups::planned(place, {});
   comm::TrafficCounter collectives;
   parallel::MatrixExchange exchange{deal, storage, groups, *memory.backend, collectives};
 };

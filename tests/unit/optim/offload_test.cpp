@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
         const bool has_file = (has_state && elsewhere.form.moments_place == StatePlace::file) ||
                               elsewhere.form.master_place == StatePlace::file;
         for (const int rank : {0, 3}) {
-          const mesh::Place place({.dp_shard = 3, .tp = 2}, rank, 2, 2);
+          const mesh::Place place({{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank);
           Rank offloaded(elsewhere, place, folder.path());
           Rank without(with_places(kind, StatePlace::device, StatePlace::device), place, "");
           BOOST_TEST((offloaded.file_bytes() > 0U) == has_file);
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(an_element_rounds_alike_on_any_mesh) {
   const auto train_on = [&](const mesh::Layout& layout) {
     Rank::Elements elements;
     for (int r = 0; r < layout.size(); ++r) {
-      Rank rank(kind, {layout, r, 4, 2}, "");
+      Rank rank(kind, {layout, r}, "");
       for (int step = 1; step <= 4; ++step) rank.step(step);
       rank.add_to(elements);
     }
@@ -212,8 +212,8 @@ BOOST_AUTO_TEST_CASE(an_element_rounds_alike_on_any_mesh) {
     kind.optim = optim;
     const Rank::Elements alone = train_on({});
     BOOST_TEST(alone.size() > 800U);
-    for (const mesh::Layout& layout :
-         {mesh::Layout{.dp_shard = 5}, mesh::Layout{.tp = 4}, mesh::Layout{.dp_shard = 3, .sp = 2, .tp = 2}}) {
+    for (const mesh::Layout& layout : {mesh::Layout{{Axis::dp_shard, 5}}, mesh::Layout{{Axis::tp, 4}},
+                                       mesh::Layout{{Axis::dp_shard, 3}, {Axis::sp, 2}, {Axis::tp, 2}}}) {
       BOOST_TEST((train_on(layout) == alone), layout.describe());
     }
   }

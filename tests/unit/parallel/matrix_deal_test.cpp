@@ -31,12 +31,13 @@ std::vector<Unit> units_for(int tp_size) {
 BOOST_AUTO_TEST_SUITE(matrix_deal)
 
 BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
-  for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{.dp_shard = 2}, mesh::Layout{.tp = 2},
-                                     mesh::Layout{.dp_shard = 2, .tp = 2}, mesh::Layout{.dp_shard = 4, .sp = 2}}) {
-    const int fsdp_size = layout.dp_shard * layout.sp, round_size = fsdp_size * layout.tp;
+  for (const mesh::Layout& layout :
+       {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 2}}, mesh::Layout{{Axis::tp, 2}},
+        mesh::Layout{{Axis::dp_shard, 2}, {Axis::tp, 2}}, mesh::Layout{{Axis::dp_shard, 4}, {Axis::sp, 2}}}) {
+    const int fsdp_size = layout[Axis::dp_shard] * layout[Axis::sp], round_size = fsdp_size * layout[Axis::tp];
     for (int rank = 0; rank < layout.size(); ++rank) {
-      const mesh::Place place(layout, rank, 2, 2);
-      const ShardMap shard_map(units_for(layout.tp), place);
+      const mesh::Place place(layout, rank);
+      const ShardMap shard_map(units_for(layout[Axis::tp]), place);
       const MatrixDeal deal(shard_map, place, is_dealt);
       std::set<const Parameter*> dealt;
       std::int64_t last = shard_map.num_parameters();
@@ -48,8 +49,8 @@ BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
           BOOST_TEST(dealt.insert(matrix.parameter).second);
           BOOST_TEST(ranks.insert({matrix.fsdp_rank, matrix.tp_rank}).second);
           BOOST_TEST(matrix.fsdp_rank < fsdp_size);
-          BOOST_TEST(matrix.tp_rank < layout.tp);
-          BOOST_TEST(matrix.num_slices() == (matrix.parameter->split == TpSplit::rows ? layout.tp : 1));
+          BOOST_TEST(matrix.tp_rank < layout[Axis::tp]);
+          BOOST_TEST(matrix.num_slices() == (matrix.parameter->split == TpSplit::rows ? layout[Axis::tp] : 1));
           BOOST_TEST(matrix.parameter->elements() <= last);
           last = matrix.parameter->elements();
         }
@@ -61,8 +62,8 @@ BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
 
 BOOST_AUTO_TEST_CASE(memory_is_for_what_comes_together) {
   const auto bytes_on = [](const mesh::Layout& layout) {
-    const mesh::Place place(layout, 0, 2, 2);
-    const ShardMap shard_map(units_for(layout.tp), place);
+    const mesh::Place place(layout, 0);
+    const ShardMap shard_map(units_for(layout[Axis::tp]), place);
     MatrixDeal deal(shard_map, place, is_dealt);
     device::Arena sizing;
     deal.lay_out(sizing);
@@ -70,11 +71,11 @@ BOOST_AUTO_TEST_CASE(memory_is_for_what_comes_together) {
   };
   constexpr std::int64_t largest = (31 + 7 * 5) * 19, second = (31 + 7 * 4) * 19;
   BOOST_TEST(bytes_on({}) == 0U);
-  BOOST_TEST(bytes_on({.dp_shard = 3}) == test::bytes_of(round_up(largest, alignment_elements), DType::float32));
-  BOOST_TEST(bytes_on({.tp = 2}) == test::bytes_of(largest, DType::float32));
+  BOOST_TEST(bytes_on({{Axis::dp_shard, 3}}) == test::bytes_of(round_up(largest, alignment_elements), DType::float32));
+  BOOST_TEST(bytes_on({{Axis::tp, 2}}) == test::bytes_of(largest, DType::float32));
   // The larger one is cut over tp, the other is not.
   BOOST_TEST(
-      bytes_on({.dp_shard = 3, .tp = 2}) ==
+      bytes_on({{Axis::dp_shard, 3}, {Axis::tp, 2}}) ==
       test::bytes_of(round_up(largest / 2, alignment_elements) + round_up(second, alignment_elements), DType::float32) +
           test::bytes_of(largest, DType::float32));
 }

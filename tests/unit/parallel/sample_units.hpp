@@ -43,7 +43,7 @@ inline std::vector<Unit> frozen_sample_units() {
 }
 
 /// Rank `rank` of `num_ranks` in fsdp, and of nothing else.
-inline mesh::Place fsdp_place(int num_ranks, int rank) { return {{.dp_shard = num_ranks}, rank, 1, 1}; }
+inline mesh::Place fsdp_place(int num_ranks, int rank) { return {{{Axis::dp_shard, num_ranks}}, rank}; }
 
 /// What an arena gives for that many elements.
 inline std::size_t bytes_of(std::int64_t num_elements, DType dtype) {

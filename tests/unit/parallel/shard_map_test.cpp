@@ -16,25 +16,31 @@ using namespace sft::parallel;
 using sft::test::parameter;
 
 /// Awkward on purpose: nothing here divides by the shard alignment.
-std::vector<Unit> make_units() {
+std::vector<Unit> make_units(int num_kv_heads = 2) {
   std::vector<Unit> units(3);
   units[0].parameters = {parameter("table", 24, 7, TpSplit::rows)};
   units[1].parameters = {parameter("q", 16, 5, TpSplit::rows),           parameter("k", 8, 5, TpSplit::kv_rows),
                          parameter("o", 9, 16, TpSplit::columns),        parameter("norm", 5, 0, TpSplit::none),
                          parameter("head_norm", 3, 0, TpSplit::partial), parameter("k_bias", 8, 0, TpSplit::kv_rows)};
   units[2].parameters = {parameter("final", 11, 0, TpSplit::none)};
+  for (Parameter& p : units[1].parameters) {
+    if (p.split == TpSplit::kv_rows) p.num_kv_heads = num_kv_heads;
+  }
   return units;
 }
 
 struct Case {
   int tp_size, kv_replicas, fsdp_size;
+
+  [[nodiscard]] int num_kv_heads() const { return tp_size / kv_replicas; }
 };
 
-/// A rank of a mesh in which `kv_replicas` ranks of tp share each key/value head.
 sft::mesh::Place place(const Case& c, int replicate_rank, int fsdp_rank, int tp_rank) {
-  const sft::mesh::Layout layout{.dp_replicate = 2, .dp_shard = c.fsdp_size, .tp = c.tp_size};
-  const int rank = layout.rank({.dp_replicate = replicate_rank, .dp_shard = fsdp_rank, .tp = tp_rank});
-  return {layout, rank, c.tp_size, c.tp_size / c.kv_replicas};
+  const sft::mesh::Layout layout{
+      {sft::Axis::dp_replicate, 2}, {sft::Axis::dp_shard, c.fsdp_size}, {sft::Axis::tp, c.tp_size}};
+  const int rank = layout.rank(
+      {{sft::Axis::dp_replicate, replicate_rank}, {sft::Axis::dp_shard, fsdp_rank}, {sft::Axis::tp, tp_rank}});
+  return {layout, rank};
 }
 
 }  // namespace
@@ -84,11 +90,11 @@ BOOST_AUTO_TEST_CASE(every_element_has_one_owner) {
     std::map<std::string, std::vector<int>> owners;
     for (int tp = 0; tp < c.tp_size; ++tp) {
       for (int f = 0; f < c.fsdp_size; ++f) {
-        const ShardMap second_replica(make_units(), place(c, 1, f, tp));
+        const ShardMap second_replica(make_units(c.num_kv_heads()), place(c, 1, f, tp));
         for (const Piece& piece : second_replica.pieces()) {
           BOOST_TEST(!piece.parameter->is_owner);
         }
-        const ShardMap shard_map(make_units(), place(c, 0, f, tp));
+        const ShardMap shard_map(make_units(c.num_kv_heads()), place(c, 0, f, tp));
         std::int64_t next = 0;
         for (const Piece& piece : shard_map.pieces()) {
           BOOST_TEST(piece.shard_offset >= next);

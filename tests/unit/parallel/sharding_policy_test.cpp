@@ -5,12 +5,17 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "support/layout.hpp"
+
 namespace sft::parallel {
 
 namespace {
 
-ShardingPolicy policy_of(const mesh::Layout& layout, const config::Parallel& parallel = {}) {
-  return sharding_policy(parallel, mesh::Place(layout, 0, 4, 4, mesh::sharing_of(parallel)));
+using config::Reshard;
+
+ShardingPolicy policy_of(const mesh::Layout& layout, config::Parallel parallel = {}, bool offloads_parameters = false) {
+  sft::test::set_mesh(parallel, layout);
+  return sharding_policy(parallel, offloads_parameters);
 }
 
 ShardingPolicy policy_of_stage(const mesh::Layout& layout, int zero_stage) {
@@ -24,7 +29,7 @@ ShardingPolicy policy_of_stage(const mesh::Layout& layout, int zero_stage) {
 BOOST_AUTO_TEST_SUITE(policy)
 
 BOOST_AUTO_TEST_CASE(one_rank_in_fsdp_shards_nothing) {
-  for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{.dp_replicate = 4, .tp = 2}}) {
+  for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{{Axis::dp_replicate, 4}, {Axis::tp, 2}}}) {
     const ShardingPolicy policy = policy_of(layout);
     BOOST_TEST(!policy.parameters);
     BOOST_TEST(!policy.gradients);
@@ -33,8 +38,9 @@ BOOST_AUTO_TEST_CASE(one_rank_in_fsdp_shards_nothing) {
 }
 
 BOOST_AUTO_TEST_CASE(several_ranks_shard_all_whichever_axis_they_are_on) {
-  for (const mesh::Layout& layout : {mesh::Layout{.dp_shard = 2}, mesh::Layout{.sp = 2},
-                                     mesh::Layout{.dp_replicate = 2, .dp_shard = 3, .sp = 2, .tp = 4}}) {
+  for (const mesh::Layout& layout :
+       {mesh::Layout{{Axis::dp_shard, 2}}, mesh::Layout{{Axis::sp, 2}},
+        mesh::Layout{{Axis::dp_replicate, 2}, {Axis::dp_shard, 3}, {Axis::sp, 2}, {Axis::tp, 4}}}) {
     const ShardingPolicy policy = policy_of(layout);
     BOOST_TEST(policy.parameters);
     BOOST_TEST(policy.gradients);
@@ -43,13 +49,13 @@ BOOST_AUTO_TEST_CASE(several_ranks_shard_all_whichever_axis_they_are_on) {
 }
 
 BOOST_AUTO_TEST_CASE(every_stage_shards_one_thing_more) {
-  const mesh::Layout layout{.dp_replicate = 2, .dp_shard = 2, .sp = 3};
+  const mesh::Layout layout{{Axis::dp_replicate, 2}, {Axis::dp_shard, 2}, {Axis::sp, 3}};
   for (int stage = 0; stage <= 3; ++stage) {
     const ShardingPolicy policy = policy_of_stage(layout, stage);
     BOOST_TEST(policy.optimizer_state == (stage >= 1));
     BOOST_TEST(policy.gradients == (stage >= 2));
     BOOST_TEST(policy.parameters == (stage >= 3));
-    const ShardingPolicy lone = policy_of_stage({.dp_replicate = 4}, stage);
+    const ShardingPolicy lone = policy_of_stage({{Axis::dp_replicate, 4}}, stage);
     BOOST_TEST((!lone.parameters && !lone.gradients && !lone.optimizer_state));
   }
 }
@@ -59,9 +65,9 @@ BOOST_AUTO_TEST_CASE(parameters_on_the_node_are_gathered_even_on_one_rank) {
     config::Parallel parallel;
     parallel.zero_stage = stage;
     for (const int dp_shard : {1, 2}) {
-      const mesh::Place place({.dp_shard = dp_shard}, 0, 4, 4, mesh::sharing_of(parallel));
-      const ShardingPolicy without = sharding_policy(parallel, place);
-      const ShardingPolicy policy = sharding_policy(parallel, place, /*offloads_parameters=*/true);
+      const mesh::Layout layout{{Axis::dp_shard, dp_shard}};
+      const ShardingPolicy without = policy_of(layout, parallel);
+      const ShardingPolicy policy = policy_of(layout, parallel, /*offloads_parameters=*/true);
       BOOST_TEST(!without.parameters_on_host);
       BOOST_TEST(policy.parameters_on_host == (stage == 3));
       BOOST_TEST(policy.parameters == (stage == 3));
@@ -72,25 +78,38 @@ BOOST_AUTO_TEST_CASE(parameters_on_the_node_are_gathered_even_on_one_rank) {
 }
 
 BOOST_AUTO_TEST_CASE(frozen_parameters_are_whole_where_parameters_are) {
-  const mesh::Layout layout{.dp_shard = 4};
   for (int stage = 0; stage <= 3; ++stage) {
-    config::Parallel parallel;
-    parallel.zero_stage = stage;
-    const mesh::Place place(layout, 3, 1, 1, mesh::sharing_of(parallel));
-    BOOST_TEST(place_of_frozen(sharding_policy(parallel, place), place).fsdp_size() == (stage == 3 ? 4 : 1));
+    const ShardingPolicy policy = policy_of_stage({{Axis::dp_shard, 4}}, stage);
+    BOOST_TEST((policy.frozen_axes() == (stage == 3 ? fsdp_axes : AxisSet{})));
+    BOOST_TEST((policy.trainable_axes() == (stage >= 1 ? fsdp_axes : AxisSet{})));
   }
 }
 
-BOOST_AUTO_TEST_CASE(resharding_is_what_the_configuration_says) {
-  const mesh::Layout layout{.dp_shard = 2, .sp = 2};
+BOOST_AUTO_TEST_CASE(groups_are_made_for_what_is_sharded) {
   config::Parallel parallel;
-  BOOST_TEST(policy_of(layout, parallel).reshard_size == 0);
+  parallel.reshard_after_forward = Reshard::to_groups;
   parallel.reshard_size = 2;
+  const mesh::Sharing sharing = sharing_of(policy_of({{Axis::dp_shard, 4}, {Axis::tp, 2}}, parallel), 2);
+  BOOST_TEST((sharing.shard_axes == fsdp_axes));
+  BOOST_TEST(sharing.reshard_size == 2);
+  BOOST_TEST(sharing.kv_replicas == 2);
+  const mesh::Sharing whole = sharing_of(policy_of_stage({{Axis::dp_shard, 4}}, 0), 1);
+  BOOST_TEST((whole.shard_axes == AxisSet{}));
+  BOOST_TEST(whole.reshard_size == 1);
+}
+
+BOOST_AUTO_TEST_CASE(resharding_is_what_the_configuration_says) {
+  const mesh::Layout layout{{Axis::dp_shard, 2}, {Axis::sp, 2}};
+  config::Parallel parallel;
+  BOOST_TEST((policy_of(layout, parallel).reshard == Reshard::always));
+  parallel.reshard_after_forward = Reshard::never;
+  BOOST_TEST((policy_of(layout, parallel).reshard == Reshard::never));
+  parallel.reshard_after_forward = Reshard::to_groups;
+  parallel.reshard_size = 2;
+  BOOST_TEST((policy_of(layout, parallel).reshard == Reshard::to_groups));
   BOOST_TEST(policy_of(layout, parallel).reshard_size == 2);
   parallel.reshard_size = 4;  // all of them
-  BOOST_TEST(policy_of(layout, parallel).reshard_size == 0);
-  parallel.reshard_size = 0;
-  parallel.reshard_after_forward = false;
+  BOOST_TEST((policy_of(layout, parallel).reshard == Reshard::always));
   BOOST_TEST(policy_of(layout, parallel).reshard_size == 1);
 }
 

@@ -14,11 +14,13 @@ namespace sft::parallel {
 
 namespace {
 
+using Slots = IndexedVector<UnitIndex, SlotIndex>;
+
 /// Buffers of the sample units over sizing arenas.
 struct Buffered {
   Buffered(int fsdp_size, DType compute, ShardingPolicy of, const SlotAssignment& assignment)
       : shard_map(test::sample_units(), test::fsdp_place(fsdp_size, 0)),
-        frozen_map(test::frozen_sample_units(), place_of_frozen(of, test::fsdp_place(fsdp_size, 0))),
+        frozen_map(test::frozen_sample_units(), test::fsdp_place(fsdp_size, 0), of.frozen_axes()),
         storage(shard_map, frozen_map, compute),
         policy(of),
         slots(assignment),
@@ -35,10 +37,10 @@ struct Buffered {
 
   /// Elements of the longest unit whose slot is `slot`.
   template <class Elements>
-  [[nodiscard]] std::int64_t longest(const std::vector<int>& slot_of_unit, int slot, const Elements& elements) const {
+  [[nodiscard]] std::int64_t longest(const Slots& slot_of_unit, SlotIndex slot, const Elements& elements) const {
     std::int64_t most = 0;
     for (int u = 0; u < shard_map.num_units(); ++u) {
-      if (slot_of_unit[static_cast<std::size_t>(u)] == slot) most = std::max(most, elements(u));
+      if (slot_of_unit[u] == slot) most = std::max(most, elements(u));
     }
     return most;
   }
@@ -54,10 +56,9 @@ struct Buffered {
 constexpr ShardingPolicy all_sharded{.parameters = true, .gradients = true, .optimizer_state = true};
 
 SlotAssignment sample_slots(bool reshard, bool tied) {
-  return {test::num_sample_units, ShardingPolicy{.reshard_size = reshard ? 0 : 1}, tied};
+  return {test::num_sample_units, ShardingPolicy{.reshard = reshard ? config::Reshard::always : config::Reshard::never},
+          tied};
 }
-
-using Slots = std::vector<int>;
 
 }  // namespace
 
@@ -122,13 +123,12 @@ BOOST_AUTO_TEST_CASE(units_overlap_where_they_share_a_buffer_and_nowhere_else) {
     BOOST_TEST(frozen.num_elements() == b.frozen_map.unit(u).num_elements);
     BOOST_TEST(test::distance_bytes(parameters, frozen) == static_cast<std::int64_t>(parameters.size_bytes()));
     for (int v = 0; v < test::num_sample_units; ++v) {
-      const auto place = [](int unit) { return static_cast<std::size_t>(unit); };
       const auto are_apart = [](const Tensor& x, const Tensor& y) {
         const std::int64_t distance = test::distance_bytes(x, y);
         return distance >= static_cast<std::int64_t>(x.size_bytes()) ||
                -distance >= static_cast<std::int64_t>(y.size_bytes());
       };
-      if (b.slots.parameters[place(u)] == b.slots.parameters[place(v)]) {
+      if (b.slots.parameters[u] == b.slots.parameters[v]) {
         BOOST_TEST(parameters.data == b.buffers.parameters(v).data);
         BOOST_TEST(gradients.data == b.buffers.gradients(v).data);
       } else {
@@ -163,6 +163,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_sharded_lies_whole_beside_a_sharded_storage) {
 
 BOOST_AUTO_TEST_CASE(neighbours_keep_parts_of_the_units_that_lose_their_buffers) {
   ShardingPolicy policy = all_sharded;
+  policy.reshard = config::Reshard::to_groups;
   policy.reshard_size = 2;
   const Buffered b(4, DType::bf16, policy, sample_slots(true, false));
   const Buffered plain(4, DType::bf16, all_sharded, sample_slots(true, false));

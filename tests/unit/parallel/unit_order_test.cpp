@@ -22,7 +22,8 @@ struct Fixture {
   }
 
   explicit Fixture(bool reshard = true, bool tied = false)
-      : slots(6, ShardingPolicy{.reshard_size = reshard ? 0 : 1}, tied) {}
+      : slots(6, ShardingPolicy{.reshard = reshard ? sft::config::Reshard::always : sft::config::Reshard::never},
+              tied) {}
 
   ShardMap shard_map{make_units(), sft::mesh::Place()};
   SlotAssignment slots;

@@ -12,6 +12,7 @@
 #include "sft/device/process_memory.hpp"
 #include "sft/io/hdf5.hpp"
 #include "support/awkward_data.hpp"
+#include "support/layout.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -39,15 +40,8 @@ struct Fixture {
     config.train.per_device_train_batch_size = 2;
   }
 
-  void set_mesh(const mesh::Layout& layout) {
-    config.parallel.dp_replicate_size = layout.dp_replicate;
-    config.parallel.dp_shard_size = layout.dp_shard;
-    config.parallel.sp_size = layout.sp;
-    config.parallel.tp_size = layout.tp;
-  }
-
   [[nodiscard]] MemoryTable plan(const mesh::Layout& layout) {
-    set_mesh(layout);
+    test::set_mesh(config.parallel, layout);
     return plan_memory(valid(), datasets(), {}, process_bytes);
   }
 
@@ -74,7 +68,7 @@ const MemoryRange& range_of(const MemoryTable& table, Label label) {
 BOOST_AUTO_TEST_SUITE(memory)
 
 BOOST_FIXTURE_TEST_CASE(all_ranks_of_1024_hold_as_much_but_rank_0_writes_the_index, Fixture) {
-  const MemoryTable table = plan({.dp_replicate = 4, .dp_shard = 32, .sp = 2, .tp = 4});
+  const MemoryTable table = plan({{Axis::dp_replicate, 4}, {Axis::dp_shard, 32}, {Axis::sp, 2}, {Axis::tp, 4}});
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     const auto label = static_cast<Label>(i);
     BOOST_TEST_CONTEXT(device::name_of(label)) {
@@ -94,7 +88,7 @@ BOOST_FIXTURE_TEST_CASE(all_ranks_of_1024_hold_as_much_but_rank_0_writes_the_ind
 }
 
 BOOST_FIXTURE_TEST_CASE(the_table_is_least_and_most_of_the_ledgers, Fixture) {
-  const MemoryTable table = plan({.dp_replicate = 2, .dp_shard = 3, .sp = 1, .tp = 2});
+  const MemoryTable table = plan({{Axis::dp_replicate, 2}, {Axis::dp_shard, 3}, {Axis::sp, 1}, {Axis::tp, 2}});
   const Datasets all = datasets();
   const mesh::Place first(valid(), 0);
   std::size_t least_bytes = table.total.most_bytes, most_bytes = 0;
@@ -124,7 +118,7 @@ BOOST_FIXTURE_TEST_CASE(sharding_divides_what_is_stored, Fixture) {
   BOOST_TEST(range_of(whole, Label::parameters).most_bytes == 6 * num_parameters);  // float32 and bf16
   BOOST_TEST(range_of(whole, Label::unit_buffers).most_bytes == 0U);
   for (const int dp_shard : {2, 4}) {
-    const MemoryTable sharded = plan({.dp_shard = dp_shard});
+    const MemoryTable sharded = plan({{Axis::dp_shard, dp_shard}});
     const auto divisor = static_cast<std::size_t>(dp_shard);
     for (const Label label : {Label::optimizer, Label::gradients}) {
       BOOST_TEST(range_of(sharded, label).most_bytes * divisor == range_of(whole, label).most_bytes);
@@ -138,10 +132,10 @@ BOOST_FIXTURE_TEST_CASE(sharding_divides_what_is_stored, Fixture) {
 }
 
 BOOST_FIXTURE_TEST_CASE(evaluation_takes_batches_and_nothing_else, Fixture) {
-  const MemoryTable plain = plan({.dp_shard = 2, .sp = 2});
+  const MemoryTable plain = plan({{Axis::dp_shard, 2}, {Axis::sp, 2}});
   test::write_packed_file(folder.file("eval.h5"), test::make_awkward_rows(5, 48, 2), test::small_vocab_size);
   config.data.eval_files = {folder.file("eval.h5")};
-  const MemoryTable evaluated = plan({.dp_shard = 2, .sp = 2});
+  const MemoryTable evaluated = plan({{Axis::dp_shard, 2}, {Axis::sp, 2}});
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     const auto label = static_cast<Label>(i);
     BOOST_TEST_CONTEXT(device::name_of(label)) {
@@ -183,7 +177,7 @@ BOOST_FIXTURE_TEST_CASE(a_row_of_16_million_tokens_is_counted_in_64_bits, Fixtur
   const config::Model& m = config.model;
   for (const int sp : {1, 16}) {
     const std::int64_t tokens = length / sp;
-    const MemoryTable table = plan({.sp = sp});
+    const MemoryTable table = plan({{Axis::sp, sp}});
     // The inputs of the blocks and what leaves the last one, bf16, and the inverse root of each.
     BOOST_TEST(range_of(table, Label::activations).most_bytes ==
                static_cast<std::size_t>(tokens * (m.num_hidden_layers + 1) * (2 * m.hidden_size + 4)));
@@ -192,7 +186,7 @@ BOOST_FIXTURE_TEST_CASE(a_row_of_16_million_tokens_is_counted_in_64_bits, Fixtur
     const std::int64_t least = tokens * 2 * (4 * m.hidden_size + 2 * qkv);
     BOOST_TEST(range_of(table, Label::workspace).most_bytes > static_cast<std::size_t>(least));
     config.train.mlp_tile_tokens = 0;
-    const MemoryTable whole = plan({.sp = sp});
+    const MemoryTable whole = plan({{Axis::sp, sp}});
     config.train.mlp_tile_tokens = tile_tokens;
     BOOST_TEST(range_of(whole, Label::workspace).most_bytes - range_of(table, Label::workspace).most_bytes ==
                static_cast<std::size_t>(tokens * 2 * (3 * m.intermediate_size - qkv)));
@@ -227,7 +221,7 @@ BOOST_AUTO_TEST_CASE(a_table_has_a_line_for_each_label_and_names_the_rank_with_t
 
 BOOST_AUTO_TEST_CASE(a_plan_for_gpus_says_what_lies_where) {
   Fixture fixture;
-  fixture.set_mesh({.dp_shard = 2});
+  test::set_mesh(fixture.config.parallel, {{Axis::dp_shard, 2}});
   constexpr std::size_t gpu_process_bytes = std::size_t{700} << 20U;
   const auto plan = [&](const Machine& machine) {
     return plan_memory(fixture.valid(), fixture.datasets(), machine, process_bytes);
@@ -263,7 +257,7 @@ BOOST_AUTO_TEST_CASE(a_plan_for_gpus_says_what_lies_where) {
 BOOST_AUTO_TEST_CASE(state_of_a_gpu_in_the_memory_of_its_node) {
   Fixture fixture;
   fixture.config.model.num_hidden_layers = 8;  // more units than windows
-  fixture.set_mesh({.dp_shard = 2});
+  test::set_mesh(fixture.config.parallel, {{Axis::dp_shard, 2}});
   const auto plan = [&](device::Kind kind) {
     return plan_memory(fixture.valid(), fixture.datasets(), {.kind = kind}, process_bytes);
   };

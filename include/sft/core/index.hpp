@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Numbers of things by their kind, so that one kind is not taken for another.
+
+#include <cstddef>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace sft {
+
+/// The number of one thing among all of its kind, from 0. A plain number converts to it, and it to one; a number of
+/// another kind does not: it is neither compared with it nor does it index an IndexedVector.
+template <class Kind>
+class Index {
+ public:
+  constexpr Index() = default;
+  constexpr Index(int value) : value_(value) {}      // NOLINT(google-explicit-constructor): as above
+  constexpr operator int() const { return value_; }  // NOLINT(google-explicit-constructor): as above
+  constexpr Index& operator++() {
+    ++value_;
+    return *this;
+  }
+
+ private:
+  int value_ = 0;
+};
+
+template <class Kind, class Other>
+requires(!std::is_same_v<Kind, Other>) bool operator==(Index<Kind>, Index<Other>) = delete;
+
+/// A vector of one T for each thing of a kind, which `Number`, an Index, counts.
+template <class Number, class T>
+class IndexedVector {
+ public:
+  using value_type = T;
+  using const_iterator = typename std::vector<T>::const_iterator;
+
+  IndexedVector() = default;
+  IndexedVector(std::initializer_list<T> values) : values_(values) {}
+  /// `size` of them, each T().
+  explicit IndexedVector(int size) : values_(static_cast<std::size_t>(size)) {}
+
+  [[nodiscard]] typename std::vector<T>::reference operator[](Number number) { return values_[at(number)]; }
+  [[nodiscard]] typename std::vector<T>::const_reference operator[](Number number) const { return values_[at(number)]; }
+  [[nodiscard]] int size() const { return static_cast<int>(values_.size()); }
+  [[nodiscard]] bool operator==(const IndexedVector&) const = default;
+
+  void push_back(T value) { values_.push_back(std::move(value)); }
+  void clear() { values_.clear(); }
+  [[nodiscard]] auto begin() { return values_.begin(); }
+  [[nodiscard]] auto end() { return values_.end(); }
+  [[nodiscard]] auto begin() const { return values_.begin(); }
+  [[nodiscard]] auto end() const { return values_.end(); }
+
+ private:
+  static std::size_t at(Number number) { return static_cast<std::size_t>(static_cast<int>(number)); }
+
+  std::vector<T> values_;
+};
+
+}  // namespace sft
