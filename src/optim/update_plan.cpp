@@ -115,6 +115,19 @@ std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map, c
 }
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+std::int64_t max_window_elements(const StateForm& form) {
+  const bool is_offloaded = form.moments_place != StatePlace::device || form.master_place != StatePlace::device;
+  return is_offloaded ? form.window_elements : std::int64_t{1} << 60;
+}
+
+DType master_dtype(const StateForm& form) { return form.rounds_parameters ? DType::bf16 : DType::float32; }
+
+std::vector<int> units_of(const std::vector<Window>& windows) {
+  std::vector<int> units;
+  for (const Window& window : windows) units.push_back(window.unit);
+  return units;
+}
+
   // The finalizer of splitmix64 (Steele, Lea & Flood 2014).
   std::uint64_t x = a * 0x9e3779b97f4a7c15U + b;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// In which portions AdamW goes over a rank shard. Pure.
+// In which portions an optimizer goes over a rank shard. Pure.
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "sft/ops/backend.hpp"
+#include "sft/optim/optimizer.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::optim {
@@ -55,6 +56,12 @@ using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
                                                         const IsParameter& is_meant);
 
 /// `a` and `b`, well mixed.
+/// What plan_updates is given for state of this form: no limit where all of it lies where the ops work.
+[[nodiscard]] std::int64_t max_window_elements(const StateForm& form);
+/// Of the weights that are updated.
+[[nodiscard]] DType master_dtype(const StateForm& form);
+[[nodiscard]] std::vector<int> units_of(const std::vector<Window>& windows);
+
 [[nodiscard]] std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 
 }  // namespace sft::optim

@@ -76,7 +76,7 @@ VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank) {
           .max_count = least + (num_larger > 0 ? 1 : 0)};
 }
 
-ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(std::move(units)) {
+ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(std::move(units)), place_(place) {
   const int fsdp_size = place.fsdp_size();
   const int fsdp_rank = place.fsdp_rank();
   for (Unit& unit : units_) {
@@ -107,18 +107,26 @@ ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place) : units_(s
 
 std::vector<LogicalRectangle> ShardMap::rectangles(const Piece& piece) {
   const Parameter& p = *piece.parameter;
-  const std::int64_t width = p.local_columns;
+  std::vector<LogicalRectangle> result = rectangles(piece.begin, piece.count, p.local_columns, piece.shard_offset);
+  for (LogicalRectangle& rectangle : result) {
+    rectangle.row_begin += p.row_begin;
+    rectangle.column_begin += p.column_begin;
+  }
+  return result;
+}
+
+std::vector<LogicalRectangle> ShardMap::rectangles(std::int64_t begin, std::int64_t count, std::int64_t width,
+                                                   std::int64_t shard_offset) {
   std::vector<LogicalRectangle> result;
-  std::int64_t at = piece.begin;
-  std::int64_t left = piece.count;
+  std::int64_t at = begin;
+  std::int64_t left = count;
   while (left > 0) {
     const std::int64_t row = at / width;
     const std::int64_t column = at % width;
     const bool whole_rows = column == 0 && left >= width;
     const std::int64_t num_rows = whole_rows ? left / width : 1;
     const std::int64_t num_columns = whole_rows ? width : std::min(width - column, left);
-    result.push_back(
-        {p.row_begin + row, num_rows, p.column_begin + column, num_columns, piece.shard_offset + at - piece.begin});
+    result.push_back({row, num_rows, column, num_columns, shard_offset + at - begin});
     at += num_rows * num_columns;
     left -= num_rows * num_columns;
   }

@@ -397,7 +397,7 @@ checkpoint::State Engine::state() const {
   std::vector<checkpoint::Entry> entries = {
       {weights, shard_map, e.plan.storage.parameters(), e.plan.optimizer->master_in_file()}};
   for (const optim::StateEntry& kept : e.plan.optimizer->state()) {
-    entries.push_back({kept.name, shard_map, kept.tensor, kept.in_file});
+    entries.push_back({kept.name, shard_map, kept.tensor, kept.in_file, kept.layout});
   }
   return {std::move(entries), [&e] { e.refresh_weights(); }};
 }

@@ -102,7 +102,11 @@ void RankPlan::lay_out(Arenas& arenas) {
 }
 
 std::size_t RankPlan::later_process_bytes() const {
-  return device::later_process_bytes + checkpoint::index_memory_bytes(place, shard_map) +
+  std::vector<const parallel::StoredLayout*> layouts{&parallel::as_parameters()};
+  for (const optim::StateEntry& entry : optimizer->state()) {
+    if (std::ranges::find(layouts, entry.layout) == layouts.end()) layouts.push_back(entry.layout);
+  }
+  return device::later_process_bytes + checkpoint::index_memory_bytes(shard_map, layouts) +
          ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }

@@ -12,6 +12,7 @@
 #include "sft/device/arena.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
+#include "sft/parallel/stored_layout.hpp"
 #include "sft/parallel/unit_storage.hpp"
 
 namespace sft::parallel {
@@ -43,12 +44,14 @@ struct StateForm {
 /// node anyway.
 [[nodiscard]] StateForm state_form(const config::ValidConfig& config, device::Kind kind);
 
-/// A part of the state that a checkpoint holds: a number for each trainable parameter.
+/// A part of the state that a checkpoint holds.
 struct StateEntry {
   std::string name;                             ///< of the entry: "exp_avg"
-  Tensor tensor;                                ///< (rank_shard_elements), cut as the parameters are; or empty:
+  Tensor tensor;                                ///< flat, as long as the layout says; or empty:
   parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
 };
+  /// Which tensors it has; lives as long as the optimizer.
+  const parallel::StoredLayout* layout = &parallel::as_parameters();
 
 /// Nothing here is collective but end_step, where needs_whole() is true of any parameter. Everything but open() and
 /// what must follow it is pure: planning lays it out without a device.
@@ -75,7 +78,7 @@ class Optimizer {
   // Between steps.
   /// The master weights in the file, in memory of any kind; null when they lie in memory itself.
   [[nodiscard]] virtual parallel::OffloadedShard* master_in_file() = 0;
-  /// What a checkpoint holds of it beside the weights, in memory of this.
+  /// What a checkpoint holds of it beside the weights, in memory of this. Before lay_out() names and layouts alone.
   [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
   /// The state of a run that begins.
   virtual void zero(ops::Backend& backend) = 0;

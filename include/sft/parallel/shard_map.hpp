@@ -127,6 +127,10 @@ class ShardMap {
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   /// A piece as at most three rectangles (part row, whole rows, part row) of the logical tensor.
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
+  /// The same of elements [begin, begin + count) of a row-major tensor with rows of `width`, whose first one lies at
+  /// `shard_offset`.
+  [[nodiscard]] static std::vector<LogicalRectangle> rectangles(std::int64_t begin, std::int64_t count,
+                                                                std::int64_t width, std::int64_t shard_offset);
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
   /// The same within one unit.
@@ -139,8 +143,19 @@ class ShardMap {
   /// Elements of all logical parameters, each counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
 
+  /// The rank of the world whose map this is.
+  [[nodiscard]] int rank() const { return place_.rank(); }
+  [[nodiscard]] int fsdp_size() const { return place_.fsdp_size(); }
+  [[nodiscard]] int tp_size() const { return place_.layout().tp; }
+  /// Ranks [0, num_owners()) of the world together hold every parameter: all of fsdp x tp, the ranks of tp next to each
+  /// other.
+  [[nodiscard]] int num_owners() const { return fsdp_size() * tp_size(); }
+  /// The map that rank `rank` of the same mesh has.
+  [[nodiscard]] ShardMap of_rank(int rank) const { return {units_, place_.peer(rank)}; }
+
  private:
   std::vector<Unit> units_;
+  mesh::Place place_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  ///< of each unit, then the number of all
   std::int64_t rank_shard_elements_ = 0;

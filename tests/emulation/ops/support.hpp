@@ -77,6 +77,8 @@ inline double get(const std::byte* at, DType dtype) {
       std::memcpy(&x, at, sizeof(x));
       return x;
     }
+    case DType::uint8:
+      return std::to_integer<int>(*at);
   }
   return 0.0;
 }
@@ -92,6 +94,8 @@ inline void put(std::byte* at, DType dtype, double value) {
       return write(value);
     case DType::int32:
       return write(static_cast<std::int32_t>(value));
+    case DType::uint8:
+      return write(static_cast<std::uint8_t>(value));
   }
 }
 
