@@ -50,6 +50,7 @@ std::vector<ParameterRun> rectangle_runs(const parallel::ShardMap& shard_map, in
       const std::int64_t count = r.num_rows * r.num_columns;
       const bool is_whole = r.num_columns == columns;  // then all its rows are one
       runs.push_back({&parameter,
+                      unit_index,
                       r.shard_offset,
                       count,
                       {.key = hash_of(parameter.name),
@@ -114,7 +115,6 @@ std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map, c
   return runs;
 }
 
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 std::int64_t max_window_elements(const StateForm& form) {
   const bool is_offloaded = form.moments_place != StatePlace::device || form.master_place != StatePlace::device;
   return is_offloaded ? form.window_elements : std::int64_t{1} << 60;
@@ -128,6 +128,7 @@ std::vector<int> units_of(const std::vector<Window>& windows) {
   return units;
 }
 
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   // The finalizer of splitmix64 (Steele, Lea & Flood 2014).
   std::uint64_t x = a * 0x9e3779b97f4a7c15U + b;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;

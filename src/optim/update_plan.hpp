@@ -38,6 +38,7 @@ struct Window {
 /// Elements of one parameter that one call of the kernel updates.
 struct ParameterRun {
   const parallel::Parameter* parameter;
+  int unit;
   std::int64_t begin, count;  ///< in the rank shard
   ops::StochasticRounding rounding;
 };
@@ -55,13 +56,13 @@ using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
 [[nodiscard]] std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map,
                                                         const IsParameter& is_meant);
 
-/// `a` and `b`, well mixed.
 /// What plan_updates is given for state of this form: no limit where all of it lies where the ops work.
 [[nodiscard]] std::int64_t max_window_elements(const StateForm& form);
 /// Of the weights that are updated.
 [[nodiscard]] DType master_dtype(const StateForm& form);
 [[nodiscard]] std::vector<int> units_of(const std::vector<Window>& windows);
 
+/// `a` and `b`, well mixed.
 [[nodiscard]] std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 
 }  // namespace sft::optim
