@@ -179,7 +179,9 @@ class Twin {
     gpu_ = cpu_;
     cpu_.data = bytes_.data() + offset_bytes_;
     gpu_.data = static_cast<std::byte*>(block_.get()) + offset_bytes_;
-    const double poison = dtype == DType::int32 ? -7 : std::numeric_limits<double>::quiet_NaN();
+    const double poison = dtype == DType::int32   ? -7
+                          : dtype == DType::uint8 ? 7
+                                                  : std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t i = 0; i < size; ++i) {
       put(bytes_.data() + static_cast<std::size_t>(i) * size_of(dtype), dtype, poison);
     }

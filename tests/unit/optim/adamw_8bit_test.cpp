@@ -448,18 +448,18 @@ BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_has_the_same_bits) {
   };
   for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{.dp_shard = 3, .tp = 2}}) {
     Mesh in_place(layout);
-    for (int step = 1; step <= 3; ++step) in_place.step(step);
+    for (int step = 1; step <= 2; ++step) in_place.step(step);
     for (const Places& places : {Places{MasterWeights::in_memory, StatePlace::file, StatePlace::device},
                                  {MasterWeights::in_file, StatePlace::file, StatePlace::file},
                                  {MasterWeights::in_memory, StatePlace::host, StatePlace::host},
                                  {MasterWeights::in_file, StatePlace::host, StatePlace::file}}) {
-      for (const std::int64_t window_elements : {std::int64_t{64}, std::int64_t{1024}, std::int64_t{1} << 20}) {
+      for (const std::int64_t window_elements : {std::int64_t{320}, std::int64_t{1} << 20}) {
         Kind kind{.compute = DType::bf16, .master = places.master};
         kind.form.moments_place = places.moments_place;
         kind.form.master_place = places.master_place;
         kind.form.window_elements = window_elements;
         Mesh elsewhere(layout, kind, folder.path());
-        for (int step = 1; step <= 3; ++step) elsewhere.step(step);
+        for (int step = 1; step <= 2; ++step) elsewhere.step(step);
         BOOST_TEST_CONTEXT(layout.describe() << ", windows of " << window_elements) {
           check_equal(elsewhere.whole(), in_place.whole());
         }

@@ -107,6 +107,7 @@ __global__ void __launch_bounds__(threads)
     }
     first_largest = warp_max(first_largest);
     second_largest = warp_max(second_largest);
+    __syncwarp();  // all have read the old scales, which may be the new ones
     float* const new_scales[2] = {step.blocks.new_scales[0] + scale, step.blocks.new_scales[1] + scale};
     if constexpr (!stores) {
       if (lane == 0) {
