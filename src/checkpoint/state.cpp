@@ -30,7 +30,7 @@ void for_each_piece(const parallel::LogicalRectangle& whole, std::int64_t capaci
   for (std::int64_t row = 0; row < whole.num_rows; row += num_rows) {
     for (std::int64_t column = 0; column < whole.num_columns; column += num_columns) {
       const io::Rectangle piece = {whole.row_begin + row, std::min(num_rows, whole.num_rows - row),
-                                  whole.column_begin + column, std::min(num_columns, whole.num_columns - column)};
+                                   whole.column_begin + column, std::min(num_columns, whole.num_columns - column)};
       visit(piece, whole.shard_offset + row * whole.num_columns + column);
     }
   }
@@ -102,10 +102,9 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
       if (found == held.end()) throw_data_error(problem, "it has no " + name, what_to_do);
       const io::TensorInfo& tensor = found->second;
       if (tensor.shape != wanted.shape) {
-        throw_data_error(
-            problem,
-            name + " has shape " + describe(tensor.shape) + ", the model's has " + describe(wanted.shape),
-            what_to_do);
+        throw_data_error(problem,
+                         name + " has shape " + describe(tensor.shape) + ", the model's has " + describe(wanted.shape),
+                         what_to_do);
       }
       if ((tensor.dtype == DType::uint8) != (entry.dtype() == DType::uint8)) {
         throw_data_error(problem,

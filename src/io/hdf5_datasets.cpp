@@ -273,7 +273,8 @@ std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const
 bool Hdf5File::is_dataset_uint8(const std::string& name) const {
   const Hdf5Lock lock;
   const Handle type(H5Dget_type(impl_->dataset(name).handle.id()), H5Tclose);
-  return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 && H5Tget_sign(type.id()) == H5T_SGN_NONE;
+  return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
+         H5Tget_sign(type.id()) == H5T_SGN_NONE;
 }
 
 std::vector<std::string> Hdf5File::list_datasets(const std::string& group) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// AdamW with moments in 8 bits (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"), the arithmetic of
-// bitsandbytes.optim.AdamW8bit; in float32 for what is_blockwise() leaves out.
+// AdamW with moments in 8 bits (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"), the arithmetic
+// of bitsandbytes.optim.AdamW8bit; in float32 for what is_blockwise() leaves out.
 
 #include <array>
 #include <cstdint>

@@ -24,8 +24,9 @@ void for_each_parameter(const ShardMap& shard_map, bool in_blocks, const Visit& 
 
 std::vector<StoredTensor> parameters_as_they_are(const ShardMap& shard_map, bool in_blocks) {
   std::vector<StoredTensor> all;
-  for_each_parameter(shard_map, in_blocks,
-                     [&](const Parameter& parameter) { all.push_back({&parameter, shape_of(parameter)}); });
+  for_each_parameter(shard_map, in_blocks, [&](const Parameter& parameter) {
+    all.push_back({&parameter, shape_of(parameter)});
+  });
   return all;
 }
 

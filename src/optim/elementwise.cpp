@@ -38,8 +38,7 @@ Elementwise::Elementwise(ElementwiseRule rule, double weight_decay, const parall
       weight_decay_(weight_decay),
       shard_map_(shard_map),
       form_(form),
-      windows_(plan_updates(shard_map, max_window_elements(form), is_rounded(form),
-                            rule_.is_directed)),
+      windows_(plan_updates(shard_map, max_window_elements(form), is_rounded(form), rule_.is_directed)),
       arrays_(units_of(windows_), array_of(windows_, master_dtype(form), form.master_place),
               {rule_.state.size(), array_of(windows_, form.moments, form.moments_place)}) {}
 
@@ -65,9 +64,7 @@ void Elementwise::step_unit(int unit, const parallel::UnitStorage& storage, ops:
 
 std::uint64_t Elementwise::rounding_key(std::uint64_t key) const { return mix(rounding_key_, key); }
 
-void Elementwise::end_step(const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) {
-  arrays_.end_step();
-}
+void Elementwise::end_step(const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) { arrays_.end_step(); }
 
 void Elementwise::step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const {
   const std::int64_t begin = windows_[window].begin;

@@ -10,8 +10,8 @@
 
 #include "sft/device/device.hpp"
 #include "sft/io/direct_file.hpp"
-#include "state_transfers.hpp"
 #include "state_array.hpp"
+#include "state_transfers.hpp"
 
 namespace sft::optim {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "sft/device/device.hpp"
-#include "state_transfers.hpp"
 #include "state_array.hpp"
+#include "state_transfers.hpp"
 
 namespace sft::optim {
 

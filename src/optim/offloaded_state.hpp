@@ -10,8 +10,8 @@
 #include "sft/device/arena.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
 #include "sft/tensor/tensor.hpp"
-#include "state_transfers.hpp"
 #include "state_array.hpp"
+#include "state_transfers.hpp"
 
 namespace sft::optim {
 

@@ -47,8 +47,8 @@ void StateArrays::lay_out(device::Arena& arena, device::Arena& pinned) {
   if (in_file_) in_file_->lay_out(pinned);
   for (Part& part : state_) {
     if (part.array.place == StatePlace::file) continue;
-    part.memory = take(part.array.place == StatePlace::host ? pinned : arena, part.array.dtype,
-                       {part.array.num_elements()});
+    part.memory =
+        take(part.array.place == StatePlace::host ? pinned : arena, part.array.dtype, {part.array.num_elements()});
   }
 }
 

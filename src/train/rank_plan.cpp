@@ -99,7 +99,8 @@ void RankPlan::lay_out(Arenas& arenas) {
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }
   const auto shared_bytes = static_cast<std::size_t>(optimizer->num_shared()) * sizeof(float);
-  if (place.fsdp_size() * place.layout().tp > 1) plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, shared_bytes);
+  if (place.fsdp_size() * place.layout().tp > 1)
+    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, shared_bytes);
   staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
 }
 

@@ -125,8 +125,8 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_train_like_one_rank) {
       config.parallel.zero_stage = zero_stage;
       const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), mesh::sharing_of(config.parallel));
       const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
-      BOOST_TEST_MESSAGE(mesh_case.layout.describe() << ", stage " << zero_stage << ": loss " << worst.loss
-                                                     << ", grad norm " << worst.grad_norm);
+      BOOST_TEST_MESSAGE(mesh_case.layout.describe()
+                         << ", stage " << zero_stage << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);
       BOOST_TEST(worst.loss <= 1e-4);
       BOOST_TEST(worst.grad_norm <= 1e-3);
     }

@@ -155,9 +155,8 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit) {
 BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
   const test::TemporaryFolder folder;
   for_each_layout([&](const mesh::Layout& layout) {
-    for (const config::OptimizerKind optim :
-         {config::OptimizerKind::adamw_8bit, config::OptimizerKind::lion, config::OptimizerKind::muon,
-          config::OptimizerKind::sgd}) {
+    for (const config::OptimizerKind optim : {config::OptimizerKind::adamw_8bit, config::OptimizerKind::lion,
+                                              config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
       for (const Precision precision : {Precision::bf16, Precision::pure_bf16}) {
         config::Config config = base_config();
         config.optimizer.optim = optim;
@@ -259,8 +258,8 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_follow_float32) {
       return std::accumulate(outcome.losses.begin(), outcome.losses.end(), 0.0) / steps;
     };
     const double distance = std::abs(mean_of(in_8_bits) / mean_of(exact) - 1);
-    BOOST_TEST_MESSAGE("moments in 8 bits " << distance << ", bytes "
-                                            << in_8_bits.optimizer_bytes << " for " << exact.optimizer_bytes);
+    BOOST_TEST_MESSAGE("moments in 8 bits " << distance << ", bytes " << in_8_bits.optimizer_bytes << " for "
+                                            << exact.optimizer_bytes);
     BOOST_TEST(distance < 0.01);
     BOOST_TEST((in_8_bits.losses != exact.losses));
     BOOST_TEST(exact.losses.back() < 0.95 * exact.losses.front());  // there was something to learn

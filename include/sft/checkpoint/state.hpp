@@ -51,8 +51,8 @@ class State {
 };
 
 /// Refuses a source that lacks a tensor of these entries, has one more in them, or one of another shape, or codes for
-/// numbers: a data Error that names it and ends with `what_to_do`. Entries of the source that are not asked for are left alone. Reads no
-/// element. Local.
+/// numbers: a data Error that names it and ends with `what_to_do`. Entries of the source that are not asked for are
+/// left alone. Reads no element. Local.
 void check_entries(const io::TensorSource& source, const std::vector<Entry>& entries,
                    const std::string& what_to_do = "use the [model] section that it was written with");
 

@@ -104,9 +104,9 @@ class Optimizer {
   /// What whole matrices and share() need, before the first step. Outlives this.
   virtual void use(const StepExchange& exchange);
 
-  // A step: begin_step, share, step_unit for each unit in that order, end_step. Parameters, state and the low-precision copy
-  // change. What is bf16 is rounded at random, the same way on any mesh and in any run: by the seed, the step and the
-  // element's number in its logical tensor.
+  // A step: begin_step, share, step_unit for each unit in that order, end_step. Parameters, state and the low-precision
+  // copy change. What is bf16 is rounded at random, the same way on any mesh and in any run: by the seed, the step and
+  // the element's number in its logical tensor.
   /// `step` is 1-based; gradients are scaled by `gradient_scale`.
   virtual void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) = 0;
   /// What ranks have to know of each other's gradients before they step any unit: behind the sums of all gradients.

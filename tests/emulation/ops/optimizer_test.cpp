@@ -71,8 +71,8 @@ void compare_blocks(DType parameter_dtype, bool has_copy, std::int64_t size, boo
   const auto any_code = [](std::int64_t i, std::int64_t) { return static_cast<double>(i * 37 % 256); };
   Twin parameters = Twin(parameter_dtype, {size}, layout).normal(1),
        gradients = Twin(DType::float32, {size}, layout).normal(2),
-       first = Twin(DType::uint8, {size}, layout).filled(any_code), second = Twin(DType::uint8, {size}, layout).filled(any_code),
-       copy(DType::bf16, {has_copy ? size : 0}, layout),
+       first = Twin(DType::uint8, {size}, layout).filled(any_code),
+       second = Twin(DType::uint8, {size}, layout).filled(any_code), copy(DType::bf16, {has_copy ? size : 0}, layout),
        first_scales = Twin(DType::float32, {num_blocks}, layout).normal(5, 0.1, 1.0),
        second_scales = Twin(DType::float32, {num_blocks}, layout).normal(6, 0.1, 1.0),
        first_new = Twin(DType::float32, {num_blocks}, layout).normal(7, 0.1, 3.0),
@@ -84,17 +84,17 @@ void compare_blocks(DType parameter_dtype, bool has_copy, std::int64_t size, boo
          out(second_scales, tolerance_of(DType::float32)), out(first_new, tolerance_of(DType::float32)),
          out(second_new, tolerance_of(DType::float32))},
         [&](Backend& ops, auto of) {
-          const BlockwiseUpdate step{.update = {.parameters = of(parameters),
-                                                .gradients = of(gradients),
-                                                .state = {of(first), of(second)},
-                                                .copy = has_copy ? of(copy) : Tensor(),
-                                                .rule = usual,
-                                                .gradient_scale = 0.7,
-                                                .rounding = where},
-                                     .scales = {of(first_scales), of(second_scales)},
-                                     .new_scales = {is_cut ? of(first_new) : Tensor(),
-                                                    is_cut ? of(second_new) : Tensor()},
-                                     .first_block = first_block};
+          const BlockwiseUpdate step{
+              .update = {.parameters = of(parameters),
+                         .gradients = of(gradients),
+                         .state = {of(first), of(second)},
+                         .copy = has_copy ? of(copy) : Tensor(),
+                         .rule = usual,
+                         .gradient_scale = 0.7,
+                         .rounding = where},
+              .scales = {of(first_scales), of(second_scales)},
+              .new_scales = {is_cut ? of(first_new) : Tensor(), is_cut ? of(second_new) : Tensor()},
+              .first_block = first_block};
           if (raises) {
             ops.raise_scales(step);
           } else {
@@ -126,8 +126,8 @@ BOOST_AUTO_TEST_CASE(every_rule_of_every_dtype) {
 
 BOOST_AUTO_TEST_CASE(blocks_of_codes) {
   const StochasticRounding one_row{.key = 77, .first_index = 512, .num_columns = 1 << 30, .row_stride = 1 << 30};
-  const StochasticRounding cut_row{.key = 77, .first_index = 700, .num_columns = 1 << 30, .row_stride = 1 << 30,
-                                   .begin = 33};
+  const StochasticRounding cut_row{
+      .key = 77, .first_index = 700, .num_columns = 1 << 30, .row_stride = 1 << 30, .begin = 33};
   for (const Layout layout : flat_layouts) {
     for (const std::int64_t size : with_large<std::int64_t>({1, 256, 300, 2600}, {4000000})) {
       for (const auto& [dtype, has_copy] :

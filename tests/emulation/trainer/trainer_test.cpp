@@ -42,7 +42,7 @@ const std::vector<TinyRun> runs{
      .accumulation = 2},
     {.layout = {1, 1, 1, 1},
      .family = Family::qwen2,
-     .precision = Precision::pure_bf16,
+     .precision = Precision::bf16,
      .optim = OptimizerKind::adamw_8bit,
      .offload_optimizer = config::Offload::host},
     // 2 ranks

@@ -290,8 +290,8 @@ void check_equal(const Rank::Whole& found, const Rank::Whole& expected) {
 }
 
 /// Meshes that cut blocks in rows, in columns, in shards and in none.
-const std::vector<mesh::Layout> layouts{{.dp_shard = 3}, {.tp = 2}, {.tp = 4}, {.dp_shard = 5, .tp = 2},
-                                        {.dp_shard = 2, .sp = 2, .tp = 4}};
+const std::vector<mesh::Layout> layouts{
+    {.dp_shard = 3}, {.tp = 2}, {.tp = 4}, {.dp_shard = 5, .tp = 2}, {.dp_shard = 2, .sp = 2, .tp = 4}};
 
 /// The lines of adamw_8bit.txt.
 std::vector<std::string> lines_of_torch() {

@@ -11,9 +11,9 @@ struct BlockwiseArguments : UpdateFactors {
   void* parameters = nullptr;  ///< float32 or bf16
   bool has_bf16_parameters = false;
   const float* gradients = nullptr;
-  void* copy = nullptr;       ///< bf16, of float32 parameters; may be null
-  std::uint8_t* codes[2]{};   ///< of both moments
-  std::int64_t size = 0;      ///< elements of the views
+  void* copy = nullptr;      ///< bf16, of float32 parameters; may be null
+  std::uint8_t* codes[2]{};  ///< of both moments
+  std::int64_t size = 0;     ///< elements of the views
 };
 
 void update_blockwise(const BlockwiseArguments& step, cudaStream_t stream);
