@@ -25,12 +25,8 @@ hub::WeightType weight_type_of(const checkpoint::Entry& entry) {
 /// All tensors of an entry, in logical shapes.
 std::vector<io::TensorInfo> tensors_of(const checkpoint::Entry& entry) {
   std::vector<io::TensorInfo> tensors;
-  for (const parallel::Unit& unit : entry.shard_map->units()) {
-    for (const parallel::Parameter& parameter : unit.parameters) {
-      std::vector<std::int64_t> shape{parameter.rows};
-      if (!parameter.is_vector()) shape.push_back(parameter.columns);
-      tensors.push_back({entry.name + "/" + parameter.name, shape, DType::float32});
-    }
+  for (const parallel::StoredTensor& tensor : entry.layout->tensors(*entry.shard_map)) {
+    tensors.push_back({entry.name + "/" + tensor.parameter->name, tensor.shape, DType::float32});
   }
   return tensors;
 }

@@ -80,7 +80,7 @@ void write_files(const std::string& temporary, const config::Config& config, con
   io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
   static_cast<void>(write_attributes(index, config, /*tokenizer=*/"", place.layout().describe(), position, {written}));
   index.close();
-  write_index_tensors(index_file, place, entries);
+  write_index_tensors(index_file, entries);
   io::seal(index_file);
   io::sync_path(index_file);
 }

@@ -20,15 +20,16 @@ std::vector<io::TensorInfo> IndexSource::tensors() const {
     });
     for (const std::string& parameter : parameters) {
       const std::string name = entry + "/" + parameter;
-      tensors.push_back({name, index_.dataset_shape("/" + name), DType::float32});
+      const DType dtype = index_.is_dataset_uint8("/" + name) ? DType::uint8 : DType::float32;
+      tensors.push_back({name, index_.dataset_shape("/" + name), dtype});
     }
   }
   return tensors;
 }
 
 void IndexSource::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
-  if (dtype == DType::float32) {
-    index_.read("/" + name, io::Number::float32, where, values);
+  if (dtype == DType::float32 || dtype == DType::uint8) {
+    index_.read("/" + name, dtype == DType::uint8 ? io::Number::uint8 : io::Number::float32, where, values);
     return;
   }
   std::vector<float> stored(static_cast<std::size_t>(where.num_elements()));

@@ -17,7 +17,8 @@ class IndexSource final : public io::TensorSource {
 
   [[nodiscard]] const std::string& path() const override { return index_.path(); }
   [[nodiscard]] std::vector<io::TensorInfo> tensors() const override;
-  /// Gives float32 alone. Refuses a tensor one of whose shard files cannot be opened.
+  /// Gives float32, bf16, and uint8 of what is stored as such. Refuses a tensor one of whose shard files cannot be
+  /// opened.
   void read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const override;
 
   [[nodiscard]] const io::Hdf5File& index() const { return index_; }

@@ -59,7 +59,7 @@ std::string save(const std::string& output_dir, const config::Config& config, co
     io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
     date = write_attributes(index, config, tokenizer, place.layout().describe(), position, files);
     index.close();
-    write_index_tensors(index_file, place, state.entries());
+    write_index_tensors(index_file, state.entries());
     io::seal(index_file);
     io::sync_path(index_file);
     commit_folder(folder);

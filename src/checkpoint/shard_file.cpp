@@ -37,29 +37,36 @@ void check_size(const std::string& path, const ShardFile& file) {
 
 }  // namespace
 
-std::int64_t num_owned_elements(const parallel::ShardMap& shard_map) {
+std::int64_t num_owned_elements(const std::vector<parallel::StoredPart>& parts) {
   std::int64_t num_elements = 0;
-  for (const parallel::Piece& piece : shard_map.pieces()) {
-    if (piece.parameter->is_owner) num_elements += piece.count;
+  for (const parallel::StoredPart& part : parts) {
+    if (part.is_owner) num_elements += part.where.num_rows * part.where.num_columns;
   }
   return num_elements;
+}
+
+io::Number number_of(const Entry& entry) {
+  return entry.dtype() == DType::uint8 ? io::Number::uint8 : io::Number::float32;
 }
 
 ShardFileSink::ShardFileSink(const std::string& folder, const std::string& name, const std::vector<Entry>& entries)
     : name_(name), file_(io::Hdf5File::create(path_in(folder, name))) {
   for (const Entry& entry : entries) {
-    const std::int64_t size = num_owned_elements(*entry.shard_map);
-    file_.create_dataset("/" + entry.name, io::Number::float32, {size});
-    datasets_[entry.name] = {.size = size};
+    const std::int64_t size = num_owned_elements(entry.layout->parts(*entry.shard_map));
+    file_.create_dataset("/" + entry.name, number_of(entry), {size});
+    datasets_[entry.name] = {.number = number_of(entry), .size = size};
   }
 }
 
 void ShardFileSink::write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) {
   const std::string entry = io::entry_of(name);
-  std::int64_t& begin = datasets_.at(entry).num_written;
-  file_.write("/" + entry, io::Number::float32, {.row_begin = begin, .num_rows = where.num_elements()},
-              io::as_float32(values, dtype, static_cast<std::size_t>(where.num_elements()), widened_));
-  begin += where.num_elements();
+  Dataset& dataset = datasets_.at(entry);
+  const std::int64_t size = where.num_elements();
+  const bool is_code = dataset.number == io::Number::uint8;
+  SFT_ENSURE(is_code == (dtype == DType::uint8), "an entry's numbers come as its dataset holds them");
+  const void* stored = is_code ? values : io::as_float32(values, dtype, static_cast<std::size_t>(size), widened_);
+  file_.write("/" + entry, dataset.number, {.row_begin = dataset.num_written, .num_rows = size}, stored);
+  dataset.num_written += size;
 }
 
 void ShardFileSink::leave_zero(const std::string& entry) {

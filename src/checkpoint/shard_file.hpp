@@ -13,11 +13,13 @@
 
 namespace sft::checkpoint {
 
-/// Elements of the pieces that the shard map's rank owns.
-[[nodiscard]] std::int64_t num_owned_elements(const parallel::ShardMap& shard_map);
+/// Elements of the parts that are owned.
+[[nodiscard]] std::int64_t num_owned_elements(const std::vector<parallel::StoredPart>& parts);
+/// What the numbers of an entry are in files.
+[[nodiscard]] io::Number number_of(const Entry& entry);
 
-/// Writes one shard file with a flat float32 dataset /ENTRY for each entry: the owned pieces, one after the other, as
-/// save_entries() sends them. bf16 becomes float32, which is exact.
+/// Writes one shard file with a flat dataset /ENTRY for each entry: the owned parts, one after the other, as
+/// save_entries() sends them. uint8 stays as it is; bf16 becomes float32, which is exact.
 class ShardFileSink final : public io::TensorSink {
  public:
   ShardFileSink(const std::string& folder, const std::string& name, const std::vector<Entry>& entries);
@@ -33,6 +35,7 @@ class ShardFileSink final : public io::TensorSink {
   std::string name_;
   io::Hdf5File file_;
   struct Dataset {
+    io::Number number = io::Number::float32;
     std::int64_t size = 0, num_written = 0;  ///< elements
   };
   std::map<std::string, Dataset> datasets_;  ///< by entry

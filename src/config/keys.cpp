@@ -330,8 +330,9 @@ std::vector<Key> make_keys() {
           "none: no step"),
 
       key("optimizer", &C::optimizer, "optim", &Optimizer::optim,
-          "adamw_torch, lion (one moment; take a third of AdamW's rate, and three times its decay), muon (matrices of "
-          "blocks; AdamW for the rest) or sgd (no state)"),
+          "adamw_torch, adamw_8bit (its moments in 8 bits, as bitsandbytes has them), lion (one moment; take a third "
+          "of AdamW's rate, and three times its decay), muon (matrices of blocks; AdamW for the rest) or sgd (no "
+          "state)"),
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,
           "the schedule: linear, cosine (both to 0 at the last step), constant (without warm-up), "

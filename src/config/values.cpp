@@ -70,13 +70,16 @@ constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", Activa
                                                                  {"full", ActivationCheckpointing::full}}};
 constexpr Names<Offload, 3> offload_names{{{"none", Offload::none}, {"host", Offload::host}, {"nvme", Offload::nvme}}};
 constexpr Names<DType, 2> dtype_names{{{"float32", DType::float32}, {"bf16", DType::bf16}}};
-constexpr Names<OptimizerKind, 4> optimizer_names{{{"adamw_torch", OptimizerKind::adamw_torch},
+constexpr Names<OptimizerKind, 5> optimizer_names{{{"adamw_torch", OptimizerKind::adamw_torch},
+                                                   {"adamw_8bit", OptimizerKind::adamw_8bit},
                                                    {"lion", OptimizerKind::lion},
                                                    {"muon", OptimizerKind::muon},
                                                    {"sgd", OptimizerKind::sgd}}};
 /// What transformers calls them too: other implementations of the same arithmetic.
-constexpr Names<OptimizerKind, 4> optimizer_synonyms{{{"adamw_torch_fused", OptimizerKind::adamw_torch},
+constexpr Names<OptimizerKind, 6> optimizer_synonyms{{{"adamw_torch_fused", OptimizerKind::adamw_torch},
                                                       {"adamw", OptimizerKind::adamw_torch},
+                                                      {"adamw_bnb_8bit", OptimizerKind::adamw_8bit},
+                                                      {"paged_adamw_8bit", OptimizerKind::adamw_8bit},
                                                       {"lion_32bit", OptimizerKind::lion},
                                                       {"paged_lion_32bit", OptimizerKind::lion}}};
 constexpr Names<LrAdjustment, 2> adjustment_names{

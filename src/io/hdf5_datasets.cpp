@@ -75,6 +75,9 @@ void set_impossible_fill_value(hid_t properties, Number type) {
   if (type == Number::int32 || type == Number::int64) {
     const std::int64_t none = -1;
     H5Pset_fill_value(properties, H5T_NATIVE_INT64, &none);
+  } else if (type == Number::uint8) {
+    const std::uint8_t none = 255;
+    H5Pset_fill_value(properties, H5T_NATIVE_UINT8, &none);
   } else {
     const double none = std::numeric_limits<double>::quiet_NaN();
     H5Pset_fill_value(properties, H5T_NATIVE_DOUBLE, &none);
@@ -140,6 +143,8 @@ herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
 
 hid_t memory_type(Number type) {
   switch (type) {
+    case Number::uint8:
+      return H5T_NATIVE_UINT8;
     case Number::int32:
       return H5T_NATIVE_INT32;
     case Number::int64:
@@ -154,6 +159,8 @@ hid_t memory_type(Number type) {
 
 hid_t file_type(Number type) {
   switch (type) {
+    case Number::uint8:
+      return H5T_STD_U8LE;
     case Number::int32:
       return H5T_STD_I32LE;
     case Number::int64:
@@ -263,6 +270,13 @@ std::vector<std::int64_t> Hdf5File::dataset_shape(const std::string& name) const
   return shape_of(space.id());
 }
 
+bool Hdf5File::is_dataset_uint8(const std::string& name) const {
+  const Hdf5Lock lock;
+  const Handle type(H5Dget_type(impl_->dataset(name).handle.id()), H5Tclose);
+  return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
+         H5Tget_sign(type.id()) == H5T_SGN_NONE;
+}
+
 std::vector<std::string> Hdf5File::list_datasets(const std::string& group) const {
   const Hdf5Lock lock;
   return impl_->list_objects(group, H5I_DATASET);
@@ -308,7 +322,7 @@ void Hdf5File::read(const std::string& name, Number type, const Rectangle& where
   const hid_t dataset = opened.handle.id();
   const Handle stored(H5Dget_type(dataset), H5Tclose);
   const H5T_class_t stored_class = H5Tget_class(stored.id());
-  const bool wants_integers = type == Number::int32 || type == Number::int64;
+  const bool wants_integers = type != Number::float32 && type != Number::float64;
   if (stored_class != H5T_INTEGER && (stored_class != H5T_FLOAT || wants_integers)) {
     impl_->fail_because("cannot use the dataset " + name,
                         wants_integers ? "it does not hold whole numbers" : "it does not hold numbers",
@@ -339,14 +353,12 @@ void Hdf5File::release() const {
   impl_->open_datasets.clear();
 }
 
-void Hdf5File::create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,
+void Hdf5File::create_virtual_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                                       const std::vector<VirtualPiece>& pieces) {
   const Hdf5Lock lock;
   const std::string problem = "cannot create the virtual dataset " + name;
   const Handle storage(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  // What no source file provides reads as NaN, so that no tool takes a missing file for zeros.
-  const float missing = std::numeric_limits<float>::quiet_NaN();
-  H5Pset_fill_value(storage.id(), H5T_NATIVE_FLOAT, &missing);
+  set_impossible_fill_value(storage.id(), type);  // no tool shall take a missing file for zeros
   const Handle space = make_space(shape);
   for (const VirtualPiece& piece : pieces) {
     const std::int64_t num_elements = piece.target.num_rows * piece.target.num_columns;
@@ -365,7 +377,7 @@ void Hdf5File::create_virtual_dataset(const std::string& name, const std::vector
   H5Sselect_all(space.id());
   const Handle links = link_properties();
   const Handle created(
-      H5Dcreate2(impl_->file.id(), name.c_str(), H5T_IEEE_F32LE, space.id(), links.id(), storage.id(), H5P_DEFAULT),
+      H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type), space.id(), links.id(), storage.id(), H5P_DEFAULT),
       H5Dclose);
   if (!created.is_valid()) impl_->fail(problem, "free space on the disk");
 }

@@ -34,4 +34,12 @@ struct UpdateFactors {
   std::int64_t first_index = 0, num_columns = 0, row_stride = 0, begin = 0;
 };
 
+/// Beside the UpdateFactors of an ops::BlockwiseUpdate, and what it is over: that is each backend's own.
+struct BlockFactors {
+  const float* old_scales[max_update_states] = {};
+  float* new_scales[max_update_states] = {};  ///< those of whole blocks are the old ones
+  bool is_cut = false;                        ///< blocks are of the logical tensor, their new scales are given
+  std::int64_t first_block = 0;
+};
+
 }  // namespace sft::ops

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <variant>
 
+#include "ops/block_codes.hpp"
 #include "ops/kernel_arguments.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/ops/backend.hpp"
@@ -96,6 +97,25 @@ namespace sft::ops {
           .num_columns = rounding.num_columns,
           .row_stride = rounding.row_stride,
           .begin = rounding.begin};
+}
+
+static_assert(block_elements == block_size);
+
+/// Checks the dtypes and sizes too, as ops::BlockwiseUpdate says.
+[[nodiscard]] inline BlockFactors block_factors_of(const BlockwiseUpdate& step) {
+  SFT_ENSURE(std::holds_alternative<AdamW>(step.update.rule), "blockwise state is AdamW's");
+  BlockFactors factors{.is_cut = !step.new_scales[0].empty(), .first_block = step.first_block};
+  const std::int64_t size = step.update.gradients.num_elements();
+  for (std::size_t i = 0; i < step.scales.size(); ++i) {
+    const Tensor& codes = step.update.state[i];
+    SFT_ENSURE(codes.dtype == DType::uint8 && codes.num_elements() == size, "an element has a code");
+    SFT_ENSURE(codes.is_contiguous(), "ops: contiguous tensor expected");
+    SFT_ENSURE(factors.is_cut || step.scales[i].num_elements() == (size + block_elements - 1) / block_elements,
+               "a block has a scale");
+    factors.old_scales[i] = floats_of(step.scales[i]);
+    factors.new_scales[i] = floats_of(factors.is_cut ? step.new_scales[i] : step.scales[i]);
+  }
+  return factors;
 }
 
 /// What of a product, beside sizes and strides, decides how it is computed: one bit each.

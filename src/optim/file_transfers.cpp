@@ -5,26 +5,27 @@
 
 namespace sft::optim {
 
-std::size_t room_bytes(const Window& window, DType dtype) {
-  return round_up(static_cast<std::size_t>(window.count) * size_of(dtype), io::direct_alignment_bytes);
+std::size_t room_bytes(const StateArray& array, std::size_t window) {
+  return round_up(static_cast<std::size_t>(array.windows[window].count) * size_of(array.dtype),
+                  io::direct_alignment_bytes);
 }
 
-std::uint64_t file_bytes(const std::vector<Window>& windows, const std::vector<DType>& dtypes) {
+std::uint64_t file_bytes(const std::vector<StateArray>& arrays) {
   std::uint64_t bytes = 0;
-  for (const Window& window : windows) {
-    for (const DType dtype : dtypes) bytes += room_bytes(window, dtype);
+  for (const StateArray& array : arrays) {
+    for (std::size_t window = 0; window < array.windows.size(); ++window) bytes += room_bytes(array, window);
   }
   return bytes;
 }
 
-FileTransfers::FileTransfers(const std::vector<Window>& windows, const std::vector<DType>& dtypes,
-                             std::size_t num_buffers, device::Stream& compute_stream, const std::string& folder)
-    : batches_(num_buffers), compute_stream_(compute_stream), file_(folder, file_bytes(windows, dtypes)) {
+FileTransfers::FileTransfers(const std::vector<StateArray>& arrays, std::size_t num_buffers,
+                             device::Stream& compute_stream, const std::string& folder)
+    : batches_(num_buffers), compute_stream_(compute_stream), file_(folder, file_bytes(arrays)) {
   std::uint64_t begin = 0;
-  for (const Window& window : windows) {
+  for (std::size_t window = 0; window < arrays.front().windows.size(); ++window) {
     std::vector<Place>& places = places_.emplace_back();
-    for (const DType dtype : dtypes) {
-      places.push_back({begin, room_bytes(window, dtype)});
+    for (const StateArray& array : arrays) {
+      places.push_back({begin, room_bytes(array, window)});
       begin += places.back().bytes;
     }
   }

@@ -10,22 +10,22 @@
 
 #include "sft/device/device.hpp"
 #include "sft/io/direct_file.hpp"
+#include "state_array.hpp"
 #include "state_transfers.hpp"
-#include "update_plan.hpp"
 
 namespace sft::optim {
 
-/// Room of a part of a window, in the file and in a buffer: whole blocks of the disk.
-[[nodiscard]] std::size_t room_bytes(const Window& window, DType dtype);
+/// Room of a window of an array, in the file and in a buffer: whole blocks of the disk.
+[[nodiscard]] std::size_t room_bytes(const StateArray& array, std::size_t window);
 /// Of the file.
-[[nodiscard]] std::uint64_t file_bytes(const std::vector<Window>& windows, const std::vector<DType>& dtypes);
+[[nodiscard]] std::uint64_t file_bytes(const std::vector<StateArray>& arrays);
 
 /// Errors are data Errors that name the folder.
 class FileTransfers final : public StateTransfers {
  public:
-  /// Makes the file, of zeros, in `folder`. `dtypes`: of the parts. The stream carries the ops; it outlives this.
-  FileTransfers(const std::vector<Window>& windows, const std::vector<DType>& dtypes, std::size_t num_buffers,
-                device::Stream& compute_stream, const std::string& folder);
+  /// Makes the file, of zeros, in `folder`. `arrays`: the parts. The stream carries the ops; it outlives this.
+  FileTransfers(const std::vector<StateArray>& arrays, std::size_t num_buffers, device::Stream& compute_stream,
+                const std::string& folder);
 
   [[nodiscard]] const io::DirectFile& file() const { return file_; }
 

@@ -5,9 +5,9 @@
 
 namespace sft::optim {
 
-HostTransfers::HostTransfers(const std::vector<Window>& windows, std::vector<Tensor> state, std::size_t num_buffers,
+HostTransfers::HostTransfers(const std::vector<StateArray>& arrays, std::vector<Tensor> state, std::size_t num_buffers,
                              device::Device& device, device::Stream& compute_stream)
-    : windows_(windows),
+    : arrays_(arrays),
       state_(std::move(state)),
       device_(device),
       compute_stream_(compute_stream),
@@ -23,7 +23,7 @@ HostTransfers::HostTransfers(const std::vector<Window>& windows, std::vector<Ten
 }
 
 Tensor HostTransfers::stored(const Piece& piece) const {
-  const Window& window = windows_[piece.window];
+  const parallel::ShardRange& window = arrays_[piece.part].windows[piece.window];
   return state_[piece.part].rows(window.begin, window.count);
 }
 

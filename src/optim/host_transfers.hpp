@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "sft/device/device.hpp"
+#include "state_array.hpp"
 #include "state_transfers.hpp"
-#include "update_plan.hpp"
 
 namespace sft::optim {
 
 class HostTransfers final : public StateTransfers {
  public:
-  /// `state`: the parts of the rank shard, where they lie. Their memory, windows, device and stream outlive this; the
-  /// stream carries the ops.
-  HostTransfers(const std::vector<Window>& windows, std::vector<Tensor> state, std::size_t num_buffers,
+  /// `state`: the parts of `arrays`, where they lie. Their memory, arrays, device and stream outlive this; the stream
+  /// carries the ops.
+  HostTransfers(const std::vector<StateArray>& arrays, std::vector<Tensor> state, std::size_t num_buffers,
                 device::Device& device, device::Stream& compute_stream);
   ~HostTransfers() override { drain(); }
   HostTransfers(const HostTransfers&) = delete;
@@ -44,7 +44,7 @@ class HostTransfers final : public StateTransfers {
   /// Where the piece lies between steps.
   [[nodiscard]] Tensor stored(const Piece& piece) const;
 
-  const std::vector<Window>& windows_;
+  const std::vector<StateArray>& arrays_;
   const std::vector<Tensor> state_;
   device::Device& device_;
   device::Stream& compute_stream_;

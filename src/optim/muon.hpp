@@ -20,7 +20,7 @@ class Muon final : public Elementwise {
   Muon(const config::Optimizer& keys, const parallel::ShardMap& shard_map, const StateForm& form);
 
   [[nodiscard]] bool needs_whole(int unit, const parallel::Parameter& parameter) const override;
-  void use(parallel::MatrixExchange& exchange) override { exchange_ = &exchange; }
+  void use(const StepExchange& exchange) override { exchange_ = &exchange.matrices; }
   void lay_out(device::Arena& arena, device::Arena& pinned) override;
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
   void end_step(const parallel::UnitStorage& storage, ops::Backend& backend) override;

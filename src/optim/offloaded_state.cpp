@@ -19,18 +19,18 @@ constexpr std::size_t max_buffers = 3;
 
 }  // namespace
 
-OffloadedState::OffloadedState(const std::vector<Window>& windows, const std::vector<DType>& dtypes)
-    : windows_(windows), dtypes_(dtypes) {
-  for (std::size_t p = 0; p < dtypes_.size(); ++p) shards_.emplace_back(*this, p);
+OffloadedState::OffloadedState(std::vector<StateArray> arrays) : arrays_(std::move(arrays)) {
+  for (std::size_t p = 0; p < arrays_.size(); ++p) shards_.emplace_back(*this, p);
 }
 
 void OffloadedState::lay_out(device::Arena& arena) {
-  std::vector<std::size_t> room(dtypes_.size());  // of the longest window
-  for (const Window& window : windows_) {
-    for (std::size_t p = 0; p < room.size(); ++p) room[p] = std::max(room[p], room_bytes(window, dtypes_[p]));
+  const std::size_t num_windows = arrays_.front().windows.size();
+  std::vector<std::size_t> room(arrays_.size());  // of the longest window
+  for (std::size_t window = 0; window < num_windows; ++window) {
+    for (std::size_t p = 0; p < room.size(); ++p) room[p] = std::max(room[p], room_bytes(arrays_[p], window));
   }
   const std::size_t buffer_bytes = std::accumulate(room.begin(), room.end(), std::size_t{0});
-  const std::size_t num_buffers = std::min(max_buffers, windows_.size());
+  const std::size_t num_buffers = std::min(max_buffers, num_windows);
   // The arena aligns to less than a block.
   constexpr std::size_t block = io::direct_alignment_bytes;
   const auto address =
@@ -77,13 +77,14 @@ std::size_t OffloadedState::number_of(const Buffer& buffer) const {
 }
 
 Tensor OffloadedState::part_of(const Buffer& buffer, std::size_t part) const {
-  return {buffer.parts[part], dtypes_[part], {windows_[buffer.window].count}};
+  return {buffer.parts[part], arrays_[part].dtype, {arrays_[part].windows[buffer.window].count}};
 }
 
 std::vector<StateTransfers::Piece> OffloadedState::pieces_of(const Buffer& buffer) const {
   std::vector<StateTransfers::Piece> pieces;
-  for (std::size_t p = 0; p < dtypes_.size(); ++p) {
+  for (std::size_t p = 0; p < arrays_.size(); ++p) {
     if (buffer.only_part != all_parts && buffer.only_part != p) continue;
+    if (arrays_[p].windows[buffer.window].count == 0) continue;
     pieces.push_back({buffer.window, p, part_of(buffer, p)});
   }
   return pieces;
@@ -164,26 +165,26 @@ void OffloadedState::copy(const Tensor& to, const Tensor& from) {
 }
 
 template <class Visit>
-void OffloadedState::for_each_window(std::int64_t begin, std::int64_t count, const Visit& visit) const {
-  const auto starts_behind = [](std::int64_t element, const Window& window) { return element < window.begin; };
-  const auto first = std::upper_bound(windows_.begin(), windows_.end(), begin, starts_behind) - windows_.begin() - 1;
+void OffloadedState::for_each_window(const StateArray& array, std::int64_t begin, std::int64_t count,
+                                     const Visit& visit) {
+  const std::vector<parallel::ShardRange>& windows = array.windows;
+  const auto starts_behind = [](std::int64_t element, const parallel::ShardRange& window) {
+    return element < window.begin;
+  };
+  const auto first = std::upper_bound(windows.begin(), windows.end(), begin, starts_behind) - windows.begin() - 1;
   std::int64_t before = 0;
   for (auto w = static_cast<std::size_t>(std::max<std::ptrdiff_t>(first, 0)); before < count; ++w) {
-    SFT_ENSURE(w < windows_.size(), "elements of the optimizer's state lie in the rank shard");
-    const std::int64_t within = begin + before - windows_[w].begin;
-    const std::int64_t part = std::min(count - before, windows_[w].count - within);
+    SFT_ENSURE(w < windows.size(), "elements of the optimizer's state lie in its array");
+    const std::int64_t within = begin + before - windows[w].begin;
+    const std::int64_t part = std::min(count - before, windows[w].count - within);
     if (part > 0) visit(w, within, part, before);
     before += std::max<std::int64_t>(part, 0);
   }
 }
 
-std::int64_t OffloadedState::Shard::num_elements() const {
-  return state_.windows_.empty() ? 0 : state_.windows_.back().begin + state_.windows_.back().count;
-}
-
 void OffloadedState::Shard::read(std::int64_t begin, const Tensor& values) {
   SFT_ENSURE(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are read as they are stored");
-  state_.for_each_window(begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
+  for_each_window(array(), begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
     const Tensor from = state_.view(window, part_, /*modify=*/false).rows(within, count);
     state_.copy(values.rows(before, count), from);
   });
@@ -191,14 +192,15 @@ void OffloadedState::Shard::read(std::int64_t begin, const Tensor& values) {
 
 void OffloadedState::Shard::write(std::int64_t begin, const Tensor& values) {
   SFT_ENSURE(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are written as they are stored");
-  state_.for_each_window(begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
+  for_each_window(array(), begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
     const Tensor to = state_.view(window, part_, /*modify=*/true).rows(within, count);
     state_.copy(to, values.rows(before, count));
   });
 }
 
 void OffloadedState::Shard::clear() {
-  for (std::size_t w = 0; w < state_.windows_.size(); ++w) {
+  for (std::size_t w = 0; w < array().windows.size(); ++w) {
+    if (array().windows[w].count == 0) continue;
     const Tensor all = state_.view(w, part_, /*modify=*/true);
     state_.device_->fill_zero(all.data, all.size_bytes(), *state_.compute_stream_);
     state_.compute_stream_->synchronize();

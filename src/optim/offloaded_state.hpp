@@ -10,21 +10,21 @@
 #include "sft/device/arena.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
 #include "sft/tensor/tensor.hpp"
+#include "state_array.hpp"
 #include "state_transfers.hpp"
-#include "update_plan.hpp"
 
 namespace sft::optim {
 
-/// Parts (the master weights, a moment ...) of the state of one rank shard. Windows are taken in any order; ascending
-/// order is what prefetch serves best. Everything before open() is pure. Local; errors are those of the transfers.
+/// Parts (the master weights, a moment ...) of a rank's state. Windows are taken in any order; ascending order is what
+/// prefetch serves best. Everything before open() is pure. Local; errors are those of the transfers.
 class OffloadedState {
  public:
-  /// `dtypes`: of the parts. `windows` outlive it.
-  OffloadedState(const std::vector<Window>& windows, const std::vector<DType>& dtypes);
+  /// `arrays`: the parts, each with the same number of windows.
+  explicit OffloadedState(std::vector<StateArray> arrays);
 
   /// Takes the buffers: memory that ops work in, and into which the transfers read.
   void lay_out(device::Arena& arena);
-  [[nodiscard]] const std::vector<DType>& dtypes() const { return dtypes_; }
+  [[nodiscard]] const std::vector<StateArray>& arrays() const { return arrays_; }
   [[nodiscard]] std::size_t num_buffers() const { return buffers_.size(); }
   /// What moves the state, from now on. Device and stream, which carries the ops, outlive it.
   void open(std::unique_ptr<StateTransfers> transfers, device::Device& device, device::Stream& compute_stream);
@@ -51,13 +51,15 @@ class OffloadedState {
   class Shard : public parallel::OffloadedShard {
    public:
     Shard(OffloadedState& state, std::size_t part) : state_(state), part_(part) {}
-    [[nodiscard]] DType dtype() const override { return state_.dtypes_[part_]; }
-    [[nodiscard]] std::int64_t num_elements() const override;
+    [[nodiscard]] DType dtype() const override { return array().dtype; }
+    [[nodiscard]] std::int64_t num_elements() const override { return array().num_elements(); }
     void read(std::int64_t begin, const Tensor& values) override;
     void write(std::int64_t begin, const Tensor& values) override;
     void clear() override;
 
    private:
+    [[nodiscard]] const StateArray& array() const { return state_.arrays_[part_]; }
+
     OffloadedState& state_;
     std::size_t part_;
   };
@@ -93,10 +95,9 @@ class OffloadedState {
   void copy(const Tensor& to, const Tensor& from);
   /// Calls visit(window, first element within it, count, elements before them) for the windows that hold the range.
   template <class Visit>
-  void for_each_window(std::int64_t begin, std::int64_t count, const Visit& visit) const;
+  static void for_each_window(const StateArray& array, std::int64_t begin, std::int64_t count, const Visit& visit);
 
-  const std::vector<Window>& windows_;
-  const std::vector<DType> dtypes_;
+  const std::vector<StateArray> arrays_;
   std::vector<Buffer> buffers_;
   std::vector<Shard> shards_;
   std::unique_ptr<StateTransfers> transfers_;  ///< null before open()

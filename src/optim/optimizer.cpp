@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/optim/optimizer.hpp"
 
+#include "adamw_8bit.hpp"
 #include "elementwise.hpp"
 #include "muon.hpp"
 #include "sft/core/error.hpp"
@@ -18,8 +19,9 @@ ElementwiseRule rule_of(const config::Optimizer& o) {
       return {{"exp_avg"}, [o](std::int64_t, double learning_rate, double weight_decay) {
                 return ops::Lion{learning_rate, o.adam_beta1, o.adam_beta2, weight_decay};
               }};
+    case OptimizerKind::adamw_8bit:
     case OptimizerKind::muon:
-      break;  // a class of its own
+      break;  // classes of their own
     case OptimizerKind::sgd:
       return {{}, [](std::int64_t, double learning_rate, double weight_decay) {
                 return ops::Sgd{learning_rate, weight_decay};
@@ -43,10 +45,14 @@ StateForm state_form(const config::ValidConfig& config, device::Kind kind) {
 }
 
 bool Optimizer::needs_whole(int /*unit*/, const parallel::Parameter& /*parameter*/) const { return false; }
-void Optimizer::use(parallel::MatrixExchange& /*exchange*/) {}
+void Optimizer::use(const StepExchange& /*exchange*/) {}
+void Optimizer::share(const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) {}
 
 std::unique_ptr<Optimizer> make_optimizer(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map,
                                           const StateForm& form) {
+  if (optimizer.optim == config::OptimizerKind::adamw_8bit) {
+    return std::make_unique<Adamw8bit>(optimizer, shard_map, form);
+  }
   if (optimizer.optim == config::OptimizerKind::muon) return std::make_unique<Muon>(optimizer, shard_map, form);
   return std::make_unique<Elementwise>(rule_of(optimizer), optimizer.weight_decay, shard_map, form);
 }
@@ -54,6 +60,7 @@ std::unique_ptr<Optimizer> make_optimizer(const config::Optimizer& optimizer, co
 void step_all(Optimizer& optimizer, const parallel::UnitStorage& storage, ops::Backend& backend, std::int64_t step,
               double learning_rate, double gradient_scale) {
   optimizer.begin_step(step, learning_rate, gradient_scale, Optimizer::Order::ascending);
+  optimizer.share(storage, backend);
   for (int unit = 0; unit < storage.trainable().num_units(); ++unit) optimizer.step_unit(unit, storage, backend);
   optimizer.end_step(storage, backend);
 }

@@ -50,6 +50,7 @@ std::vector<ParameterRun> rectangle_runs(const parallel::ShardMap& shard_map, in
       const std::int64_t count = r.num_rows * r.num_columns;
       const bool is_whole = r.num_columns == columns;  // then all its rows are one
       runs.push_back({&parameter,
+                      unit_index,
                       r.shard_offset,
                       count,
                       {.key = hash_of(parameter.name),
@@ -112,6 +113,19 @@ std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map, c
     }
   }
   return runs;
+}
+
+std::int64_t max_window_elements(const StateForm& form) {
+  const bool is_offloaded = form.moments_place != StatePlace::device || form.master_place != StatePlace::device;
+  return is_offloaded ? form.window_elements : std::int64_t{1} << 60;
+}
+
+DType master_dtype(const StateForm& form) { return form.rounds_parameters ? DType::bf16 : DType::float32; }
+
+std::vector<int> units_of(const std::vector<Window>& windows) {
+  std::vector<int> units;
+  for (const Window& window : windows) units.push_back(window.unit);
+  return units;
 }
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// In which portions AdamW goes over a rank shard. Pure.
+// In which portions an optimizer goes over a rank shard. Pure.
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "sft/ops/backend.hpp"
+#include "sft/optim/optimizer.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::optim {
@@ -37,6 +38,7 @@ struct Window {
 /// Elements of one parameter that one call of the kernel updates.
 struct ParameterRun {
   const parallel::Parameter* parameter;
+  int unit;
   std::int64_t begin, count;  ///< in the rank shard
   ops::StochasticRounding rounding;
 };
@@ -53,6 +55,12 @@ using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
 /// Those of the rank shard that `is_meant` tells, ascending; each knows which elements of the parameter they are.
 [[nodiscard]] std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map,
                                                         const IsParameter& is_meant);
+
+/// What plan_updates is given for state of this form: no limit where all of it lies where the ops work.
+[[nodiscard]] std::int64_t max_window_elements(const StateForm& form);
+/// Of the weights that are updated.
+[[nodiscard]] DType master_dtype(const StateForm& form);
+[[nodiscard]] std::vector<int> units_of(const std::vector<Window>& windows);
 
 /// `a` and `b`, well mixed.
 [[nodiscard]] std::uint64_t mix(std::uint64_t a, std::uint64_t b);

@@ -79,7 +79,7 @@ VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank) {
 }
 
 ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place, const AxisSet& shard_axes)
-    : units_(std::move(units)), shard_axes_(shard_axes) {
+    : units_(std::move(units)), place_(place), shard_axes_(shard_axes) {
   const int fsdp_size = place.size(shard_axes);
   const int fsdp_rank = place.rank(shard_axes);
   for (Unit& unit : units_) {
@@ -110,18 +110,26 @@ ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place, const Axis
 
 std::vector<LogicalRectangle> ShardMap::rectangles(const Piece& piece) {
   const Parameter& p = *piece.parameter;
-  const std::int64_t width = p.local_columns;
+  std::vector<LogicalRectangle> result = rectangles(piece.begin, piece.count, p.local_columns, piece.shard_offset);
+  for (LogicalRectangle& rectangle : result) {
+    rectangle.row_begin += p.row_begin;
+    rectangle.column_begin += p.column_begin;
+  }
+  return result;
+}
+
+std::vector<LogicalRectangle> ShardMap::rectangles(std::int64_t begin, std::int64_t count, std::int64_t width,
+                                                   std::int64_t shard_offset) {
   std::vector<LogicalRectangle> result;
-  std::int64_t at = piece.begin;
-  std::int64_t left = piece.count;
+  std::int64_t at = begin;
+  std::int64_t left = count;
   while (left > 0) {
     const std::int64_t row = at / width;
     const std::int64_t column = at % width;
     const bool whole_rows = column == 0 && left >= width;
     const std::int64_t num_rows = whole_rows ? left / width : 1;
     const std::int64_t num_columns = whole_rows ? width : std::min(width - column, left);
-    result.push_back(
-        {p.row_begin + row, num_rows, p.column_begin + column, num_columns, piece.shard_offset + at - piece.begin});
+    result.push_back({row, num_rows, column, num_columns, shard_offset + at - begin});
     at += num_rows * num_columns;
     left -= num_rows * num_columns;
   }

@@ -100,11 +100,19 @@ void RankPlan::lay_out(Arenas& arenas) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }
+  const auto shared_bytes = static_cast<std::size_t>(optimizer->num_shared()) * sizeof(float);
+  if (place.size(shard_map.shard_axes()) * place.size(Axis::tp) > 1) {
+    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, shared_bytes);
+  }
   staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
 }
 
 std::size_t RankPlan::later_process_bytes() const {
-  return device::later_process_bytes + checkpoint::index_memory_bytes(place, shard_map) +
+  std::vector<const parallel::StoredLayout*> layouts{&parallel::as_parameters()};
+  for (const optim::StateEntry& entry : optimizer->state()) {
+    if (std::ranges::find(layouts, entry.layout) == layouts.end()) layouts.push_back(entry.layout);
+  }
+  return device::later_process_bytes + checkpoint::index_memory_bytes(shard_map, layouts) +
          ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }

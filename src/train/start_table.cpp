@@ -71,20 +71,23 @@ std::string describe_bf16_products(const StartFacts& facts) {
 
 std::string describe_precision(const StartFacts& facts) {
   const config::Config& config = facts.config;
-  const bool has_bf16_moments = config.optimizer.moments_dtype == DType::bf16;
-  const std::string bf16_moments = has_bf16_moments ? ", bf16 moments with stochastic rounding" : "";
+  const bool has_codes = config.optimizer.optim == config::OptimizerKind::adamw_8bit;
+  const bool has_small_moments = has_codes || config.optimizer.moments_dtype == DType::bf16;
+  const std::string small_moments = has_codes           ? ", moments in 8 bits"
+                                    : has_small_moments ? ", bf16 moments with stochastic rounding"
+                                                        : "";
   switch (config.train.precision) {
     case config::Precision::fp32:
-      return "float32" + bf16_moments;
+      return "float32" + small_moments;
     case config::Precision::bf16:
       return "bf16 compute and gathering, float32 weights" +
-             (has_bf16_moments ? " and gradient sums" + bf16_moments : std::string(", moments and gradient sums")) +
+             (has_small_moments ? " and gradient sums" + small_moments : std::string(", moments and gradient sums")) +
              describe_bf16_products(facts);
     case config::Precision::pure_bf16:
       break;
   }
   return "pure bf16: weights in bf16 alone, updated with stochastic rounding; float32 " +
-         (has_bf16_moments ? "gradient sums" + bf16_moments : std::string("moments and gradient sums")) +
+         (has_small_moments ? "gradient sums" + small_moments : std::string("moments and gradient sums")) +
          describe_bf16_products(facts);
 }
 

@@ -155,12 +155,14 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit) {
 BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
   const test::TemporaryFolder folder;
   for_each_layout([&](const mesh::Layout& layout) {
-    for (const config::OptimizerKind optim :
-         {config::OptimizerKind::lion, config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
+    for (const config::OptimizerKind optim : {config::OptimizerKind::adamw_8bit, config::OptimizerKind::lion,
+                                              config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
       for (const Precision precision : {Precision::bf16, Precision::pure_bf16}) {
         config::Config config = base_config();
         config.optimizer.optim = optim;
-        config.optimizer.moments_dtype = DType::bf16;
+        const bool has_codes = optim == config::OptimizerKind::adamw_8bit;
+        if (has_codes) config.model.intermediate_size = 192;  // matrices of 30 blocks
+        config.optimizer.moments_dtype = has_codes ? DType::float32 : DType::bf16;
         config.train.precision = precision;
         const Outcome in_memory = run(config, layout);
         config.train.offload_folder = folder.path();
@@ -190,16 +192,19 @@ BOOST_AUTO_TEST_CASE(steps_under_the_backward_pass_change_no_bit) {
 }
 
 // Which come behind it, where there is no clipping to wait for either.
-BOOST_AUTO_TEST_CASE(steps_of_whole_matrices_leave_the_norm_of_the_gradients) {
+BOOST_AUTO_TEST_CASE(steps_that_need_other_ranks_come_behind_the_backward_pass) {
   const test::TemporaryFolder folder;
   for_each_layout([&](const mesh::Layout& layout) {
-    config::Config config = base_config();
-    config.optimizer.optim = config::OptimizerKind::muon;
-    config.optimizer.max_grad_norm = 0.0;
-    const Outcome in_memory = run(config, layout);
-    config.train.offload_folder = folder.path();
-    config.train.offload_optimizer = Offload::nvme;
-    BOOST_TEST((run(config, layout) == in_memory));
+    for (const config::OptimizerKind optim : {config::OptimizerKind::adamw_8bit, config::OptimizerKind::muon}) {
+      config::Config config = base_config();
+      config.optimizer.optim = optim;
+      config.optimizer.max_grad_norm = 0.0;
+      config.model.intermediate_size = 192;
+      const Outcome in_memory = run(config, layout);
+      config.train.offload_folder = folder.path();
+      config.train.offload_optimizer = Offload::nvme;
+      BOOST_TEST((run(config, layout) == in_memory), config::write(optim));
+    }
   });
 }
 
@@ -238,6 +243,27 @@ BOOST_AUTO_TEST_CASE(bf16_state_follows_float32) {
     BOOST_TEST(distance_of(bf16_moments) < 0.01);
     BOOST_TEST(distance_of(pure_bf16) < 0.01);
     BOOST_TEST(exact.losses.back() < 0.95 * exact.losses.front());  // there was something to learn
+  });
+}
+
+BOOST_AUTO_TEST_CASE(moments_in_8_bits_follow_float32) {
+  for_each_layout([&](const mesh::Layout& layout) {
+    constexpr std::int64_t steps = 30;
+    config::Config config = base_config();
+    config.model.intermediate_size = 960;  // most of the model is matrices of 150 blocks
+    const Outcome exact = run(config, layout, steps);
+    config.optimizer.optim = config::OptimizerKind::adamw_8bit;
+    const Outcome in_8_bits = run(config, layout, steps);
+    const auto mean_of = [&](const Outcome& outcome) {
+      return std::accumulate(outcome.losses.begin(), outcome.losses.end(), 0.0) / steps;
+    };
+    const double distance = std::abs(mean_of(in_8_bits) / mean_of(exact) - 1);
+    BOOST_TEST_MESSAGE("moments in 8 bits " << distance << ", bytes " << in_8_bits.optimizer_bytes << " for "
+                                            << exact.optimizer_bytes);
+    BOOST_TEST(distance < 0.01);
+    BOOST_TEST((in_8_bits.losses != exact.losses));
+    BOOST_TEST(exact.losses.back() < 0.95 * exact.losses.front());  // there was something to learn
+    BOOST_TEST(in_8_bits.optimizer_bytes < exact.optimizer_bytes * 2 / 5);
   });
 }
 

@@ -48,6 +48,7 @@ config::Model Task::model() const {
   config::Model result = model_of(family);
   if (num_hidden_layers > 0) result.num_hidden_layers = num_hidden_layers;
   if (num_attention_heads > 0) result.num_attention_heads = num_attention_heads;
+  if (intermediate_size > 0) result.intermediate_size = intermediate_size;
   return result;
 }
 

@@ -31,6 +31,7 @@ struct Task {
   std::int64_t num_hidden_layers = 0;    ///< 0: those of the family
   bool use_peft = false;                 ///< adapters alone, without dropout
   std::int64_t num_attention_heads = 0;  ///< 0: those of the family
+  std::int64_t intermediate_size = 0;    ///< 0: that of the family
 
   [[nodiscard]] config::Model model() const;
   [[nodiscard]] bool operator==(const Task&) const = default;

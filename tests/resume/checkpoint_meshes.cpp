@@ -218,6 +218,80 @@ BOOST_AUTO_TEST_CASE(entries_of_any_name_and_cut_are_kept) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(moments_in_8_bits_go_to_other_meshes_and_back) {
+  config::Config config = small_config("");
+  config.model.intermediate_size = 192;  // matrices of 30 blocks
+  config.optimizer.optim = config::OptimizerKind::adamw_8bit;
+  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  const SharedFolder outputs(test::session().world());
+  const auto save = [&](test::EngineFixture& fixture, const test::Mesh& mesh, const std::string& output) {
+    checkpoint::save(output, config, "byte", mesh.place, mesh.groups, fixture.engine().state(), position, *device,
+                     fixture.engine().stream());
+  };
+  const std::string first = outputs.path() + "/first", first_folder = checkpoint::path_of(first, position.step);
+  const mesh::Layout writer = {1, 3, 1, 2};
+  on_mesh(writer, [&](const test::Mesh& small) {
+    const test::Mesh mesh(small.groups.world, writer, config.model);
+    test::EngineFixture fixture(config, split_max_length, mesh, test::session());
+    fixture.engine().initialize();
+    for (std::int64_t step = 0; step < 3; ++step) {
+      (void)fixture.step(test::make_awkward_rows(3, split_max_length, 1), step, 1e-2);
+    }
+    save(fixture, mesh, first);
+  });
+  for (const mesh::Layout& reader : {mesh::Layout{1, 1, 1, 1}, mesh::Layout{1, 5, 1, 1}, mesh::Layout{2, 2, 1, 2}}) {
+    const std::string second = outputs.path() + "/" + std::to_string(reader.size());
+    on_mesh(reader, [&](const test::Mesh& small) {
+      const test::Mesh mesh(small.groups.world, reader, config.model);
+      test::EngineFixture fixture(config, split_max_length, mesh, test::session());
+      fixture.engine().initialize();
+      (void)checkpoint::load(first_folder, mesh.groups.world, fixture.engine().state(), *device,
+                             fixture.engine().stream());
+      save(fixture, mesh, second);
+    });
+    if (!is_first()) continue;
+    const auto expected = checkpoint::open_source(first_folder),
+               found = checkpoint::open_source(checkpoint::path_of(second, position.step));
+    const std::vector<io::TensorInfo> tensors = expected->tensors();
+    BOOST_TEST(found->tensors().size() == tensors.size());
+    const auto num_codes = std::ranges::count(tensors, DType::uint8, &io::TensorInfo::dtype);
+    BOOST_TEST(num_codes == 2 * 3 * 3);  // both moments of three matrices in three blocks
+    for (const io::TensorInfo& tensor : tensors) {
+      BOOST_TEST((test::read_whole(*found, tensor) == test::read_whole(*expected, tensor)),
+                 tensor.name << " by " << reader.describe());
+    }
+    checkpoint::verify(checkpoint::path_of(second, position.step));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(codes_are_no_numbers) {
+  const SharedFolder output(test::session().world());
+  on_mesh({1, 2, 1, 1}, [&](const test::Mesh& mesh) {
+    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+    const std::unique_ptr<device::Stream> stream = device->make_stream();
+    const parallel::ShardMap shard_map(test::make_units(4, 5), mesh.place);
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(shard_map.rank_shard_elements()), 200);
+    std::vector<float> numbers(codes.size(), 200.0F);
+    const checkpoint::Entry as_codes{"state", &shard_map, Tensor(codes.data(), DType::uint8, {std::ssize(codes)})};
+    const checkpoint::Entry as_numbers{"state", &shard_map,
+                                       Tensor(numbers.data(), DType::float32, {std::ssize(numbers)})};
+    const auto error_of = [&](const checkpoint::Entry& written, const checkpoint::Entry& read) {
+      checkpoint::save(output.path(), config::Config(), "byte", mesh.place, mesh.groups,
+                       checkpoint::State({written}, [] {}), position, *device, *stream);
+      return test::data_error_of([&] {
+        (void)checkpoint::load(checkpoint::path_of(output.path(), position.step), mesh.groups.world,
+                               checkpoint::State({read}, [] {}), *device, *stream);
+      });
+    };
+    BOOST_TEST(test::mentions(error_of(as_codes, as_numbers), {"checkpoint.h5", "holds codes where numbers"}));
+    BOOST_TEST(test::mentions(error_of(as_numbers, as_codes), {"checkpoint.h5", "holds numbers where codes"}));
+    BOOST_TEST(error_of(as_codes, as_codes).empty());
+    std::int64_t num_held = 0;
+    for (const parallel::Piece& piece : shard_map.pieces()) num_held += piece.count;
+    BOOST_TEST(std::ranges::count(codes, 200) == num_held);  // and zeros between them
+  });
+}
+
 BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
   constexpr std::int64_t max_length = 48;
   const SharedFolder output(test::session().world());

@@ -155,11 +155,13 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_to_the_bit_and_none_as_another) {
   const Workshop workshop;
   constexpr std::int64_t max_steps = 4;
   const auto start = [&](const std::string& output, const std::string& resume, config::OptimizerKind optim) {
-    return workshop.start(run_cases[1], output, max_steps, resume,
-                          [&](config::Config& config) { config.optimizer.optim = optim; });
+    return workshop.start(run_cases[1], output, max_steps, resume, [&](config::Config& config) {
+      config.optimizer.optim = optim;
+      config.model.intermediate_size = 192;  // matrices of 30 blocks
+    });
   };
-  for (const config::OptimizerKind optim :
-       {config::OptimizerKind::lion, config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
+  for (const config::OptimizerKind optim : {config::OptimizerKind::adamw_8bit, config::OptimizerKind::lion,
+                                            config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
     const std::string whole = "whole-" + config::write(optim), parts = "parts-" + config::write(optim);
     test::TrainerProgram uninterrupted = start(whole, "none", optim);
     check_done(uninterrupted, workshop, whole);

@@ -17,6 +17,8 @@ namespace sft {
       return "float64";
     case DType::int32:
       return "int32";
+    case DType::uint8:
+      return "uint8";
   }
   return "?";
 }

@@ -52,7 +52,7 @@ struct Position {
 /// Folders of complete checkpoints in output_dir of steps after `after_step`, ascending by step. Not collective.
 [[nodiscard]] std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step = -1);
 
-/// Writes OUTPUT_DIR/checkpoint-SSSSSS with the float32 entries of `state`, complete or not at all: shard files to
+/// Writes OUTPUT_DIR/checkpoint-SSSSSS with the entries of `state`, complete or not at all: shard files to
 /// .tmp, synced, virtual datasets, renamed, parent synced. Replica 0 writes; collective over the world. Then keeps, of
 /// the checkpoints of this run and those that it goes on from (position.lineage), the `save_total_limit` saved last (0:
 /// all); those of other runs stay. Returns the date that was written on rank 0, for position.date of the next save.
@@ -60,10 +60,10 @@ std::string save(const std::string& output_dir, const config::Config& config, co
                  const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
                  device::Device& device, device::Stream& stream);
 
-/// What save() takes on the rank at `place` to make the virtual datasets of entries that are cut as `shard_map` says:
-/// nothing but on rank 0 of the world. HDF5 needs about 27 KiB (measured) for each rectangle of the dataset that has
-/// most of them. Not collective.
-[[nodiscard]] std::size_t index_memory_bytes(const mesh::Place& place, const parallel::ShardMap& shard_map);
+/// What save() takes to make the virtual datasets of entries of these layouts: nothing but on rank 0 of the world. HDF5
+/// needs about 27 KiB (measured) for each rectangle of the dataset that has most of them. Not collective.
+[[nodiscard]] std::size_t index_memory_bytes(const parallel::ShardMap& shard_map,
+                                             const std::vector<const parallel::StoredLayout*>& layouts);
 
 /// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them.
 /// Before that rank 0 compares entries, names and shapes with those of the state, and the ranks divide the shard files

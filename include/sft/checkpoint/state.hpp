@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a run saves and loads: named entries ("model", the moments of the optimizer ...), each a tensor for every
-// parameter, of which a rank holds its rank shard. Filling the entries from a source and emptying them into a sink is
-// done here, the same for every file format; nothing here knows HDF5 or files.
+// parameter, or for some, of which a rank holds parts. Filling the entries from a source and emptying them into a sink
+// is done here, the same for every file format; nothing here knows HDF5 or files.
 
 #include <functional>
 #include <string>
@@ -13,19 +13,21 @@
 #include "sft/io/tensor_source.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
 #include "sft/parallel/shard_map.hpp"
+#include "sft/parallel/stored_layout.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::checkpoint {
 
-/// One named part of the state. In storage its tensors are "NAME/PARAMETER", in the parameters' logical shapes.
+/// One named part of the state. In storage its tensors are "NAME/PARAMETER".
 struct Entry {
-  std::string name;  ///< "model", "exp_avg" ...: without "/"
-  const parallel::ShardMap*
-      shard_map;  ///< which parameters, and where their pieces lie in `tensor`; outlives the entry
-  Tensor
-      tensor;  ///< the rank shard (rank_shard_elements), in memory of the device or pinned, owned by others; or empty:
+  std::string name;                     ///< "model", "exp_avg" ...: without "/"
+  const parallel::ShardMap* shard_map;  ///< which parameters, and what this rank holds of them; outlives the entry
+  Tensor tensor;  ///< (num_elements of the layout), in memory of the device or pinned, owned by others; or empty:
   parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
+  /// Which tensors, and where their parts lie in that memory; outlives the entry.
+  const parallel::StoredLayout* layout = &parallel::as_parameters();
 
+  /// uint8 is stored as such, any other as float32.
   [[nodiscard]] DType dtype() const { return in_file != nullptr ? in_file->dtype() : tensor.dtype; }
 };
 
@@ -34,11 +36,11 @@ class State {
  public:
   /// `refresh` recomputes on the device whatever is derived from the entries, such as low-precision copies of the
   /// parameters. Local. Throws std::logic_error without entries or `refresh`, for two entries of one name, and for a
-  /// tensor that is not as long as its shard map says.
+  /// tensor that is not as long as its layout says.
   State(std::vector<Entry> entries, std::function<void()> refresh);
 
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
-  /// The rank shard of the entry `name`. Throws std::logic_error when there is none, or none in memory.
+  /// The memory of the entry `name`. Throws std::logic_error when there is none, or none in memory.
   [[nodiscard]] Tensor tensor(const std::string& name) const;
   /// Must follow every write to the tensors; load_entries() does it.
   void refresh() const { refresh_(); }
@@ -48,21 +50,21 @@ class State {
   std::function<void()> refresh_;
 };
 
-/// Refuses a source that lacks a tensor of these entries, has one more in them, or one of another shape: a data Error
-/// that names it and ends with `what_to_do`. Entries of the source that are not asked for are left alone. Reads no
-/// element. Local.
+/// Refuses a source that lacks a tensor of these entries, has one more in them, or one of another shape, or codes for
+/// numbers: a data Error that names it and ends with `what_to_do`. Entries of the source that are not asked for are
+/// left alone. Reads no element. Local.
 void check_entries(const io::TensorSource& source, const std::vector<Entry>& entries,
                    const std::string& what_to_do = "use the [model] section that it was written with");
 
-/// Reads the pieces that this rank holds of every entry, with zeros between them, then refreshes what follows from
+/// Reads the parts that this rank holds of every entry, with zeros between them, then refreshes what follows from
 /// them. The source must have passed check_entries. Refuses weights ("model", "adapter") that are no finite numbers;
 /// `seen` gets those of "model". Local; returns when all is read.
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
                   SeenWeights& seen);
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream);
 
-/// Writes the pieces that this rank owns of every entry (Parameter::is_owner), in the order of entries and, within one,
-/// of the rank shard. Local; returns when the sink has all.
+/// Writes the parts that this rank owns of every entry (StoredPart::is_owner), in the order of entries and, within one,
+/// of its memory. Local; returns when the sink has all.
 void save_entries(const State& state, io::TensorSink& sink, device::Device& device, device::Stream& stream);
 
 }  // namespace sft::checkpoint

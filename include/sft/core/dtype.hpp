@@ -7,7 +7,13 @@
 
 namespace sft {
 
-enum class DType : std::uint8_t { float32, bf16, float64, int32 };
+enum class DType : std::uint8_t {
+  float32,
+  bf16,
+  float64,
+  int32,
+  uint8,  ///< codes, which are stored and no more
+};
 
 /// Bytes of one element.
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
@@ -19,6 +25,8 @@ enum class DType : std::uint8_t { float32, bf16, float64, int32 };
     case DType::float32:
     case DType::int32:
       return 4;
+    case DType::uint8:
+      return 1;
   }
   return 0;
 }

@@ -27,7 +27,7 @@ struct VirtualPiece {
 /// in its own folder and hold their values themselves.
 enum class Sources : std::uint8_t { none, same_folder };
 
-enum class Number : std::uint8_t { int32, int64, float32, float64 };
+enum class Number : std::uint8_t { uint8, int32, int64, float32, float64 };
 
 /// Chunks that each open dataset keeps in memory, unpacked, at most.
 inline constexpr std::size_t chunk_cache_bytes = std::size_t{1} << 20;
@@ -66,12 +66,14 @@ class Hdf5File {
   // Datasets, by absolute path ("/model/model.norm.weight"); missing groups are made.
   [[nodiscard]] bool has_dataset(const std::string& name) const;
   [[nodiscard]] std::vector<std::int64_t> dataset_shape(const std::string& name) const;
+  /// Whether it holds whole numbers of one byte without a sign.
+  [[nodiscard]] bool is_dataset_uint8(const std::string& name) const;
   /// Names (without the group) of the datasets of a group, sorted.
   [[nodiscard]] std::vector<std::string> list_datasets(const std::string& group) const;
   /// Names (without the group) of the groups in a group, sorted.
   [[nodiscard]] std::vector<std::string> list_groups(const std::string& group) const;
   /// chunk_rows = 0: contiguous; else chunked by rows with shuffle + deflate, and a checksum (Fletcher-32) of each
-  /// chunk. To other programs a value that is never written is -1 or NaN.
+  /// chunk. To other programs a value that is never written is -1 (of uint8: 255) or NaN.
   void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                       std::int64_t chunk_rows = 0);
   /// Writes values (num_rows, num_columns), row-major and contiguous, into an existing dataset, with conversion from
@@ -84,9 +86,9 @@ class Hdf5File {
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
   /// Gives back what earlier calls keep for the next one: up to four open datasets with chunk_cache_bytes each.
   void release() const;
-  /// A float32 dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what
-  /// a missing file should hold, is NaN. A piece whose target is not within `shape` is a data Error.
-  void create_virtual_dataset(const std::string& name, const std::vector<std::int64_t>& shape,
+  /// A dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what a
+  /// missing file should hold, is as in create_dataset. A piece whose target is not within `shape` is a data Error.
+  void create_virtual_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                               const std::vector<VirtualPiece>& pieces);
 
  private:

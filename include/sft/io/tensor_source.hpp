@@ -46,9 +46,8 @@ class TensorSource {
 class TensorSink {
  public:
   virtual ~TensorSink() = default;
-  /// Writes a rectangle of the tensor `name` from host memory: (num_rows, num_columns) of `dtype`, float32 or bf16,
-  /// row-major. Local.
-  /// Throws a data Error that names the file when it cannot be written.
+  /// Writes a rectangle of the tensor `name` from host memory: (num_rows, num_columns) of `dtype`, float32, bf16 or
+  /// uint8, row-major. Local. Throws a data Error that names the file when it cannot be written.
   virtual void write(const std::string& name, const Rectangle& where, DType dtype, const void* values) = 0;
 };
 

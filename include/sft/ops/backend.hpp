@@ -131,6 +131,26 @@ struct Update {
   StochasticRounding rounding = {};
 };
 
+/// Neighbouring elements of a parameter that share a scale, where state is kept in 8 bits.
+inline constexpr std::int64_t block_elements = 256;
+
+/// One step of AdamW with state in 8 bits (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization"): an
+/// element's number is that of its code, in the dynamic code of the paper, times the scale of its block. What the
+/// moments become is computed in float32; the parameter follows from them, and they are rounded to the nearest code,
+/// negative ones to a negative one.
+struct BlockwiseUpdate {
+  /// The rule is AdamW. State: codes, uint8, exp_avg's with a sign, exp_avg_sq's without.
+  Update update;
+  /// float32, of both moments: the largest magnitude of each block.
+  std::array<Tensor, 2> scales;
+  /// Empty: blocks lie one behind the other in the views, the last one may be shorter, and their new scales take the
+  /// place of the old ones. Else blocks are those of the logical tensor, in which update.rounding says which elements
+  /// these are: some of a block may be elsewhere. The first scale is that of block first_block; the old ones are only
+  /// read, and these are the new ones.
+  std::array<Tensor, 2> new_scales = {};
+  std::int64_t first_block = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -240,6 +260,10 @@ class Backend {
                                     Tensor metrics) = 0;
 
   virtual void update(const Update& step) = 0;
+  virtual void update_blockwise(const BlockwiseUpdate& step) = 0;
+  /// new_scales = the larger of itself and what the update makes of the moments of these elements, block by block; the
+  /// update's parameters and copy are not touched, and neither are codes and scales.
+  virtual void raise_scales(const BlockwiseUpdate& step) = 0;
 };
 
 }  // namespace sft::ops

@@ -12,11 +12,13 @@
 #include "sft/device/arena.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/parallel/offloaded_shard.hpp"
+#include "sft/parallel/stored_layout.hpp"
 #include "sft/parallel/unit_storage.hpp"
 
 namespace sft::parallel {
 class MatrixExchange;
-}
+class ShardMaximum;
+}  // namespace sft::parallel
 
 namespace sft::optim {
 
@@ -43,15 +45,23 @@ struct StateForm {
 /// node anyway.
 [[nodiscard]] StateForm state_form(const config::ValidConfig& config, device::Kind kind);
 
-/// A part of the state that a checkpoint holds: a number for each trainable parameter.
+/// A part of the state that a checkpoint holds.
 struct StateEntry {
   std::string name;                             ///< of the entry: "exp_avg"
-  Tensor tensor;                                ///< (rank_shard_elements), cut as the parameters are; or empty:
+  Tensor tensor;                                ///< flat, as long as the layout says; or empty:
   parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
+  /// Which tensors it has; lives as long as the optimizer.
+  const parallel::StoredLayout* layout = &parallel::as_parameters();
 };
 
-/// Nothing here is collective but end_step, where needs_whole() is true of any parameter. Everything but open() and
-/// what must follow it is pure: planning lays it out without a device.
+/// How a step meets those of the other ranks that share the parameters.
+struct StepExchange {
+  parallel::MatrixExchange& matrices;
+  parallel::ShardMaximum& maximum;
+};
+
+/// Nothing here is collective but share, where num_shared() > 0, and end_step, where needs_whole() is true of any
+/// parameter. Everything but open() and what must follow it is pure: planning lays it out without a device.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -75,7 +85,7 @@ class Optimizer {
   // Between steps.
   /// The master weights in the file, in memory of any kind; null when they lie in memory itself.
   [[nodiscard]] virtual parallel::OffloadedShard* master_in_file() = 0;
-  /// What a checkpoint holds of it beside the weights, in memory of this.
+  /// What a checkpoint holds of it beside the weights, in memory of this. Before lay_out() names and layouts alone.
   [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
   /// The state of a run that begins.
   virtual void zero(ops::Backend& backend) = 0;
@@ -89,14 +99,19 @@ class Optimizer {
 
   /// Whether the end of a step works on all of this matrix at once. Pure.
   [[nodiscard]] virtual bool needs_whole(int unit, const parallel::Parameter& parameter) const;
-  /// What makes these matrices whole, before the first step. Outlives this.
-  virtual void use(parallel::MatrixExchange& exchange);
+  /// Numbers, float32, of which share() takes the maximum over fsdp and tp; the same on all their ranks. Pure.
+  [[nodiscard]] virtual std::int64_t num_shared() const { return 0; }
+  /// What whole matrices and share() need, before the first step. Outlives this.
+  virtual void use(const StepExchange& exchange);
 
-  // A step: begin_step, step_unit for each unit in that order, end_step. Parameters, state and the low-precision copy
-  // change. What is bf16 is rounded at random, the same way on any mesh and in any run: by the seed, the step and the
-  // element's number in its logical tensor.
+  // A step: begin_step, share, step_unit for each unit in that order, end_step. Parameters, state and the low-precision
+  // copy change. What is bf16 is rounded at random, the same way on any mesh and in any run: by the seed, the step and
+  // the element's number in its logical tensor.
   /// `step` is 1-based; gradients are scaled by `gradient_scale`.
   virtual void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) = 0;
+  /// What ranks have to know of each other's gradients before they step any unit: behind the sums of all gradients.
+  /// May be left out where num_shared() is 0. Collective over fsdp and tp elsewhere.
+  virtual void share(const parallel::UnitStorage& storage, ops::Backend& backend);
   /// Units without trainable parameters may be left out.
   virtual void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
   /// Behind the sums of all gradients, over tp too, which it may overwrite. Throws std::logic_error when a unit was

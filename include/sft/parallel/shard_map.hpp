@@ -125,6 +125,8 @@ class ShardMap {
   ShardMap(ShardMap&&) noexcept = default;  // pieces point into the units, which a move keeps in place
   ShardMap(const ShardMap&) = delete;
 
+  /// That of the rank whose rank shard it describes.
+  [[nodiscard]] const mesh::Place& place() const { return place_; }
   [[nodiscard]] const AxisSet& shard_axes() const { return shard_axes_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
@@ -134,6 +136,10 @@ class ShardMap {
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   /// A piece as at most three rectangles (part row, whole rows, part row) of the logical tensor.
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
+  /// The same of elements [begin, begin + count) of a row-major tensor with rows of `width`, whose first one lies at
+  /// `shard_offset`.
+  [[nodiscard]] static std::vector<LogicalRectangle> rectangles(std::int64_t begin, std::int64_t count,
+                                                                std::int64_t width, std::int64_t shard_offset);
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
   /// The same within one unit.
@@ -146,8 +152,12 @@ class ShardMap {
   /// Elements of all logical parameters, each counted once.
   [[nodiscard]] std::int64_t num_parameters() const;
 
+  /// The map that rank `rank` of the same mesh has.
+  [[nodiscard]] ShardMap of_rank(int rank) const { return {units_, place_.peer(rank), shard_axes_}; }
+
  private:
   std::vector<Unit> units_;  ///< by UnitIndex
+  mesh::Place place_;
   AxisSet shard_axes_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> first_piece_;  ///< of each unit, then the number of all

@@ -24,6 +24,8 @@ ncclDataType_t nccl_type(DType dtype) {
       return ncclFloat64;
     case DType::int32:
       return ncclInt32;
+    case DType::uint8:
+      return ncclUint8;
   }
   return ncclNumTypes;
 }

@@ -255,22 +255,44 @@ class CpuBackend final : public Backend {
 
   void update(const Update& step) override {
     stream_.synchronize();
-    UpdateArguments arguments{factors_of(step)};
-    arguments.parameters = flat_view_of(step.parameters).data;
+    UpdateArguments arguments = arguments_of_update(step);
     for (std::size_t i = 0; i < step.state.size(); ++i) {
       if (step.state[i].empty()) continue;
       const View view = flat_view_of(step.state[i]);
       arguments.state[i] = view.data;
       arguments.has_bf16_state = view.is_bf16;
     }
-    arguments.gradients = floats_of(step.gradients);
-    arguments.copy = step.copy.as<std::uint16_t>();
-    arguments.has_bf16_parameters = step.parameters.dtype == DType::bf16;
-    arguments.size = step.parameters.num_elements();
     kernels_.update(arguments);
   }
 
+  void update_blockwise(const BlockwiseUpdate& step) override {
+    stream_.synchronize();
+    kernels_.update_blockwise(arguments_of_blocks(step));
+  }
+
+  void raise_scales(const BlockwiseUpdate& step) override {
+    stream_.synchronize();
+    kernels_.raise_scales(arguments_of_blocks(step));
+  }
+
  private:
+  /// All but the state.
+  static UpdateArguments arguments_of_update(const Update& step) {
+    UpdateArguments arguments{factors_of(step)};
+    arguments.parameters = flat_view_of(step.parameters).data;
+    arguments.gradients = floats_of(step.gradients);
+    arguments.copy = step.copy.as<std::uint16_t>();
+    arguments.has_bf16_parameters = step.parameters.dtype == DType::bf16;
+    arguments.size = step.gradients.num_elements();
+    return arguments;
+  }
+
+  static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {
+    BlockwiseArguments arguments{arguments_of_update(step.update), block_factors_of(step)};
+    for (std::size_t i = 0; i < step.update.state.size(); ++i) arguments.state[i] = step.update.state[i].data;
+    return arguments;
+  }
+
   /// A contiguous tensor as rows of a size that threads can share out.
   static View in_rows(const Tensor& x) {
     View view = flat_view_of(x);

@@ -82,6 +82,11 @@ struct UpdateArguments : UpdateFactors {
   std::int64_t size = 0;
 };
 
+/// The state of the UpdateArguments are codes.
+struct BlockwiseArguments : UpdateArguments {
+  BlockFactors blocks{};
+};
+
 /// c (m, n) = a (m, k) b (k, n) [+ bias (n)] [+ c]: float32 in and out, float64 in between.
 struct SmallMatmul {
   const float *a, *b;
@@ -140,6 +145,8 @@ struct Kernels {
   void (*small_matmul)(const SmallMatmul& product, double* panel);
 
   void (*update)(const UpdateArguments& step);
+  void (*update_blockwise)(const BlockwiseArguments& step);
+  void (*raise_scales)(const BlockwiseArguments& step);
 };
 
 }  // namespace sft::ops::cpu

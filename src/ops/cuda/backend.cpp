@@ -15,6 +15,7 @@
 #include "ops/cuda/kernels/rope.hpp"
 #include "ops/cuda/kernels/swiglu.hpp"
 #include "ops/cuda/kernels/update.hpp"
+#include "ops/cuda/kernels/update_blockwise.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
 #include "sft/core/ensure.hpp"
@@ -199,7 +200,25 @@ class CudaBackend final : public Backend {
     cuda::update(arguments, native_);
   }
 
+  void update_blockwise(const BlockwiseUpdate& step) override {
+    cuda::update_blockwise(arguments_of_blocks(step), native_);
+  }
+
+  void raise_scales(const BlockwiseUpdate& step) override { cuda::raise_scales(arguments_of_blocks(step), native_); }
+
  private:
+  static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {
+    const Update& update = step.update;
+    BlockwiseArguments arguments{factors_of(update), block_factors_of(step)};
+    arguments.parameters = flat_view_of(update.parameters).data;
+    arguments.has_bf16_parameters = update.parameters.dtype == DType::bf16;
+    arguments.gradients = floats_of(update.gradients);
+    arguments.copy = update.copy.data;
+    for (std::size_t i = 0; i < update.state.size(); ++i) arguments.codes[i] = update.state[i].as<std::uint8_t>();
+    arguments.size = update.gradients.num_elements();
+    return arguments;
+  }
+
   static void check_head_dim(const Tensor& x) {
     SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
                "ops: head_dim must be even and <= 256");

@@ -65,6 +65,8 @@ class NullBackend final : public Backend {
                             Tensor /*metrics*/) override {}
 
   void update(const Update& /*step*/) override {}
+  void update_blockwise(const BlockwiseUpdate& /*step*/) override {}
+  void raise_scales(const BlockwiseUpdate& /*step*/) override {}
 
  private:
   device::Stream& stream_;

@@ -54,6 +54,55 @@ void compare_step(const UpdateRule& rule, DType parameter_dtype, DType moment_dt
         });
 }
 
+/// `codes`, uint8 of any values; scales of the blocks that these elements touch. Codes are compared by what they stand
+/// for: where float32 results differ by a unit, a number half way between two codes may get the other one.
+void compare_blocks(DType parameter_dtype, bool has_copy, std::int64_t size, bool is_cut, bool raises,
+                    const StochasticRounding& where, Layout layout) {
+  const auto number_of = [&](std::int64_t i) {
+    const std::int64_t element = where.begin + i, row = element / where.num_columns;
+    return where.first_index + row * where.row_stride + element - row * where.num_columns;
+  };
+  const std::int64_t first_block = is_cut ? number_of(0) / block_elements : 0;
+  const std::int64_t num_blocks =
+      is_cut ? number_of(size - 1) / block_elements + 1 - first_block : (size + block_elements - 1) / block_elements;
+  const std::string what = std::string(raises ? "raise scales " : "blockwise ") + name_of(parameter_dtype) +
+                           (has_copy ? ", copy" : "") + (is_cut ? ", cut, " : ", ") + std::to_string(size) + " from " +
+                           std::to_string(layout.offset);
+  const auto any_code = [](std::int64_t i, std::int64_t) { return static_cast<double>(i * 37 % 256); };
+  Twin parameters = Twin(parameter_dtype, {size}, layout).normal(1),
+       gradients = Twin(DType::float32, {size}, layout).normal(2),
+       first = Twin(DType::uint8, {size}, layout).filled(any_code),
+       second = Twin(DType::uint8, {size}, layout).filled(any_code), copy(DType::bf16, {has_copy ? size : 0}, layout),
+       first_scales = Twin(DType::float32, {num_blocks}, layout).normal(5, 0.1, 1.0),
+       second_scales = Twin(DType::float32, {num_blocks}, layout).normal(6, 0.1, 1.0),
+       first_new = Twin(DType::float32, {num_blocks}, layout).normal(7, 0.1, 3.0),
+       second_new = Twin(DType::float32, {num_blocks}, layout).normal(8, 0.1, 3.0);
+  const Tolerance one_code{.absolute = 1.0};
+  check(what,
+        {out(parameters, tolerance_of(parameter_dtype)), in(gradients), out(first, one_code), out(second, one_code),
+         out(copy, tolerance_of(DType::bf16)), out(first_scales, tolerance_of(DType::float32)),
+         out(second_scales, tolerance_of(DType::float32)), out(first_new, tolerance_of(DType::float32)),
+         out(second_new, tolerance_of(DType::float32))},
+        [&](Backend& ops, auto of) {
+          const BlockwiseUpdate step{
+              .update = {.parameters = of(parameters),
+                         .gradients = of(gradients),
+                         .state = {of(first), of(second)},
+                         .copy = has_copy ? of(copy) : Tensor(),
+                         .rule = usual,
+                         .gradient_scale = 0.7,
+                         .rounding = where},
+              .scales = {of(first_scales), of(second_scales)},
+              .new_scales = {is_cut ? of(first_new) : Tensor(), is_cut ? of(second_new) : Tensor()},
+              .first_block = first_block};
+          if (raises) {
+            ops.raise_scales(step);
+          } else {
+            ops.update_blockwise(step);
+          }
+        });
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(optimizer)
@@ -71,6 +120,24 @@ BOOST_AUTO_TEST_CASE(every_rule_of_every_dtype) {
           }
         }
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_codes) {
+  const StochasticRounding one_row{.key = 77, .first_index = 512, .num_columns = 1 << 30, .row_stride = 1 << 30};
+  const StochasticRounding cut_row{
+      .key = 77, .first_index = 700, .num_columns = 1 << 30, .row_stride = 1 << 30, .begin = 33};
+  for (const Layout layout : flat_layouts) {
+    for (const std::int64_t size : with_large<std::int64_t>({1, 256, 300, 2600}, {4000000})) {
+      for (const auto& [dtype, has_copy] :
+           {std::pair{DType::float32, false}, {DType::float32, true}, {DType::bf16, false}}) {
+        compare_blocks(dtype, has_copy, size, false, false, one_row, layout);
+        compare_blocks(dtype, has_copy, size, true, false, cut_row, layout);
+        compare_blocks(dtype, has_copy, size, true, false, rectangle, layout);
+      }
+      compare_blocks(DType::float32, false, size, true, true, cut_row, layout);
+      compare_blocks(DType::float32, false, size, true, true, rectangle, layout);
     }
   }
 }

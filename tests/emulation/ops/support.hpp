@@ -77,6 +77,8 @@ inline double get(const std::byte* at, DType dtype) {
       std::memcpy(&x, at, sizeof(x));
       return x;
     }
+    case DType::uint8:
+      return std::to_integer<int>(*at);
   }
   return 0.0;
 }
@@ -92,6 +94,8 @@ inline void put(std::byte* at, DType dtype, double value) {
       return write(value);
     case DType::int32:
       return write(static_cast<std::int32_t>(value));
+    case DType::uint8:
+      return write(static_cast<std::uint8_t>(value));
   }
 }
 
@@ -175,7 +179,9 @@ class Twin {
     gpu_ = cpu_;
     cpu_.data = bytes_.data() + offset_bytes_;
     gpu_.data = static_cast<std::byte*>(block_.get()) + offset_bytes_;
-    const double poison = dtype == DType::int32 ? -7 : std::numeric_limits<double>::quiet_NaN();
+    const double poison = dtype == DType::int32   ? -7
+                          : dtype == DType::uint8 ? 7
+                                                  : std::numeric_limits<double>::quiet_NaN();
     for (std::int64_t i = 0; i < size; ++i) {
       put(bytes_.data() + static_cast<std::size_t>(i) * size_of(dtype), dtype, poison);
     }

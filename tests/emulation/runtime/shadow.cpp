@@ -65,7 +65,7 @@ struct Shadow {
   const Clock* clock = nullptr;
   OrderedRuns last_ordered;
   int device = 0;
-  /// Reads by tasks that the cell's reader does not come after.
+  /// Reads that the cell's reader does not come after: by other tasks, and of the other byte.
   std::unordered_map<std::size_t, std::vector<Record>> other_readers;
   /// By address of an atomic: the runs of this task that released there; and those that the current run has seen.
   std::map<const void*, std::vector<std::uint32_t>> releases;
@@ -192,7 +192,16 @@ bool add_reader(Cell& cell, std::size_t index, const Record& reader, bool is_sha
   Record next = reader;
   bool is_of_cell_alone = true;
   const Record& old = cell.read;
-  if (old.run == running.run) {
+  const auto remember_other = [&] {
+    std::vector<Record>& others = shadow().other_readers[index];
+    std::erase_if(others, [](const Record& other) { return is_ordered_run(static_cast<std::uint32_t>(other.run)); });
+    others.push_back(old);
+    is_of_cell_alone = false;
+  };
+  const bool is_of_other_byte = old.run != 0 && !is_shared && (old.bytes & reader.bytes) == 0;
+  if (is_of_other_byte && is_of_task(old) && !(old.run == running.run && is_ordered_thread(old))) {
+    remember_other();
+  } else if (old.run == running.run) {
     if (!is_ordered_thread(old)) {
       next.several_threads = 1;
       next.several_warps = old.several_warps != 0 || old.thread / warp_size != running.thread / warp_size;
@@ -203,10 +212,7 @@ bool add_reader(Cell& cell, std::size_t index, const Record& reader, bool is_sha
     if (is_of_task(old)) {
       next.several_blocks = 1;
     } else if (!is_ordered_run(static_cast<std::uint32_t>(old.run))) {
-      std::vector<Record>& others = shadow().other_readers[index];
-      std::erase_if(others, [](const Record& other) { return is_ordered_run(static_cast<std::uint32_t>(other.run)); });
-      others.push_back(old);
-      is_of_cell_alone = false;
+      remember_other();
     }
   }
   cell.read = next;
@@ -236,7 +242,8 @@ bool touch(Cell& cell, std::size_t index, std::uint64_t cell_bytes, bool is_shar
             report(c, reader, access, begin, bytes, what, false);
           }
         }
-        shadow().other_readers.erase(found);
+        std::erase_if(found->second, [&](const Record& reader) { return (reader.bytes & cell_bytes) != 0; });
+        if (found->second.empty()) shadow().other_readers.erase(found);
       }
     }
   }

@@ -25,6 +25,7 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
   if (way == comm::Transport::Way::cuda_mpi) config.device.comm = config::CommChoice::mpi;
   config.model = model_of(tiny.family);
   config.model.num_hidden_layers = tiny.offloads_activations ? 4 : 2;  // the last two are never offloaded
+  if (tiny.optim == config::OptimizerKind::adamw_8bit) config.model.intermediate_size = 192;  // has blocks
   config.lora.use_peft = tiny.has_adapters;
   config.lora.lora_r = 4;
   config.lora.lora_dropout = 0.2;
@@ -66,7 +67,7 @@ comm::Transport::Way way_of(const TinyRun& tiny, device::Kind kind, const comm::
 
 /// The bytes of an entry, wherever it lies.
 std::vector<std::byte> bytes_of(const checkpoint::Entry& entry, device::Device& device, device::Stream& stream) {
-  const std::int64_t num_elements = entry.shard_map->rank_shard_elements();
+  const std::int64_t num_elements = entry.layout->num_elements(*entry.shard_map);
   const std::size_t size = static_cast<std::size_t>(num_elements) * size_of(entry.dtype());
   const device::Device::Block pinned = device.allocate(size, device::Space::pinned);
   if (entry.in_file != nullptr) {

@@ -110,6 +110,9 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST((parse_text("", {"--torch_dtype", "bfloat16"}).train.precision == Precision::pure_bf16));
   BOOST_TEST((parse_text("optim = adamw_torch_fused\n").optimizer.optim == OptimizerKind::adamw_torch));
   BOOST_TEST((parse_text("", {"--optim", "lion_32bit"}).optimizer.optim == OptimizerKind::lion));
+  for (const std::string name : {"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit"}) {
+    BOOST_TEST((parse_text("optim = " + name + "\n").optimizer.optim == OptimizerKind::adamw_8bit), name);
+  }
   BOOST_TEST((parse_text("offload_optimizer_device = cpu\n").train.offload_optimizer == Offload::host));
   BOOST_TEST((parse_text("offload_optimizer_device = none\n").train.offload_optimizer == Offload::none));
   BOOST_TEST((parse_text("offload_param_device = nvme\n").train.offload_parameters == Offload::nvme));
@@ -198,7 +201,7 @@ const Refused refused_texts[] = {
     {"max_seq_length = 4096\n", "give --max_length to sft-prepare"},
     {"max_length = 4096\n", "give --max_length to sft-prepare"},
     {"report_to = wandb\n", "metrics.jsonl"},
-    {"optim = adamw_8bit\n", "expected one of adamw_torch | lion | muon | sgd"},
+    {"optim = adamw_4bit\n", "expected one of adamw_torch | adamw_8bit | lion | muon | sgd"},
     {"offload_optimizer_device = disk\n", "expected one of none | host | nvme"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
     {"metric_for_best_model = eval_entropy\n", "eval_loss is what lr_scheduler_type = reduce_lr_on_plateau goes by"},

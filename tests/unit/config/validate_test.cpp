@@ -164,6 +164,8 @@ const Refused refused_configs[] = {
      }},
     {"`train.offload_parameters = host` does not go with optim = muon",
      [](Config& c) { c.train.offload_parameters = Offload::host, c.optimizer.optim = OptimizerKind::muon; }},
+    {"`optimizer.moments_dtype = bf16` does not go with optim = adamw_8bit",
+     [](Config& c) { c.optimizer.moments_dtype = DType::bf16, c.optimizer.optim = OptimizerKind::adamw_8bit; }},
     // the rest
     {"`data.train_files` is empty", [](Config& c) { c.data.train_files.clear(); }},
     {"`train.per_device_train_batch_size = 0`", [](Config& c) { c.train.per_device_train_batch_size = 0; }},

@@ -40,10 +40,10 @@ void write_matrix(const std::string& folder) {
         .target = target, .source_file = source, .source_dataset = "/flat", .source_begin = begin, .source_size = size};
   };
   Hdf5File file = Hdf5File::create(folder + "/whole.h5");
-  file.create_virtual_dataset("/model/matrix", {3, 4},
+  file.create_virtual_dataset("/model/matrix", io::Number::float32, {3, 4},
                               {piece({0, 1, 0, 4}, "a.h5", 2, 8), piece({1, 1, 0, 2}, "a.h5", 6, 8),
                                piece({1, 1, 2, 2}, "b.h5", 0, 6), piece({2, 1, 0, 4}, "b.h5", 2, 6)});
-  file.create_virtual_dataset("/model/vector", {6}, {piece({0, 6, 0, 1}, "b.h5", 0, 6)});
+  file.create_virtual_dataset("/model/vector", io::Number::float32, {6}, {piece({0, 6, 0, 1}, "b.h5", 0, 6)});
   file.close();
 }
 
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(a_piece_outside_the_shape_is_refused) {
   const VirtualPiece piece = {
       .target = {2, 2, 0, 4}, .source_file = "a.h5", .source_dataset = "/flat", .source_begin = 0, .source_size = 8};
   BOOST_TEST(mentions(data_error_of([&] {
-                        file.create_virtual_dataset("/m", {3, 4}, {piece});
+                        file.create_virtual_dataset("/m", io::Number::float32, {3, 4}, {piece});
                       }),
                       {"/m", "whole.h5", "(3, 4)"}));
 }

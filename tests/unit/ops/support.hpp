@@ -46,6 +46,8 @@ inline double get(const Tensor& x, std::int64_t row, std::int64_t column) {
       return x.as<double>()[index];
     case DType::int32:
       return x.as<std::int32_t>()[index];
+    case DType::uint8:
+      return x.as<std::uint8_t>()[index];
   }
   return 0.0;
 }
@@ -64,6 +66,9 @@ inline void set(const Tensor& x, std::int64_t row, std::int64_t column, double v
       break;
     case DType::int32:
       x.as<std::int32_t>()[index] = static_cast<std::int32_t>(value);
+      break;
+    case DType::uint8:
+      x.as<std::uint8_t>()[index] = static_cast<std::uint8_t>(value);
       break;
   }
 }

@@ -17,6 +17,7 @@ void fill_table(Kernels& table) {
   enter_swiglu(table);
   enter_cross_entropy(table);
   enter_update(table);
+  enter_update_blockwise(table);
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -17,5 +17,6 @@ void enter_small_matmul(Kernels& table);
 void enter_swiglu(Kernels& table);
 void enter_cross_entropy(Kernels& table);
 void enter_update(Kernels& table);
+void enter_update_blockwise(Kernels& table);
 
 }  // namespace sft::ops::cpu::SFT_ISA

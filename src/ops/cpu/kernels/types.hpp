@@ -27,6 +27,13 @@ inline void store(Bf16& destination, float x) {
   destination.bits = static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, rounded<Bf16>(x)) >> 16);
 }
 
+/// Stores x exactly, or rounded at random by the lowest 16 of `bits`.
+inline void store_at_random(float& destination, float x, std::uint64_t) { destination = x; }
+inline void store_at_random(Bf16& destination, float x, std::uint64_t bits) {
+  const std::uint32_t sum = __builtin_bit_cast(std::uint32_t, x) + (static_cast<std::uint32_t>(bits) & 0xffffu);
+  destination.bits = static_cast<std::uint16_t>((x != x ? 0x7fc00000u : sum) >> 16);
+}
+
 template <class T>
 T* row(const View& view, std::int64_t index) {
   return static_cast<T*>(view.data) + index * view.stride;

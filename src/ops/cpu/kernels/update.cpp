@@ -8,13 +8,6 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
-/// Stores x exactly, or rounded at random by the lowest 16 of `bits`.
-inline void store_at_random(float& destination, float x, std::uint64_t) { destination = x; }
-inline void store_at_random(Bf16& destination, float x, std::uint64_t bits) {
-  const std::uint32_t sum = __builtin_bit_cast(std::uint32_t, x) + (static_cast<std::uint32_t>(bits) & 0xffffu);
-  destination.bits = static_cast<std::uint16_t>((x != x ? 0x7fc00000u : sum) >> 16);
-}
-
 /// Elements [begin, end), whose numbers in the logical tensor begin with `index` and follow each other.
 template <class Rule, class Parameter, class State, bool has_copy>
 void update(const UpdateArguments& step, const Rule& rule, std::int64_t begin, std::int64_t end, std::int64_t index) {

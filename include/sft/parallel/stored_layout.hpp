@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Which tensors of a checkpoint are made of what the ranks hold, and where their parts lie in a rank's memory: a number
+// for each element of a parameter, or whatever else goes with one. Pure.
+
+#include <cstdint>
+#include <vector>
+
+#include "sft/parallel/shard_map.hpp"
+
+namespace sft::parallel {
+
+/// A whole tensor, whatever the mesh is. In storage its name is that of its entry and of the parameter.
+struct StoredTensor {
+  const Parameter* parameter;       ///< of a ShardMap, which outlives this
+  std::vector<std::int64_t> shape;  ///< one or two dims
+};
+
+/// What a rank holds of one.
+struct StoredPart {
+  const Parameter* parameter;
+  LogicalRectangle where;  ///< in that tensor; shard_offset: of its first element in the rank's memory
+  bool is_owner;           ///< of all ranks that hold it, this one writes it
+};
+
+class StoredLayout {
+ public:
+  virtual ~StoredLayout() = default;
+  /// In the order of parameters, the same on all ranks.
+  [[nodiscard]] virtual std::vector<StoredTensor> tensors(const ShardMap& shard_map) const = 0;
+  /// Those of the rank whose map it is, ascending by where they lie. What its owners hold of a tensor is all of it.
+  [[nodiscard]] virtual std::vector<StoredPart> parts(const ShardMap& shard_map) const = 0;
+  /// Elements of that rank's memory, with what is between the parts.
+  [[nodiscard]] virtual std::int64_t num_elements(const ShardMap& shard_map) const = 0;
+};
+
+/// The parameters themselves, or a number for each of their elements: cut and laid out as the rank shard.
+[[nodiscard]] const StoredLayout& as_parameters();
+
+/// The parameter's own shape.
+[[nodiscard]] std::vector<std::int64_t> shape_of(const Parameter& parameter);
+
+}  // namespace sft::parallel

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of AdamW with state in 8 bits, a block at a time.
+
+#include "ops/block_codes.hpp"
+#include "ops/cpu/kernels/table.hpp"
+#include "ops/cpu/kernels/types.hpp"
+#include "ops/random_bits.hpp"
+
+namespace sft::ops::cpu::SFT_ISA {
+namespace {
+
+constexpr BlockCode signed_code = make_block_code(true), unsigned_code = make_block_code(false);
+
+/// Elements of a whole block: neighbours in the views as in the logical tensor.
+struct Neighbours {
+  std::int64_t first, first_number;
+  std::int64_t at(std::int64_t j) const { return first + j; }
+  std::int64_t number(std::int64_t j) const { return first_number + j; }
+};
+
+/// What the views hold of a block of the logical tensor.
+struct Scattered {
+  std::int64_t first_number;
+  std::int64_t* places;
+  std::uint8_t* offsets;  ///< in the block
+  std::int64_t at(std::int64_t j) const { return places[j]; }
+  std::int64_t number(std::int64_t j) const { return first_number + offsets[j]; }
+};
+
+/// New moments of a block's elements, and the largest magnitude of each.
+struct Moments {
+  float first[block_size], second[block_size];
+  float largest[2];
+};
+
+/// Computes the moments, and with `stores` the parameters.
+template <class Parameter, bool has_copy, bool stores, class Elements>
+void step_block(const BlockwiseArguments& step, const Elements& elements, std::int64_t count, std::int64_t scale,
+                Moments& moments) {
+  const auto* first_codes = static_cast<const std::uint8_t*>(step.state[0]);
+  const auto* second_codes = static_cast<const std::uint8_t*>(step.state[1]);
+  auto* parameters = static_cast<Parameter*>(step.parameters);
+  auto* copy = reinterpret_cast<Bf16*>(step.copy);
+  const float first_scale = step.blocks.old_scales[0][scale], second_scale = step.blocks.old_scales[1][scale];
+  float first_largest = 0, second_largest = 0;
+#pragma omp simd reduction(max : first_largest, second_largest)
+  for (std::int64_t j = 0; j < count; ++j) {
+    const std::int64_t i = elements.at(j);
+    float state[max_update_states] = {signed_code.values[first_codes[i]] * first_scale,
+                                      unsigned_code.values[second_codes[i]] * second_scale};
+    float parameter = stores ? load(parameters[i]) : 0;
+    step.rules.adamw.update(parameter, step.gradients[i] * step.gradient_scale, state,
+                            [](float x) { return __builtin_sqrtf(x); });
+    moments.first[j] = state[0];
+    moments.second[j] = state[1];
+    const float magnitude = __builtin_fabsf(state[0]);
+    first_largest = first_largest > magnitude ? first_largest : magnitude;
+    second_largest = second_largest > state[1] ? second_largest : state[1];
+    if constexpr (stores) {
+      std::uint64_t bits = 0;
+      if constexpr (sizeof(Parameter) == sizeof(Bf16)) {
+        bits = squares(step.key, static_cast<std::uint64_t>(elements.number(j)));
+      }
+      store_at_random(parameters[i], parameter, bits >> 32);
+      if constexpr (has_copy) store(copy[i], parameter);
+    }
+  }
+  moments.largest[0] = first_largest;
+  moments.largest[1] = second_largest;
+}
+
+template <class Elements>
+void store_codes(const BlockwiseArguments& step, const Elements& elements, std::int64_t count, std::int64_t scale,
+                 const Moments& moments) {
+  auto* first_codes = static_cast<std::uint8_t*>(step.state[0]);
+  auto* second_codes = static_cast<std::uint8_t*>(step.state[1]);
+  const float first_scale = step.blocks.new_scales[0][scale], second_scale = step.blocks.new_scales[1][scale];
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j) {
+    const std::int64_t i = elements.at(j);
+    const float first = moments.first[j];
+    const unsigned code = nearest_code(signed_code.borders, first_scale > 0 ? first / first_scale : 0.0f);
+    first_codes[i] = static_cast<std::uint8_t>(first < 0 && code == signed_zero_code ? code - 1 : code);
+    second_codes[i] = static_cast<std::uint8_t>(
+        nearest_code(unsigned_code.borders, second_scale > 0 ? moments.second[j] / second_scale : 0.0f));
+  }
+}
+
+/// The number, in the logical tensor, of element i of the views.
+std::int64_t number_of(const BlockwiseArguments& step, std::int64_t i) {
+  const std::int64_t element = step.begin + i;
+  const std::int64_t row = element / step.num_columns;
+  return step.first_index + row * step.row_stride + element - row * step.num_columns;
+}
+
+/// Finds the elements of a block in the views; returns how many.
+std::int64_t find_elements(const BlockwiseArguments& step, Scattered& elements) {
+  const bool is_one_row = step.begin + step.size <= step.num_columns;
+  std::int64_t count = 0;
+  for (std::int64_t offset = 0; offset < block_size; ++offset) {
+    const std::int64_t element = elements.first_number + offset - step.first_index;
+    if (element < 0) continue;
+    const std::int64_t row = is_one_row ? 0 : element / step.row_stride, column = element - row * step.row_stride;
+    const std::int64_t i = row * step.num_columns + column - step.begin;
+    if (column >= step.num_columns || i < 0 || i >= step.size) continue;
+    elements.places[count] = i;
+    elements.offsets[count++] = static_cast<std::uint8_t>(offset);
+  }
+  return count;
+}
+
+template <class Parameter, bool has_copy>
+void update_whole(const BlockwiseArguments& step, std::int64_t block) {
+  const std::int64_t first = block * block_size, count = min(block_size, step.size - first);
+  const Neighbours elements{first, number_of(step, first)};
+  Moments moments;
+  step_block<Parameter, has_copy, true>(step, elements, count, block, moments);
+  for (int i = 0; i < 2; ++i) step.blocks.new_scales[i][block] = moments.largest[i];
+  store_codes(step, elements, count, block, moments);
+}
+
+/// `stores`: the whole step; else it raises the new scales.
+template <class Parameter, bool has_copy, bool stores>
+void visit_cut(const BlockwiseArguments& step, std::int64_t block) {
+  std::int64_t places[block_size];
+  std::uint8_t offsets[block_size];
+  Scattered elements{block * block_size, places, offsets};
+  const std::int64_t count = find_elements(step, elements), scale = block - step.blocks.first_block;
+  Moments moments;
+  step_block<Parameter, has_copy, stores>(step, elements, count, scale, moments);
+  if constexpr (stores) {
+    store_codes(step, elements, count, scale, moments);
+  } else {
+    for (int i = 0; i < 2; ++i) {
+      float& largest = step.blocks.new_scales[i][scale];
+      largest = largest > moments.largest[i] ? largest : moments.largest[i];
+    }
+  }
+}
+
+/// Calls visit(block) for blocks [begin, end), in parallel.
+template <class Visit>
+void for_each_block(const BlockwiseArguments& step, std::int64_t begin, std::int64_t end, const Visit& visit) {
+#pragma omp parallel for if (step.size >= min_parallel_elements)
+  for (std::int64_t block = begin; block < end; ++block) visit(block);
+}
+
+template <class Visit>
+void for_each_cut_block(const BlockwiseArguments& step, const Visit& visit) {
+  if (step.size == 0) return;
+  for_each_block(step, number_of(step, 0) / block_size, number_of(step, step.size - 1) / block_size + 1, visit);
+}
+
+template <class Parameter, bool has_copy>
+void update_as(const BlockwiseArguments& step) {
+  if (step.blocks.is_cut) {
+    for_each_cut_block(step, [&](std::int64_t block) { visit_cut<Parameter, has_copy, true>(step, block); });
+  } else {
+    for_each_block(step, 0, divide_up(step.size, block_size),
+                   [&](std::int64_t block) { update_whole<Parameter, has_copy>(step, block); });
+  }
+}
+
+void update_blockwise(const BlockwiseArguments& step) {
+  if (step.has_bf16_parameters) return update_as<Bf16, false>(step);
+  if (step.copy != nullptr) return update_as<float, true>(step);
+  update_as<float, false>(step);
+}
+
+void raise_scales(const BlockwiseArguments& step) {
+  for_each_cut_block(step, [&](std::int64_t block) { visit_cut<float, false, false>(step, block); });
+}
+
+}  // namespace
+
+void enter_update_blockwise(Kernels& table) {
+  table.update_blockwise = update_blockwise;
+  table.raise_scales = raise_scales;
+}
+
+}  // namespace sft::ops::cpu::SFT_ISA
