@@ -226,7 +226,7 @@ void time_collectives(const CheckedMachine& machine, const std::vector<comm::Ten
   table.add({"group", "ranks", "", "call", device::format_bytes(small_bytes), device::format_bytes(large_bytes), ""});
   for (const comm::TensorGroup& of : groups) {
     const comm::Group& group = of.group;
-    const std::int64_t own_node = nodes[static_cast<std::size_t>(world.rank())];
+    const std::int64_t own_node = nodes[world.rank()];
     const std::vector<std::int64_t> nodes_of_group = group.all_gather(std::span(&own_node, 1));
     const bool is_split = std::ranges::count(nodes_of_group, own_node) < group.size();
     const bool crosses = gather(is_split ? 1 : 0, world).most() > 0;

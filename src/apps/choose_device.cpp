@@ -61,7 +61,7 @@ DeviceChoice choose_device(const config::Device& wanted, const comm::Session& se
   std::array<std::int64_t, 2> sums{sees ? 1 : 0, is_served ? 1 : 0};
   world.sum(std::span<std::int64_t>(sums));
 
-  const device::DealtGpu& gpu = dealt[static_cast<std::size_t>(session.node().rank())];
+  const device::DealtGpu& gpu = dealt[session.node().rank()];
   switch (judge(wanted.backend, {.ranks = world.size(), .seeing = sums[0], .served = sums[1]})) {
     case Verdict::cuda:
       return {device::Kind::cuda, gpu};

@@ -50,7 +50,7 @@ void copy_tensor(const io::TensorSource& source, const io::TensorInfo& tensor, i
   for (std::int64_t row = 0; row < tensor.shape[0]; row += num_rows) {
     const io::Rectangle part{
         .row_begin = row, .num_rows = std::min(num_rows, tensor.shape[0] - row), .num_columns = width};
-    values.resize(static_cast<std::size_t>(part.num_elements()));
+    values.resize(part.num_elements());
     source.read(tensor.name, part, DType::float32, values.data());
     checkpoint::require_finite(source.path(), tensor.name, part, values);
     sink.write(tensor.name, part, DType::float32, values.data());

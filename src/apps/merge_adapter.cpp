@@ -27,7 +27,7 @@ bool is_target(const io::TensorSource& adapter, const hub::TargetModules& target
 }
 
 std::vector<float> read_whole(const io::TensorSource& source, const io::TensorInfo& tensor) {
-  std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+  std::vector<float> values(tensor.num_elements());
   source.read(tensor.name, {.row_begin = 0, .num_rows = tensor.shape[0], .num_columns = tensor.shape[1]},
               DType::float32, values.data());
   return values;
@@ -80,7 +80,7 @@ void MergedWeights::read(const std::string& name, const io::Rectangle& where, DT
     base_->read(name, where, dtype, values);
     return;
   }
-  std::vector<float> merged(static_cast<std::size_t>(where.num_elements()));
+  std::vector<float> merged(where.num_elements());
   base_->read(name, where, DType::float32, merged.data());
   if (fingerprint_) fingerprint_->add(name.substr(name.find('/') + 1), widths_.at(name), where, merged);
   if (found == products_.end()) {
@@ -89,11 +89,11 @@ void MergedWeights::read(const std::string& name, const io::Rectangle& where, DT
   }
   const Product& product = found->second;
   float* out = merged.data();
-  std::vector<float> sum(static_cast<std::size_t>(where.num_columns));
+  std::vector<float> sum(where.num_columns);
   for (std::int64_t row = 0; row < where.num_rows; ++row, out += where.num_columns) {
     std::ranges::fill(sum, 0.0F);
     for (std::int64_t r = 0; r < product.rank; ++r) {
-      const float factor = product.b[static_cast<std::size_t>((where.row_begin + row) * product.rank + r)];
+      const float factor = product.b[(where.row_begin + row) * product.rank + r];
       const float* a = product.a.data() + r * product.columns + where.column_begin;
       for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += factor * a[c];
     }

@@ -43,7 +43,7 @@ class ProgressBar {
     if (percent == percent_ && stage == stage_) return;
     percent_ = percent;
     stage_ = stage;
-    const std::string filled(static_cast<std::size_t>(percent * width_ / 100), '#');
+    const std::string filled(percent * width_ / 100, '#');
     const std::string empty(static_cast<std::size_t>(width_) - filled.size(), ' ');
     line_.show(stage_ + " [" + filled + empty + "] " + std::to_string(percent) + " %");
   }

@@ -61,7 +61,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
   for (auto* of_tokens : {&batch.tokens, &batch.positions, &batch.targets}) {
     of_tokens->reserve(static_cast<std::size_t>(cut.local_length()));
   }
-  batch.weights.reserve(static_cast<std::size_t>(cut.local_length()));
+  batch.weights.reserve(cut.local_length());
   for (const sequence::Chunk& chunk : cut.chunks(sp_rank)) {
     std::int64_t begin = 0;
     for (const Row& row : rows) {

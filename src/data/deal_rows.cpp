@@ -17,9 +17,8 @@ namespace {
 using Slots = std::vector<std::vector<std::int64_t>>;
 
 std::int64_t tokens_of(const std::vector<std::int64_t>& slot, const std::vector<std::int32_t>& lengths) {
-  return std::accumulate(slot.begin(), slot.end(), std::int64_t{0}, [&](std::int64_t sum, std::int64_t row) {
-    return sum + lengths[static_cast<std::size_t>(row)];
-  });
+  return std::accumulate(slot.begin(), slot.end(), std::int64_t{0},
+                         [&](std::int64_t sum, std::int64_t row) { return sum + lengths[row]; });
 }
 
 /// Tokens that a step takes the time of: the fullest slot of each micro-batch.
@@ -35,14 +34,14 @@ std::int64_t cost_of(const Slots& slots, const std::vector<std::int32_t>& length
 
 Slots in_order(std::int64_t num_rows, std::size_t num_slots, std::int64_t rows_per_slot) {
   Slots slots(num_slots);
-  for (std::int64_t row = 0; row < num_rows; ++row) slots[static_cast<std::size_t>(row / rows_per_slot)].push_back(row);
+  for (std::int64_t row = 0; row < num_rows; ++row) slots[row / rows_per_slot].push_back(row);
   return slots;
 }
 
 Slots longest_first(const std::vector<std::int32_t>& lengths, std::size_t num_slots, std::int64_t rows_per_slot) {
   std::vector<std::int64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  const auto length = [&](std::int64_t row) { return lengths[static_cast<std::size_t>(row)]; };
+  const auto length = [&](std::int64_t row) { return lengths[row]; };
   std::ranges::stable_sort(order, std::greater{}, length);
 
   using TokensAndSlot = std::pair<std::int64_t, std::size_t>;

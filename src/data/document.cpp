@@ -58,7 +58,7 @@ void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<st
   std::size_t run = 0;
   for (std::int64_t i = begin; i < end; ++i) {
     while (runs[run].end <= i) ++run;
-    loss_weight[static_cast<std::size_t>(i - begin)] = runs[run].weight;
+    loss_weight[i - begin] = runs[run].weight;
   }
 }
 

@@ -83,7 +83,7 @@ struct Loader::Impl {
       const auto slots = rows.slots(step);
       std::vector<std::vector<std::int64_t>> mine;
       for (std::int64_t micro = 0; micro < plan_.micro_batches; ++micro) {
-        mine.push_back(slots[static_cast<std::size_t>(micro * plan_.data_size + plan_.data_rank)]);
+        mine.push_back(slots[micro * plan_.data_size + plan_.data_rank]);
       }
       if (!read_step(mine, stop)) return;
     }

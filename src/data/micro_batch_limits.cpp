@@ -58,7 +58,7 @@ MicroBatchLimits measure_limits(const PackedDataset& dataset, const LoaderPlan& 
   for (std::int64_t step = plan.first_step; step < plan.last_step; ++step) {
     for (const std::vector<std::int64_t>& slot : rows.slots(step)) {
       std::int64_t num_tokens = 0;
-      for (const std::int64_t row : slot) num_tokens += lengths[static_cast<std::size_t>(row)];
+      for (const std::int64_t row : slot) num_tokens += lengths[row];
       joined_lengths.insert(
           sequence::joined_row_length(num_tokens, std::ssize(slot) * max_length, plan.sp_size, plan.local_multiple));
     }

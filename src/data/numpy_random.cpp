@@ -104,7 +104,7 @@ class Pcg64 {
 }  // namespace
 
 std::vector<std::int64_t> numpy_permutation(std::int64_t size, std::uint64_t seed) {
-  std::vector<std::int64_t> permutation(static_cast<std::size_t>(size));
+  std::vector<std::int64_t> permutation(size);
   std::iota(permutation.begin(), permutation.end(), 0);
   Pcg64 generator(seed);
   for (std::size_t i = permutation.size(); i > 1; --i)

@@ -171,7 +171,7 @@ Row PackedDataset::read_labels(std::int64_t index) const {
 
 std::vector<std::int32_t> PackedDataset::row_lengths() const {
   std::vector<std::int32_t> lengths;
-  lengths.reserve(static_cast<std::size_t>(num_rows()));
+  lengths.reserve(num_rows());
   for (std::size_t i = 0; i < impl_->shards.size(); ++i) impl_->use(i).append_row_lengths(lengths);
   return lengths;
 }

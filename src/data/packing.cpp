@@ -45,8 +45,8 @@ Packing cut_into_rows(std::vector<Piece> pieces, std::span<const std::int64_t> p
   packing.rows.reserve(pieces_per_row.size());
   PackedRow rest = packing.pieces;
   for (const std::int64_t num_pieces : pieces_per_row) {
-    packing.rows.push_back(rest.first(static_cast<std::size_t>(num_pieces)));
-    rest = rest.subspan(static_cast<std::size_t>(num_pieces));
+    packing.rows.push_back(rest.first(num_pieces));
+    rest = rest.subspan(num_pieces);
   }
   return packing;
 }
@@ -58,7 +58,7 @@ Packing in_rows(const std::vector<Piece>& pieces, const std::vector<std::size_t>
   std::vector<std::int64_t> next(num_rows);
   std::exclusive_scan(pieces_per_row.begin(), pieces_per_row.end(), next.begin(), std::int64_t{0});
   std::vector<Piece> by_row(pieces.size());
-  for (std::size_t i = 0; i < pieces.size(); ++i) by_row[static_cast<std::size_t>(next[row_of_piece[i]]++)] = pieces[i];
+  for (std::size_t i = 0; i < pieces.size(); ++i) by_row[next[row_of_piece[i]]++] = pieces[i];
   return cut_into_rows(std::move(by_row), pieces_per_row);
 }
 
@@ -203,9 +203,7 @@ Packing pack_blocks(std::span<const std::int32_t> document_lengths, std::int64_t
     const std::int64_t block_size = blocks.block_size == PackingBlocks::whole ? num_documents : blocks.block_size;
     for (std::int64_t begin = shard_begin; begin < shard_end; begin += block_size) {
       const std::int64_t size = std::min(block_size, shard_end - begin);
-      const Packing block =
-          pack(document_lengths.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size)), max_length,
-               strategy);
+      const Packing block = pack(document_lengths.subspan(begin, size), max_length, strategy);
       for (const PackedRow& row : block.rows) pieces_per_row.push_back(std::ssize(row));
       for (Piece piece : block.pieces) {
         piece.document += begin;

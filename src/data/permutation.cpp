@@ -42,7 +42,7 @@ class SplitMix64 {
 
 template <class Index>
 std::vector<Index> random_permutation(std::int64_t size, std::uint64_t seed, std::uint64_t stream) {
-  std::vector<Index> permutation(static_cast<std::size_t>(size));
+  std::vector<Index> permutation(size);
   std::iota(permutation.begin(), permutation.end(), Index{0});
   SplitMix64 generator(seed, stream);
   for (std::size_t i = permutation.size(); i > 1; --i) {

@@ -39,7 +39,7 @@ bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& do
   std::vector<float> weights;
   bool is_first = true;
   for (const Piece& piece : row) {
-    tokens.resize(static_cast<std::size_t>(piece.length));
+    tokens.resize(piece.length);
     weights.resize(tokens.size());
     documents.read(piece.document, piece.begin, tokens, weights);
     if (is_first || strategy != PackingStrategy::wrapped) weights.front() = 0.0f;
@@ -179,8 +179,7 @@ std::vector<std::int64_t> hold_back(std::vector<std::int64_t>& documents, const 
   constexpr std::uint64_t stream = 1;
   const std::vector<std::int64_t> order = random_permutation(std::ssize(documents), options.seed, stream);
   std::vector<bool> is_held_back(documents.size(), false);
-  for (std::int64_t i = 0; i < count; ++i)
-    is_held_back[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = true;
+  for (std::int64_t i = 0; i < count; ++i) is_held_back[order[i]] = true;
   std::vector<std::int64_t> held_back, rest;
   for (std::size_t i = 0; i < documents.size(); ++i) (is_held_back[i] ? held_back : rest).push_back(documents[i]);
   documents = std::move(rest);
@@ -193,20 +192,20 @@ Packing pack_documents(const PrepareOptions& options, const DocumentStore& docum
   std::vector<std::int64_t> order = chosen;
   if (options.shuffle_dataset) {
     const std::vector<std::int64_t> permutation = numpy_permutation(std::ssize(chosen), options.seed);
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = chosen[static_cast<std::size_t>(permutation[i])];
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = chosen[permutation[i]];
   }
   std::vector<std::int32_t> lengths;
   lengths.reserve(order.size());
   for (const std::int64_t document : order) {
-    lengths.push_back(documents.lengths()[static_cast<std::size_t>(document)]);
+    lengths.push_back(documents.lengths()[document]);
   }
   Packing packing = pack_blocks(lengths, row_limit, options.packing_strategy, options.packing_blocks);
-  for (Piece& piece : packing.pieces) piece.document = order[static_cast<std::size_t>(piece.document)];
+  for (Piece& piece : packing.pieces) piece.document = order[piece.document];
   if (options.shuffle_dataset && options.packing_strategy != PackingStrategy::none) {
     const std::vector<std::int64_t> permutation = numpy_permutation(std::ssize(packing.rows), options.seed);
     std::vector<PackedRow> rows;
     rows.reserve(packing.rows.size());
-    for (const std::int64_t row : permutation) rows.push_back(packing.rows[static_cast<std::size_t>(row)]);
+    for (const std::int64_t row : permutation) rows.push_back(packing.rows[row]);
     packing.rows = std::move(rows);
   }
   return packing;
@@ -275,7 +274,7 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   const DocumentStore documents = reading.run(progress);
   if (summary.num_records == 0) throw_no_record(options, summary);
 
-  std::vector<std::int64_t> train_documents(static_cast<std::size_t>(documents.size()));
+  std::vector<std::int64_t> train_documents(documents.size());
   std::iota(train_documents.begin(), train_documents.end(), std::int64_t{0});
   if (!options.input_weights.empty()) {
     train_documents = mixture(reading.num_documents_of_group(), options.input_weights);

@@ -40,7 +40,7 @@ std::int64_t RowOrder::row_at(std::int64_t position) {
                                            : random_permutation<std::uint32_t>(num_rows_, seed_, stream);
     epoch_ = epoch;
   }
-  return permutation_[static_cast<std::size_t>(index)];
+  return permutation_[index];
 }
 
 std::size_t RowOrder::memory_bytes(OrderKind kind, std::int64_t num_rows, bool shuffle) {

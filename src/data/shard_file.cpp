@@ -135,7 +135,7 @@ void ShardFile::check_shapes() const {
 }
 
 std::vector<std::int64_t> ShardFile::read_offsets(std::int64_t first, std::int64_t count) const {
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(count + 1));
+  std::vector<std::int64_t> offsets(count + 1);
   file().read("/document_offsets", io::Number::int64, {.row_begin = first, .num_rows = count + 1}, offsets.data());
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
     if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || offsets[i + 1] > num_documents_) {
@@ -146,7 +146,7 @@ std::vector<std::int64_t> ShardFile::read_offsets(std::int64_t first, std::int64
 }
 
 std::vector<std::int32_t> ShardFile::read_lengths(std::int64_t begin, std::int64_t end) const {
-  std::vector<std::int32_t> lengths(static_cast<std::size_t>(end - begin));
+  std::vector<std::int32_t> lengths(end - begin);
   if (lengths.empty()) return lengths;
   file().read("/document_lengths", io::Number::int32, {.row_begin = begin, .num_rows = end - begin}, lengths.data());
   return lengths;
@@ -262,7 +262,7 @@ Row ShardFile::read_labels(std::int64_t index) const {
            " documents, more than max_length = " + std::to_string(traits_.max_length) + " tokens can be");
   }
   Row row;
-  row.loss_weight.resize(static_cast<std::size_t>(traits_.max_length));
+  row.loss_weight.resize(traits_.max_length);
   row.document_lengths = read_lengths(offsets[0], offsets[1]);
   const auto num_tokens = static_cast<std::size_t>(count_tokens(index, offsets[0], row.document_lengths));
   file().read("/loss_weight", io::Number::float32, whole_row(index), row.loss_weight.data());

@@ -115,12 +115,11 @@ class ShardWriter {
     std::vector<float> weights;
     for (std::int64_t begin = 0; begin < num_rows(); begin += rows_per_buffer) {
       const std::int64_t count = std::min(rows_per_buffer, num_rows() - begin);
-      tokens.assign(static_cast<std::size_t>(count * width), static_cast<std::int32_t>(header_.pad_token_id));
-      weights.assign(static_cast<std::size_t>(count * width), 0.0f);
+      tokens.assign(count * width, static_cast<std::int32_t>(header_.pad_token_id));
+      weights.assign(count * width, 0.0f);
       for (std::int64_t r = 0; r < count; ++r) {
         const auto at = static_cast<std::size_t>(r * width);
-        fill_row(rows_[static_cast<std::size_t>(begin + r)], std::span(tokens).subspan(at),
-                 std::span(weights).subspan(at));
+        fill_row(rows_[begin + r], std::span(tokens).subspan(at), std::span(weights).subspan(at));
       }
       const io::Rectangle where = {.row_begin = begin, .num_rows = count, .column_begin = 0, .num_columns = width};
       file_.write("/tokens", io::Number::int32, where, tokens.data());

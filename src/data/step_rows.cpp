@@ -23,11 +23,11 @@ std::vector<std::vector<std::int64_t>> StepRows::slots(std::int64_t step) {
   std::vector<std::int32_t> lengths;
   for (std::int64_t position = first; position < end; ++position) {
     rows.push_back(order_.row_at(position));
-    lengths.push_back(lengths_.empty() ? 1 : lengths_[static_cast<std::size_t>(rows.back())]);
+    lengths.push_back(lengths_.empty() ? 1 : lengths_[rows.back()]);
   }
   auto slots = deal_rows(lengths, {plan_.micro_batches, plan_.data_size, plan_.rows_per_micro_batch});
   for (std::vector<std::int64_t>& slot : slots) {
-    for (std::int64_t& row : slot) row = rows[static_cast<std::size_t>(row)];
+    for (std::int64_t& row : slot) row = rows[row];
   }
   return slots;
 }

@@ -34,7 +34,7 @@ std::vector<bool> tokens_within(const std::vector<jinja::ByteSpan>& spans, const
 /// The message that a piece of rendered text belongs to; -1: none.
 std::int32_t message_of(const jinja::Piece& piece, const jinja::Rendered& rendered) {
   if (piece.turn >= 0) return piece.turn;
-  return piece.source >= 0 ? rendered.sources[static_cast<std::size_t>(piece.source)].message : -1;
+  return piece.source >= 0 ? rendered.sources[piece.source].message : -1;
 }
 
 /// Multiplies the weight of every token with that of the message that its first byte came from.
@@ -46,7 +46,7 @@ void scale_by_message(Document& document, const jinja::Rendered& rendered, const
     if (piece >= rendered.pieces.size()) return;
     const std::int32_t message = message_of(rendered.pieces[piece], rendered);
     if (message >= 0 && static_cast<std::size_t>(message) < weights.size()) {
-      document.loss_weight[i] *= weights[static_cast<std::size_t>(message)];
+      document.loss_weight[i] *= weights[message];
     }
   }
 }

@@ -61,10 +61,10 @@ class Trial {
       const jinja::Rendered rendered = render_(messages);
       for (const jinja::Piece& piece : rendered.pieces) {
         if (piece.source < 0) continue;
-        const jinja::Source& source = rendered.sources[static_cast<std::size_t>(piece.source)];
+        const jinja::Source& source = rendered.sources[piece.source];
         if (source.field != "content") continue;
         const std::string_view text = rendered.text;
-        append_without_blanks(shown[static_cast<std::size_t>(source.message)],
+        append_without_blanks(shown[source.message],
                               text.substr(piece.bytes.begin, piece.bytes.end - piece.bytes.begin));
       }
     } catch (const Error&) {

@@ -12,7 +12,7 @@ namespace sft::data {
 std::vector<std::uint32_t> torch_permutation(std::int64_t size, std::uint64_t seed) {
   SFT_ENSURE(size >= 0, "a permutation of torch has few enough elements");
   SFT_ENSURE(size < max_torch_permutation, "a permutation of torch has few enough elements");
-  std::vector<std::uint32_t> permutation(static_cast<std::size_t>(size));
+  std::vector<std::uint32_t> permutation(size);
   std::iota(permutation.begin(), permutation.end(), 0u);
   std::mt19937 generator(static_cast<std::uint32_t>(seed));
   const auto num_left_at = [&](std::size_t i) { return static_cast<std::uint32_t>(permutation.size() - i); };

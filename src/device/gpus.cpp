@@ -45,7 +45,7 @@ int least_used(const VisibleGpus& visible, std::map<std::string, int>& num_users
   for (std::size_t i = 0; i < visible.gpus.size(); ++i) {
     const Gpu& gpu = visible.gpus[i];
     if (gpu.compute_capability < least_compute_capability) continue;
-    if (best < 0 || num_users[gpu.uuid] < num_users[visible.gpus[static_cast<std::size_t>(best)].uuid]) {
+    if (best < 0 || num_users[gpu.uuid] < num_users[visible.gpus[best].uuid]) {
       best = static_cast<int>(i);
     }
   }
@@ -75,9 +75,7 @@ std::vector<DealtGpu> deal_gpus(const std::vector<VisibleGpus>& seen, bool may_s
   }
   std::map<std::string, int> num_users;
   std::vector<DealtGpu> dealt;
-  const auto uuid_of = [&](std::size_t rank) -> const std::string& {
-    return seen[rank].gpus[static_cast<std::size_t>(dealt[rank].index)].uuid;
-  };
+  const auto uuid_of = [&](std::size_t rank) -> const std::string& { return seen[rank].gpus[dealt[rank].index].uuid; };
   for (const VisibleGpus& visible : seen) {
     DealtGpu& mine = dealt.emplace_back();
     const int index = least_used(visible, num_users);
@@ -85,8 +83,7 @@ std::vector<DealtGpu> deal_gpus(const std::vector<VisibleGpus>& seen, bool may_s
       mine.refusal = no_gpu(visible);
     } else if (index < 0) {
       mine.refusal = too_old(visible.gpus.front());
-    } else if (const std::string& uuid = visible.gpus[static_cast<std::size_t>(index)].uuid;
-               num_users[uuid] > 0 && !may_share) {
+    } else if (const std::string& uuid = visible.gpus[index].uuid; num_users[uuid] > 0 && !may_share) {
       mine.refusal = too_few(seen.size(), all.size());
     } else {
       mine.index = index;

@@ -133,7 +133,7 @@ std::string read_header_text(const io::RawFile& file) {
   if (length > max_header_bytes || length > size - 8) {
     refuse(file, "its header would have " + std::to_string(length) + " bytes, the file has " + std::to_string(size));
   }
-  std::string text(static_cast<std::size_t>(length), '\0');
+  std::string text(length, '\0');
   file.read(8, text.size(), text.data());
   return text;
 }

@@ -130,7 +130,7 @@ std::string read_start(const std::string& path) {
   std::string start(num_bytes, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(start.data(), static_cast<std::streamsize>(num_bytes));
-  start.resize(static_cast<std::size_t>(file.gcount()));
+  start.resize(file.gcount());
   return start;
 }
 

@@ -23,7 +23,7 @@ Handle make_space(const std::vector<std::int64_t>& shape) {
 }
 
 std::vector<std::int64_t> shape_of(hid_t space) {
-  std::vector<hsize_t> dims(static_cast<std::size_t>(std::max(H5Sget_simple_extent_ndims(space), 0)));
+  std::vector<hsize_t> dims(std::max(H5Sget_simple_extent_ndims(space), 0));
   if (!dims.empty()) H5Sget_simple_extent_dims(space, dims.data(), nullptr);
   return {dims.begin(), dims.end()};
 }

@@ -26,7 +26,7 @@ class Parameters {
     for (const auto& [name, value] : arguments.named) {
       const auto found = std::find(names.begin(), names.end(), name);
       if (found == names.end()) throw Failure(called + "() got an unexpected keyword argument '" + name + "'");
-      const Value*& place = values_[static_cast<std::size_t>(found - names.begin())];
+      const Value*& place = values_[found - names.begin()];
       if (place != nullptr) throw Failure(called + "() got multiple values for argument '" + name + "'");
       place = &value;
     }

@@ -42,8 +42,8 @@ Family family_of(const std::string& source) {
 
 bool is_assistant(const Json& messages, std::int32_t index) {
   if (index < 0 || static_cast<std::size_t>(index) >= messages.size()) return false;
-  const auto role = messages[static_cast<std::size_t>(index)].find("role");
-  return role != messages[static_cast<std::size_t>(index)].end() && *role == "assistant";
+  const auto role = messages[index].find("role");
+  return role != messages[index].end() && *role == "assistant";
 }
 
 /// The position where two texts part; before a tag such as <|assistant|> if they share no more than its beginning.
@@ -106,12 +106,11 @@ class Deriver {
   /// Whether the bytes are what the message of this turn holds besides its role.
   [[nodiscard]] bool is_own(const Piece& piece, const Turn& turn) const {
     if (piece.source < 0) return false;
-    const Source& source = rendered_.sources[static_cast<std::size_t>(piece.source)];
+    const Source& source = rendered_.sources[piece.source];
     return source.message == turn.message && source.field != "role";
   }
   [[nodiscard]] bool is_others(const Piece& piece) const {
-    return piece.source >= 0 &&
-           !is_assistant(messages_, rendered_.sources[static_cast<std::size_t>(piece.source)].message);
+    return piece.source >= 0 && !is_assistant(messages_, rendered_.sources[piece.source].message);
   }
   [[nodiscard]] std::string_view text(ByteSpan span) const {
     return std::string_view(rendered_.text).substr(span.begin, span.end - span.begin);

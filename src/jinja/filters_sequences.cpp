@@ -82,7 +82,7 @@ Value filter_batch(Evaluator& evaluator, const Value& input, const Arguments& ar
   if (!line.empty()) {
     if (parameters.has(1) && size > 0) {
       evaluator.heap().require(static_cast<std::size_t>(size) * sizeof(Value));
-      if (line.size() < static_cast<std::size_t>(size)) line.resize(static_cast<std::size_t>(size), *parameters[1]);
+      if (line.size() < static_cast<std::size_t>(size)) line.resize(size, *parameters[1]);
     }
     lines.push_back(evaluator.make_list(List::Kind::list, std::move(line)));
   }

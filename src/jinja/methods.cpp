@@ -59,7 +59,7 @@ Value list_index(Evaluator& evaluator, const Value& self, const Arguments& argum
   const auto clamp = [&](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + size : i, 0, size); };
   const std::int64_t stop = clamp(parameters.integer(2, size));
   for (std::int64_t i = clamp(parameters.integer(1, 0)); i < stop; ++i) {
-    if (are_equal(evaluator.heap(), items[static_cast<std::size_t>(i)], *parameters[0])) return i;
+    if (are_equal(evaluator.heap(), items[i], *parameters[0])) return i;
   }
   throw Failure("a value is not in the list");
 }

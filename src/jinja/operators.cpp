@@ -279,7 +279,7 @@ Value slice(Evaluator& evaluator, const Value& object, std::optional<std::int64_
     const Bounds bounds = adjust(static_cast<std::int64_t>(list->items.size()), start, stop, step);
     std::vector<Value> items;
     for (std::int64_t i = 0; i < bounds.count; ++i) {
-      items.push_back(list->items[static_cast<std::size_t>(bounds.start + i * bounds.step)]);
+      items.push_back(list->items[bounds.start + i * bounds.step]);
     }
     return evaluator.make_list(list->kind, std::move(items), list->source);
   }
@@ -301,7 +301,7 @@ std::optional<Value> item_at(Evaluator& evaluator, const Value& object, std::int
   const std::int64_t length = length_of(object);
   if (index < 0) index += length;
   if (index < 0 || index >= length) return std::nullopt;
-  if (list != nullptr) return list->items[static_cast<std::size_t>(index)];
+  if (list != nullptr) return list->items[index];
   if (range != nullptr) return (*range)->start + index * (*range)->step;
   const std::string& bytes = (*text)->bytes;
   evaluator.heap().step(1 + bytes.size() / 16);

@@ -71,8 +71,7 @@ AxisSet Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {
     const Axis axis = all_axes[i];
     for (int rank = 0; rank + stride < num_ranks; ++rank) {
       const bool has_neighbour = rank / stride % sizes_[axis] + 1 < sizes_[axis];
-      const auto here = static_cast<std::size_t>(rank), there = static_cast<std::size_t>(rank + stride);
-      if (has_neighbour && node_of_rank[here] != node_of_rank[there]) result.insert(axis);
+      if (has_neighbour && node_of_rank[rank] != node_of_rank[rank + stride]) result.insert(axis);
     }
     stride *= sizes_[axis];
   }

@@ -43,7 +43,7 @@ std::vector<double> inverse_frequencies(const config::Model& model) {
     if (s.rope_type == config::RopeType::linear) {
       f /= s.factor;
     } else if (s.rope_type == config::RopeType::yarn) {
-      const double part = kept[static_cast<std::size_t>(i / 2)];
+      const double part = kept[i / 2];
       f = part * f + (1 - part) * f / s.factor;
     } else if (s.rope_type == config::RopeType::llama3) {
       const double turns = old_length * f / (2 * std::numbers::pi);  // within the original context

@@ -22,9 +22,9 @@ AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut&
   const int sp_size = cut.sp_size();
   AttentionSchedule schedule;
   schedule.num_tokens = std::ssize(documents) * cut.local_length();
-  schedule.steps.resize(static_cast<std::size_t>(sp_size));
+  schedule.steps.resize(sp_size);
   for (int d = 0; d < sp_size; ++d) {
-    AttentionStep& step = schedule.steps[static_cast<std::size_t>(d)];
+    AttentionStep& step = schedule.steps[d];
     step.to = (sp_rank + d) % sp_size;
     step.from = (sp_rank - d + sp_size) % sp_size;
     if (d == 0) continue;

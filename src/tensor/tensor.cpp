@@ -10,13 +10,13 @@ Tensor::Tensor(void* data_in, DType dtype_in, std::initializer_list<std::int64_t
   SFT_ENSURE(ndim >= 1, "tensor of 1 to 4 dims");
   SFT_ENSURE(ndim <= max_ndim, "tensor of 1 to 4 dims");
   int i = 0;
-  for (const std::int64_t n : shape_in) shape[static_cast<std::size_t>(i++)] = n;
+  for (const std::int64_t n : shape_in) shape[i++] = n;
   stride0 = row_elements();
 }
 
 std::int64_t Tensor::row_elements() const {
   std::int64_t n = 1;
-  for (int i = 1; i < ndim; ++i) n *= shape[static_cast<std::size_t>(i)];
+  for (int i = 1; i < ndim; ++i) n *= shape[i];
   return n;
 }
 

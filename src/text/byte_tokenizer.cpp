@@ -65,7 +65,7 @@ std::optional<TokenId> ByteTokenizer::id_of(std::string_view token) const {
 }
 
 std::string ByteTokenizer::token_of(TokenId id) const {
-  return is_special(id) ? std::string(special_names[static_cast<std::size_t>(id - num_bytes)]) : "";
+  return is_special(id) ? std::string(special_names[id - num_bytes]) : "";
 }
 
 bool ByteTokenizer::is_special(TokenId id) const { return id >= num_bytes && id < vocab_size(); }
@@ -96,7 +96,7 @@ std::string ByteTokenizer::decode(std::span<const TokenId> ids, bool skip_specia
     if (id < num_bytes) {
       text.push_back(static_cast<char>(id));
     } else if (!skip_special_tokens) {
-      text += special_names[static_cast<std::size_t>(id - num_bytes)];
+      text += special_names[id - num_bytes];
     }
   }
   return text;

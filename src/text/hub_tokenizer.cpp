@@ -207,7 +207,7 @@ class HubTokenizer : public Tokenizer {
   [[nodiscard]] const std::string* find_token(TokenId id) const {
     if (const AddedToken* const added = added_.token_of(id)) return &added->content;
     const std::vector<const std::string*>& tokens = model_.vocabulary().tokens();
-    return id >= 0 && static_cast<std::size_t>(id) < tokens.size() ? tokens[static_cast<std::size_t>(id)] : nullptr;
+    return id >= 0 && static_cast<std::size_t>(id) < tokens.size() ? tokens[id] : nullptr;
   }
 
   [[nodiscard]] Encoding run(std::string_view text, const EncodeOptions& options, bool with_offsets) const {

@@ -22,7 +22,7 @@ Vocabulary::Vocabulary(const Json& description) {
   }
   tokens_.resize(num_ids);
   for (const auto& [token, id] : ids_) {
-    const std::string*& place = tokens_[static_cast<std::size_t>(id)];
+    const std::string*& place = tokens_[id];
     if (place != nullptr) throw std::invalid_argument("two tokens of the vocabulary have the id " + std::to_string(id));
     place = &token;
   }

@@ -378,7 +378,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   const model::Inputs inputs = e.upload.put(batch);
 
   const std::int64_t count = last_only ? 1 : num_tokens;
-  std::vector<float> result(static_cast<std::size_t>(count * sizes.vocab));
+  std::vector<float> result(count * sizes.vocab);
   const device::Device::Block block = e.device.allocate(result.size() * sizeof(float));
   const Tensor out(block.get(), DType::float32, {count, sizes.vocab});
   e.decoder.forward_logits(inputs, batch.attention, num_tokens - count, count, out);

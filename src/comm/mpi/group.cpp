@@ -79,7 +79,7 @@ void Group::broadcast(std::span<std::int64_t> values, int root) const {
 void Group::broadcast(std::string& text, int root) const {
   auto length = static_cast<std::int64_t>(text.size());
   broadcast(std::span(&length, 1), root);
-  text.resize(static_cast<std::size_t>(length));
+  text.resize(length);
   impl_->check(MPI_Bcast(text.data(), checked_cast<int>(length), MPI_CHAR, root, impl_->communicator), "MPI_Bcast");
 }
 
@@ -96,7 +96,7 @@ std::string Group::deliver(const std::string& text, int from, int to) const {
   impl_->check(MPI_Probe(from, tag, impl_->communicator, &status), "MPI_Probe");
   int length = 0;
   impl_->check(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count");
-  std::string received(static_cast<std::size_t>(length), '\0');
+  std::string received(length, '\0');
   impl_->check(MPI_Recv(received.data(), length, MPI_CHAR, from, tag, impl_->communicator, MPI_STATUS_IGNORE),
                "MPI_Recv");
   return received;
@@ -121,7 +121,7 @@ std::vector<std::string> Group::all_gather(const std::string& text) const {
     begins[r] = checked_cast<int>(total);
     total += lengths[r];
   }
-  std::string all(static_cast<std::size_t>(total), '\0');
+  std::string all(total, '\0');
   impl_->check(MPI_Allgatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR,
                               impl_->communicator),
                "MPI_Allgatherv");

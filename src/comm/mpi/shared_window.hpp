@@ -47,7 +47,7 @@ class SharedWindow {
   [[nodiscard]] const Group& group() const { return group_; }
   [[nodiscard]] MemoryUse use() const { return use_; }
   /// Memory of a rank of the group, page-aligned; the same for all where it is `gathered`.
-  [[nodiscard]] std::byte* data(int rank) const { return data_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::byte* data(int rank) const { return data_[rank]; }
   /// Whether [begin, begin + bytes) is this rank's memory here.
   [[nodiscard]] bool holds(const std::byte* begin, std::size_t bytes) const;
 
@@ -80,9 +80,7 @@ class SharedWindow {
   [[nodiscard]] bool allocate();
   [[nodiscard]] bool take_pages() const;
   [[nodiscard]] static std::size_t slot_of(std::uint64_t call) { return call % num_notes; }
-  [[nodiscard]] Note& note_of(int rank, std::uint64_t call) const {
-    return (*notes_[static_cast<std::size_t>(rank)])[slot_of(call)];
-  }
+  [[nodiscard]] Note& note_of(int rank, std::uint64_t call) const { return (*notes_[rank])[slot_of(call)]; }
 
   Group group_;
   MemoryUse use_;
