@@ -290,8 +290,11 @@ void check_equal(const Rank::Whole& found, const Rank::Whole& expected) {
 }
 
 /// Meshes that cut blocks in rows, in columns, in shards and in none.
-const std::vector<mesh::Layout> layouts{
-    {{Axis::dp_shard, 3}}, {{Axis::tp, 2}}, {{Axis::tp, 4}}, {{Axis::dp_shard, 5}, {Axis::tp, 2}}, {{Axis::dp_shard, 2}, {Axis::sp, 2}, {Axis::tp, 4}}};
+const std::vector<mesh::Layout> layouts{{{Axis::dp_shard, 3}},
+                                        {{Axis::tp, 2}},
+                                        {{Axis::tp, 4}},
+                                        {{Axis::dp_shard, 5}, {Axis::tp, 2}},
+                                        {{Axis::dp_shard, 2}, {Axis::sp, 2}, {Axis::tp, 4}}};
 
 /// The lines of adamw_8bit.txt.
 std::vector<std::string> lines_of_torch() {

@@ -14,12 +14,13 @@ Element i is value(i, 0) before them, and its gradient in step s (1-based) is gr
 
 Needs torch.
 """
-import argparse
 import math
 import pathlib
 import sys
 
 import torch
+
+import fixture_file
 
 FILE = pathlib.Path(__file__).with_name("adamw_8bit.txt")
 BLOCK = 256
@@ -116,21 +117,6 @@ def compare_tables():
     print("the codes are those of bitsandbytes", bitsandbytes.__version__)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--write", action="store_true")
-    choice.add_argument("--check", action="store_true")
-    choice.add_argument("--bitsandbytes", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    if options.bitsandbytes:
-        compare_tables()
-    elif options.write:
-        FILE.write_text(text())
-    elif FILE.read_text() != text():
-        sys.exit(f"{FILE.name} is not what this torch makes")
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    fixture_file.write_or_check(__doc__, FILE, text, {"--bitsandbytes": compare_tables})
