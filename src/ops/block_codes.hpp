@@ -44,13 +44,19 @@ static constexpr BlockCode make_block_code(bool is_signed) {
 }
 
 /// The code whose value is nearest to x, the lower one of two; `borders` of a BlockCode.
-static constexpr unsigned nearest_code(const float* borders, float x) {
-  unsigned code = 0;
-  for (unsigned step = 128; step > 0; step /= 2) code += x > borders[code + step - 1] ? step : 0;
+static constexpr int nearest_code(const float* borders, float x) {
+  int code = x > borders[127] ? 128 : 0;  // without a loop, so that loops around it are made vectors
+  code += x > borders[code + 63] ? 64 : 0;
+  code += x > borders[code + 31] ? 32 : 0;
+  code += x > borders[code + 15] ? 16 : 0;
+  code += x > borders[code + 7] ? 8 : 0;
+  code += x > borders[code + 3] ? 4 : 0;
+  code += x > borders[code + 1] ? 2 : 0;
+  code += x > borders[code] ? 1 : 0;
   return code;
 }
 
 /// The code of zero in the code with a sign.
-inline constexpr unsigned signed_zero_code = 127;
+inline constexpr int signed_zero_code = 127;
 
 }  // namespace sft::ops

@@ -324,12 +324,12 @@ BOOST_AUTO_TEST_CASE(codes_are_those_of_bitsandbytes) {
     std::istringstream words(lines.at(is_signed ? 0 : 1));
     const std::vector<double> expected = numbers_of(words);
     BOOST_TEST_REQUIRE(expected.size() == 256U);
-    for (unsigned i = 0; i < 256; ++i) {
-      BOOST_TEST(code.values[i] == static_cast<float>(expected[i]), i);
+    for (int i = 0; i < 256; ++i) {
+      BOOST_TEST(code.values[i] == static_cast<float>(expected.at(static_cast<std::size_t>(i))), i);
       BOOST_TEST(ops::nearest_code(code.borders, code.values[i]) == i);
     }
-    BOOST_TEST(ops::nearest_code(code.borders, -9.0F) == 0U);
-    BOOST_TEST(ops::nearest_code(code.borders, 9.0F) == 255U);
+    BOOST_TEST(ops::nearest_code(code.borders, -9.0F) == 0);
+    BOOST_TEST(ops::nearest_code(code.borders, 9.0F) == 255);
   }
   BOOST_TEST(ops::make_block_code(true).values[ops::signed_zero_code] == 0.0F);
 }

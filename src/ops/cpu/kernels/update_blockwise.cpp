@@ -2,6 +2,7 @@
 // A step of AdamW with state in 8 bits, a block at a time.
 
 #include "ops/block_codes.hpp"
+#include "ops/cpu/kernels/code_search.hpp"
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/cpu/kernels/types.hpp"
 #include "ops/random_bits.hpp"
@@ -10,6 +11,7 @@ namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
 constexpr BlockCode signed_code = make_block_code(true), unsigned_code = make_block_code(false);
+constexpr CodeSearch signed_search = make_code_search(true), unsigned_search = make_code_search(false);
 
 /// Elements of a whole block: neighbours in the views as in the logical tensor.
 struct Neighbours {
@@ -72,17 +74,22 @@ void step_block(const BlockwiseArguments& step, const Elements& elements, std::i
 template <class Elements>
 void store_codes(const BlockwiseArguments& step, const Elements& elements, std::int64_t count, std::int64_t scale,
                  const Moments& moments) {
-  auto* first_codes = static_cast<std::uint8_t*>(step.state[0]);
-  auto* second_codes = static_cast<std::uint8_t*>(step.state[1]);
-  const float first_scale = step.blocks.new_scales[0][scale], second_scale = step.blocks.new_scales[1][scale];
+  // A block of zeros has no scale to divide by.
+  const auto divisor_of = [](float x) { return x > 0 ? x : 1.0f; };
+  const float first_scale = divisor_of(step.blocks.new_scales[0][scale]);
+  const float second_scale = divisor_of(step.blocks.new_scales[1][scale]);
+  std::int32_t first[block_size], second[block_size];
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
+    first[j] = nearest_signed_code(signed_search, moments.first[j] / first_scale);
+    second[j] = nearest_unsigned_code(unsigned_search, moments.second[j] / second_scale);
+  }
+  auto* first_codes = static_cast<std::uint8_t*>(step.state[0]);
+  auto* second_codes = static_cast<std::uint8_t*>(step.state[1]);
+  for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t i = elements.at(j);
-    const float first = moments.first[j];
-    const unsigned code = nearest_code(signed_code.borders, first_scale > 0 ? first / first_scale : 0.0f);
-    first_codes[i] = static_cast<std::uint8_t>(first < 0 && code == signed_zero_code ? code - 1 : code);
-    second_codes[i] = static_cast<std::uint8_t>(
-        nearest_code(unsigned_code.borders, second_scale > 0 ? moments.second[j] / second_scale : 0.0f));
+    first_codes[i] = static_cast<std::uint8_t>(first[j]);
+    second_codes[i] = static_cast<std::uint8_t>(second[j]);
   }
 }
 

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(threads)
         const std::int64_t i = place_of(step, block, j * static_cast<int>(warp_size) + static_cast<int>(lane));
         if (i < 0) continue;
         const float x = moments[0][j];
-        const unsigned code = nearest_code(first.borders, first_largest > 0 ? x / first_largest : 0.0f);
+        const int code = nearest_code(first.borders, first_largest > 0 ? x / first_largest : 0.0f);
         step.codes[0][i] = static_cast<std::uint8_t>(x < 0 && code == signed_zero_code ? code - 1 : code);
         step.codes[1][i] = static_cast<std::uint8_t>(
             nearest_code(second.borders, second_largest > 0 ? moments[1][j] / second_largest : 0.0f));
