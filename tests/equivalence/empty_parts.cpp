@@ -90,10 +90,12 @@ BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
                                           {1, 2, 2, 1}, {2, 1, 2, 1}, {1, 1, 2, 2}};
   const config::Model model = test::small_qwen2();
   std::int64_t num_empty_parts = 0;
+  bool has_mesh = false;  // of as many ranks as there are
   for (const mesh::Layout& layout : layouts) {
     if (layout.size() != session().world().size()) continue;
     const test::Mesh mesh(session().world(), layout, model);
     const test::Mesh lone = test::make_lone_mesh(model);
+    has_mesh = true;
     for (const Batch& batch : batches) {
       num_empty_parts += num_ranks_without_target(batch, mesh);
       const Outcome expected = outcome_of(batch, lone, model);
@@ -108,7 +110,7 @@ BOOST_AUTO_TEST_CASE(empty_parts_add_zeros) {
       }
     }
   }
-  BOOST_TEST(num_empty_parts > 0);
+  BOOST_TEST((num_empty_parts > 0 || !has_mesh));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

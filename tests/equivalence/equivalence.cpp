@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_train_like_one_rank) {
     for (const int zero_stage : {0, 1, 2, 3}) {
       config.parallel = parallel_of(mesh_case);
       config.parallel.zero_stage = zero_stage;
-      const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), mesh::sharing_of(config.parallel));
+      const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
       const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
       BOOST_TEST_MESSAGE(mesh_case.layout.describe()
                          << ", stage " << zero_stage << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);

@@ -46,7 +46,8 @@ struct Data {
   Data(const std::vector<data::Row>& train_rows, const std::vector<data::Row>& eval_rows) {
     test::write_packed_file(folder.file("train.h5"), train_rows, test::small_vocab_size);
     test::write_packed_file(folder.file("eval.h5"), eval_rows, test::small_vocab_size);
-    datasets.emplace(data::PackedDataset({folder.file("train.h5")}), data::PackedDataset({folder.file("eval.h5")}));
+    datasets.emplace(train::Datasets{.train = data::PackedDataset({folder.file("train.h5")}),
+                                     .eval = data::PackedDataset({folder.file("eval.h5")})});
   }
 
   test::TemporaryFolder folder;

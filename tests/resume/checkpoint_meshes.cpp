@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_go_to_other_meshes_and_back) {
                      fixture.engine().stream());
   };
   const std::string first = outputs.path() + "/first", first_folder = checkpoint::path_of(first, position.step);
-  const mesh::Layout writer = {1, 3, 1, 2};
+  const test::Layout writer = {1, 3, 1, 2};
   on_mesh(writer, [&](const test::Mesh& small) {
     const test::Mesh mesh(small.groups.world, writer, config.model);
     test::EngineFixture fixture(config, split_max_length, mesh, test::session());
@@ -239,7 +239,7 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_go_to_other_meshes_and_back) {
     }
     save(fixture, mesh, first);
   });
-  for (const mesh::Layout& reader : {mesh::Layout{1, 1, 1, 1}, mesh::Layout{1, 5, 1, 1}, mesh::Layout{2, 2, 1, 2}}) {
+  for (const test::Layout& reader : {test::Layout{1, 1, 1, 1}, test::Layout{1, 5, 1, 1}, test::Layout{2, 2, 1, 2}}) {
     const std::string second = outputs.path() + "/" + std::to_string(reader.size());
     on_mesh(reader, [&](const test::Mesh& small) {
       const test::Mesh mesh(small.groups.world, reader, config.model);

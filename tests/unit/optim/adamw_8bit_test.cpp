@@ -38,11 +38,7 @@ double gradient_of(std::int64_t element, int step) {
 
 parallel::Parameter parameter_of(const std::string& name, std::int64_t rows, std::int64_t columns, TpSplit split,
                                  bool joins_previous = false) {
-  parallel::Parameter parameter;
-  parameter.name = name;
-  parameter.rows = rows;
-  parameter.columns = columns;
-  parameter.split = split;
+  parallel::Parameter parameter = sft::test::parameter(name, rows, columns, split);
   parameter.joins_previous = joins_previous;
   return parameter;
 }
@@ -107,7 +103,7 @@ class Rank {
         frozen_map_(std::vector<parallel::Unit>(shard_map_.units().size()), place),
         storage_(shard_map_, frozen_map_, kind.compute, kind.master),
         optimizer_(make_optimizer(keys_, shard_map_, kind.form)),
-        groups_(mesh::Groups::planned(place)),
+        groups_(mesh::Groups::planned(place, {})),
         maximum_(groups_, *memory_.backend, recorder_) {
     memory_.lay_out([&](device::Arena& arena) { storage_.lay_out(arena, arena, arena); });
     memory_.lay_out([&](device::Arena& arena) { optimizer_->lay_out(arena, arena); });
@@ -250,7 +246,7 @@ class Mesh {
   Mesh(const mesh::Layout& layout, const Kind& kind = {}, const std::string& folder = "") {
     for (int rank = 0; rank < layout.size(); ++rank) {
       ranks_.push_back(
-          std::make_unique<Rank>(units_with_blocks(), mesh::Place(layout, rank, 8, 2), kind, folder, default_keys()));
+          std::make_unique<Rank>(units_with_blocks(), mesh::Place(layout, rank), kind, folder, default_keys()));
     }
   }
   void step(int number) {
