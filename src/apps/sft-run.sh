@@ -111,11 +111,11 @@ readonly ended_by_signal=$((128 + $(kill -l USR1)))
 
 # From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
 # follow while the traps are set: bash 5.2 confuses its words with those of a trap.
-trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true; [[ -z $folder ]] || rm -rf "$folder"' EXIT
 for signal in HUP INT TERM USR1; do
   # shellcheck disable=SC2064  # the name of now
   trap "pass_on $signal" "$signal"
 done
+trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true; [[ -z $folder ]] || rm -rf "$folder"' EXIT
 
 # A session of its own: Ctrl-C would make mpirun kill the ranks before they save. USR1 is ignored where mpirun does not
 # handle it: while it starts, when the ranks are not there yet, and while it ends, when they have done their work.
@@ -126,7 +126,7 @@ start_ranks() {
 # The end of mpirun itself can hang when all ranks have ended (Open MPI 4.1 with PMIx 4.2, in one of some hundred runs that
 # are stopped): who has long done all the work is not waited for.
 end_with_the_work() {
-  local patience_s=30
+  local patience_s=10
   trap - HUP INT TERM USR1
   until [[ -s $folder/status || -e $folder/nothing-to-save ]]; do
     sleep 2
