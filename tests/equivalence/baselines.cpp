@@ -33,8 +33,8 @@ train::StepResult unpack(const Numbers& v) {
 
 std::string key_of(const Task& task) {
   std::string key = std::to_string(static_cast<int>(task.family));
-  for (const std::int64_t number :
-       {task.global_rows, task.num_hidden_layers, std::int64_t{task.use_peft ? 1 : 0}, task.num_attention_heads}) {
+  for (const std::int64_t number : {task.global_rows, task.num_hidden_layers, std::int64_t{task.use_peft ? 1 : 0},
+                                    task.num_attention_heads, task.intermediate_size}) {
     key += " " + std::to_string(number);
   }
   return key;
