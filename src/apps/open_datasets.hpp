@@ -7,8 +7,8 @@
 
 namespace sft::apps {
 
-/// Opens data.train_files and data.eval_files. Refuses data without a target, files that are in both, rows that the mesh
-/// cannot cut, and tokens that are not the model's. Not collective.
+/// Opens data.train_files and data.eval_files. Refuses data without a target, files that are in both, rows that the
+/// mesh cannot cut, and tokens that are not the model's. Not collective.
 [[nodiscard]] train::Datasets open_datasets(const config::ValidConfig& config);
 
 /// Refuses data that were made with another tokenizer than that of the model folder which the run begins with. Says
