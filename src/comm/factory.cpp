@@ -3,7 +3,7 @@
 #include "host/collectives.hpp"
 #include "mpi/collectives.hpp"
 #include "sft/core/error.hpp"
-#include "timed_collectives.hpp"
+#include "sft/device/timeline.hpp"
 #if SFT_HAVE_CUDA
 #include "cuda_mpi/collectives.hpp"
 #include "nccl/collectives.hpp"
@@ -13,9 +13,40 @@ namespace sft::comm {
 
 namespace {
 
-std::unique_ptr<Collectives> make_untimed(device::Device& device,
-                                          [[maybe_unused]] const std::vector<TensorGroup>& groups,
-                                          [[maybe_unused]] const Transport& transport) {
+/// What all collectives have in common. Calls are refused inside the work of Group::agree and where their tensors do
+/// not fit (require_valid), and are ranges of a timeline, unless the group is this rank alone, on the stream of each
+/// call: "fsdp all_gather". On the CPU a range lasts from the call, or from the end of the stream's earlier work, until
+/// this rank sees that it is complete.
+class GuardedCollectives final : public Collectives {
+ public:
+  GuardedCollectives(device::Timeline& timeline, std::unique_ptr<Collectives> inner)
+      : timeline_(timeline), inner_(std::move(inner)) {}
+
+  void run(const Group& group, const Call& call, device::Stream& stream) override {
+    refuse_inside_agree(group, name_of(call));
+    require_valid(call, group);
+    if (!timeline_.is_on() || group.size() == 1) return inner_->run(group, call, stream);
+    const device::RangeLabel label{
+        .category = "collective", .what = name_of(call), .of = group.name(), .bytes = bytes_of(call)};
+    device::timed(timeline_, stream, label, [&] { inner_->run(group, call, stream); });
+  }
+  [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override {
+    refuse_inside_agree(group, "allocate_shared");
+    return inner_->allocate_shared(group, use, bytes);
+  }
+  [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override {
+    return inner_->allocate_own(group, bytes);
+  }
+  void set_staging(const StagingMemory& staging) override { inner_->set_staging(staging); }
+
+ private:
+  device::Timeline& timeline_;
+  std::unique_ptr<Collectives> inner_;
+};
+
+std::unique_ptr<Collectives> make_unguarded(device::Device& device,
+                                            [[maybe_unused]] const std::vector<TensorGroup>& groups,
+                                            [[maybe_unused]] const Transport& transport) {
   if (transport.way == Transport::Way::host_copy) {
     return std::make_unique<HostCollectives>(device, groups, transport.timeout_s);
   }
@@ -36,7 +67,7 @@ std::unique_ptr<Collectives> make_untimed(device::Device& device,
 std::unique_ptr<Collectives> make_collectives(device::Device& device, const std::vector<TensorGroup>& groups,
                                               const Transport& transport) {
   for (const TensorGroup& of : groups) refuse_inside_agree(of.group, "make_collectives");
-  return std::make_unique<TimedCollectives>(device.timeline(), make_untimed(device, groups, transport));
+  return std::make_unique<GuardedCollectives>(device.timeline(), make_unguarded(device, groups, transport));
 }
 
 }  // namespace sft::comm

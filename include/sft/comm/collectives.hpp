@@ -18,14 +18,13 @@
 #include <utility>
 #include <vector>
 
+#include "sft/comm/call.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/device.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::comm {
-
-enum class ReduceOp { sum, max };
 
 /// How tensors get from rank to rank.
 struct Transport {
@@ -77,36 +76,33 @@ enum class MemoryUse {
   reduced,
 };
 
-/// A tensor to or from a rank of a group.
-struct Message {
-  Tensor tensor;
-  int rank;
-};
-
 class Collectives {
  public:
   virtual ~Collectives() = default;
 
-  /// inout = reduction over the group. float32 or float64 (sum, max); contiguous.
-  virtual void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) = 0;
-  /// full (size * n) = every rank's local (n) in rank order; any dtype, the same in both. local may be its own place in
-  /// full.
-  virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
-  /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
-  virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
-  /// Piece `rank` of inout (size * n) = sum of that piece over the group; the other pieces are left undefined. float32
-  /// or float64; contiguous. With an all_gather of the pieces behind it, an all_reduce.
-  virtual void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) = 0;
-  /// Sends `send` to rank `to` and receives `receive` from rank `from`; either may be empty (not sent, not received).
-  /// Any dtype, contiguous; what is received is as long as what its sender sends.
-  virtual void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) = 0;
+  /// Makes `call`, as its struct says (call.hpp).
+  virtual void run(const Group& group, const Call& call, device::Stream& stream) = 0;
 
-  /// Sends each of `sends` to its rank, and receives each of `receives` from its rank, all at the same time: an
-  /// all-to-all among any ranks of the group. Any dtype, contiguous, not empty; none to or from this rank itself. Of
-  /// two ranks the one receives as many messages as the other sends it, in the same order and of the same lengths.
-  /// Every rank of the group calls it, also with nothing to send or receive.
-  virtual void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
-                            device::Stream& stream) = 0;
+  // The same by name.
+  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
+    run(group, AllReduce{inout, op}, stream);
+  }
+  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+    run(group, AllGather{full, local}, stream);
+  }
+  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
+    run(group, ReduceScatterAdd{local, full}, stream);
+  }
+  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
+    run(group, ReduceScatter{inout}, stream);
+  }
+  void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) {
+    run(group, Exchange{send, to, receive, from}, stream);
+  }
+  void exchange_all(const Group& group, std::span<const Message> sends, std::span<const Message> receives,
+                    device::Stream& stream) {
+    run(group, ExchangeAll{sends, receives}, stream);
+  }
 
   /// Memory for the tensors that `use` names, in calls over `group` (one that the collectives were made with): there
   /// the calls may need fewer copies, or none. Such a tensor lies in memory of one call on all ranks of the group,

@@ -16,8 +16,7 @@ struct SentBytes {
   std::int64_t bytes;
 };
 
-/// Counts, and hands every call on to other collectives, if there are any. What is counted is what must be sent: an
-/// all-gather its part to every other rank, a reduce-scatter a part to every other rank, an all-reduce both.
+/// Counts what must be sent (bytes_to_send), and hands every call on to other collectives, if there are any.
 class TrafficCounter final : public Collectives {
  public:
   /// Only counts, for planning: no message is sent, no memory touched, and groups may be planned ones.
@@ -25,13 +24,7 @@ class TrafficCounter final : public Collectives {
   /// Also hands on to `inner`, which outlives it.
   explicit TrafficCounter(Collectives& inner) : inner_(&inner) {}
 
-  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
-  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
-  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
-  void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
-  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
-                    device::Stream& stream) override;
+  void run(const Group& group, const Call& call, device::Stream& stream) override;
   /// Both of the inner collectives: planning allocates nothing.
   [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
   [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
@@ -42,8 +35,6 @@ class TrafficCounter final : public Collectives {
   void reset() { sent_.clear(); }
 
  private:
-  void count(const Group& group, std::int64_t bytes);
-
   Collectives* inner_ = nullptr;
   std::vector<SentBytes> sent_;
 };

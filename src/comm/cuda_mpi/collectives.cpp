@@ -1,11 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives.hpp"
 
-#include "comm/messages.hpp"
-#include "gpu_work.hpp"
+#include "comm/kernels/reduce_parts.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
 
 namespace sft::comm {
+
+namespace {
+
+/// On the memory of a GPU, on a stream of its own that the host waits for.
+class GpuWork final : public LocalWork {
+ public:
+  explicit GpuWork(device::Device& gpu) : gpu_(gpu), stream_(gpu.make_stream(device::Priority::communication)) {}
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    gpu_.copy(to, from, bytes, *stream_);
+    stream_->synchronize();
+  }
+  void reduce(void* out, const Contributions& parts, std::int64_t num_elements, DType dtype, ReduceOp op) override {
+    SFT_ENSURE(dtype == DType::float32 || dtype == DType::float64, "reductions are of float32 or float64");
+    if (dtype == DType::float32) {
+      reduce_as(static_cast<float*>(out), parts, num_elements, op);
+    } else {
+      reduce_as(static_cast<double*>(out), parts, num_elements, op);
+    }
+    stream_->synchronize();
+  }
+  void add_sum(float* out, const Contributions& parts, std::int64_t num_elements) override {
+    add_parts(out, parts, num_elements, native());
+    stream_->synchronize();
+  }
+
+ private:
+  [[nodiscard]] cudaStream_t native() const { return static_cast<cudaStream_t>(stream_->native()); }
+
+  template <class T>
+  void reduce_as(T* out, const Contributions& parts, std::int64_t num_elements, ReduceOp op) {
+    if (op == ReduceOp::sum) {
+      sum_parts(out, parts, num_elements, native());
+    } else {
+      max_parts(out, parts, num_elements, native());
+    }
+  }
+
+  device::Device& gpu_;
+  const std::unique_ptr<device::Stream> stream_;
+};
+
+}  // namespace
 
 CudaMpiCollectives::CudaMpiCollectives(device::Device& gpu, const std::vector<TensorGroup>& groups, double timeout_s)
     : gpu_(gpu),
@@ -13,44 +56,13 @@ CudaMpiCollectives::CudaMpiCollectives(device::Device& gpu, const std::vector<Te
       watchdog_(names_of(groups), timeout_s, {{}, end_at_standstill}),
       host_(device::make_host_device()),
       host_stream_(host_->make_stream()),
-      mpi_(*host_, make_gpu_work(gpu)) {}
+      mpi_(*host_, std::make_unique<GpuWork>(gpu)) {}
 
-template <class Collective>
-void CudaMpiCollectives::run(const Group& group, const char* name, std::size_t bytes, device::Stream& stream,
-                             const Collective& collective) {
-  const WatchedCall call(watchdog_, groups_, group, name, bytes);
+void CudaMpiCollectives::run(const Group& group, const Call& call, device::Stream& stream) {
+  const WatchedCall watched(watchdog_, groups_, group, name_of(call), bytes_of(call));
   stream.synchronize();
-  collective();
+  mpi_.run(group, call, *host_stream_);
   host_stream_->synchronize();
-}
-
-void CudaMpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  run(group, "all_reduce", inout.size_bytes(), stream, [&] { mpi_.all_reduce(group, inout, op, *host_stream_); });
-}
-
-void CudaMpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  run(group, "all_gather", full.size_bytes(), stream, [&] { mpi_.all_gather(group, full, local, *host_stream_); });
-}
-
-void CudaMpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  run(group, "reduce_scatter_add", full.size_bytes(), stream,
-      [&] { mpi_.reduce_scatter_add(group, local, full, *host_stream_); });
-}
-
-void CudaMpiCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  run(group, "reduce_scatter", inout.size_bytes(), stream, [&] { mpi_.reduce_scatter(group, inout, *host_stream_); });
-}
-
-void CudaMpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
-                                  device::Stream& stream) {
-  run(group, "exchange", send.size_bytes() + receive.size_bytes(), stream,
-      [&] { mpi_.exchange(group, send, to, receive, from, *host_stream_); });
-}
-
-void CudaMpiCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
-                                      const std::vector<Message>& receives, device::Stream& stream) {
-  run(group, "exchange_all", bytes_of(sends) + bytes_of(receives), stream,
-      [&] { mpi_.exchange_all(group, sends, receives, *host_stream_); });
 }
 
 device::Device::Block CudaMpiCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,

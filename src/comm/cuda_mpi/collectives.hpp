@@ -20,13 +20,7 @@ class CudaMpiCollectives final : public Collectives {
   /// `timeout_s`: of the watchdog.
   CudaMpiCollectives(device::Device& gpu, const std::vector<TensorGroup>& groups, double timeout_s);
 
-  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
-  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
-  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
-  void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
-  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
-                    device::Stream& stream) override;
+  void run(const Group& group, const Call& call, device::Stream& stream) override;
 
   /// Of the GPU.
   [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
@@ -36,11 +30,6 @@ class CudaMpiCollectives final : public Collectives {
   void set_staging(const StagingMemory& staging) override;
 
  private:
-  /// Runs a collective of the given name from its beginning to its end, behind what `stream` has queued.
-  template <class Collective>
-  void run(const Group& group, const char* name, std::size_t bytes, device::Stream& stream,
-           const Collective& collective);
-
   device::Device& gpu_;
   const std::vector<TensorGroup> groups_;
   Watchdog watchdog_;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/messages.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/device/factory.hpp"
@@ -13,7 +12,7 @@ namespace sft::comm {
 
 namespace {
 
-std::vector<const Tensor*> messages_of(const std::vector<Message>& messages, int rank) {
+std::vector<const Tensor*> messages_of(std::span<const Message> messages, int rank) {
   std::vector<const Tensor*> found;
   for (const Message& message : messages) {
     if (message.rank == rank) found.push_back(&message.tensor);
@@ -24,11 +23,11 @@ std::vector<const Tensor*> messages_of(const std::vector<Message>& messages, int
 }  // namespace
 
 /// A collective from its beginning to its end: the watchdog knows of it, and the pinned memory is its own.
-class HostCollectives::Call {
+class HostCollectives::Copies {
  public:
-  Call(HostCollectives& collectives, const Group& group, const char* name, std::size_t bytes, device::Stream& stream)
+  Copies(HostCollectives& collectives, const Group& group, const Call& call, device::Stream& stream)
       : collectives_(collectives),
-        watched_(collectives.watchdog_, collectives.groups_, group, name, bytes),
+        watched_(collectives.watchdog_, collectives.groups_, group, name_of(call), bytes_of(call)),
         stream_(stream) {
     SFT_ENSURE(!collectives.pinned_.empty(), "set_staging() comes before the first collective");
     collectives.copied_->synchronize();
@@ -75,81 +74,81 @@ std::size_t HostCollectives::slot_bytes(int num_slots) const {
   return lines * line_bytes;
 }
 
-void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  SFT_ENSURE(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+void HostCollectives::run(const Group& group, const Call& call, device::Stream& stream) {
+  std::visit([&](const auto& of) { start(group, of, stream); }, call);
+}
+
+void HostCollectives::start(const Group& group, const AllReduce& call, device::Stream& stream) {
+  const Tensor inout = call.inout;
+  const ReduceOp op = call.op;
   if (group.size() == 1 || inout.empty()) return;
-  Call call(*this, group, "all_reduce", inout.size_bytes(), stream);
+  Copies copies(*this, group, call, stream);
   // Rounds of equal length: a short one at the end would be summed in the order of small tensors.
   const std::size_t num_rounds = (inout.size_bytes() + slot_bytes(1) - 1) / slot_bytes(1);
   const std::size_t round_bytes = round_up((inout.size_bytes() + num_rounds - 1) / num_rounds, std::size_t{64});
   for (std::size_t begin = 0; begin < inout.size_bytes(); begin += round_bytes) {
     const std::size_t bytes = std::min(round_bytes, inout.size_bytes() - begin);
     const Tensor copy(pinned(), inout.dtype, {static_cast<std::int64_t>(bytes / size_of(inout.dtype))});
-    call.copy(copy.data, inout.as<std::byte>() + begin, bytes);
-    call.synchronize();
-    call.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_reduce(group, copy, op, at); });
-    call.copy(inout.as<std::byte>() + begin, copy.data, bytes);
+    copies.copy(copy.data, inout.as<std::byte>() + begin, bytes);
+    copies.synchronize();
+    copies.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_reduce(group, copy, op, at); });
+    copies.copy(inout.as<std::byte>() + begin, copy.data, bytes);
   }
-  call.leave();
+  copies.leave();
 }
 
-void HostCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+void HostCollectives::start(const Group& group, const AllGather& call, device::Stream& stream) {
+  const Tensor full = call.full;
+  const Tensor local = call.local;
   const std::size_t all_bytes = local.size_bytes();
-  SFT_ENSURE(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
-             "all_gather into size times the elements");
   if (group.size() == 1) {
     if (full.data != local.data) device_.copy(full.data, local.data, all_bytes, stream);
     return;
   }
-  Call call(*this, group, "all_gather", full.size_bytes(), stream);
+  Copies copies(*this, group, call, stream);
   const std::size_t slot = slot_bytes(group.size() + 1);
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
     const auto count = static_cast<std::int64_t>(bytes / size_of(local.dtype));
     const Tensor local_copy(pinned(), local.dtype, {count});
     const Tensor full_copy(pinned() + slot, local.dtype, {count * group.size()});
-    call.copy(local_copy.data, local.as<std::byte>() + begin, bytes);
-    call.synchronize();
-    call.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_gather(group, full_copy, local_copy, at); });
+    copies.copy(local_copy.data, local.as<std::byte>() + begin, bytes);
+    copies.synchronize();
+    copies.on_host([&](Collectives& mpi, device::Stream& at) { mpi.all_gather(group, full_copy, local_copy, at); });
     for (std::size_t rank = 0; std::cmp_less(rank, group.size()); ++rank) {
-      call.copy(full.as<std::byte>() + rank * all_bytes + begin, full_copy.as<std::byte>() + rank * bytes, bytes);
+      copies.copy(full.as<std::byte>() + rank * all_bytes + begin, full_copy.as<std::byte>() + rank * bytes, bytes);
     }
   }
-  call.leave();
+  copies.leave();
 }
 
-void HostCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  SFT_ENSURE(
-      full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
-      "reduce_scatter_add of contiguous float32 tensors");
+void HostCollectives::start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream) {
+  const Tensor local = call.local;
+  const Tensor full = call.full;
   const std::size_t all_bytes = local.size_bytes();
-  SFT_ENSURE(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
-             "reduce_scatter_add from size times the elements");
-  Call call(*this, group, "reduce_scatter_add", full.size_bytes(), stream);
+  Copies copies(*this, group, call, stream);
   const std::size_t slot = slot_bytes(group.size() + 1);
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
     const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
     const Tensor local_copy(pinned(), DType::float32, {count});
     const Tensor full_copy(pinned() + slot, DType::float32, {count * group.size()});
-    call.copy(local_copy.data, local.as<std::byte>() + begin, bytes);
+    copies.copy(local_copy.data, local.as<std::byte>() + begin, bytes);
     for (std::size_t rank = 0; std::cmp_less(rank, group.size()); ++rank) {
-      call.copy(full_copy.as<std::byte>() + rank * bytes, full.as<std::byte>() + rank * all_bytes + begin, bytes);
+      copies.copy(full_copy.as<std::byte>() + rank * bytes, full.as<std::byte>() + rank * all_bytes + begin, bytes);
     }
-    call.synchronize();
-    call.on_host(
+    copies.synchronize();
+    copies.on_host(
         [&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter_add(group, local_copy, full_copy, at); });
-    call.copy(local.as<std::byte>() + begin, local_copy.data, bytes);
+    copies.copy(local.as<std::byte>() + begin, local_copy.data, bytes);
   }
-  call.leave();
+  copies.leave();
 }
 
-void HostCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  SFT_ENSURE(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
-  SFT_ENSURE(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+void HostCollectives::start(const Group& group, const ReduceScatter& call, device::Stream& stream) {
+  const Tensor inout = call.inout;
   if (group.size() == 1) return;
-  Call call(*this, group, "reduce_scatter", inout.size_bytes(), stream);
+  Copies copies(*this, group, call, stream);
   const std::size_t all_bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
   const auto own = static_cast<std::size_t>(group.rank());
   const std::size_t slot = slot_bytes(group.size());
@@ -158,38 +157,37 @@ void HostCollectives::reduce_scatter(const Group& group, Tensor inout, device::S
     const auto count = static_cast<std::int64_t>(bytes / size_of(inout.dtype));
     const Tensor copy(pinned(), inout.dtype, {count * group.size()});
     for (std::size_t rank = 0; std::cmp_less(rank, group.size()); ++rank) {
-      call.copy(copy.as<std::byte>() + rank * bytes, inout.as<std::byte>() + rank * all_bytes + begin, bytes);
+      copies.copy(copy.as<std::byte>() + rank * bytes, inout.as<std::byte>() + rank * all_bytes + begin, bytes);
     }
-    call.synchronize();
-    call.on_host([&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter(group, copy, at); });
-    call.copy(inout.as<std::byte>() + own * all_bytes + begin, copy.as<std::byte>() + own * bytes, bytes);
+    copies.synchronize();
+    copies.on_host([&](Collectives& mpi, device::Stream& at) { mpi.reduce_scatter(group, copy, at); });
+    copies.copy(inout.as<std::byte>() + own * all_bytes + begin, copy.as<std::byte>() + own * bytes, bytes);
   }
-  call.leave();
+  copies.leave();
 }
 
-void HostCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
-                               device::Stream& stream) {
-  SFT_ENSURE(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+void HostCollectives::start(const Group& group, const Exchange& call, device::Stream& stream) {
+  const Tensor send = call.send;
+  const int to = call.to;
+  const Tensor receive = call.receive;
+  const int from = call.from;
   if (group.size() == 1) {
     if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
     return;
   }
-  Call call(*this, group, "exchange", send.size_bytes() + receive.size_bytes(), stream);
+  Copies copies(*this, group, call, stream);
   std::vector<Steps::Step> steps;
   append_rounds(steps, pieces_of(send), to, pieces_of(receive), from, stream);
-  run(group, "exchange", std::move(steps));
-  call.leave();
+  run_steps(group, "exchange", std::move(steps));
+  copies.leave();
 }
 
 // Rank r talks to r + 1 and r - 1, then to r + 2 and r - 2, and so on. Of all ranks the one that is furthest behind
 // always finds the one that it waits for at the same round, or past what it waits for: so they never wait in a circle.
-void HostCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
-                                   const std::vector<Message>& receives, device::Stream& stream) {
-  require_exchangeable(group, sends);
-  require_exchangeable(group, receives);
+void HostCollectives::start(const Group& group, const ExchangeAll& call, device::Stream& stream) {
   if (group.size() == 1) return;
-  Call call(*this, group, "exchange_all", bytes_of(sends) + bytes_of(receives), stream);
-  const auto pieces = [&](const std::vector<Message>& messages, int rank) {
+  Copies copies(*this, group, call, stream);
+  const auto pieces = [&](std::span<const Message> messages, int rank) {
     std::vector<Piece> all;
     for (const Tensor* tensor : messages_of(messages, rank)) {
       const std::vector<Piece> more = pieces_of(*tensor);
@@ -201,10 +199,10 @@ void HostCollectives::exchange_all(const Group& group, const std::vector<Message
   for (int distance = 1; distance < group.size(); ++distance) {
     const int to = (group.rank() + distance) % group.size();
     const int from = (group.rank() - distance + group.size()) % group.size();
-    append_rounds(steps, pieces(sends, to), to, pieces(receives, from), from, stream);
+    append_rounds(steps, pieces(call.sends, to), to, pieces(call.receives, from), from, stream);
   }
-  run(group, "exchange_all", std::move(steps));
-  call.leave();
+  run_steps(group, "exchange_all", std::move(steps));
+  copies.leave();
 }
 
 device::Device::Block HostCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,
@@ -247,7 +245,7 @@ void HostCollectives::append_rounds(std::vector<Steps::Step>& steps, const std::
   }
 }
 
-void HostCollectives::run(const Group& group, const char* name, std::vector<Steps::Step> steps) {
+void HostCollectives::run_steps(const Group& group, const char* name, std::vector<Steps::Step> steps) {
   host_stream_->push(std::make_unique<Steps>(group, name, std::move(steps)));
   host_stream_->synchronize();
 }

@@ -22,13 +22,7 @@ class HostCollectives final : public Collectives {
   /// `timeout_s`: of the watchdog.
   HostCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s);
 
-  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
-  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
-  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
-  void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
-  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
-                    device::Stream& stream) override;
+  void run(const Group& group, const Call& call, device::Stream& stream) override;
 
   /// Of the device: copies go from and to any memory.
   [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
@@ -38,7 +32,14 @@ class HostCollectives final : public Collectives {
   void set_staging(const StagingMemory& staging) override;
 
  private:
-  class Call;
+  void start(const Group& group, const AllReduce& call, device::Stream& stream);
+  void start(const Group& group, const AllGather& call, device::Stream& stream);
+  void start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream);
+  void start(const Group& group, const ReduceScatter& call, device::Stream& stream);
+  void start(const Group& group, const Exchange& call, device::Stream& stream);
+  void start(const Group& group, const ExchangeAll& call, device::Stream& stream);
+
+  class Copies;
   /// A part of a message that fits into half of the pinned memory.
   struct Piece {
     std::byte* begin = nullptr;
@@ -53,7 +54,7 @@ class HostCollectives final : public Collectives {
   void append_rounds(std::vector<Steps::Step>& steps, const std::vector<Piece>& sends, int to,
                      const std::vector<Piece>& receives, int from, device::Stream& stream) const;
   /// Lets MPI do `steps`, until the end.
-  void run(const Group& group, const char* name, std::vector<Steps::Step> steps);
+  void run_steps(const Group& group, const char* name, std::vector<Steps::Step> steps);
 
   device::Device& device_;
   const std::vector<TensorGroup> groups_;

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/messages.hpp"
 #include "reduce.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
@@ -21,7 +20,7 @@ namespace sft::comm {
 
 namespace {
 
-std::byte* bytes_of(const Tensor& tensor) { return tensor.as<std::byte>(); }
+std::byte* memory_of(const Tensor& tensor) { return tensor.as<std::byte>(); }
 
 /// The other ranks of `group`, starting behind this one so that not all send to the same rank first.
 std::vector<int> peers_of(const Group& group) {
@@ -165,7 +164,7 @@ device::Device::Block MpiCollectives::allocate_own(const Group& /*group*/, std::
 
 SharedWindow* MpiCollectives::window_of(const Group& group, MemoryUse use, const Tensor& tensor) const {
   for (const auto& window : windows_) {
-    if (window->group() == group && window->use() == use && window->holds(bytes_of(tensor), tensor.size_bytes())) {
+    if (window->group() == group && window->use() == use && window->holds(memory_of(tensor), tensor.size_bytes())) {
       return window.get();
     }
   }
@@ -173,7 +172,7 @@ SharedWindow* MpiCollectives::window_of(const Group& group, MemoryUse use, const
 }
 
 Contributions MpiCollectives::received_into(const Staging& staging, const Group& group) {
-  Contributions all{.rank = group.rank(), .size = group.size(), .slots = bytes_of(staging.memory)};
+  Contributions all{.rank = group.rank(), .size = group.size(), .slots = memory_of(staging.memory)};
   if (group.size() == 1) {  // nobody sends
     all.slot_bytes = std::numeric_limits<std::size_t>::max();
     return all;
@@ -192,8 +191,13 @@ void MpiCollectives::push(Staging& staging, std::unique_ptr<device::Pending> ste
   staging.last_use->record(stream);
 }
 
-void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  SFT_ENSURE(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+void MpiCollectives::run(const Group& group, const Call& call, device::Stream& stream) {
+  std::visit([&](const auto& of) { start(group, of, stream); }, call);
+}
+
+void MpiCollectives::start(const Group& group, const AllReduce& call, device::Stream& stream) {
+  const Tensor inout = call.inout;
+  const ReduceOp op = call.op;
   if (group.size() == 1) return;
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
     return all_reduce_in_window(*window, inout, op, stream);
@@ -207,9 +211,9 @@ void MpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, d
   std::vector<Steps::Step> steps;
   for (std::size_t begin = 0; begin < inout.size_bytes(); begin += slice_bytes) {
     const std::size_t bytes = std::min(slice_bytes, inout.size_bytes() - begin);
-    const Slice slice{bytes_of(inout) + begin, bytes, piece_bytes_of(bytes, size)};
+    const Slice slice{memory_of(inout) + begin, bytes, piece_bytes_of(bytes, size)};
     if (is_small) {
-      append_doubling_reduction(steps, group, slice, inout.dtype, op, bytes_of(staging.memory), *work_);
+      append_doubling_reduction(steps, group, slice, inout.dtype, op, memory_of(staging.memory), *work_);
     } else {
       append_piecewise_reduction(steps, group, slice, inout.dtype, op, contributions, *work_);
     }
@@ -222,18 +226,18 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
   const int rank = window.group().rank();
   const std::size_t bytes = inout.size_bytes();
   if (bytes <= max_doubling_bytes) {
-    std::byte* result = bytes_of(all_reduce_staging_.memory);  // inout is read until the call is over
+    std::byte* result = memory_of(all_reduce_staging_.memory);  // inout is read until the call is over
     SFT_ENSURE(bytes <= all_reduce_staging_.memory.size_bytes(), "set_staging() comes before the first reduction");
     const auto reduce_all = [=](const WindowCall::Site& site) {
       reduce_by_doubling(result, tensors_of(site, 0), inout.num_elements(), inout.dtype, op);
     };
     return push(all_reduce_staging_,
-                std::make_unique<WindowCall>(window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_all},
+                std::make_unique<WindowCall>(window, memory_of(inout), std::vector<WindowCall::Round>{reduce_all},
                                              [=] { std::memcpy(inout.data, result, bytes); }),
                 stream);
   }
   // Rank r alone reads piece r of all ranks and writes its own; then all copy it from there.
-  const Slice slice{bytes_of(inout), bytes, piece_bytes_of(bytes, size)};
+  const Slice slice{memory_of(inout), bytes, piece_bytes_of(bytes, size)};
   const auto reduce_piece = [=](const WindowCall::Site& site) {
     const auto begin = static_cast<std::size_t>(slice.piece(rank) - slice.begin);
     reduce(slice.piece(rank), tensors_of(site, begin), num_elements(slice.bytes_of_piece(rank), inout.dtype),
@@ -245,88 +249,85 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
       work_->copy(slice.piece(peer), site.tensor(peer) + begin, slice.bytes_of_piece(peer));
     }
   };
-  stream.push(
-      std::make_unique<WindowCall>(window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_piece, copy_pieces}));
+  stream.push(std::make_unique<WindowCall>(window, memory_of(inout),
+                                           std::vector<WindowCall::Round>{reduce_piece, copy_pieces}));
 }
 
-void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
+void MpiCollectives::start(const Group& group, const AllGather& call, device::Stream& stream) {
+  const Tensor full = call.full;
+  const Tensor local = call.local;
   const std::size_t bytes = local.size_bytes();
-  SFT_ENSURE(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
-             "all_gather into size times the elements");
   if (SharedWindow* window = window_of(group, MemoryUse::gathered, full); window != nullptr) {
     const auto write_own = [=, this](const WindowCall::Site& site) {
       for (int r = 0; r < group.size(); ++r) {
-        SFT_ENSURE(site.tensor(r) == bytes_of(full), "all ranks gather into the same memory");
+        SFT_ENSURE(site.tensor(r) == memory_of(full), "all ranks gather into the same memory");
       }
-      std::byte* own = bytes_of(full) + static_cast<std::size_t>(group.rank()) * bytes;
-      if (local.data != own) work_->copy(own, bytes_of(local), bytes);
+      std::byte* own = memory_of(full) + static_cast<std::size_t>(group.rank()) * bytes;
+      if (local.data != own) work_->copy(own, memory_of(local), bytes);
     };
     return stream.push(
-        std::make_unique<WindowCall>(*window, bytes_of(full), std::vector<WindowCall::Round>{write_own}));
+        std::make_unique<WindowCall>(*window, memory_of(full), std::vector<WindowCall::Round>{write_own}));
   }
-  const auto place = [=](int r) { return bytes_of(full) + static_cast<std::size_t>(r) * bytes; };
+  const auto place = [=](int r) { return memory_of(full) + static_cast<std::size_t>(r) * bytes; };
   const auto post = [=, this](Transfers& transfers) {
     for (const int peer : peers_of(group)) transfers.receive(place(peer), bytes, peer);
     for (const int peer : peers_of(group)) transfers.send(local.data, bytes, peer);
-    if (local.data != place(group.rank())) work_->copy(place(group.rank()), bytes_of(local), bytes);
+    if (local.data != place(group.rank())) work_->copy(place(group.rank()), memory_of(local), bytes);
   };
   stream.push(std::make_unique<Steps>(group, "all_gather", std::vector<Steps::Step>{post}));
 }
 
-void MpiCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  SFT_ENSURE(
-      full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
-      "reduce_scatter_add of contiguous float32 tensors");
+void MpiCollectives::start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream) {
+  const Tensor local = call.local;
+  const Tensor full = call.full;
   const std::size_t bytes = local.size_bytes();
-  SFT_ENSURE(full.size_bytes() == bytes * static_cast<std::size_t>(group.size()),
-             "reduce_scatter_add from size times the elements");
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, full); window != nullptr) {
     const auto add_pieces = [=](const WindowCall::Site& site) {
       add_sum(local.as<float>(), tensors_of(site, static_cast<std::size_t>(group.rank()) * bytes),
               local.num_elements());
     };
     return stream.push(
-        std::make_unique<WindowCall>(*window, bytes_of(full), std::vector<WindowCall::Round>{add_pieces}));
+        std::make_unique<WindowCall>(*window, memory_of(full), std::vector<WindowCall::Round>{add_pieces}));
   }
   Staging& staging = reduce_scatter_staging_;
   std::vector<Steps::Step> steps;
-  append_scatter(steps, group, bytes_of(full), bytes, received_into(staging, group),
+  append_scatter(steps, group, memory_of(full), bytes, received_into(staging, group),
                  [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
-                   work_->add_sum(reinterpret_cast<float*>(bytes_of(local) + begin), parts,
+                   work_->add_sum(reinterpret_cast<float*>(memory_of(local) + begin), parts,
                                   num_elements(count, DType::float32));
                  });
   push(staging, std::make_unique<Steps>(group, "reduce_scatter_add", std::move(steps)), stream);
 }
 
-void MpiCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  SFT_ENSURE(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
-  SFT_ENSURE(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+void MpiCollectives::start(const Group& group, const ReduceScatter& call, device::Stream& stream) {
+  const Tensor inout = call.inout;
   if (group.size() == 1) return;
   const std::size_t bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
   const std::size_t own_begin = static_cast<std::size_t>(group.rank()) * bytes;
-  std::byte* own = bytes_of(inout) + own_begin;
+  std::byte* own = memory_of(inout) + own_begin;
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
     // Rank r alone reads piece r of all ranks and writes its own.
     const auto reduce_piece = [=](const WindowCall::Site& site) {
       reduce(own, tensors_of(site, own_begin), num_elements(bytes, inout.dtype), inout.dtype, ReduceOp::sum);
     };
     return stream.push(
-        std::make_unique<WindowCall>(*window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_piece}));
+        std::make_unique<WindowCall>(*window, memory_of(inout), std::vector<WindowCall::Round>{reduce_piece}));
   }
   // That of all_reduce, whose first half this is: what units send into a reduce_scatter_add may be under way for long.
   Staging& staging = all_reduce_staging_;
   std::vector<Steps::Step> steps;
-  append_scatter(steps, group, bytes_of(inout), bytes, received_into(staging, group),
+  append_scatter(steps, group, memory_of(inout), bytes, received_into(staging, group),
                  [=, this](std::size_t begin, std::size_t count, const Contributions& parts) {
                    work_->reduce(own + begin, parts, num_elements(count, inout.dtype), inout.dtype, ReduceOp::sum);
                  });
   push(staging, std::make_unique<Steps>(group, "reduce_scatter", std::move(steps)), stream);
 }
 
-void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
-                              device::Stream& stream) {
-  SFT_ENSURE(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+void MpiCollectives::start(const Group& group, const Exchange& call, device::Stream& stream) {
+  const Tensor send = call.send;
+  const int to = call.to;
+  const Tensor receive = call.receive;
+  const int from = call.from;
   const auto post = [=](Transfers& transfers) {
     if (!receive.empty()) transfers.receive(receive.data, receive.size_bytes(), from);
     if (!send.empty()) transfers.send(send.data, send.size_bytes(), to);
@@ -334,10 +335,9 @@ void MpiCollectives::exchange(const Group& group, Tensor send, int to, Tensor re
   stream.push(std::make_unique<Steps>(group, "exchange", std::vector<Steps::Step>{post}));
 }
 
-void MpiCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
-                                  const std::vector<Message>& receives, device::Stream& stream) {
-  require_exchangeable(group, sends);
-  require_exchangeable(group, receives);
+void MpiCollectives::start(const Group& group, const ExchangeAll& call, device::Stream& stream) {
+  const std::vector<Message> sends(call.sends.begin(), call.sends.end());
+  const std::vector<Message> receives(call.receives.begin(), call.receives.end());
   const auto post = [=](Transfers& transfers) {
     for (const Message& m : receives) transfers.receive(m.tensor.data, m.tensor.size_bytes(), m.rank);
     for (const Message& m : sends) transfers.send(m.tensor.data, m.tensor.size_bytes(), m.rank);

@@ -26,19 +26,20 @@ class MpiCollectives final : public Collectives {
   /// Destruction is collective over the groups of allocate_shared().
   MpiCollectives(device::Device& device, std::unique_ptr<LocalWork> work);
 
-  void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
-  void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
-  void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
-  void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;
-  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
-                    device::Stream& stream) override;
+  void run(const Group& group, const Call& call, device::Stream& stream) override;
 
   [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
   [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
   void set_staging(const StagingMemory& staging) override;
 
  private:
+  void start(const Group& group, const AllReduce& call, device::Stream& stream);
+  void start(const Group& group, const AllGather& call, device::Stream& stream);
+  void start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream);
+  void start(const Group& group, const ReduceScatter& call, device::Stream& stream);
+  void start(const Group& group, const Exchange& call, device::Stream& stream);
+  void start(const Group& group, const ExchangeAll& call, device::Stream& stream);
+
   /// Memory for what other ranks send into a reduction; one reduction uses it at a time.
   struct Staging {
     Tensor memory;  // bytes

@@ -15,7 +15,7 @@ namespace sft::comm {
 struct Group::Impl {
   /// Takes over `owned`; its errors return from now on.
   Impl(MPI_Comm owned, std::string group_name);
-  /// Of ranks that are not there.
+  /// A group of ranks that are not there.
   Impl(int planned_rank, int planned_size, std::string group_name);
   ~Impl();
   Impl(const Impl&) = delete;
@@ -38,5 +38,8 @@ struct Group::Impl {
 };
 
 [[nodiscard]] Group make_group(MPI_Comm owned, const std::string& name);
+
+/// "Open MPI v4.1.4", the MPI library that this program was built with.
+[[nodiscard]] std::string mpi_library();
 
 }  // namespace sft::comm

@@ -3,7 +3,7 @@
 // through functions of their own, which a library may lack.
 #include <mpi.h>
 
-#include "library.hpp"
+#include "communicator.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/core/error.hpp"
 

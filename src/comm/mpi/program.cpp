@@ -8,7 +8,7 @@
 #include <exception>
 #include <string>
 
-#include "library.hpp"
+#include "communicator.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/log.hpp"

@@ -18,7 +18,13 @@ class Steps final : public device::Pending {
   Steps(const Group& group, const char* collective, std::vector<Step> steps)
       : transfers_(group, collective, group.impl().next_tag()), steps_(std::move(steps)) {}
 
-  bool test() override;
+  bool test() override {
+    while (transfers_.test()) {
+      if (num_started_ == steps_.size()) return true;
+      steps_[num_started_++](transfers_);
+    }
+    return false;
+  }
 
  private:
   Transfers transfers_;

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "comm/kernels/reduce_parts.hpp"
-#include "comm/messages.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::comm {
@@ -51,9 +50,9 @@ void NcclCollectives::warm_up(const std::vector<TensorGroup>& groups) {
     const Group& group = of.group;
     const Tensor full(block.get(), DType::float32, {group.size()});
     const Tensor other(full.as<float>() + group.size(), DType::float32, {group.size()});
-    all_reduce(group, full, ReduceOp::sum, *stream);
-    all_gather(group, full, other.rows(0, 1), *stream);
-    reduce_scatter_add(group, other.rows(0, 1), full, *stream);
+    start(group, AllReduce{full, ReduceOp::sum}, *stream);
+    start(group, AllGather{full, other.rows(0, 1)}, *stream);
+    start(group, ReduceScatterAdd{other.rows(0, 1), full}, *stream);
     if (!of.has_exchanges) continue;
     std::vector<Message> sends, receives;
     for (int peer = 0; peer < group.size(); ++peer) {
@@ -61,13 +60,18 @@ void NcclCollectives::warm_up(const std::vector<TensorGroup>& groups) {
       sends.push_back({full.rows(peer, 1), peer});
       receives.push_back({other.rows(peer, 1), peer});
     }
-    exchange_all(group, sends, receives, *stream);
+    start(group, ExchangeAll{sends, receives}, *stream);
   }
   stream->synchronize();
 }
 
-void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
-  SFT_ENSURE(inout.is_contiguous(), "all_reduce of a contiguous tensor");
+void NcclCollectives::run(const Group& group, const Call& call, device::Stream& stream) {
+  std::visit([&](const auto& of) { start(group, of, stream); }, call);
+}
+
+void NcclCollectives::start(const Group& group, const AllReduce& call, device::Stream& stream) {
+  const Tensor inout = call.inout;
+  const ReduceOp op = call.op;
   if (group.size() == 1) return;
   communicators_.of(group).run("ncclAllReduce", inout.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
     return ncclAllReduce(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype),
@@ -75,9 +79,9 @@ void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, 
   });
 }
 
-void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
-  SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
-  SFT_ENSURE(full.num_elements() == local.num_elements() * group.size(), "all_gather into size times the elements");
+void NcclCollectives::start(const Group& group, const AllGather& call, device::Stream& stream) {
+  const Tensor full = call.full;
+  const Tensor local = call.local;
   if (group.size() == 1) {
     if (full.data != local.data) device_.copy(full.data, local.data, local.size_bytes(), stream);
     return;
@@ -87,12 +91,9 @@ void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, 
   });
 }
 
-void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {
-  SFT_ENSURE(
-      full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
-      "reduce_scatter_add of contiguous float32 tensors");
-  SFT_ENSURE(full.num_elements() == local.num_elements() * group.size(),
-             "reduce_scatter_add from size times the elements");
+void NcclCollectives::start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream) {
+  const Tensor local = call.local;
+  const Tensor full = call.full;
   float* piece = full.as<float>() + static_cast<std::size_t>(group.rank()) * count_of(local);
   if (group.size() > 1) {
     communicators_.of(group).run("ncclReduceScatter", full.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
@@ -103,9 +104,8 @@ void NcclCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
   add_parts(local.as<float>(), sum, local.num_elements(), native_stream(stream));
 }
 
-void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) {
-  SFT_ENSURE(inout.is_contiguous(), "reduce_scatter of a contiguous tensor");
-  SFT_ENSURE(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
+void NcclCollectives::start(const Group& group, const ReduceScatter& call, device::Stream& stream) {
+  const Tensor inout = call.inout;
   if (group.size() == 1) return;
   const std::size_t count = count_of(inout) / static_cast<std::size_t>(group.size());
   std::byte* piece = inout.as<std::byte>() + static_cast<std::size_t>(group.rank()) * count * size_of(inout.dtype);
@@ -114,9 +114,11 @@ void NcclCollectives::reduce_scatter(const Group& group, Tensor inout, device::S
   });
 }
 
-void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor receive, int from,
-                               device::Stream& stream) {
-  SFT_ENSURE(send.is_contiguous() && receive.is_contiguous(), "exchange of contiguous tensors");
+void NcclCollectives::start(const Group& group, const Exchange& call, device::Stream& stream) {
+  const Tensor send = call.send;
+  const int to = call.to;
+  const Tensor receive = call.receive;
+  const int from = call.from;
   if (group.size() == 1) {
     if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
     return;
@@ -127,11 +129,8 @@ void NcclCollectives::exchange(const Group& group, Tensor send, int to, Tensor r
   send_and_receive(group, messages(send, to), messages(receive, from), stream);
 }
 
-void NcclCollectives::exchange_all(const Group& group, const std::vector<Message>& sends,
-                                   const std::vector<Message>& receives, device::Stream& stream) {
-  require_exchangeable(group, sends);
-  require_exchangeable(group, receives);
-  if (group.size() > 1) send_and_receive(group, sends, receives, stream);
+void NcclCollectives::start(const Group& group, const ExchangeAll& call, device::Stream& stream) {
+  if (group.size() > 1) send_and_receive(group, call.sends, call.receives, stream);
 }
 
 device::Device::Block NcclCollectives::allocate_shared(const Group& /*group*/, MemoryUse /*use*/,
@@ -146,10 +145,10 @@ device::Device::Block NcclCollectives::allocate_own(const Group& group, std::siz
   return block;
 }
 
-void NcclCollectives::send_and_receive(const Group& group, const std::vector<Message>& sends,
-                                       const std::vector<Message>& receives, device::Stream& stream) {
+void NcclCollectives::send_and_receive(const Group& group, std::span<const Message> sends,
+                                       std::span<const Message> receives, device::Stream& stream) {
   if (sends.empty() && receives.empty()) return;
-  const std::size_t bytes = bytes_of(sends) + bytes_of(receives);
+  const std::size_t bytes = bytes_of(ExchangeAll{sends, receives});
   communicators_.of(group).run("ncclSend and ncclRecv", bytes, native_stream(stream), [&](ncclComm_t comm) {
     ncclResult_t first_error = ncclGroupStart();
     const auto note = [&](ncclResult_t result) {

@@ -62,16 +62,11 @@ std::vector<parallel::Unit> units_with_blocks() {
 /// Remembers what would be reduced.
 class Recorder final : public comm::Collectives {
  public:
-  void all_reduce(const comm::Group&, Tensor inout, comm::ReduceOp op, device::Stream&) override {
-    BOOST_TEST_REQUIRE((op == comm::ReduceOp::max));
-    reduced = inout;
+  void run(const comm::Group&, const comm::Call& call, device::Stream&) override {
+    const auto& reduction = std::get<comm::AllReduce>(call);
+    BOOST_TEST_REQUIRE((reduction.op == comm::ReduceOp::max));
+    reduced = reduction.inout;
   }
-  void all_gather(const comm::Group&, Tensor, Tensor, device::Stream&) override {}
-  void reduce_scatter_add(const comm::Group&, Tensor, Tensor, device::Stream&) override {}
-  void reduce_scatter(const comm::Group&, Tensor, device::Stream&) override {}
-  void exchange(const comm::Group&, Tensor, int, Tensor, int, device::Stream&) override {}
-  void exchange_all(const comm::Group&, const std::vector<comm::Message>&, const std::vector<comm::Message>&,
-                    device::Stream&) override {}
   device::Device::Block allocate_shared(const comm::Group&, comm::MemoryUse, std::size_t) override { return {}; }
   device::Device::Block allocate_own(const comm::Group&, std::size_t) override { return {}; }
   void set_staging(const comm::StagingMemory&) override {}
