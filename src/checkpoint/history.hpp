@@ -10,9 +10,9 @@
 
 namespace sft::checkpoint {
 
-/// Of the complete checkpoints beside `folder` that are on the way of `lineage` keeps the `limit` of the highest steps,
-/// `folder` among them, and removes the others; 0 keeps all. Those of other runs stay, and those whose checkpoint.h5
-/// does not say whose they are.
+/// Removes complete checkpoints beside `folder` that are on the way of `lineage`, all but the `limit` of the highest
+/// steps, `folder` among them; 0 keeps all. Those of other runs stay, and those whose checkpoint.h5 does not say whose
+/// they are.
 void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit);
 
 }  // namespace sft::checkpoint

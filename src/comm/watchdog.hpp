@@ -34,7 +34,7 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// As those of CallLog, from any thread.
+  /// Notes in the CallLog that a call of a group began, or that its oldest one is finished. From any thread.
   void start(std::size_t group, const char* call, std::size_t bytes);
   void finish(std::size_t group);
 

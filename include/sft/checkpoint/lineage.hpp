@@ -21,9 +21,9 @@ struct Lineage {
   std::vector<Ancestor> ancestors;  ///< oldest first
 };
 
-/// Of a run that starts anew.
+/// The lineage of a run that starts anew.
 [[nodiscard]] Lineage new_lineage();
-/// Of a run that branches off from a checkpoint of `parent` at `step`.
+/// The lineage of a run that branches off from a checkpoint of `parent` at `step`.
 [[nodiscard]] Lineage branch_off(const Lineage& parent, std::int64_t step);
 /// Whether a checkpoint that the run `run_id` wrote at `step` belongs to `lineage`: to its run or to an ancestor.
 [[nodiscard]] bool contains(const Lineage& lineage, const std::string& run_id, std::int64_t step);

@@ -63,7 +63,7 @@ struct ExchangeAll {
 
 using Call = std::variant<AllReduce, AllGather, ReduceScatterAdd, ReduceScatter, Exchange, ExchangeAll>;
 
-/// As the function of Collectives that makes it: "all_reduce".
+/// The name of the function of Collectives that makes the call: "all_reduce".
 [[nodiscard]] const char* name_of(const Call& call);
 
 /// Bytes of the tensors that the call is about: for what is shown of it.

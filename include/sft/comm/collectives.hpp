@@ -34,14 +34,14 @@ struct Transport {
     cuda_mpi    ///< from the memory of GPUs by an MPI library that can (require_cuda_mpi), also where ranks share one
   };
   Way way = Way::direct;
-  /// Of all ways between GPUs: when no call of this rank has moved for so long, the run ends with a message that says
-  /// where each group stands. 0: never.
+  /// How long the collectives of GPUs may stand still: when no call of this rank has moved for so long, the run ends
+  /// with a message that says where each group stands. 0: for ever.
   double timeout_s = 0.0;
 };
 
 /// Whether the MPI library says that it sends and receives the memory of GPUs. Local; MPI has started.
 [[nodiscard]] bool is_mpi_cuda_aware();
-/// Throws a configuration Error unless it does.
+/// Throws a configuration Error unless the MPI library says that it sends and receives the memory of GPUs.
 void require_cuda_mpi();
 
 /// Staging memory that the collectives may need beside the caller's buffers: bytes of the largest `full` of a
@@ -58,12 +58,12 @@ struct StagingMemory {
   Tensor reduce_scatter, all_reduce;
   Tensor host_copies;
 };
-/// Takes it from `arena` for collectives of a device of `kind`; call with the same plan for the sizing and the real
-/// arena. Pure.
+/// Takes staging memory from `arena` for collectives of a device of `kind`; call with the same plan for the sizing and
+/// the real arena. Pure.
 [[nodiscard]] StagingMemory take_staging(device::Kind kind, device::Arena& arena, const StagingPlan& plan);
-/// The same for Transport::Way::host_copy, from an arena of pinned memory.
+/// Takes staging memory for Transport::Way::host_copy from an arena of pinned memory. Pure.
 [[nodiscard]] StagingMemory take_host_staging(device::Arena& pinned, const StagingPlan& plan);
-/// The one that `way` asks for, from an arena of the device or from one of pinned memory.
+/// Takes the staging memory that `way` asks for, from an arena of the device or from one of pinned memory. Pure.
 [[nodiscard]] StagingMemory take_staging(device::Kind kind, Transport::Way way, device::Arena& arena,
                                          device::Arena& pinned, const StagingPlan& plan);
 

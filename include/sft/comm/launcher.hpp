@@ -6,7 +6,7 @@ namespace sft::comm {
 
 /// How many ranks the launcher says it started: mpirun of Open MPI or MPICH, or a step of SLURM. 1 without a launcher.
 [[nodiscard]] int num_launched_ranks();
-/// The number of this process among them; 0 without a launcher.
+/// The number of this process among the ranks of its launcher; 0 without a launcher.
 [[nodiscard]] int launched_rank();
 /// How many ranks mpirun of Open MPI or MPICH says it started on this node; 1 where none says so.
 [[nodiscard]] int num_local_ranks();
@@ -14,7 +14,8 @@ namespace sft::comm {
 /// Whether nobody reads what this process prints any more: its output is a pipe or a socket without a reader. Costs two
 /// system calls.
 [[nodiscard]] bool is_output_closed();
-/// The same of mpirun on this machine, if it started this process (`mpirun ... | head`). Costs a few system calls.
+/// Whether nobody reads what mpirun prints any more, if it runs on this machine and started this process (`mpirun ... |
+/// head`). Costs a few system calls.
 [[nodiscard]] bool is_launcher_output_closed();
 
 }  // namespace sft::comm

@@ -25,12 +25,12 @@ class TrafficCounter final : public Collectives {
   explicit TrafficCounter(Collectives& inner) : inner_(&inner) {}
 
   void run(const Group& group, const Call& call, device::Stream& stream) override;
-  /// Both of the inner collectives: planning allocates nothing.
+  /// Memory of the inner collectives; std::logic_error where it only counts: planning allocates nothing.
   [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
   [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
   void set_staging(const StagingMemory& staging) override;
 
-  /// Of all calls since the last reset, by group, in the order of their first calls.
+  /// What all calls since the last reset sent, by group, in the order of their first calls.
   [[nodiscard]] const std::vector<SentBytes>& sent() const { return sent_; }
   void reset() { sent_.clear(); }
 

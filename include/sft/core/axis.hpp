@@ -19,7 +19,7 @@ namespace sft {
 /// to be sharded over two.
 enum class Axis { dp_replicate, pp, dp_shard, ep, sp, tp };
 
-/// As keys, groups and tables call them.
+/// The names of the axes in keys, groups and tables, in the order of the axes.
 inline constexpr auto axis_names =
     std::to_array<std::string_view>({"dp_replicate", "pp", "dp_shard", "ep", "sp", "tp"});
 inline constexpr std::size_t num_axes = axis_names.size();
@@ -27,7 +27,7 @@ static_assert(num_axes == static_cast<std::size_t>(Axis::tp) + 1, "every axis ha
 
 [[nodiscard]] constexpr std::string_view name_of(Axis axis) { return axis_names[static_cast<std::size_t>(axis)]; }
 
-/// All of them, in their order.
+/// All axes, in their order.
 inline constexpr std::array<Axis, num_axes> all_axes = [] {
   std::array<Axis, num_axes> axes{};
   for (std::size_t i = 0; i < num_axes; ++i) axes[i] = static_cast<Axis>(i);
@@ -46,14 +46,14 @@ class AxisArray {
     values_.fill(others);
     for (const auto& [axis, value] : named) (*this)[axis] = value;
   }
-  /// The same with T() on all other axes.
+  /// The named values; T() on all other axes.
   constexpr AxisArray(Named named) : AxisArray(T(), named) {}
 
   [[nodiscard]] constexpr T& operator[](Axis axis) { return values_[static_cast<std::size_t>(axis)]; }
   [[nodiscard]] constexpr const T& operator[](Axis axis) const { return values_[static_cast<std::size_t>(axis)]; }
   [[nodiscard]] constexpr bool operator==(const AxisArray&) const = default;
 
-  /// In the order of the axes. Not of a temporary, which they would outlive.
+  /// The values in the order of the axes. Not for a temporary, which they would outlive.
   [[nodiscard]] constexpr std::span<const T> values() const& { return values_; }
   void values() const&& = delete;
 
@@ -71,7 +71,7 @@ class AxisSet {
 
   constexpr void insert(Axis axis) { holds_[axis] = true; }
   [[nodiscard]] constexpr bool contains(Axis axis) const { return holds_[axis]; }
-  /// Those that `other` lacks.
+  /// The axes of this set that `other` lacks.
   [[nodiscard]] constexpr AxisSet without(const AxisSet& other) const {
     AxisSet rest;
     for (const Axis axis : all_axes) {
@@ -81,7 +81,7 @@ class AxisSet {
   }
   [[nodiscard]] constexpr bool operator==(const AxisSet&) const = default;
 
-  /// Of each axis, in their order, whether it is one of these. Not of a temporary either.
+  /// For each axis, in their order, whether it is in this set. Not for a temporary, which they would outlive.
   [[nodiscard]] constexpr std::span<const bool> flags() const& { return holds_.values(); }
   void flags() const&& = delete;
 

@@ -13,7 +13,7 @@ void set_log_rank(int rank);
 
 /// One line on standard output, or several, from rank 0 only.
 void log_info(const std::string& line);
-/// The same with colours: as it is, so what it holds of files must be printable already.
+/// log_info for text with colours: it is printed as it is, so what it holds of files must be printable already.
 void log_styled(const std::string& line);
 /// Whether log_event tells the time; until this is called it does not.
 void set_log_times(bool are_shown);

@@ -25,8 +25,8 @@ struct Groups {
   /// fsdp, or kv_replicas tp.
   Groups(const comm::Group& world, const Place& place, const Sharing& sharing);
 
-  /// Those of the rank at `place` in a mesh that is not there, for planning: they have ranks, sizes and names, and must
-  /// not communicate. Local.
+  /// The groups of the rank at `place` in a mesh that is not there, for planning: they have ranks, sizes and names, and
+  /// must not communicate. Local.
   [[nodiscard]] static Groups planned(const Place& place, const Sharing& sharing);
 
   comm::Group world;

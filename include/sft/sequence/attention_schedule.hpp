@@ -29,7 +29,7 @@ struct ChunkPair {
 struct AttentionStep {
   int to = 0, from = 0;       ///< this rank's keys go to `to`; those of `from` come in
   ChunkPair sends, receives;  ///< the chunks of this rank that `to` sees; those of `from` that this rank sees
-  /// Of this rank's queries, as the schedule says; empty where no document has tokens on both ranks.
+  /// What this rank's queries see of the keys, as the schedule says; empty where no document has tokens on both ranks.
   std::vector<AttentionSpan> spans = {};
 
   bool operator==(const AttentionStep&) const = default;
@@ -59,9 +59,9 @@ struct AttentionSchedule {
 /// of the whole row. For one row.
 [[nodiscard]] AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, int sp_rank);
 
-/// That of `method` for one row. With ulysses_size > 1 it is that of the ring for a rank's group of neighbours: steps
-/// and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and `from`
-/// are the sp ranks with the same place in their groups.
+/// The schedule of `method` for one row. With ulysses_size > 1 it is that of the ring for a rank's group of neighbours:
+/// steps and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and
+/// `from` are the sp ranks with the same place in their groups.
 [[nodiscard]] AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents,
                                               const RowCut& cut, int sp_rank);
 

@@ -22,7 +22,7 @@ class CudaMpiCollectives final : public Collectives {
 
   void run(const Group& group, const Call& call, device::Stream& stream) override;
 
-  /// Of the GPU.
+  /// Memory of the GPU; none is shared.
   [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
   [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
 

@@ -24,11 +24,11 @@ class HostCollectives final : public Collectives {
 
   void run(const Group& group, const Call& call, device::Stream& stream) override;
 
-  /// Of the device: copies go from and to any memory.
+  /// Memory of the device, none of it shared: copies go from and to any memory.
   [[nodiscard]] device::Device::Block allocate_shared(const Group& group, MemoryUse use, std::size_t bytes) override;
   [[nodiscard]] device::Device::Block allocate_own(const Group& group, std::size_t bytes) override;
 
-  /// As take_host_staging took it.
+  /// `staging` comes from take_host_staging.
   void set_staging(const StagingMemory& staging) override;
 
  private:

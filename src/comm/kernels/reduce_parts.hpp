@@ -15,7 +15,7 @@ namespace sft::comm {
 /// out[i] = part 0 + part 1 + ..., from left to right. T: float or double. `out` may be one of the parts.
 template <class T>
 void sum_parts(T* out, const Contributions& parts, std::int64_t num_elements, cudaStream_t stream);
-/// The same with the larger of two; a NaN on either side stays.
+/// out[i] = the largest of part 0, part 1, ...; a NaN stays. T: float or double. `out` may be one of the parts.
 template <class T>
 void max_parts(T* out, const Contributions& parts, std::int64_t num_elements, cudaStream_t stream);
 /// out[i] += part 0 + part 1 + ...; the parts are added up first.

@@ -14,8 +14,7 @@ namespace sft::comm {
 /// float32 or float64.
 void reduce(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype, ReduceOp op);
 
-/// The same reduction, in another order: that of recursive doubling over the sources (see reduce.cpp). `out` is none of
-/// them.
+/// reduce() in another order: that of recursive doubling over the sources (see reduce.cpp). `out` is none of them.
 void reduce_by_doubling(void* out, std::span<const void* const> sources, std::int64_t num_elements, DType dtype,
                         ReduceOp op);
 

@@ -36,7 +36,7 @@ class WindowCall final : public device::Pending {
   bool test() override;
 
  private:
-  /// As far as the other ranks allow; true when the call is over.
+  /// Goes on as far as the other ranks allow; true when the call is over.
   bool advance();
 
   Site site_;

@@ -43,9 +43,9 @@ class NcclCommunicator {
     queue_event(stream);
   }
 
-  /// Throws that Error if queued work has failed meanwhile; never blocks.
+  /// Throws the Error of queued work that has failed meanwhile; never blocks.
   void throw_if_failed() const;
-  /// The same as its message; none: nothing has failed. From any thread.
+  /// The Error of queued work that has failed; none: nothing has. From any thread.
   [[nodiscard]] std::optional<Error> failure() const;
   /// Tells the watchdog which calls the streams have finished; never blocks. From any thread.
   void notice_finished();
