@@ -12,13 +12,13 @@
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/train/machine.hpp"
+#include "sft/plan/machine.hpp"
 
 namespace sft::apps {
 
 namespace {
 
-bool is_usable(const device::Gpu& gpu) { return gpu.compute_capability >= device::least_compute_capability; }
+bool is_usable(const machine::Gpu& gpu) { return gpu.compute_capability >= machine::least_compute_capability; }
 
 /// NCCL refuses ranks that share a GPU.
 bool may_share_gpus(config::CommChoice comm) {
@@ -26,16 +26,16 @@ bool may_share_gpus(config::CommChoice comm) {
 }
 
 /// The GPUs that this build can compute on.
-device::VisibleGpus usable_gpus() {
+machine::VisibleGpus usable_gpus() {
   if (!ops::is_built(device::Kind::cuda)) return {{}, "this program was built without CUDA kernels"};
-  return device::visible_gpus();
+  return machine::visible_gpus();
 }
 
 /// What each rank of this node gets. Collective over the node.
-std::vector<device::DealtGpu> deal(const device::VisibleGpus& mine, const comm::Group& node, bool may_share) {
-  std::vector<device::VisibleGpus> seen;
-  for (const std::string& text : node.all_gather(device::to_text(mine))) seen.push_back(device::from_text(text));
-  return device::deal_gpus(seen, may_share);
+std::vector<machine::DealtGpu> deal(const machine::VisibleGpus& mine, const comm::Group& node, bool may_share) {
+  std::vector<machine::VisibleGpus> seen;
+  for (const std::string& text : node.all_gather(machine::to_text(mine))) seen.push_back(machine::from_text(text));
+  return machine::deal_gpus(seen, may_share);
 }
 
 }  // namespace
@@ -53,15 +53,15 @@ DeviceChoice choose_device(const config::Device& wanted, const comm::Session& se
   world.agree([&] {
     if (wanted.backend == config::BackendChoice::cuda) ops::require_built(device::Kind::cuda);
   });
-  const device::VisibleGpus mine = usable_gpus();
-  const std::vector<device::DealtGpu> dealt = deal(mine, session.node(), may_share_gpus(wanted.comm));
+  const machine::VisibleGpus mine = usable_gpus();
+  const std::vector<machine::DealtGpu> dealt = deal(mine, session.node(), may_share_gpus(wanted.comm));
   const bool is_served =
-      std::ranges::none_of(dealt, [](const device::DealtGpu& gpu) { return gpu.refusal.has_value(); });
+      std::ranges::none_of(dealt, [](const machine::DealtGpu& gpu) { return gpu.refusal.has_value(); });
   const bool sees = std::ranges::any_of(mine.gpus, is_usable);
   std::array<std::int64_t, 2> sums{sees ? 1 : 0, is_served ? 1 : 0};
   world.sum(std::span<std::int64_t>(sums));
 
-  const device::DealtGpu& gpu = dealt[session.node().rank()];
+  const machine::DealtGpu& gpu = dealt[session.node().rank()];
   switch (judge(wanted.backend, {.ranks = world.size(), .seeing = sums[0], .served = sums[1]})) {
     case Verdict::cuda:
       return {device::Kind::cuda, gpu};
@@ -87,7 +87,7 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
     throw_config_error("`device.comm = nccl` has nothing to send", "the ranks compute on CPUs, as no GPUs are at hand",
                        "leave comm out, or set backend = cuda to see what is missing");
   }
-  const comm::Transport transport{.way = train::way_of(wanted.comm, kind), .timeout_s = wanted.comm_timeout_s};
+  const comm::Transport transport{.way = plan::way_of(wanted.comm, kind), .timeout_s = wanted.comm_timeout_s};
   if (transport.way == comm::Transport::Way::cuda_mpi) comm::require_cuda_mpi();
   return transport;
 }

@@ -5,13 +5,13 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/config.hpp"
-#include "sft/device/gpus.hpp"
+#include "sft/machine/gpus.hpp"
 
 namespace sft::apps {
 
 struct DeviceChoice {
   device::Kind kind = device::Kind::cpu;
-  device::DealtGpu gpu;  ///< of this rank, for Kind::cuda
+  machine::DealtGpu gpu;  ///< of this rank, for Kind::cuda
 };
 
 /// What [device] backend asks for. `auto`: GPUs where every rank of the world can have one, CPUs where no node has

@@ -124,7 +124,7 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
   // 1. The model that config.json describes, and whether the weights are its weights
   std::vector<std::string> warnings;
   config::Config config =
-      apps::parse_with_model("", {"--model.model_name_or_path=" + options.from}, "the command line", warnings);
+      apps::parse_with_model("", {{"model.model_name_or_path", options.from}}, "the command line", warnings);
   for (const std::string& warning : warnings) log_warning(warning);
   (void)config::validate(config.model);
   const bool is_tied = config.model.tie_word_embeddings;

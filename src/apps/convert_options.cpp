@@ -8,9 +8,9 @@
 #include <cmath>
 #include <utility>
 
-#include "option_value.hpp"
+#include "sft/cli/option_value.hpp"
+#include "sft/cli/options.hpp"
 #include "sft/core/error.hpp"
-#include "tool.hpp"
 
 namespace sft::apps {
 
@@ -18,8 +18,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about_convert() {
-  config::Manual manual;
+cli::Manual about_convert() {
+  cli::Manual manual;
   manual.program = "sft-convert";
   manual.summary = "Turns checkpoints into model folders in hub format, and these into checkpoints";
   manual.usage = {"sft-convert CHECKPOINT OUT_FOLDER [--dtype float32|bfloat16|float16] [--max_shard_size 5GB]",
@@ -49,7 +49,7 @@ struct Words {
 po::options_description describe(Words& words) {
   po::options_description description;
   auto add = description.add_options();
-  add("merge", flag(&words.merge), "add the weights of an adapter to those of its model");
+  add("merge", cli::flag(&words.merge), "add the weights of an adapter to those of its model");
   add("dtype", po::value(&words.dtype)->default_value(words.dtype)->value_name("TYPE"),
       "how OUT_FOLDER holds the weights: float32, bfloat16 or float16; with --merge by default as HUB_FOLDER holds "
       "them");
@@ -112,9 +112,9 @@ std::optional<ConvertOptions> read_convert_options(const std::vector<std::string
   return options;
 }
 
-config::Manual convert_manual() {
+cli::Manual convert_manual() {
   Words words;
-  return manual_of(about_convert(), describe(words));
+  return cli::manual_of(about_convert(), describe(words));
 }
 
 }  // namespace sft::apps

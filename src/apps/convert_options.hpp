@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/manual.hpp"
+#include "sft/cli/manual.hpp"
 #include "sft/hub/weights.hpp"
 
 namespace sft::apps {
@@ -24,7 +24,7 @@ struct ConvertOptions {
 /// Reads the command line; none when help or version was asked for and printed. Configuration Errors.
 [[nodiscard]] std::optional<ConvertOptions> read_convert_options(const std::vector<std::string>& arguments);
 /// What the program says about itself.
-[[nodiscard]] config::Manual convert_manual();
+[[nodiscard]] cli::Manual convert_manual();
 
 /// "5GB", "500MB", "2GiB", "4096": as transformers reads sizes (GB: 10^9 bytes, GiB: 2^30). A configuration Error for
 /// other texts and for 0.

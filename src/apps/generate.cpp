@@ -29,9 +29,9 @@
 #include "sft/core/process.hpp"
 #include "sft/core/stop_signals.hpp"
 #include "sft/device/factory.hpp"
+#include "sft/generate/generate.hpp"
 #include "sft/hub/generation_config.hpp"
 #include "sft/text/tokenizer.hpp"
-#include "sft/train/generate.hpp"
 #include "text_model.hpp"
 
 namespace {
@@ -42,7 +42,7 @@ using namespace sft;
 struct Writer {
   const apps::GenerateOptions& options;
   const text::Tokenizer& tokenizer;
-  train::Generator& generator;
+  generate::Generator& generator;
   std::vector<text::TokenId> stop_tokens;
 };
 
@@ -92,12 +92,12 @@ std::vector<text::Message> first_messages(const apps::GenerateOptions& options) 
 /// A text, its tokens, and why it ended.
 struct Answer {
   std::string text;
-  train::Generated generated;
+  generate::Generated generated;
   bool is_interrupted = false;
 };
 
 std::string json_of(const std::string& prompt, const std::vector<text::TokenId>& prompt_tokens, const Answer& answer) {
-  const train::Generated& generated = answer.generated;
+  const generate::Generated& generated = answer.generated;
   const auto num_timed = static_cast<double>(std::max<std::int64_t>(std::ssize(generated.tokens) - 1, 0));
   const char* reason = generated.is_stopped ? "stop" : answer.is_interrupted ? "interrupt" : "length";
   const nlohmann::ordered_json object = {
@@ -115,7 +115,7 @@ std::string json_of(const std::string& prompt, const std::vector<text::TokenId>&
 }
 
 /// Writes what follows the prompt and prints it. `interrupt`, unless null, may end it early.
-Answer write_answer(Writer& writer, train::Sampler& sampler, const std::string& prompt,
+Answer write_answer(Writer& writer, generate::Sampler& sampler, const std::string& prompt,
                     const std::vector<text::TokenId>& prompt_tokens, std::int64_t max_new_tokens,
                     const StopSignals* interrupt) {
   const auto text_of = [&](std::span<const text::TokenId> tokens) {
@@ -129,8 +129,8 @@ Answer write_answer(Writer& writer, train::Sampler& sampler, const std::string& 
     answer.is_interrupted = interrupt != nullptr && interrupt->received() != 0;
     return !answer.is_interrupted;
   };
-  answer.generated = train::generate(writer.generator, sampler, prompt_tokens,
-                                     {max_new_tokens, writer.tokenizer.vocab_size(), writer.stop_tokens}, go_on);
+  answer.generated = generate::generate(writer.generator, sampler, prompt_tokens,
+                                        {max_new_tokens, writer.tokenizer.vocab_size(), writer.stop_tokens}, go_on);
   answer.text = text_of(answer.generated.tokens);
   if (writer.options.json) {
     log_info(json_of(prompt, prompt_tokens, answer));
@@ -203,7 +203,7 @@ class Talk {
   Writer& writer_;
   const apps::ChatMarkup& markup_;
   const config::Model& model_;
-  train::Sampler sampler_;  // one sequence of random numbers for all turns
+  generate::Sampler sampler_;  // one sequence of random numbers for all turns
   std::vector<text::Message> messages_;
   apps::LineReader reader_;
 };
@@ -255,7 +255,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {});
   device::Ledger ledger;
-  train::Generator generator(found.model, options->dtype, max_length, session.world(), *device, *collectives, ledger);
+  generate::Generator generator(found.model, options->dtype, max_length, session.world(), *device, *collectives,
+                                ledger);
   apps::load_text_model(found, session.world(), generator.weights(), *device, generator.stream());
 
   // 5. Text
@@ -264,7 +265,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::string& prompt = options->prompts[i];
     if (!options->json) log_info("> " + printable(prompt, /*keep_layout=*/false));
-    train::Sampler sampler(options->sampling);
+    generate::Sampler sampler(options->sampling);
     static_cast<void>(write_answer(writer, sampler, prompt, prompts[i], options->max_new_tokens, nullptr));
   }
   if (is_talk) Talk(writer, *markup, found.model).hold();

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "option_value.hpp"
+#include "sft/cli/option_value.hpp"
+#include "sft/cli/options.hpp"
 #include "sft/core/error.hpp"
-#include "tool.hpp"
 
 namespace sft::apps {
 
@@ -14,8 +14,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about_generate() {
-  config::Manual manual;
+cli::Manual about_generate() {
+  cli::Manual manual;
   manual.program = "sft-generate";
   manual.summary = "Continues prompts with a model, or talks with it, on one rank";
   manual.usage = {"sft-generate MODEL --prompt TEXT [--prompt TEXT ...] [--chat]", "sft-generate MODEL --chat"};
@@ -42,32 +42,32 @@ po::options_description describe(GenerateOptions& options) {
   auto add = description.add_options();
   add("prompt", po::value(&options.prompts)->composing()->value_name("TEXT"),
       "text to continue; give it several times for several texts");
-  add("chat", flag(&options.chat), "prompts are messages of a user, which the model answers");
+  add("chat", cli::flag(&options.chat), "prompts are messages of a user, which the model answers");
   add("system", po::value(&options.system)->default_value(options.system)->value_name("TEXT"),
       "with --chat: the message that conversations begin with");
-  add("max_new_tokens", number<std::int64_t>()->value_name("N"),
+  add("max_new_tokens", cli::number<std::int64_t>()->value_name("N"),
       "at most this many for each text; unset: 128, or 1024 for each answer of a conversation");
-  add("max_length", number(&options.max_length)->default_value(options.max_length)->value_name("N"),
+  add("max_length", cli::number(&options.max_length)->default_value(options.max_length)->value_name("N"),
       "with --chat and no prompt: most tokens of a conversation, for which memory is taken");
   add("temperature",
-      number(&options.sampling.temperature)->default_value(options.sampling.temperature, "0")->value_name("X"),
+      cli::number(&options.sampling.temperature)->default_value(options.sampling.temperature, "0")->value_name("X"),
       "0: always the likeliest token; else tokens are drawn, more evenly the higher it is");
-  add("top_k", number(&options.sampling.top_k)->default_value(options.sampling.top_k)->value_name("N"),
+  add("top_k", cli::number(&options.sampling.top_k)->default_value(options.sampling.top_k)->value_name("N"),
       "draw from the N likeliest tokens alone; 0: from all");
-  add("top_p", number(&options.sampling.top_p)->default_value(options.sampling.top_p, "1")->value_name("X"),
+  add("top_p", cli::number(&options.sampling.top_p)->default_value(options.sampling.top_p, "1")->value_name("X"),
       "draw from the likeliest tokens alone that together have this probability");
-  add("seed", number<std::int64_t>()->default_value(0),
+  add("seed", cli::number<std::int64_t>()->default_value(0),
       "the same seed draws the same tokens: for each prompt, and for a conversation, whose answers draw from one "
       "sequence");
-  add("adapter", path("FOLDER", &options.adapter)->default_value(options.adapter),
+  add("adapter", cli::path("FOLDER", &options.adapter)->default_value(options.adapter),
       "LoRA adapter for the model: a PEFT folder, or a checkpoint or output folder of a LoRA run");
-  add("tokenizer", path("FOLDER", &options.tokenizer)->default_value(options.tokenizer),
+  add("tokenizer", cli::path("FOLDER", &options.tokenizer)->default_value(options.tokenizer),
       "byte, or a folder with a tokenizer.json, in place of the model's own");
-  add("chat_template_path", path("FILE", &options.chat_template_path)->default_value(options.chat_template_path),
+  add("chat_template_path", cli::path("FILE", &options.chat_template_path)->default_value(options.chat_template_path),
       "with --chat: a Jinja template in place of the model's own");
   add("dtype", po::value<std::string>()->default_value("float32")->value_name("TYPE"),
       "that the model computes in: float32 or bfloat16");
-  add("json", flag(&options.json), "print a JSON object a text, on a line of its own, with figures");
+  add("json", cli::flag(&options.json), "print a JSON object a text, on a line of its own, with figures");
   return description;
 }
 
@@ -75,7 +75,7 @@ void require(bool holds, const std::string& problem, const std::string& why, con
   if (!holds) throw_config_error(problem, why, what_to_do);
 }
 
-void check_sampling(const train::Sampling& sampling, const po::variables_map& values) {
+void check_sampling(const generate::Sampling& sampling, const po::variables_map& values) {
   const auto [temperature, top_k, top_p, seed] = sampling;
   require(std::isfinite(temperature) && temperature >= 0, "temperature is " + std::to_string(temperature),
           "it must be 0 or more", "leave it out for the likeliest tokens");
@@ -123,9 +123,9 @@ std::optional<GenerateOptions> read_generate_options(const std::vector<std::stri
   return options;
 }
 
-config::Manual generate_manual() {
+cli::Manual generate_manual() {
   GenerateOptions options;
-  return manual_of(about_generate(), describe(options));
+  return cli::manual_of(about_generate(), describe(options));
 }
 
 }  // namespace sft::apps

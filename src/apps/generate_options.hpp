@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/manual.hpp"
+#include "sft/cli/manual.hpp"
 #include "sft/core/dtype.hpp"
-#include "sft/train/sampler.hpp"
+#include "sft/generate/sampler.hpp"
 
 namespace sft::apps {
 
@@ -20,7 +20,7 @@ struct GenerateOptions {
   std::string system;  ///< message that conversations begin with; empty: none
   std::int64_t max_new_tokens = 0;
   std::int64_t max_length = 4096;  ///< of a conversation, in tokens
-  train::Sampling sampling;
+  generate::Sampling sampling;
   DType dtype = DType::float32;
   bool chat = false, json = false;
 };
@@ -28,6 +28,6 @@ struct GenerateOptions {
 /// Nothing when help or the version was asked for and printed. Throws a configuration Error.
 [[nodiscard]] std::optional<GenerateOptions> read_generate_options(const std::vector<std::string>& arguments);
 
-[[nodiscard]] config::Manual generate_manual();
+[[nodiscard]] cli::Manual generate_manual();
 
 }  // namespace sft::apps

@@ -27,12 +27,12 @@
 #include "sft/checkpoint/inspect.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
 #include "sft/core/process.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/table.hpp"
-#include "sft/device/format_bytes.hpp"
 
 namespace {
 
@@ -78,7 +78,7 @@ Contents read_contents(const InspectOptions& options) {
 std::string format_total_bytes(const std::vector<checkpoint::ShardFileInfo>& files) {
   std::int64_t bytes = 0;
   for (const checkpoint::ShardFileInfo& file : files) bytes += file.size_bytes;
-  return device::format_bytes(static_cast<std::size_t>(bytes));
+  return format_bytes(static_cast<std::size_t>(bytes));
 }
 
 std::string format_number(double value) {

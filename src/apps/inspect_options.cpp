@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect_options.hpp"
 
-#include "option_value.hpp"
+#include "sft/cli/option_value.hpp"
+#include "sft/cli/options.hpp"
 #include "sft/core/error.hpp"
-#include "tool.hpp"
 
 namespace sft::apps {
 
@@ -11,8 +11,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about_inspect() {
-  config::Manual manual;
+cli::Manual about_inspect() {
+  cli::Manual manual;
   manual.program = "sft-inspect";
   manual.summary = "Shows what a checkpoint or packed data holds";
   manual.usage = {"sft-inspect FOLDER [--optimizer] [--json]", "sft-inspect FOLDER --verify [--json]",
@@ -29,10 +29,10 @@ config::Manual about_inspect() {
 po::options_description describe(InspectOptions& options) {
   po::options_description description;
   auto add = description.add_options();
-  add("verify", flag(&options.verify), "read everything and compare it with the checksums that were stored");
-  add("compare", path("CHECKPOINT", &options.other), "how far the tensors are from those of another checkpoint");
-  add("optimizer", flag(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
-  add("json", flag(&options.json), "print JSON");
+  add("verify", cli::flag(&options.verify), "read everything and compare it with the checksums that were stored");
+  add("compare", cli::path("CHECKPOINT", &options.other), "how far the tensors are from those of another checkpoint");
+  add("optimizer", cli::flag(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
+  add("json", cli::flag(&options.json), "print JSON");
   return description;
 }
 
@@ -53,9 +53,9 @@ std::optional<InspectOptions> read_inspect_options(const std::vector<std::string
   return options;
 }
 
-config::Manual inspect_manual() {
+cli::Manual inspect_manual() {
   InspectOptions options;
-  return manual_of(about_inspect(), describe(options));
+  return cli::manual_of(about_inspect(), describe(options));
 }
 
 }  // namespace sft::apps

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/manual.hpp"
+#include "sft/cli/manual.hpp"
 
 namespace sft::apps {
 
@@ -21,6 +21,6 @@ struct InspectOptions {
 /// Nothing when help or the version was asked for and printed. Throws a configuration Error.
 [[nodiscard]] std::optional<InspectOptions> read_inspect_options(const std::vector<std::string>& arguments);
 
-[[nodiscard]] config::Manual inspect_manual();
+[[nodiscard]] cli::Manual inspect_manual();
 
 }  // namespace sft::apps

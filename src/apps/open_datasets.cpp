@@ -76,14 +76,14 @@ data::PackedDataset open_eval_data(const config::ValidConfig& config, const data
 
 }  // namespace
 
-train::Datasets open_datasets(const config::ValidConfig& config) {
-  train::Datasets datasets{.train = open_data(config), .eval = {}};
+plan::Datasets open_datasets(const config::ValidConfig& config) {
+  plan::Datasets datasets{.train = open_data(config), .eval = {}};
   if (!config->data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
-  datasets.measured_limits = train::measure_limits(config, datasets);
+  datasets.measured_limits = plan::measure_limits(config, datasets);
   return datasets;
 }
 
-void require_model_tokenizer(const train::Datasets& datasets, const config::Model& model) {
+void require_model_tokenizer(const plan::Datasets& datasets, const config::Model& model) {
   const std::string folder = find_origin(model);
   std::error_code ignored;
   if (folder.empty() || !std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json", ignored)) return;

@@ -3,16 +3,16 @@
 // The data of a run: opened, and held against the model.
 
 #include "sft/config/valid_config.hpp"
-#include "sft/train/datasets.hpp"
+#include "sft/plan/datasets.hpp"
 
 namespace sft::apps {
 
 /// Opens data.train_files and data.eval_files. Refuses data without a target, files that are in both, rows that the
 /// mesh cannot cut, and tokens that are not the model's. Not collective.
-[[nodiscard]] train::Datasets open_datasets(const config::ValidConfig& config);
+[[nodiscard]] plan::Datasets open_datasets(const config::ValidConfig& config);
 
 /// Refuses data that were made with another tokenizer than that of the model folder which the run begins with. Says
 /// nothing where the folder has no tokenizer that sft knows, or the data do not say whose tokens they are. One rank.
-void require_model_tokenizer(const train::Datasets& datasets, const config::Model& model);
+void require_model_tokenizer(const plan::Datasets& datasets, const config::Model& model);
 
 }  // namespace sft::apps

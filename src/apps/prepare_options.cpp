@@ -6,10 +6,11 @@
 #include <ctime>
 #include <stdexcept>
 
-#include "option_value.hpp"
+#include "sft/cli/option_value.hpp"
+#include "sft/cli/options.hpp"
+#include "sft/config/options.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
-#include "tool.hpp"
 
 namespace sft::apps {
 
@@ -17,8 +18,8 @@ namespace {
 
 namespace po = boost::program_options;
 
-config::Manual about_prepare() {
-  config::Manual manual;
+cli::Manual about_prepare() {
+  cli::Manual manual;
   manual.program = "sft-prepare";
   manual.summary = "Turns files of records into packed HDF5 shards for training";
   manual.usage = {"sft-prepare --input FILE [--input FILE ...] --output FOLDER [options]"};
@@ -40,27 +41,29 @@ config::Manual about_prepare() {
   return manual;
 }
 
-po::typed_value<bool>* truth_by_default(bool value) { return truth()->default_value(value, value ? "true" : "false"); }
+po::typed_value<bool>* truth_by_default(bool value) {
+  return cli::truth()->default_value(value, value ? "true" : "false");
+}
 
 po::typed_value<std::string>* text(const char* name) { return po::value<std::string>()->value_name(name); }
 
 po::typed_value<std::int64_t>* number_by_default(std::int64_t value) {
-  return number<std::int64_t>()->default_value(value);
+  return cli::number<std::int64_t>()->default_value(value);
 }
 
 void describe_input(po::options_description& options) {
   // clang-format off
   options.add_options()
-    ("input", path<std::vector<std::string>>("FILE"),
+    ("input", cli::path<std::vector<std::string>>("FILE"),
      "JSON lines or a JSON array, plain, gzip or Zstandard; a file, folder, glob, or - for standard input; repeatable")
-    ("input_weight", number<std::vector<double>>(nullptr, "W"),
+    ("input_weight", cli::number<std::vector<double>>(nullptr, "W"),
      "share of records that an --input gives, one for each: its first records are taken until one input is used up")
-    ("output", path("FOLDER"), "where the shards go; made when missing")
-    ("model_name_or_path", path("FOLDER"), "take the tokenizer and the chat template of this model folder, or of a name in the hub cache (org/name)")
+    ("output", cli::path("FOLDER"), "where the shards go; made when missing")
+    ("model_name_or_path", cli::path("FOLDER"), "take the tokenizer and the chat template of this model folder, or of a name in the hub cache (org/name)")
     ("model_revision", po::value<std::string>()->default_value("main")->value_name("NAME"),
      "branch, tag or commit of a name in the cache")
-    ("tokenizer", path("FOLDER"), "byte, the default: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json")
-    ("chat_template_path", path("FILE"), "write conversations with this Jinja template")
+    ("tokenizer", cli::path("FOLDER"), "byte, the default: one token a byte, vocabulary of 272 with ChatML markup; or a folder with a tokenizer.json")
+    ("chat_template_path", cli::path("FILE"), "write conversations with this Jinja template")
     ("template_date", text("YYYY-MM-DD"), "what templates that print the date take for today")
     ("eos_token", text("TOKEN"), "token that ends a text instead of the tokenizer's own")
     ("pad_token", text("TOKEN"), "token that fills rows; never trained on, whichever it is")
@@ -69,7 +72,7 @@ void describe_input(po::options_description& options) {
      "fields of records and messages to leave out, separated by commas, such as reasoning_content where the template does not show it")
     ("on_error", po::value<std::string>()->default_value("stop")->value_name("NAME"),
      "stop at a bad record, or skip it and list it at the end")
-    ("num_threads", number<int>()->default_value(0), "threads that make tokens; 0: one for each core; the result is always the same");
+    ("num_threads", cli::number<int>()->default_value(0), "threads that make tokens; 0: one for each core; the result is always the same");
   // clang-format on
 }
 
@@ -90,7 +93,7 @@ void describe_rows(po::options_description& options) {
      "block: 1000 documents are packed together, as TRL does it; all: the whole data set, which fills rows better")
     ("dataset_num_proc", number_by_default(1),
      "pack as TRL does with so many processes: each packs a part of its own")
-    ("completion_only_loss", truth(),
+    ("completion_only_loss", cli::truth(),
      "train on the completion alone; unset: of records with a prompt and a completion")
     ("assistant_only_loss", truth_by_default(false),
      "of conversations, train on the assistant's turns alone, each up to and including its end-of-turn token")
@@ -99,7 +102,7 @@ void describe_rows(po::options_description& options) {
     ("num_shards", number_by_default(0), "number of files; 0: as few as hold at most 1 GiB each before compression")
     ("shuffle_dataset", truth_by_default(false), "put documents in random order before packing, and rows after it")
     ("seed", number_by_default(42), "of that order, and of --eval_split")
-    ("eval_split", number<double>()->default_value(0.0, "0"),
+    ("eval_split", cli::number<double>()->default_value(0.0, "0"),
      "hold documents back for data.eval_files, in FOLDER/eval-*.h5: a share below 1, or how many")
     ("preview", number_by_default(0), "print N rows: what is trained on in colour or brackets, documents apart")
     ("stats", truth_by_default(false), "print how long the documents are and what is odd about the records")
@@ -241,10 +244,19 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   return options;
 }
 
+/// What a name of TRL, transformers or Accelerate means here.
+std::optional<cli::Word> meaning_of(const cli::Word& word, const std::vector<std::string>& known) {
+  const std::optional<config::Option> meant = config::meaning_to_prepare({word.name, word.value}, known);
+  if (!meant) return std::nullopt;
+  if (std::ranges::find(known, meant->name) == known.end()) cli::refuse_unknown("sft-prepare", word, known);
+  return cli::Word{meant->name, meant->value};
+}
+
 }  // namespace
 
 std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string>& arguments) {
-  const std::optional<po::variables_map> values = read_options(about_prepare(), describe(), arguments);
+  const cli::OtherOptions foreign_names{.takes = {}, .meaning = meaning_of};
+  const std::optional<po::variables_map> values = read_options(about_prepare(), describe(), arguments, foreign_names);
   if (!values) return std::nullopt;
   PrepareCommand command;
   command.options = to_prepare_options(*values);
@@ -256,6 +268,6 @@ std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string
   return command;
 }
 
-config::Manual prepare_manual() { return manual_of(about_prepare(), describe()); }
+cli::Manual prepare_manual() { return cli::manual_of(about_prepare(), describe()); }
 
 }  // namespace sft::apps

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/config/manual.hpp"
+#include "sft/cli/manual.hpp"
 #include "sft/data/prepare.hpp"
 
 namespace sft::apps {
@@ -25,6 +25,6 @@ struct PrepareCommand {
 /// Nothing when help or the version was asked for and printed. Throws a configuration Error.
 [[nodiscard]] std::optional<PrepareCommand> read_prepare_options(const std::vector<std::string>& arguments);
 
-[[nodiscard]] config::Manual prepare_manual();
+[[nodiscard]] cli::Manual prepare_manual();
 
 }  // namespace sft::apps

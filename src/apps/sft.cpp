@@ -21,11 +21,11 @@
 #include <string>
 #include <vector>
 
-#include "check_machine.hpp"
 #include "choose_device.hpp"
 #include "next_steps.hpp"
 #include "open_datasets.hpp"
 #include "save_model_folder.hpp"
+#include "sft/check/check_machine.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
@@ -35,26 +35,26 @@
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
 #include "sft/core/stop_signals.hpp"
-#include "sft/core/version.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
-#include "sft/device/node.hpp"
-#include "sft/device/process_memory.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
+#include "sft/machine/node.hpp"
+#include "sft/machine/process_memory.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharding_policy.hpp"
+#include "sft/plan/datasets.hpp"
+#include "sft/plan/dry_run.hpp"
+#include "sft/plan/memory.hpp"
+#include "sft/plan/sp_method.hpp"
 #include "sft/train/console.hpp"
-#include "sft/train/datasets.hpp"
-#include "sft/train/dry_run.hpp"
 #include "sft/train/engine.hpp"
-#include "sft/train/memory.hpp"
-#include "sft/train/sp_method.hpp"
 #include "sft/train/trainer.hpp"
+#include "sft_options.hpp"
 #include "start_model.hpp"
 
 namespace {
@@ -62,8 +62,8 @@ namespace {
 using namespace sft;
 
 /// Whether the mesh need not fill the world: one rank may print any configuration and plan any run.
-bool fits_any(const config::CommandLine& command, const comm::Group& world) {
-  using Action = config::CommandLine::Action;
+bool fits_any(const apps::SftOptions& command, const comm::Group& world) {
+  using Action = apps::SftOptions::Action;
   return command.action == Action::dry_run || (command.action == Action::print_config && world.size() == 1);
 }
 
@@ -91,7 +91,7 @@ std::string read_input_file(const std::string& path) {
 
 /// What the file and the options of this process's command line mean, as .ini text without variables: the model's sizes
 /// and parts in it wherever they come from, and the order of rows of the run that goes on.
-std::string resolve(const config::CommandLine& command) {
+std::string resolve(const apps::SftOptions& command) {
   if (command.input_file.empty() && command.overrides.empty()) {
     throw_config_error("no run is described", "there is neither a file nor an option",
                        "give a configuration, `mpirun -np N ./sft INPUT.ini`; --help lists the keys");
@@ -100,7 +100,7 @@ std::string resolve(const config::CommandLine& command) {
   std::vector<std::string> warnings;
   config::Config config = apps::parse_with_model(text, command.overrides, command.input_file, warnings);
   for (const std::string& warning : warnings) log_warning(warning);
-  if (command.action != config::CommandLine::Action::print_config &&
+  if (command.action != apps::SftOptions::Action::print_config &&
       config.data.row_order == config::RowOrder::automatic) {  // memory is planned for it, before the run is restored
     config.data.row_order = checkpoint::row_order_of_resume(config).value_or(config::RowOrder::automatic);
   }
@@ -109,7 +109,7 @@ std::string resolve(const config::CommandLine& command) {
 
 /// Rank 0 reads the file, with its environment; all ranks get the same configuration, of any number of ranks.
 /// Collective.
-config::Config read_keys(const config::CommandLine& command, const comm::Group& world) {
+config::Config read_keys(const apps::SftOptions& command, const comm::Group& world) {
   std::string text;
   config::Config config;
   world.agree([&] {
@@ -125,8 +125,7 @@ config::Config read_keys(const config::CommandLine& command, const comm::Group& 
 }
 
 /// The same, for the ranks that there are or that are planned. Collective.
-config::ValidConfig validate(const config::Config& config, const config::CommandLine& command,
-                             const comm::Group& world) {
+config::ValidConfig validate(const config::Config& config, const apps::SftOptions& command, const comm::Group& world) {
   std::optional<config::ValidConfig> valid;
   world.agree([&] {
     const int num_ranks = fits_any(command, world) ? num_ranks_of(config.parallel) : world.size();
@@ -135,12 +134,12 @@ config::ValidConfig validate(const config::Config& config, const config::Command
   return *valid;
 }
 
-config::ValidConfig read_config(const config::CommandLine& command, const comm::Group& world) {
+config::ValidConfig read_config(const apps::SftOptions& command, const comm::Group& world) {
   return validate(read_keys(command, world), command, world);
 }
 
 /// What --print-config prints: for any number of ranks, the size of an axis that is auto stays so.
-config::Config printed_config(const config::CommandLine& command, const comm::Group& world) {
+config::Config printed_config(const apps::SftOptions& command, const comm::Group& world) {
   const config::Config keys = read_keys(command, world);
   config::Config config = *validate(keys, command, world);
   if (fits_any(command, world)) config.parallel.dp_shard_size = keys.parallel.dp_shard_size;
@@ -162,27 +161,27 @@ void require_one_rank(const comm::Group& world) {
 
 /// The machine that --dry-run plans for: ranks like this one, with GPUs where they are asked for, or where this process
 /// sees one.
-train::Machine planned_machine(const config::ValidConfig& config) {
+plan::Machine planned_machine(const config::ValidConfig& config) {
   using Choice = config::BackendChoice;
   const int num_ranks = mesh::layout_of(config->parallel).size();
-  train::Machine machine{.kind = device::Kind::cpu,
-                         .num_threads = device::num_threads_of_rank(device::cores_of_this_process(), num_ranks)};
-  const bool sees_gpu = ops::is_built(device::Kind::cuda) && !device::visible_gpus().gpus.empty();
+  plan::Machine machine{.kind = device::Kind::cpu,
+                        .num_threads = machine::num_threads_of_rank(machine::cores_of_this_process(), num_ranks)};
+  const bool sees_gpu = ops::is_built(device::Kind::cuda) && !machine::visible_gpus().gpus.empty();
   if (config->device.backend == Choice::cuda || (config->device.backend == Choice::automatic && sees_gpu)) {
     const std::size_t num_groups =
         mesh::Groups::planned(mesh::Place(config, 0), sharing_of(config)).of_tensors().size();
     machine.kind = device::Kind::cuda;
     machine.gpu_process_bytes =
-        device::assumed_gpu_context_bytes + num_groups * device::assumed_gpu_group_bytes + device::later_gpu_bytes;
+        plan::assumed_gpu_context_bytes + num_groups * plan::assumed_gpu_group_bytes + plan::later_gpu_bytes;
   }
   return machine;
 }
 
 /// The machine of this run, once all that CUDA's libraries take at the start is taken, and before the arenas are.
-train::Machine machine_of(const device::Device& device, const std::optional<device::OwnMemory>& own) {
+plan::Machine machine_of(const device::Device& device, const std::optional<device::OwnMemory>& own) {
   return {.kind = device.kind(),
-          .num_threads = device::num_threads(),
-          .gpu_process_bytes = own ? own->used_bytes + device::later_gpu_bytes : 0};
+          .num_threads = machine::num_threads(),
+          .gpu_process_bytes = own ? own->used_bytes + plan::later_gpu_bytes : 0};
 }
 
 /// Each rank is planned on its own, which takes a millisecond or so.
@@ -198,30 +197,24 @@ void require_few_ranks(int num_ranks) {
 void plan_only(const config::ValidConfig& given, bool json) {
   const int num_ranks = mesh::layout_of(given->parallel).size();
   require_few_ranks(num_ranks);
-  const train::Datasets datasets = apps::open_datasets(given);
-  const train::Machine machine = planned_machine(given);
+  const plan::Datasets datasets = apps::open_datasets(given);
+  const plan::Machine machine = planned_machine(given);
   apps::require_place_of_state(given, machine.kind);
   const auto [config, why] =
-      train::resolve_sp_method(given, train::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
-  log_info(train::dry_run(config, datasets, machine, device::resident_bytes(), why, json));
+      plan::resolve_sp_method(given, plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
+  log_info(plan::dry_run(config, datasets, machine, machine::resident_bytes(), why, json));
 }
 
-/// Answers --help, --version, --print-config and --dry-run; false: there is a run to do, or to check.
-bool answer(const config::CommandLine& command, const comm::Group& world) {
+/// Answers --print-config and --dry-run; false: there is a run to do, or to check.
+bool answer(const apps::SftOptions& command, const comm::Group& world) {
   switch (command.action) {
-    case config::CommandLine::Action::run:
-    case config::CommandLine::Action::check:
+    case apps::SftOptions::Action::run:
+    case apps::SftOptions::Action::check:
       return false;
-    case config::CommandLine::Action::help:
-      log_info(config::help_text());
-      break;
-    case config::CommandLine::Action::version:
-      log_info(std::string("sft ") + version());
-      break;
-    case config::CommandLine::Action::print_config:
+    case apps::SftOptions::Action::print_config:
       log_info(config::to_ini(printed_config(command, world)));
       break;
-    case config::CommandLine::Action::dry_run:
+    case apps::SftOptions::Action::dry_run:
       require_one_rank(world);
       plan_only(read_config(command, world), command.json);
       break;
@@ -272,9 +265,10 @@ int least_ranks_per_node(const comm::Session& session) {
 int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 1. Configuration
   const comm::Group& world = session.world();
-  config::CommandLine command;
-  world.agree([&] { command = config::parse_command_line(arguments); });
-  if (answer(command, world)) return static_cast<int>(ExitStatus::done);
+  std::optional<apps::SftOptions> options;
+  world.agree([&] { options = apps::read_sft_options(arguments); });
+  if (!options || answer(*options, world)) return static_cast<int>(ExitStatus::done);
+  const apps::SftOptions& command = *options;
   config::ValidConfig config = read_config(command, world);
 
   // 2. Device
@@ -293,28 +287,28 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
       *device, groups.of_tensors(config->device.max_ctas(), config->optimizer.needs_whole_matrices()), transport);
 
-  if (command.action == config::CommandLine::Action::check) {
-    apps::check_machine({session, config, *device, place, groups, *collectives, transport.way});
+  if (command.action == apps::SftOptions::Action::check) {
+    check::check_machine({session, config, *device, place, groups, *collectives, transport.way});
     return static_cast<int>(ExitStatus::done);
   }
 
   // 4. Data, and the way of attending over the sequence where it follows from them
-  std::optional<train::Datasets> datasets;
+  std::optional<plan::Datasets> datasets;
   world.agree([&] {
     datasets.emplace(apps::open_datasets(config));
     if (world.rank() == 0) apps::require_model_tokenizer(*datasets, config->model);
   });
   auto [with_sp_method, sp_choice] =
-      train::resolve_sp_method(config, train::SpFacts::of(config, datasets->train, least_ranks_per_node(session)));
+      plan::resolve_sp_method(config, plan::SpFacts::of(config, datasets->train, least_ranks_per_node(session)));
   config = std::move(with_sp_method);
 
   // 5. Memory: planned, and refused where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device->own_memory();
-  const train::Machine machine = machine_of(*device, own_memory);
+  const plan::Machine machine = machine_of(*device, own_memory);
   device::Ledger planned;
-  world.agree([&] { planned = train::plan_ledger(config, *datasets, place, machine, device::resident_bytes()); });
-  train::require_node_memory(planned, device->kind(), device::node_memory_bytes(), session);
-  train::require_gpu_memory(planned, own_memory, world);
+  world.agree([&] { planned = plan::plan_ledger(config, *datasets, place, machine, machine::resident_bytes()); });
+  plan::require_node_memory(planned, device->kind(), machine::node_memory_bytes(), session);
+  plan::require_gpu_memory(planned, own_memory, world);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;

@@ -80,7 +80,7 @@ StartModel find_start_model(const config::Model& model) {
   return {StartModel::Kind::checkpoint, checkpoint_at(folder)};
 }
 
-config::Config parse_with_model(const std::string& ini_text, const std::vector<std::string>& overrides,
+config::Config parse_with_model(const std::string& ini_text, const std::vector<config::Option>& overrides,
                                 const std::string& source, std::vector<std::string>& warnings) {
   config::Config given = config::parse(ini_text, overrides, source);
   if (given.model.model_name_or_path.empty()) return given;

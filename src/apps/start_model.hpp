@@ -8,6 +8,7 @@
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
+#include "sft/config/options.hpp"
 #include "sft/device/device.hpp"
 
 namespace sft::apps {
@@ -27,7 +28,7 @@ struct StartModel {
 /// model_name_or_path means. Keys given beside it must say the same: a configuration Error names one that does not. A
 /// folder's path becomes absolute, and an output folder the checkpoint in it. `warnings`: what the model's config.json
 /// gives reason to say. Not collective.
-[[nodiscard]] config::Config parse_with_model(const std::string& ini_text, const std::vector<std::string>& overrides,
+[[nodiscard]] config::Config parse_with_model(const std::string& ini_text, const std::vector<config::Option>& overrides,
                                               const std::string& source, std::vector<std::string>& warnings);
 
 /// Reads the weights of `start` into `weights` (the entry "model"), each rank the pieces it holds. Rank 0 first

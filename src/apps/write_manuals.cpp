@@ -6,6 +6,7 @@
 // leaves SHARE_FOLDER/man/man1/*.1, SHARE_FOLDER/bash-completion/completions/* and SHARE_FOLDER/zsh/site-functions/_*.
 
 #include <string>
+#include <vector>
 
 #include "convert_options.hpp"
 #include "generate_options.hpp"
@@ -14,6 +15,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
+#include "sft_options.hpp"
 
 namespace {
 
@@ -27,11 +29,14 @@ void write(const std::string& folder, const std::string& name, const std::string
 int run(int argc, char** argv) {
   if (argc != 2) throw_config_error("no folder", "there is one argument, the folder to write to", "give it");
   const std::string share = argv[1];
-  for (const config::Manual& manual : {config::sft_manual(), apps::prepare_manual(), apps::generate_manual(),
-                                       apps::inspect_manual(), apps::convert_manual()}) {
-    write(share + "/man/man1", manual.program + ".1", config::man_page_of(manual));
-    write(share + "/bash-completion/completions", manual.program, config::bash_completion_of(manual));
-    write(share + "/zsh/site-functions", "_" + manual.program, config::zsh_completion_of(manual));
+  const std::vector<cli::Manual> manuals{apps::sft_manual(), apps::prepare_manual(), apps::generate_manual(),
+                                         apps::inspect_manual(), apps::convert_manual()};
+  std::vector<std::string> programs;
+  for (const cli::Manual& manual : manuals) programs.push_back(manual.program);
+  for (const cli::Manual& manual : manuals) {
+    write(share + "/man/man1", manual.program + ".1", cli::man_page_of(manual, programs));
+    write(share + "/bash-completion/completions", manual.program, cli::bash_completion_of(manual));
+    write(share + "/zsh/site-functions", "_" + manual.program, cli::zsh_completion_of(manual));
   }
   return static_cast<int>(ExitStatus::done);
 }

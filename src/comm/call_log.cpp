@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "sft/core/ensure.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/device/format_bytes.hpp"
 
 namespace sft::comm {
 
@@ -48,7 +48,7 @@ std::string CallLog::describe(Time now) const {
     if (!group.under_way.empty()) {
       const Call& call = group.under_way.front();
       waiting += (waiting.empty() ? "group " : "; group ") + group.name + " waits in call " +
-                 std::to_string(call.number) + ", " + call.name + " of " + device::format_bytes(call.bytes) + ", for " +
+                 std::to_string(call.number) + ", " + call.name + " of " + format_bytes(call.bytes) + ", for " +
                  seconds(now - call.start);
       const auto num_behind = static_cast<std::int64_t>(group.under_way.size()) - 1;
       if (num_behind > 0) waiting += ", with " + plural(num_behind, "call") + " behind it";

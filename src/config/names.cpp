@@ -6,16 +6,12 @@
 #include <vector>
 
 #include "config/foreign_names.hpp"
-#include "config/nearest.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/nearest.hpp"
 
 namespace sft::config {
 
 namespace {
-
-/// Words of the command line of sft that are no keys.
-const std::vector<std::string> command_words{"help", "version",   "print-config", "dry-run",
-                                             "json", "num_ranks", "check"};
 
 /// "`a`, `b` or `c`"
 std::string alternatives(const std::vector<const Key*>& found) {
@@ -42,14 +38,16 @@ std::string foreign_guess(const std::string& word) {
   return "did you mean `" + guess + "`?" + (is_refused ? std::string(" Then ") + foreign.what_to_do : "");
 }
 
-[[noreturn]] void refuse_unknown(const Written& written) {
+}  // namespace
+
+void refuse_unknown(const Written& written, const std::vector<std::string>& others) {
   std::vector<std::string> names;
   std::vector<std::string> siblings;
   for (const Key& key : keys()) {
     names.push_back(key.name);
     if (key.section == written.section) siblings.push_back(key.name);
   }
-  names.insert(names.end(), command_words.begin(), command_words.end());
+  names.insert(names.end(), others.begin(), others.end());
   std::string guess = nearest(written.name, siblings);
   if (guess.empty()) guess = nearest(written.name, names);
   std::string advice = guess.empty() ? foreign_guess(written.name) : "did you mean `" + guess + "`?";
@@ -58,8 +56,6 @@ std::string foreign_guess(const std::string& word) {
       "unknown key `" + written.full_name() + "` " + written.place,
       written.section.empty() ? "no section has such a key" : "[" + written.section + "] has no such key", advice);
 }
-
-}  // namespace
 
 std::vector<const Key*> keys_meant_by(const std::string& name) {
   std::vector<const Key*> found = keys_named(name);
@@ -88,7 +84,7 @@ std::optional<Setting> setting_of(const Written& written) {
     if (!assignment) return std::nullopt;
     return Setting{find_key(assignment->name), assignment->value};
   }
-  refuse_unknown(written);
+  refuse_unknown(written, {});
 }
 
 void require_section(const std::string& section, const std::string& place) {
@@ -101,33 +97,21 @@ void require_section(const std::string& section, const std::string& place) {
                      guess.empty() ? "use one of them" : "did you mean [" + guess + "]?");
 }
 
-Written written_option(Word word) {
-  if (!word.value && word.name.starts_with("no_") && takes_of(word.name.substr(3)) == Takes::truth) {
-    word = {word.name.substr(3), "false"};
+Written written_option(Option option) {
+  if (!option.value && option.name.starts_with("no_") && is_truth(option.name.substr(3))) {
+    option = {option.name.substr(3), "false"};
   }
-  if (!word.value && takes_of(word.name) == Takes::truth) word.value = "true";
-  const std::size_t dot = word.name.find('.');
+  if (!option.value && is_truth(option.name)) option.value = "true";
+  const std::size_t dot = option.name.find('.');
   const bool has_section = dot != std::string::npos;
-  Written written{has_section ? word.name.substr(0, dot) : "", has_section ? word.name.substr(dot + 1) : word.name,
-                  word.value.value_or(""), "on the command line"};
-  if (!word.value) {
+  Written written{has_section ? option.name.substr(0, dot) : "",
+                  has_section ? option.name.substr(dot + 1) : option.name, option.value.value_or(""),
+                  "on the command line"};
+  if (!option.value) {
     static_cast<void>(setting_of(written));  // whether there is such a name comes first
-    throw_config_error("`--" + word.name + "` has no value on the command line", "another option or nothing follows it",
-                       "write one after it; --" + word.name + "= sets it to nothing");
+    refuse_without_value(option.name);
   }
   return written;
-}
-
-Takes takes_of(const std::string& name) {
-  const std::size_t dot = name.find('.');
-  if (dot != std::string::npos) {
-    const Key* key = find_key(name);
-    return key != nullptr && key->is_flag() ? Takes::truth : Takes::value;
-  }
-  const std::vector<const Key*> found = keys_meant_by(name);
-  if (!found.empty()) return found.front()->is_flag() ? Takes::truth : Takes::value;
-  const ForeignName* foreign = find_foreign_name(name);
-  return foreign != nullptr && is_flag(*foreign) ? Takes::truth : Takes::value;
 }
 
 }  // namespace sft::config

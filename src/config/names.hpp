@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/keys.hpp"
-#include "sft/config/words.hpp"
+#include "sft/config/options.hpp"
 
 namespace sft::config {
 
@@ -40,9 +40,10 @@ void require_section(const std::string& section, const std::string& place);
 
 /// An option of the command line: `--no_NAME` is NAME = false and `--NAME` alone NAME = true, of what is true or false.
 /// Throws a configuration Error for one that is unknown or without the value that it needs.
-[[nodiscard]] Written written_option(Word word);
+[[nodiscard]] Written written_option(Option option);
 
-/// What may follow the option `name`, with or without its section, `-` written as `_`.
-[[nodiscard]] Takes takes_of(const std::string& name);
+/// Throws the configuration Error of a name that is neither a key nor a foreign name. It names the one that was
+/// probably meant, of them and of `others`.
+[[noreturn]] void refuse_unknown(const Written& written, const std::vector<std::string>& others);
 
 }  // namespace sft::config

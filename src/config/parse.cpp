@@ -10,8 +10,6 @@
 #include "config/ini.hpp"
 #include "config/keys.hpp"
 #include "config/names.hpp"
-#include "sft/config/words.hpp"
-#include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::config {
@@ -65,12 +63,9 @@ std::vector<Written> written_in_file(const std::string& ini_text, const std::str
   return all;
 }
 
-std::vector<Written> written_as_overrides(const std::vector<std::string>& overrides) {
+std::vector<Written> written_as_overrides(const std::vector<Option>& overrides) {
   std::vector<Written> all;
-  for (const Word& word : split_words(overrides, takes_of)) {
-    SFT_ENSURE(!word.name.empty(), "overrides are options and their values");
-    all.push_back(written_option(word));
-  }
+  for (const Option& option : overrides) all.push_back(written_option(option));
   return all;
 }
 
@@ -83,11 +78,11 @@ void apply(const std::vector<Written>& all, const ForeignPrecision& precision, C
 
 }  // namespace
 
-Config parse(const std::string& ini_text, const std::vector<std::string>& overrides, const std::string& source) {
+Config parse(const std::string& ini_text, const std::vector<Option>& overrides, const std::string& source) {
   return parse(ini_text, overrides, source, {});
 }
 
-Config parse(const std::string& ini_text, const std::vector<std::string>& overrides, const std::string& source,
+Config parse(const std::string& ini_text, const std::vector<Option>& overrides, const std::string& source,
              const Config& base) {
   Config config = base;
   const std::vector<Written> in_file = written_in_file(ini_text, source);

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "config/nearest.hpp"
 #include "config/scheduler_fields.hpp"
 #include "sft/config/values.hpp"
+#include "sft/core/nearest.hpp"
 
 namespace sft::config {
 

@@ -11,8 +11,9 @@
 #include "host_memory.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/device/format_bytes.hpp"
+#include "sft/machine/gpus.hpp"
 
 namespace sft::device {
 
@@ -28,38 +29,14 @@ void check_allocation(cudaError_t code, const char* call, std::size_t bytes, con
   check_cuda(code, call);
 }
 
-std::string text_of(const cudaUUID_t& uuid) {
-  return uuid_text(std::bit_cast<std::array<unsigned char, sizeof uuid>>(uuid));
-}
-
 }  // namespace
-
-VisibleGpus visible_cuda_gpus() {
-  VisibleGpus visible;
-  int count = 0;
-  cudaError_t code = cudaGetDeviceCount(&count);
-  for (int i = 0; code == cudaSuccess && i < count; ++i) {
-    cudaDeviceProp properties{};
-    code = cudaGetDeviceProperties(&properties, i);
-    if (code != cudaSuccess) break;
-    visible.gpus.push_back({text_of(properties.uuid), 10 * properties.major + properties.minor,
-                            properties.totalGlobalMem, properties.name});
-  }
-  if (code != cudaSuccess) {
-    visible = {{}, cudaGetErrorString(code)};
-    (void)cudaGetLastError();  // reported here, and not again by a later check
-  } else if (count == 0) {
-    visible.problem = "the node shows none";
-  }
-  return visible;
-}
 
 OwnGpu own_cuda_gpu() {
   OwnGpu own;
   check_cuda(cudaGetDevice(&own.index), "cudaGetDevice");
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, own.index), "cudaGetDeviceProperties");
-  own.uuid = text_of(properties.uuid);
+  own.uuid = machine::uuid_text(std::bit_cast<std::array<unsigned char, sizeof properties.uuid>>(properties.uuid));
   const auto attribute = [&](cudaDeviceAttr which) {
     int value = 0;
     check_cuda(cudaDeviceGetAttribute(&value, which, own.index), "cudaDeviceGetAttribute");

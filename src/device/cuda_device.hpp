@@ -5,7 +5,7 @@
 #include <string>
 
 #include "sft/device/device.hpp"
-#include "sft/device/gpus.hpp"
+#include "sft/device/factory.hpp"
 
 namespace sft::device {
 
@@ -33,9 +33,6 @@ class CudaDevice final : public Device {
   std::size_t peak_bytes_ = 0;
   std::string description_;  ///< "NVIDIA H100 80GB HBM3, 79.11 GiB"
 };
-
-/// visible_gpus() of a build with CUDA.
-[[nodiscard]] VisibleGpus visible_cuda_gpus();
 
 /// own_gpu() of a build with CUDA.
 [[nodiscard]] OwnGpu own_cuda_gpu();

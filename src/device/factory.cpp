@@ -4,9 +4,8 @@
 #include <stdexcept>
 
 #include "cpu_device.hpp"
-#include "cpu_threads.hpp"
 #include "sft/core/error.hpp"
-#include "sft/device/gpus.hpp"
+#include "sft/machine/node.hpp"
 #if SFT_HAVE_CUDA
 #include "cuda_device.hpp"
 #endif
@@ -21,14 +20,6 @@ bool is_built([[maybe_unused]] Kind kind) {
 #endif
 }
 
-VisibleGpus visible_gpus() {
-#if SFT_HAVE_CUDA
-  return visible_cuda_gpus();
-#else
-  return {{}, "this program was built without CUDA and NCCL"};
-#endif
-}
-
 OwnGpu own_gpu() {
 #if SFT_HAVE_CUDA
   return own_cuda_gpu();
@@ -39,8 +30,8 @@ OwnGpu own_gpu() {
 
 std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int gpu, int num_local_ranks,
                                     [[maybe_unused]] int num_sharing) {
-  set_num_threads(num_local_ranks);
-  if (kind == Kind::cpu) return std::make_unique<CpuDevice>(ranks_share_cores(num_local_ranks));
+  machine::set_num_threads(num_local_ranks);
+  if (kind == Kind::cpu) return std::make_unique<CpuDevice>(machine::ranks_share_cores(num_local_ranks));
 #if SFT_HAVE_CUDA
   return std::make_unique<CudaDevice>(gpu, num_sharing);
 #else

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "sft/core/error.hpp"
-#include "sft/device/format_bytes.hpp"
+#include "sft/core/format.hpp"
 
 namespace sft::device {
 

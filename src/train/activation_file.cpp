@@ -11,8 +11,8 @@
 
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/device/format_bytes.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::train {
@@ -43,7 +43,7 @@ ActivationFile::ActivationFile(const std::string& folder, std::size_t num_places
     file_.reserve(all_bytes);
   } catch (const std::system_error& error) {
     throw_config_error("cannot offload activations to `" + folder + "`",
-                       "a rank needs " + device::format_bytes(all_bytes) + " there: " + error.code().message(),
+                       "a rank needs " + format_bytes(all_bytes) + " there: " + error.code().message(),
                        "set train.offload_folder to a disk with more room, or activation_offload = false");
   }
   struct statfs disk {};

@@ -3,43 +3,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
 
 namespace sft::train {
-
-namespace {
-
-/// snprintf into a string.
-template <class... Arguments>
-std::string format(const char* pattern, Arguments... arguments) {
-  std::array<char, 256> buffer;
-  std::snprintf(buffer.data(), buffer.size(), pattern, arguments...);
-  return buffer.data();
-}
-
-}  // namespace
-
-std::string format_count(double count) {
-  constexpr std::array<const char*, 5> suffixes{"", " k", " M", " G", " T"};
-  std::size_t i = 0;
-  for (; i + 1 < suffixes.size() && count >= 999.5; ++i) count /= 1000;
-  return format(i == 0 ? "%.0f%s" : "%.3g%s", count, suffixes[i]);
-}
-
-std::string format_duration(double time_s) {
-  const long seconds = std::lround(std::max(0.0, time_s));
-  if (seconds >= 3600) return format("%ld:%02ld:%02ld", seconds / 3600, seconds / 60 % 60, seconds % 60);
-  return format("%ld:%02ld", seconds / 60, seconds % 60);
-}
-
-std::string format_seconds(double time_s) { return format("%.2f s", time_s); }
 
 bool is_terminal() {
   if (isatty(STDOUT_FILENO) == 0) return false;
@@ -82,9 +53,10 @@ std::string Progress::time_left(std::int64_t step) const {
 
 void Progress::advance(const StepMetrics& metrics) {
   if (!is_time_to_draw(metrics.step == last_step_)) return;
-  line_.show(format("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left", static_cast<long long>(metrics.step),
-                    static_cast<long long>(last_step_), metrics.step_loss, metrics.learning_rate,
-                    format_count(metrics.tokens_per_second()).c_str(), time_left(metrics.step).c_str()));
+  line_.show(format_text("step %lld/%lld  loss %.4f  rate %.2e  %s tokens/s  %s left",
+                         static_cast<long long>(metrics.step), static_cast<long long>(last_step_), metrics.step_loss,
+                         metrics.learning_rate, format_count(metrics.tokens_per_second()).c_str(),
+                         time_left(metrics.step).c_str()));
 }
 
 void Progress::print(const std::string& line) {
@@ -110,13 +82,13 @@ void Progress::show_evaluation(std::int64_t num_batches_done, std::int64_t num_b
   const auto now = Clock::now();
   if (is_log_ && num_batches_done > 0 && now - evaluation_shown_ >= between_lines) {
     evaluation_shown_ = now;
-    log_event(format("evaluating: %lld of %lld batches, %s left", static_cast<long long>(num_batches_done),
-                     static_cast<long long>(num_batches),
-                     left_after(now - evaluation_start_, num_batches_done, num_batches).c_str()));
+    log_event(format_text("evaluating: %lld of %lld batches, %s left", static_cast<long long>(num_batches_done),
+                          static_cast<long long>(num_batches),
+                          left_after(now - evaluation_start_, num_batches_done, num_batches).c_str()));
   }
   if (!is_time_to_draw(false)) return;
-  line_.show(format("evaluating: batch %lld of %lld", static_cast<long long>(num_batches_done) + 1,
-                    static_cast<long long>(num_batches)));
+  line_.show(format_text("evaluating: batch %lld of %lld", static_cast<long long>(num_batches_done) + 1,
+                         static_cast<long long>(num_batches)));
 }
 
 void Progress::log(const EvalMetrics& metrics) { print(table_.row(metrics)); }

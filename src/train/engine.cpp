@@ -9,22 +9,22 @@
 #include <utility>
 
 #include "activation_file.hpp"
-#include "arenas.hpp"
 #include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
-#include "rank_plan.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
-#include "sft/device/node.hpp"
-#include "sft/device/process_memory.hpp"
+#include "sft/machine/node.hpp"
+#include "sft/machine/process_memory.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/shard_maximum.hpp"
 #include "sft/parallel/sharded_units.hpp"
+#include "sft/plan/arenas.hpp"
+#include "sft/plan/rank_plan.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::train {
@@ -62,11 +62,11 @@ struct StepUnderWay {
 struct Planned {
   Planned(const config::ValidConfig& config_in, const data::MicroBatchLimits& limits, const mesh::Place& place,
           device::Kind kind)
-      : config(config_in), plan(config, limits, place, {kind, device::num_threads()}), sizes(plan.measure()) {}
+      : config(config_in), plan(config, limits, place, {kind, machine::num_threads()}), sizes(plan.measure()) {}
 
   const config::ValidConfig config;
-  RankPlan plan;
-  RankPlan::Arenas sizes;
+  plan::RankPlan plan;
+  plan::RankPlan::Arenas sizes;
 };
 
 }  // namespace
@@ -83,7 +83,7 @@ EvalSums& EvalSums::operator+=(const EvalSums& other) {
 
 struct Engine::Impl {
   /// Takes what `shared` does not hold of the memory, and the files. Local.
-  Impl(std::unique_ptr<Planned> planned_in, SharedBlocks shared, const mesh::Groups& groups_in,
+  Impl(std::unique_ptr<Planned> planned_in, plan::SharedBlocks shared, const mesh::Groups& groups_in,
        device::Device& device_in, comm::Collectives& collectives, device::Ledger& ledger)
       : planned(std::move(planned_in)),
         config(planned->config),
@@ -132,10 +132,10 @@ struct Engine::Impl {
   Impl& operator=(const Impl&) = delete;
 
   /// All of it, given to the parts of the plan.
-  [[nodiscard]] RankPlan::Arenas take_memory(SharedBlocks shared, comm::Collectives& collectives,
-                                             device::Ledger& ledger) {
-    RankPlan::Arenas result =
-        take_arenas(std::move(planned->sizes), std::move(shared), groups, device, collectives, ledger);
+  [[nodiscard]] plan::RankPlan::Arenas take_memory(plan::SharedBlocks shared, comm::Collectives& collectives,
+                                                   device::Ledger& ledger) {
+    plan::RankPlan::Arenas result =
+        plan::take_arenas(std::move(planned->sizes), std::move(shared), groups, device, collectives, ledger);
     plan.lay_out(result);
     return result;
   }
@@ -161,8 +161,8 @@ struct Engine::Impl {
   }
 
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
-  std::array<double, num_metrics + 1> download_results() {
-    std::array<double, num_metrics + 1> values{};
+  std::array<double, plan::num_metrics + 1> download_results() {
+    std::array<double, plan::num_metrics + 1> values{};
     device.copy(plan.downloaded_results.data, plan.results.data, plan.results.size_bytes(), *compute_stream);
     device::timed(device.timeline(), {.category = "wait", .what = "wait for the device"},
                   [&] { compute_stream->synchronize(); });
@@ -236,10 +236,10 @@ struct Engine::Impl {
 
   const std::unique_ptr<Planned> planned;
   const config::Config& config;
-  RankPlan& plan;
+  plan::RankPlan& plan;
   const mesh::Groups& groups;
   device::Device& device;
-  RankPlan::Arenas arenas;
+  plan::RankPlan::Arenas arenas;
   std::unique_ptr<device::Stream> compute_stream, comm_stream, ring_stream, tp_stream;
   std::unique_ptr<ops::Backend> ops;
   parallel::TensorParallel tp;
@@ -250,7 +250,7 @@ struct Engine::Impl {
   std::unique_ptr<model::ActivationStore> activation_store;  ///< none where nothing is offloaded
   model::Decoder decoder;
   optim::GradientNorm norm;
-  Upload upload;
+  plan::Upload upload;
   std::optional<EarlyUpdate> early_update;
   StepUnderWay current;
 };
@@ -261,9 +261,9 @@ Engine::Engine(const config::ValidConfig& config, const data::MicroBatchLimits& 
   std::unique_ptr<Planned> planned;
   groups.world.agree([&] {
     planned = std::make_unique<Planned>(config, limits, place, device.kind());
-    ledger.add(Label::process, Space::host, device::resident_bytes() + planned->plan.later_process_bytes());
+    ledger.add(Label::process, Space::host, machine::resident_bytes() + planned->plan.later_process_bytes());
   });
-  SharedBlocks shared = share_blocks(planned->sizes, groups, collectives);
+  plan::SharedBlocks shared = plan::share_blocks(planned->sizes, groups, collectives);
   groups.world.agree([&] {
     impl_ = std::make_unique<Impl>(std::move(planned), std::move(shared), groups, device, collectives, ledger);
   });
@@ -302,28 +302,28 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch);
-    e.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(), e.plan.results.rows(0, num_metrics),
-                               e.dropout_seed(step.step, number));
+    e.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(),
+                               e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number));
   });
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
 }
 
 StepResult Engine::finish_step() {
   Impl& e = *impl_;
-  RankPlan& plan = e.plan;
+  plan::RankPlan& plan = e.plan;
   const StepUnderWay& step = e.current;
   SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
   e.units.finish_step();
   device::timed(e.device.timeline(), *e.compute_stream, {.category = "step", .what = "gradient norm"},
-                [&] { e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(num_metrics, 1)); });
+                [&] { e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(plan::num_metrics, 1)); });
 
   const auto local = e.download_results();
   auto sums = local;
-  if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), num_metrics, 0.0);
+  if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), plan::num_metrics, 0.0);
   e.groups.world.sum(std::span<double>(sums));
-  const double norm = std::sqrt(sums[num_metrics]), loss = sums[0] * step.gradient_scale();
+  const double norm = std::sqrt(sums[plan::num_metrics]), loss = sums[0] * step.gradient_scale();
   if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
-    throw_not_finite({step.step, loss, norm, local[0], local[num_metrics], step.rows}, e.groups.world);
+    throw_not_finite({step.step, loss, norm, local[0], local[plan::num_metrics], step.rows}, e.groups.world);
   }
 
   e.update(step.step, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
@@ -345,7 +345,7 @@ EvalSums Engine::evaluate(const data::MicroBatch& batch) {
   Impl& e = *impl_;
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
   const model::Inputs inputs = e.upload.put(batch);
-  e.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, num_metrics));
+  e.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, plan::num_metrics));
   const auto metrics = e.download_results();
   EvalSums sums;
   if (e.plan.place.owns_tokens()) {
@@ -407,7 +407,7 @@ checkpoint::State Engine::state() const {
 
 checkpoint::State Engine::weights() const {
   const checkpoint::State all = state();
-  const RankPlan& plan = impl_->plan;
+  const plan::RankPlan& plan = impl_->plan;
   const checkpoint::Entry frozen{"model", &plan.frozen_map, plan.storage.frozen_parameters()};
   return {{plan.frozen_map.num_parameters() > 0 ? frozen : all.entries().front()}, [all] { all.refresh(); }};
 }

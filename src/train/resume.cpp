@@ -8,7 +8,7 @@
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/optim/schedule.hpp"
-#include "sft/train/run_length.hpp"
+#include "sft/plan/run_length.hpp"
 
 namespace sft::train {
 
@@ -49,7 +49,8 @@ bool is_alike_before(std::int64_t step, const optim::Schedule& a, const optim::S
 std::string bend_of_schedule(const config::Config& now, const config::Config& then, const std::string& folder,
                              const checkpoint::Position& position) {
   const std::int64_t step = position.step;
-  const std::int64_t num_now = num_steps(now, position.num_rows), num_then = num_steps(then, position.num_rows);
+  const std::int64_t num_now = plan::num_steps(now, position.num_rows),
+                     num_then = plan::num_steps(then, position.num_rows);
   if (num_now == num_then || num_now <= step) return "";
   const optim::Schedule schedule(now.optimizer, num_now), schedule_then(then.optimizer, num_then);
   if (is_alike_before(step, schedule, optim::Schedule(now.optimizer, num_then))) return "";
@@ -70,7 +71,8 @@ void check_resume(const config::Config& config, std::int64_t num_rows, std::int6
     if (must_stay(key))
       refuse(key, difference.now, difference.before, folder, "set " + key + " = " + difference.before);
   }
-  const config::RowOrder order = name_of(row_order(config.data, num_rows)), order_then = saved.position.row_order;
+  const config::RowOrder order = plan::name_of(plan::row_order(config.data, num_rows)),
+                         order_then = saved.position.row_order;
   if (order != order_then) {
     refuse("data.row_order", config::write(order), config::write(order_then), folder,
            "set data.row_order = " + config::write(order_then));

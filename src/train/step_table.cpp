@@ -2,21 +2,12 @@
 #include "sft/train/step_table.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
-#include "sft/train/console.hpp"
+#include "sft/core/format.hpp"
 
 namespace sft::train {
 
 namespace {
-
-/// A number in printf's `pattern`.
-std::string number(const char* pattern, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), pattern, value);
-  return text.data();
-}
 
 std::string right(const std::string& text, std::size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
@@ -64,15 +55,15 @@ std::string StepTable::header() const {
 }
 
 std::string StepTable::row(const StepMetrics& metrics, const std::string& time_left) const {
-  return line({step_of(metrics.step), number("%.3f", metrics.epoch), number("%.5f", metrics.loss),
-               number("%.4f", metrics.grad_norm), number("%.2e", metrics.learning_rate),
-               number("%.4f", metrics.mean_token_accuracy), format_count(metrics.tokens_per_second()),
-               number("%.3f", metrics.step_time_s), time_left});
+  return line({step_of(metrics.step), format_text("%.3f", metrics.epoch), format_text("%.5f", metrics.loss),
+               format_text("%.4f", metrics.grad_norm), format_text("%.2e", metrics.learning_rate),
+               format_text("%.4f", metrics.mean_token_accuracy), format_count(metrics.tokens_per_second()),
+               format_text("%.3f", metrics.step_time_s), time_left});
 }
 
 std::string StepTable::row(const EvalMetrics& metrics) const {
-  return line({step_of(metrics.step), number("%.3f", metrics.epoch), number("%.5f", metrics.loss), "", "",
-               number("%.4f", metrics.mean_token_accuracy), "", number("%.3f", metrics.time_s), "", true});
+  return line({step_of(metrics.step), format_text("%.3f", metrics.epoch), format_text("%.5f", metrics.loss), "", "",
+               format_text("%.4f", metrics.mean_token_accuracy), "", format_text("%.3f", metrics.time_s), "", true});
 }
 
 }  // namespace sft::train

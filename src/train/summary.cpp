@@ -8,9 +8,9 @@
 #include <span>
 #include <sstream>
 
+#include "sft/core/format.hpp"
 #include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
-#include "sft/device/format_bytes.hpp"
 #include "sft/train/console.hpp"
 
 namespace sft::train {
@@ -44,8 +44,8 @@ std::string describe_steps(const RunSummary& summary) {
 }
 
 std::string describe(const HighestPeak& memory, bool is_gpu) {
-  return device::format_bytes(memory.peak_bytes) + (is_gpu ? " of the GPU" : "") + " on rank " +
-         std::to_string(memory.rank) + ", planned " + device::format_bytes(memory.planned_bytes);
+  return format_bytes(memory.peak_bytes) + (is_gpu ? " of the GPU" : "") + " on rank " + std::to_string(memory.rank) +
+         ", planned " + format_bytes(memory.planned_bytes);
 }
 
 }  // namespace

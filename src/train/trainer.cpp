@@ -22,13 +22,13 @@
 #include "sft/core/log.hpp"
 #include "sft/core/process.hpp"
 #include "sft/core/stop_signals.hpp"
-#include "sft/device/node.hpp"
 #include "sft/io/files.hpp"
-#include "sft/train/loader_plan.hpp"
+#include "sft/machine/node.hpp"
+#include "sft/plan/loader_plan.hpp"
+#include "sft/plan/run_length.hpp"
+#include "sft/plan/start_table.hpp"
+#include "sft/plan/traffic.hpp"
 #include "sft/train/resume.hpp"
-#include "sft/train/run_length.hpp"
-#include "sft/train/start_table.hpp"
-#include "sft/train/traffic.hpp"
 #include "summary.hpp"
 
 namespace sft::train {
@@ -106,13 +106,14 @@ void announce_first_forward_pass() {
 
 Trainer::Trainer(const Run& run)
     : run_(run),
-      positions_(step_positions(run.config, run.datasets.train.num_rows())),
-      last_step_(num_steps(run.config, run.datasets.train.num_rows())),
+      positions_(plan::step_positions(run.config, run.datasets.train.num_rows())),
+      last_step_(plan::num_steps(run.config, run.datasets.train.num_rows())),
       schedule_(run.config->optimizer, last_step_) {
   position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
-  position_.row_order = name_of(positions_.kind);
-  run_.ledger.add(device::Label::batches, device::Space::host, batches_bytes(run.config, run.place, run.datasets));
+  position_.row_order = plan::name_of(positions_.kind);
+  run_.ledger.add(device::Label::batches, device::Space::host,
+                  plan::batches_bytes(run.config, run.place, run.datasets));
 }
 
 void Trainer::restore() {
@@ -192,21 +193,21 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
 }
 
 void Trainer::announce() const {
-  const std::vector<int> nodes = nodes_of_ranks(run_.session);
+  const std::vector<int> nodes = plan::nodes_of_ranks(run_.session);
   const mesh::Layout& layout = run_.place.layout();
-  log_info(start_table({.config = run_.config,
-                        .kind = run_.device.kind(),
-                        .datasets = run_.datasets,
-                        .num_parameters = run_.engine.num_parameters(),
-                        .nodes = describe_nodes(layout, nodes),
-                        .device = describe_device(run_.device),
-                        .origin = origin_,
-                        .sp_choice = run_.sp_choice,
-                        .num_steps = last_step_,
-                        .memory = gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
-                        .traffic = plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
-                                                {run_.device.kind(), device::num_threads()}),
-                        .offloaded_bytes = run_.engine.offloaded_bytes()}));
+  log_info(plan::start_table({.config = run_.config,
+                              .kind = run_.device.kind(),
+                              .datasets = run_.datasets,
+                              .num_parameters = run_.engine.num_parameters(),
+                              .nodes = plan::describe_nodes(layout, nodes),
+                              .device = plan::describe_device(run_.device),
+                              .origin = origin_,
+                              .sp_choice = run_.sp_choice,
+                              .num_steps = last_step_,
+                              .memory = plan::gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
+                              .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
+                                                            {run_.device.kind(), machine::num_threads()}),
+                              .offloaded_bytes = run_.engine.offloaded_bytes()}));
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
         "tp goes between nodes (its ranks sum activations several times in every block, which needs the speed of one "
@@ -217,7 +218,7 @@ void Trainer::announce() const {
 void Trainer::count(const StepResult& result) {
   ++position_.step;
   position_.rows_consumed = positions_.begin(position_.step);
-  position_.epoch = epochs_after(position_.step, positions_);
+  position_.epoch = plan::epochs_after(position_.step, positions_);
   position_.num_tokens += result.num_tokens;
   position_.num_target_tokens += result.num_target_tokens;
   checkpoint::LogWindow& window = position_.since_log;
@@ -279,7 +280,7 @@ bool Trainer::is_evaluation_due() const {
   const std::int64_t step = position_.step;
   if (!run_.datasets.eval || position_.evaluated_step == step) return false;
   if (step >= last_step_) return true;
-  return step == 0 ? run_.config->train.eval_on_start : is_due(step, run_.config->train.eval_interval());
+  return step == 0 ? run_.config->train.eval_on_start : plan::is_due(step, run_.config->train.eval_interval());
 }
 
 int Trainer::evaluate(Progress& progress) {
@@ -292,13 +293,14 @@ int Trainer::evaluate(Progress& progress) {
   const Evaluation evaluation =
       device::timed(run_.device.timeline(), {.category = "evaluation", .what = "evaluation"}, [&] {
         return train::evaluate(run_.engine, *run_.datasets.eval,
-                               eval_loader_plan(run_.config, run_.place, run_.datasets), position_.step,
+                               plan::eval_loader_plan(run_.config, run_.place, run_.datasets), position_.step,
                                run_.groups.world, before_batch);
       });
   const auto& [signal, result] = evaluation;
   if (signal != 0) return signal;
   position_.evaluated_step = position_.step;
-  if (position_.step > 0 && is_due(position_.step, run_.config->train.eval_interval())) schedule_.observe(result.loss);
+  if (position_.step > 0 && plan::is_due(position_.step, run_.config->train.eval_interval()))
+    schedule_.observe(result.loss);
   position_.schedule = schedule_.state();
   const EvalMetrics metrics{.step = position_.step,
                             .epoch = position_.epoch,
@@ -333,7 +335,7 @@ ExitStatus Trainer::train() {
   if (!has_steps && !is_evaluation_due()) return ExitStatus::done;
 
   data::Loader loader(run_.datasets.train,
-                      loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_));
+                      plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_));
   data::MicroBatch batch;
   if (has_steps) world.agree([&] { batch = loader.next(); });
   Progress progress(position_.step, last_step_, is_terminal());
@@ -370,7 +372,7 @@ ExitStatus Trainer::train() {
     StepMetrics metrics = measure(result, learning_rate, step_time_s);
     session_.add(metrics);
     progress.advance(metrics);
-    if (is_last || is_due(position_.step, config->train.logging_steps)) {
+    if (is_last || plan::is_due(position_.step, config->train.logging_steps)) {
       close_window(metrics);
       progress.log(metrics);
       append(metrics);
@@ -382,7 +384,7 @@ ExitStatus Trainer::train() {
       save_and_rethrow();
     }
     const int signal = notice.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : notice.signal;
-    if (is_due(position_.step, config->checkpoint.save_steps)) {
+    if (plan::is_due(position_.step, config->checkpoint.save_steps)) {
       progress.finish();
       save();
     }

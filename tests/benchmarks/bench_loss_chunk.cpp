@@ -15,10 +15,10 @@
 #include <cstdlib>
 #include <memory>
 
+#include "sft/core/format.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
-#include "sft/device/format_bytes.hpp"
-#include "sft/device/node.hpp"
+#include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
 #include "support/dtype_name.hpp"
 
@@ -67,7 +67,7 @@ Bench::Buffers Bench::take_buffers(device::Arena& arena, DType dtype, std::int64
   b.weights = take(arena, DType::float32, {num_tokens});
   b.metrics = take(arena, DType::float64, {4});
   const ops::Shapes shapes{.tokens = num_tokens, .hidden = hidden_, .vocab = vocab_, .compute = dtype};
-  const std::size_t bytes = ops::workspace_bytes(device::Kind::cpu, device::num_threads(), shapes);
+  const std::size_t bytes = ops::workspace_bytes(device::Kind::cpu, machine::num_threads(), shapes);
   b.workspace = take(arena, DType::float32, {static_cast<std::int64_t>(bytes / sizeof(float))});
   return b;
 }
@@ -113,7 +113,7 @@ void Bench::run(DType dtype) {
       best_s = std::min(best_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
     std::printf("%12lld %12.1f %12s\n", static_cast<long long>(chunk_tokens), best_s / num_tokens * 1e6,
-                device::format_bytes(b.logits.size_bytes()).c_str());
+                format_bytes(b.logits.size_bytes()).c_str());
     std::fflush(stdout);
   }
 }

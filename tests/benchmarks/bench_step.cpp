@@ -41,7 +41,7 @@
 #include "sft/config/values.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
-#include "sft/device/process_memory.hpp"
+#include "sft/machine/process_memory.hpp"
 #include "support/engine_fixture.hpp"
 
 namespace {
@@ -134,7 +134,7 @@ struct Memory {
 Memory measure_memory(const device::Ledger& ledger, const comm::Group& world) {
   std::vector<double> numbers(2 * world.size());
   numbers[2 * world.rank()] = static_cast<double>(ledger.total_bytes()) / mib;
-  numbers[2 * world.rank() + 1] = static_cast<double>(device::peak_resident_bytes()) / mib;
+  numbers[2 * world.rank() + 1] = static_cast<double>(machine::peak_resident_bytes()) / mib;
   world.sum(std::span<double>(numbers));
   Memory worst{numbers[0], numbers[1]};
   for (int rank = 1; rank < world.size(); ++rank) {

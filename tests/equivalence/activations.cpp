@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "equivalence/mesh_table.hpp"
-#include "sft/device/node.hpp"
-#include "sft/train/memory.hpp"
+#include "sft/machine/node.hpp"
+#include "sft/plan/memory.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -60,11 +60,11 @@ std::size_t bytes_of(const Outcome& outcome, device::Label label) {
 }
 
 /// The arenas of the ledger are those of the plan, byte for byte.
-void check_plan(const config::Config& config, const test::Mesh& mesh, const train::Datasets& datasets,
+void check_plan(const config::Config& config, const test::Mesh& mesh, const plan::Datasets& datasets,
                 const Outcome& outcome) {
   const config::ValidConfig planned = test::with_mesh(config, mesh.place.layout());
   const device::Ledger ledger =
-      train::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, device::num_threads()}, 0);
+      plan::plan_ledger(planned, datasets, mesh.place, {device::Kind::cpu, machine::num_threads()}, 0);
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     const auto label = static_cast<device::Label>(i);
     if (label == device::Label::process || label == device::Label::batches) continue;
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(all_ways_train_alike) {
       config.train.offload_folder = folder.path();
       config.train.max_steps = 3;
       config.data.train_files = {folder.file("rows.h5")};
-      const train::Datasets datasets{data::PackedDataset(config.data.train_files), {}};
+      const plan::Datasets datasets{data::PackedDataset(config.data.train_files), {}};
       const test::Mesh mesh(session().world(), layout, config.model);
       std::vector<Outcome> outcomes;
       for (const Way& way : ways) {

@@ -13,7 +13,7 @@
 
 #include "equivalence/mesh_table.hpp"
 #include "sft/core/error.hpp"
-#include "sft/train/loader_plan.hpp"
+#include "sft/plan/loader_plan.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -46,18 +46,18 @@ struct Data {
   Data(const std::vector<data::Row>& train_rows, const std::vector<data::Row>& eval_rows) {
     test::write_packed_file(folder.file("train.h5"), train_rows, test::small_vocab_size);
     test::write_packed_file(folder.file("eval.h5"), eval_rows, test::small_vocab_size);
-    datasets.emplace(train::Datasets{.train = data::PackedDataset({folder.file("train.h5")}),
-                                     .eval = data::PackedDataset({folder.file("eval.h5")})});
+    datasets.emplace(plan::Datasets{.train = data::PackedDataset({folder.file("train.h5")}),
+                                    .eval = data::PackedDataset({folder.file("eval.h5")})});
   }
 
   test::TemporaryFolder folder;
-  std::optional<train::Datasets> datasets;
+  std::optional<plan::Datasets> datasets;
 };
 
 int never(std::int64_t /*done*/, std::int64_t /*all*/) { return 0; }
 
 train::EvalResult evaluate(test::EngineFixture& fixture, const Data& data) {
-  const data::LoaderPlan plan = train::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
+  const data::LoaderPlan plan = plan::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
   const train::Evaluation evaluation =
       train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups.world, never);
   BOOST_TEST(evaluation.signal == 0);
@@ -174,8 +174,8 @@ BOOST_AUTO_TEST_CASE(a_signal_on_one_rank_stops_all) {
       return is_last_rank && done == 2 ? 15 : 0;
     };
     const train::Evaluation evaluation = train::evaluate(
-        fixture.engine(), *data.datasets->eval, train::eval_loader_plan(fixture.config(), mesh.place, *data.datasets),
-        0, mesh.groups.world, stop_at_third);
+        fixture.engine(), *data.datasets->eval, plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 0,
+        mesh.groups.world, stop_at_third);
     BOOST_TEST(evaluation.signal == 15);
     BOOST_TEST(num_seen == 3);
   });
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
                             std::to_string(2 * num_ranks + 1) + " of data.eval_files then)");
   };
   BOOST_CHECK_EXCEPTION((void)train::evaluate(fixture.engine(), *data.datasets->eval,
-                                              train::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
+                                              plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
                                               mesh.groups.world, never),
                         Error, names_it);
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sft/data/loader.hpp"
-#include "sft/train/loader_plan.hpp"
+#include "sft/plan/loader_plan.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/layout.hpp"
@@ -58,7 +58,7 @@ std::vector<train::StepResult> train_on(const std::string& file, const test::Mes
   train::Engine& engine = fixture.engine();
   engine.initialize();
   const data::PackedDataset dataset({file});
-  data::Loader loader(dataset, train::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps));
+  data::Loader loader(dataset, plan::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps));
   std::vector<train::StepResult> results;
   for (std::int64_t step = 0; step < num_steps; ++step) {
     for (std::int64_t micro = 0; micro < accumulation; ++micro) {

@@ -9,9 +9,9 @@
 #include "hub/shared_folder.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/device/factory.hpp"
-#include "sft/device/process_memory.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
+#include "sft/machine/process_memory.hpp"
 #include "sft/model/architecture.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"
@@ -73,10 +73,10 @@ BOOST_AUTO_TEST_CASE(memory_and_reading_are_those_of_the_shard) {
       fixture.engine().initialize();  // all of its memory is there
       const auto device = device::make_device(device::Kind::cpu, session().node().rank(), session().node().size());
 
-      const std::size_t peak_before = device::peak_resident_bytes(), read_before = bytes_read();
+      const std::size_t peak_before = machine::peak_resident_bytes(), read_before = bytes_read();
       const auto source = hub::open_weights(folder.file("model"), model.tie_word_embeddings);
       checkpoint::load_entries(*source, fixture.engine().weights(), *device, fixture.engine().stream());
-      const std::size_t growth = device::peak_resident_bytes() - peak_before;
+      const std::size_t growth = machine::peak_resident_bytes() - peak_before;
       BOOST_TEST(growth < 6 * mib);
       BOOST_TEST(bytes_read() - read_before < file_bytes / 4 + 2 * mib);
     }

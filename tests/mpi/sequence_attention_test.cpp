@@ -10,7 +10,7 @@
 #include <limits>
 #include <numeric>
 
-#include "sft/device/node.hpp"
+#include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
 #include "support/collectives_fixture.hpp"
 
@@ -112,7 +112,7 @@ class Layer {
     buffers_->lay_out(arena_);
     attention_ = buffers_->make_attention(sp, *fixture.device, *backend_, *fixture.collectives, *ring_stream_);
     workspace_.resize(
-        ops::workspace_bytes(fixture.device->kind(), device::num_threads(), {}, buffers_->attention_needs()));
+        ops::workspace_bytes(fixture.device->kind(), machine::num_threads(), {}, buffers_->attention_needs()));
     backend_->set_workspace(
         {workspace_.data(), DType::float32, {std::ssize(workspace_) / static_cast<std::int64_t>(sizeof(float))}});
   }

@@ -99,7 +99,7 @@ class Collectives {
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) {
     run(group, Exchange{send, to, receive, from}, stream);
   }
-  void exchange_all(const Group& group, std::span<const Message> sends, std::span<const Message> receives,
+  void exchange_all(const Group& group, const std::vector<Message>& sends, const std::vector<Message>& receives,
                     device::Stream& stream) {
     run(group, ExchangeAll{sends, receives}, stream);
   }

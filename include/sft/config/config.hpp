@@ -107,7 +107,7 @@ struct Data {
   std::vector<std::string> train_files;  ///< paths or globs, separated by white space or commas in the file
   std::vector<std::string> eval_files;   ///< the same; empty: no evaluation
   bool shuffle = true;
-  RowOrder row_order = RowOrder::automatic;  ///< until train::row_order says which
+  RowOrder row_order = RowOrder::automatic;  ///< until plan::row_order says which
   std::uint64_t seed = 42;
 };
 
@@ -121,7 +121,7 @@ struct Parallel {
   int reshard_size = 1;     ///< ranks of a group with Reshard::to_groups: a divisor of those along fsdp_axes
   int blocks_per_unit = 1;  ///< of fsdp_units: 1 ("block"), N, or 0 ("parts": attention and MLP are a unit each)
   SpMethod sp_method = SpMethod::ring;
-  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until train::resolve_sp_method
+  int ulysses_size = 0;  ///< 0 ("auto"): what sp_method says; with hybrid and auto until plan::resolve_sp_method
   bool tp_sequence_parallel = false;
 
   /// By axis; 1 where there is no key.

@@ -88,7 +88,7 @@ class Device {
   using Block = std::unique_ptr<void, std::function<void(void*)>>;
   [[nodiscard]] virtual Block allocate(std::size_t bytes, Space space = Space::device) = 0;
 
-  /// None on the CPU, whose memory is the node's (device/node.hpp).
+  /// None on the CPU, whose memory is the node's (machine/node.hpp).
   [[nodiscard]] virtual std::optional<OwnMemory> own_memory() const { return std::nullopt; }
   /// The most memory that this rank has used so far: of the GPU, as seen at each allocation and each call of this, or
   /// the resident set of the process on the CPU.

@@ -24,7 +24,7 @@ void require_built(device::Kind kind);
 [[nodiscard]] std::unique_ptr<Backend> make_null_backend(device::Stream& stream);
 
 /// Scratch bytes that every op of a model of these shapes needs at most (Backend::set_workspace), `attention` among
-/// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (device/node.hpp); 0 where the build
+/// them. On the CPU they grow with `num_threads`, the OpenMP threads of the rank (machine/node.hpp); 0 where the build
 /// has no kernels. Pure.
 [[nodiscard]] std::size_t workspace_bytes(device::Kind kind, int num_threads, const Shapes& shapes,
                                           const AttentionNeeds& attention = {});

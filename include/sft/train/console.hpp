@@ -12,14 +12,6 @@
 
 namespace sft::train {
 
-/// "1.25 M", "40.1 k", "812"
-[[nodiscard]] std::string format_count(double count);
-/// "1:02:03", "4:05"
-[[nodiscard]] std::string format_duration(double time_s);
-
-/// "0.42 s"
-[[nodiscard]] std::string format_seconds(double time_s);
-
 /// Whether a person watches standard output. A launcher may hand its ranks a pseudo terminal although its own output
 /// goes to a file, so the parent's output must be a terminal too.
 [[nodiscard]] bool is_terminal();

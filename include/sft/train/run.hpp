@@ -11,7 +11,7 @@
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/train/datasets.hpp"
+#include "sft/plan/datasets.hpp"
 #include "sft/train/engine.hpp"
 
 namespace sft::train {
@@ -32,7 +32,7 @@ struct Run {
   device::Device& device;
   const mesh::Place& place;
   const mesh::Groups& groups;
-  const Datasets& datasets;
+  const plan::Datasets& datasets;
   device::Ledger& ledger;
   Engine& engine;
   const StartWeights* start_weights = nullptr;  ///< none: random ones

@@ -12,8 +12,8 @@
 #include "reduce.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/device/format_bytes.hpp"
 #include "steps.hpp"
 
 namespace sft::comm {
@@ -149,7 +149,7 @@ device::Device::Block MpiCollectives::allocate_shared(const Group& group, Memory
   }
   if (outcome != SharedWindow::Outcome::other_node && !std::exchange(has_warned_, true)) {
     const bool is_full = outcome == SharedWindow::Outcome::no_space;
-    const std::string bytes_text = device::format_bytes(bytes) + " of a rank";
+    const std::string bytes_text = format_bytes(bytes) + " of a rank";
     log_warning("the ranks of a node exchange messages, which is slower than shared memory (" +
                 (is_full ? std::string(SharedWindow::backing_folder()) + " has no room for " + bytes_text +
                                "): make it larger, such as with `docker run --shm-size`"

@@ -19,7 +19,7 @@
 
 #include "communicator.hpp"
 #include "sft/comm/collectives.hpp"
-#include "sft/device/process_memory.hpp"
+#include "sft/machine/process_memory.hpp"
 
 namespace sft::comm {
 
@@ -86,7 +86,7 @@ class SharedWindow {
   MemoryUse use_;
   std::size_t bytes_;
   MPI_Win window_ = MPI_WIN_NULL;
-  device::SharedBytes account_;
+  machine::SharedBytes account_;
   std::vector<Notes*> notes_;     ///< of each rank
   std::vector<std::byte*> data_;  ///< of each rank
   std::uint64_t num_calls_ = 0;

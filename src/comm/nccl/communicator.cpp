@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "comm/mpi/communicator.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/device/format_bytes.hpp"
 
 namespace sft::comm {
 
@@ -114,8 +114,8 @@ device::Device::Block NcclCommunicator::allocate(std::size_t bytes) const {
   const auto check_memory = [&](ncclResult_t result) {
     if (result == ncclSuccess) return;
     throw Error(ExitStatus::failure,
-                "cannot allocate " + device::format_bytes(bytes) + " on the GPU for NCCL" + place_of(group()),
-                text_of(result), "use more ranks, shorter rows or a smaller model");
+                "cannot allocate " + format_bytes(bytes) + " on the GPU for NCCL" + place_of(group()), text_of(result),
+                "use more ranks, shorter rows or a smaller model");
   };
   void* memory = nullptr;
   check_memory(ncclMemAlloc(&memory, bytes));

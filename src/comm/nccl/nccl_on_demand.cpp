@@ -3,14 +3,13 @@
 // program that links these needs no NCCL until ranks talk through it.
 #include <nccl.h>
 
-#include "sft/device/on_demand_library.hpp"
+#include "sft/core/on_demand_library.hpp"
 
 namespace {
 
-sft::device::OnDemandLibrary& library() {
-  static sft::device::OnDemandLibrary opened(
-      "NCCL", {"libnccl.so.2", SFT_NCCL_FILE},
-      "install it, add its folder to LD_LIBRARY_PATH, or set [device] comm = host");
+sft::OnDemandLibrary& library() {
+  static sft::OnDemandLibrary opened("NCCL", {"libnccl.so.2", SFT_NCCL_FILE},
+                                     "install it, add its folder to LD_LIBRARY_PATH, or set [device] comm = host");
   return opened;
 }
 

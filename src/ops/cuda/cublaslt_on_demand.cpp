@@ -5,15 +5,15 @@
 
 #include <string>
 
-#include "sft/device/on_demand_library.hpp"
+#include "sft/core/on_demand_library.hpp"
 
 namespace {
 
-sft::device::OnDemandLibrary& library() {
-  static sft::device::OnDemandLibrary opened("cuBLASLt",
-                                             {"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR), SFT_CUBLASLT_FILE},
-                                             "install it with CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
-                                                 ", add its folder to LD_LIBRARY_PATH, or set [device] backend = cpu");
+sft::OnDemandLibrary& library() {
+  static sft::OnDemandLibrary opened("cuBLASLt",
+                                     {"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR), SFT_CUBLASLT_FILE},
+                                     "install it with CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
+                                         ", add its folder to LD_LIBRARY_PATH, or set [device] backend = cpu");
   return opened;
 }
 

@@ -9,7 +9,7 @@
 #include "sft/core/error.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
-#include "sft/device/gpus.hpp"
+#include "sft/machine/gpus.hpp"
 
 namespace sft::device {
 
@@ -25,13 +25,13 @@ struct Machine {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(the_gpus_are_seen_with_what_tells_them_apart) {
-  const VisibleGpus visible = visible_gpus();
+  const machine::VisibleGpus visible = machine::visible_gpus();
   BOOST_TEST_REQUIRE(visible.gpus.size() == 2u);
   BOOST_TEST(visible.problem == "");
   BOOST_TEST(visible.gpus[0].uuid != visible.gpus[1].uuid);
-  for (const Gpu& gpu : visible.gpus) {
+  for (const machine::Gpu& gpu : visible.gpus) {
     BOOST_TEST(gpu.uuid.size() == std::string("GPU-00000000-0000-0000-0000-000000000000").size());
-    BOOST_TEST(gpu.compute_capability >= least_compute_capability);
+    BOOST_TEST(gpu.compute_capability >= machine::least_compute_capability);
     BOOST_TEST(gpu.memory_bytes == 64 * mebibyte);
   }
 }
@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(the_gpus_are_seen_with_what_tells_them_apart) {
 BOOST_FIXTURE_TEST_CASE(the_gpu_that_was_taken_is_one_of_them, Machine) {
   const OwnGpu own = own_gpu();
   BOOST_TEST(own.index == 1);
-  BOOST_TEST(own.uuid == visible_gpus().gpus[1].uuid);
+  BOOST_TEST(own.uuid == machine::visible_gpus().gpus[1].uuid);
   BOOST_TEST(own.clock_hz > 1e9);
   BOOST_TEST(own.memory_bytes_per_second > 1e12);  // of an A100: 1.555e12
 }

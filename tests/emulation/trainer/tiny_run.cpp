@@ -8,7 +8,7 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "sft/device/factory.hpp"
-#include "sft/device/gpus.hpp"
+#include "sft/machine/gpus.hpp"
 #include "sft/train/engine.hpp"
 #include "support/engine_fixture.hpp"
 
@@ -51,9 +51,9 @@ config::Config config_of(const TinyRun& tiny, device::Kind kind, comm::Transport
 }
 
 /// This rank's of the GPUs that all ranks of its node see.
-device::DealtGpu gpu_of_rank(const comm::Group& node) {
-  const std::vector<device::VisibleGpus> seen(static_cast<std::size_t>(node.size()), device::visible_gpus());
-  device::DealtGpu gpu = device::deal_gpus(seen, /*may_share=*/true)[static_cast<std::size_t>(node.rank())];
+machine::DealtGpu gpu_of_rank(const comm::Group& node) {
+  const std::vector<machine::VisibleGpus> seen(static_cast<std::size_t>(node.size()), machine::visible_gpus());
+  machine::DealtGpu gpu = machine::deal_gpus(seen, /*may_share=*/true)[static_cast<std::size_t>(node.rank())];
   if (gpu.refusal) throw Error(*gpu.refusal);
   return gpu;
 }
@@ -61,7 +61,7 @@ device::DealtGpu gpu_of_rank(const comm::Group& node) {
 /// What a run has on GPUs, or on CPUs: NCCL cannot work between ranks that share a GPU.
 comm::Transport::Way way_of(const TinyRun& tiny, device::Kind kind, const comm::Group& node) {
   if (kind == device::Kind::cpu) return comm::Transport::Way::direct;
-  const bool share = node.size() > std::ssize(device::visible_gpus().gpus);
+  const bool share = node.size() > std::ssize(machine::visible_gpus().gpus);
   return share && tiny.way == comm::Transport::Way::direct ? comm::Transport::Way::host_copy : tiny.way;
 }
 
@@ -97,7 +97,7 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   const comm::Transport transport{.way = way_of(tiny, kind, node)};
   const config::Config config = config_of(tiny, kind, transport.way);
   const Mesh mesh(session.world(), tiny.layout, config.model, config.parallel);
-  const device::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : device::DealtGpu{};
+  const machine::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : machine::DealtGpu{};
   std::unique_ptr<device::Device> own = device::make_device(kind, gpu.index, node.size(), gpu.num_sharing);
   device::Device& device = *own;
   EngineFixture fixture(config, tiny.max_length, mesh, session, std::move(own), transport);

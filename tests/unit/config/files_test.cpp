@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The committed files that must agree with the table of keys: docs/configuration.md and inputs/*.ini.
+// The committed files that must agree with the table of keys: inputs/*.ini.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
@@ -36,12 +36,6 @@ config::Model sized_model(const std::string& name) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(files)
-
-BOOST_AUTO_TEST_CASE(the_documentation_holds_the_text_of_help) {
-  const std::string page = read_file(source_folder / "docs" / "configuration.md");
-  BOOST_CHECK_MESSAGE(page.find("```text\n" + config::help_text() + "```\n") != std::string::npos,
-                      "docs/configuration.md is out of date: put the output of ./sft --help into its text block");
-}
 
 BOOST_AUTO_TEST_CASE(every_example_runs_as_its_first_line_says) {
   int num_examples = 0;

@@ -11,6 +11,7 @@
 #include "sft/config/rope_scaling.hpp"
 #include "sft/config/values.hpp"
 #include "support/config_error.hpp"
+#include "support/options_of.hpp"
 
 using namespace sft;
 using namespace sft::config;
@@ -20,7 +21,7 @@ using test::refusal;
 namespace {
 
 Config parse_text(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return parse(text, overrides, "test.ini");
+  return parse(text, test::options_of(overrides), "test.ini");
 }
 
 std::string rope(const std::string& json) { return "[model]\nrope_scaling = " + json + "\n"; }
@@ -363,7 +364,6 @@ BOOST_AUTO_TEST_CASE(a_truth_needs_no_value_on_the_command_line) {
   BOOST_TEST(!parse_text("", {"--shuffle", "no"}).data.shuffle);
   BOOST_TEST(!parse_text("", {"--no_shuffle"}).data.shuffle);
   BOOST_TEST(!parse_text("", {"--data.shuffle=0"}).data.shuffle);
-  BOOST_TEST(parse_command_line({"--bf16", "run.ini"}).input_file == "run.ini");
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_a_value) {
@@ -461,69 +461,6 @@ BOOST_AUTO_TEST_CASE(differences_name_key_before_and_now) {
   BOOST_TEST(found[1].section + "." + found[1].name == "optimizer.adam_beta2");
   BOOST_TEST(found[1].before == "0.99");
   BOOST_TEST(found[1].now == "0.95");
-}
-
-BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
-  const CommandLine run = parse_command_line({"inputs/demo.ini", "--train.max_steps=-1", "--parallel.tp_size", "2"});
-  BOOST_TEST((run.action == CommandLine::Action::run));
-  BOOST_TEST(run.input_file == "inputs/demo.ini");
-  const Config config = parse_text("", run.overrides);
-  BOOST_TEST(config.train.max_steps == -1);
-  BOOST_TEST(config.parallel.tp_size == 2);
-  BOOST_TEST(parse_command_line({"--parallel.tp_size", "2", "late.ini"}).input_file == "late.ini");
-  BOOST_TEST(parse_command_line({}).input_file == "");
-  BOOST_TEST((parse_command_line({"--help"}).action == CommandLine::Action::help));
-  BOOST_TEST((parse_command_line({"-h"}).action == CommandLine::Action::help));
-  BOOST_TEST((parse_command_line({"--version"}).action == CommandLine::Action::version));
-  BOOST_TEST((parse_command_line({"a.ini", "--print-config"}).action == CommandLine::Action::print_config));
-  check_says(refusal([] { (void)parse_command_line({"a.ini", "b.ini"}); }), "there is one INPUT.ini");
-  check_says(refusal([] { (void)parse_command_line({"--halp"}); }), "did you mean `help`?");
-  check_says(refusal([] { (void)parse_command_line({"--dry_rum"}); }), "did you mean `dry-run`?");
-  check_says(refusal([] { (void)parse_command_line({"-x"}); }), "unknown key `x`");
-  check_says(refusal([] { (void)parse_command_line({"--json=yes"}); }), "`--json` has the value `yes`");
-  check_says(refusal([] { (void)parse_command_line({"a.ini", "--max_steps"}); }), "`--max_steps` has no value");
-}
-
-BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
-  const CommandLine plain = parse_command_line({"a.ini", "--dry-run"});
-  BOOST_TEST((plain.action == CommandLine::Action::dry_run));
-  BOOST_TEST(!plain.json);
-  BOOST_TEST(plain.num_ranks == 0);
-  const CommandLine full = parse_command_line({"--num_ranks", "1024", "--json", "a.ini", "--dry-run"});
-  BOOST_TEST((full.action == CommandLine::Action::dry_run));
-  BOOST_TEST(full.json);
-  BOOST_TEST(full.num_ranks == 1024);
-  BOOST_TEST(full.input_file == "a.ini");
-  BOOST_TEST(parse_command_line({"a.ini", "--dry-run", "--num_ranks=4"}).num_ranks == 4);
-  BOOST_TEST((parse_command_line({"--dry-run", "--help"}).action == CommandLine::Action::help));
-  BOOST_TEST((parse_command_line({"--check", "a.ini"}).action == CommandLine::Action::check));
-  BOOST_TEST((parse_command_line({"--json", "--version"}).action == CommandLine::Action::version));
-
-  const auto says = [](const std::vector<std::string>& words, const std::string& part) {
-    check_says(refusal([&] { (void)parse_command_line(words); }), part);
-  };
-  says({"a.ini", "--json"}, "--json without --dry-run");
-  says({"a.ini", "--num_ranks", "4"}, "--num_ranks without --dry-run");
-  says({"a.ini", "--check", "--json"}, "--json without --dry-run");
-  says({"a.ini", "--check", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
-  says({"a.ini", "--print-config", "--num_ranks", "4"}, "--num_ranks without --dry-run");
-  says({"a.ini", "--print-config", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
-  for (const char* wrong : {"0", "-4", "many", "4x", "99999999999"}) {
-    says({"a.ini", "--dry-run", "--num_ranks", wrong}, "is no number of ranks");
-  }
-}
-
-BOOST_AUTO_TEST_CASE(help_fits_the_terminal) {
-  std::istringstream lines(help_text());
-  for (std::string line; std::getline(lines, line);) BOOST_TEST(line.size() <= 100u, line);
-}
-
-BOOST_AUTO_TEST_CASE(help_lists_every_key_of_the_ini_text) {
-  const std::string help = help_text();
-  std::istringstream lines(to_ini(Config{}));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty()) check_says(help, line.substr(0, line.find(" =")));
-  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

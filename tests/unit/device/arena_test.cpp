@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "sft/device/factory.hpp"
-#include "sft/device/process_memory.hpp"
+#include "sft/machine/process_memory.hpp"
 
 namespace sft::device {
 
@@ -76,10 +76,10 @@ BOOST_FIXTURE_TEST_CASE(the_ledger_knows_an_arena_while_it_lives, Machine) {
 
 BOOST_FIXTURE_TEST_CASE(untouched_memory_is_not_resident, Machine) {
   constexpr std::size_t bytes = std::size_t{256} << 20;
-  const std::size_t before = resident_bytes();
+  const std::size_t before = machine::resident_bytes();
   const Arena arena(*device, ledger, Label::workspace, bytes);
-  BOOST_TEST(resident_bytes() < before + bytes / 8);
-  BOOST_TEST(peak_resident_bytes() >= before / 2);
+  BOOST_TEST(machine::resident_bytes() < before + bytes / 8);
+  BOOST_TEST(machine::peak_resident_bytes() >= before / 2);
 }
 
 BOOST_AUTO_TEST_CASE(shared_memory_of_other_processes_does_not_count) {
@@ -90,14 +90,14 @@ BOOST_AUTO_TEST_CASE(shared_memory_of_other_processes_does_not_count) {
     std::memset(memory, 1, bytes);
     return Device::Block{memory, [bytes](void* block) { munmap(block, bytes); }};
   };
-  const std::size_t before = resident_bytes();
-  const SharedBytes account(own_bytes);
+  const std::size_t before = machine::resident_bytes();
+  const machine::SharedBytes account(own_bytes);
   const Device::Block own = touch_shared(own_bytes);
-  BOOST_TEST(peak_resident_bytes() >= before + own_bytes);
+  BOOST_TEST(machine::peak_resident_bytes() >= before + own_bytes);
   const Device::Block others = touch_shared(others_bytes);
-  BOOST_TEST(resident_bytes() >= before + own_bytes + others_bytes);
-  BOOST_TEST(peak_resident_bytes() >= before + own_bytes);
-  BOOST_TEST(peak_resident_bytes() < before + own_bytes + others_bytes / 4);
+  BOOST_TEST(machine::resident_bytes() >= before + own_bytes + others_bytes);
+  BOOST_TEST(machine::peak_resident_bytes() >= before + own_bytes);
+  BOOST_TEST(machine::peak_resident_bytes() < before + own_bytes + others_bytes / 4);
 }
 
 BOOST_FIXTURE_TEST_CASE(an_arena_is_entered_in_its_own_space, Machine) {

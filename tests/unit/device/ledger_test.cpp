@@ -3,8 +3,6 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "sft/device/format_bytes.hpp"
-
 namespace sft::device {
 
 BOOST_AUTO_TEST_SUITE(ledger)
@@ -30,12 +28,6 @@ BOOST_AUTO_TEST_CASE(the_node_holds_everything_of_a_cpu_and_all_but_device_memor
   ledger.add(Label::process, Space::host, 30);
   BOOST_TEST(ledger.node_bytes(Kind::cpu) == 1230U);
   BOOST_TEST(ledger.node_bytes(Kind::cuda) == 230U);
-}
-
-BOOST_AUTO_TEST_CASE(bytes_read_well) {
-  BOOST_TEST(format_bytes(17) == "17 B");
-  BOOST_TEST(format_bytes(310 * 1024 * 1024) == "310.0 MiB");
-  BOOST_TEST(format_bytes(std::size_t{1280} << 20) == "1.25 GiB");
 }
 
 }  // namespace sft::device

@@ -7,7 +7,7 @@
 
 #include "sft/core/error.hpp"
 #include "sft/device/factory.hpp"
-#include "sft/device/node.hpp"
+#include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
 
 namespace sft::ops {
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(products_let_the_communication_of_other_streams_progress) {
   const auto compute = device->make_stream();
   const auto communication = device->make_stream(device::Priority::communication);
   const auto backend = make_backend(*device, *compute);
-  const std::size_t num_bytes = workspace_bytes(device::Kind::cpu, device::num_threads(), {});
+  const std::size_t num_bytes = workspace_bytes(device::Kind::cpu, machine::num_threads(), {});
   std::vector<float> workspace(num_bytes / sizeof(float)), a(4, 1.0F), c(4);
   backend->set_workspace(Tensor(workspace.data(), DType::float32, {std::ssize(workspace)}));
   int num_tests = 0;
@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(an_op_on_the_planned_workspace_runs_and_on_a_smaller_one_sa
   const auto backend = make_backend(*device, *stream);
   const auto run = [&](const Shapes& planned) {
     const auto num_bytes =
-        static_cast<std::int64_t>(workspace_bytes(device::Kind::cpu, device::num_threads(), planned));
+        static_cast<std::int64_t>(workspace_bytes(device::Kind::cpu, machine::num_threads(), planned));
     std::vector<float> workspace(static_cast<std::size_t>(num_bytes) / sizeof(float));
     std::vector<float> dbias(static_cast<std::size_t>(wide.hidden)),
         dy(static_cast<std::size_t>(3 * wide.hidden), 1.0F);
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(an_op_on_the_planned_workspace_runs_and_on_a_smaller_one_sa
     return dbias.back();
   };
   BOOST_TEST(run(wide) == 3.0F);
-  if (workspace_bytes(device::Kind::cpu, device::num_threads(), {}) <
+  if (workspace_bytes(device::Kind::cpu, machine::num_threads(), {}) <
       static_cast<std::size_t>(wide.hidden) * sizeof(float)) {
     BOOST_CHECK_THROW(run({}), std::logic_error);
   }

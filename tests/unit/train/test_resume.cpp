@@ -5,8 +5,8 @@
 
 #include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
+#include "sft/plan/run_length.hpp"
 #include "sft/train/resume.hpp"
-#include "sft/train/run_length.hpp"
 
 using namespace sft;
 
@@ -29,7 +29,7 @@ checkpoint::Header saved_by(const config::Config& config) {
   header.config_ini = config::to_ini(config);
   header.position.num_rows = num_rows;
   header.position.max_length = max_length;
-  header.position.row_order = train::name_of(train::row_order(config.data, num_rows));
+  header.position.row_order = plan::name_of(plan::row_order(config.data, num_rows));
   return header;
 }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a node offers to the ranks it runs: memory and processor cores.
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+
+namespace sft::machine {
+
+/// The memory that the processes of this node may use together: its RAM, or the limit of a control group (cgroup v1 or
+/// v2, as batch systems and containers set it) that this process or any group above it is in, whichever is less. None
+/// when the system does not tell. `root` is where /proc and /sys are looked for; only tests have another one.
+[[nodiscard]] std::optional<std::size_t> node_memory_bytes(const std::filesystem::path& root = "/");
+
+/// The processor cores that a rank's number of threads follows from.
+struct Cores {
+  int of_job = 1;                     ///< of this node, for all ranks of the job
+  int of_rank = 1;                    ///< that the launcher bound this rank to; of_job where it bound it to none
+  std::optional<int> wanted_threads;  ///< OMP_NUM_THREADS, where set: the user decides
+};
+
+/// The cores of the job on this node and of this process, and what its environment asks for.
+[[nodiscard]] Cores cores_of_this_process();
+
+/// OpenMP threads of each of `num_local_ranks` ranks (1 or more) on a node: what the user asks for, else an equal share
+/// of the job's cores, but no more than the rank is bound to; never less than 1. Pure: planning asks it for nodes that
+/// are not there.
+[[nodiscard]] int num_threads_of_rank(const Cores& cores, int num_local_ranks);
+
+/// Sets the number of OpenMP threads of this process to num_threads_of_rank(). Warns when the launcher bound this
+/// process to fewer cores than that takes.
+void set_num_threads(int num_local_ranks);
+
+/// OpenMP threads of this process, as set_num_threads has set them.
+[[nodiscard]] int num_threads();
+
+/// Whether the node has more ranks than cores.
+[[nodiscard]] bool ranks_share_cores(int num_local_ranks);
+
+}  // namespace sft::machine

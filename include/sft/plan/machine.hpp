@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "sft/comm/collectives.hpp"
+#include "sft/config/config.hpp"
+#include "sft/device/kind.hpp"
+
+namespace sft::plan {
+
+/// What a rank computes on, as far as sizes depend on it.
+struct Machine {
+  device::Kind kind = device::Kind::cpu;
+  int num_threads = 1;  ///< OpenMP threads of the rank; machine/node.hpp says how many there will be
+  /// Of a GPU: what CUDA, its libraries and other programs hold beside the rank's arenas, or will hold.
+  std::size_t gpu_process_bytes = 0;
+};
+
+/// What every process takes after its start on top of its arenas: pages of code and oneDNN's kernels in the first step,
+/// HDF5 and the staging memory of a checkpoint. Measured: 0 to 4 MiB, less on ranks that write no checkpoint.
+inline constexpr std::size_t later_process_bytes = std::size_t{2} << 20;
+
+/// The same for the memory of a GPU: kernels of this program and of its libraries, which CUDA loads at their first use.
+/// An assumption.
+inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
+/// What the CUDA runtime and cuBLAS, and NCCL for each group that sends tensors, hold on a GPU when training starts:
+/// assumptions for plans of machines that are not there. A run measures it (Device::own_memory).
+inline constexpr std::size_t assumed_gpu_context_bytes = std::size_t{512} << 20;
+inline constexpr std::size_t assumed_gpu_group_bytes = std::size_t{256} << 20;
+
+/// How tensors of ranks that compute on `kind` travel, as [device] comm says. Pure.
+[[nodiscard]] inline comm::Transport::Way way_of(config::CommChoice comm, device::Kind kind) {
+  using Way = comm::Transport::Way;
+  if (kind == device::Kind::cpu) return Way::direct;
+  if (comm == config::CommChoice::host) return Way::host_copy;
+  return comm == config::CommChoice::mpi ? Way::cuda_mpi : Way::direct;
+}
+
+}  // namespace sft::plan

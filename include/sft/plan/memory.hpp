@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The memory of all ranks: as planned, before a byte is taken, and as entered in their ledgers.
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "sft/comm/session.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/plan/datasets.hpp"
+#include "sft/plan/machine.hpp"
+
+namespace sft::plan {
+
+/// What the ranks of a mesh use, least and most; the first rank with the most.
+struct MemoryRange {
+  std::size_t least_bytes = 0, most_bytes = 0;
+  int most_rank = 0;
+};
+struct MemoryTable {
+  std::array<MemoryRange, device::num_labels> labels;  ///< by device::Label
+  MemoryRange total;
+  MemoryRange on_gpu, on_node;  ///< of the total: in a GPU's own memory (zero on CPUs), and in the node's
+};
+
+/// The ledger that rank place.rank() will have when it trains: by the code that lays the
+/// memory out, over sizing arenas. `process_bytes`: what a process holds before that. Pure but for the data sets'
+/// facts.
+[[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets,
+                                         const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
+
+/// The same for every rank of the mesh, on one rank.
+[[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
+                                      const Machine& machine, std::size_t process_bytes);
+
+/// The ledgers of all ranks, which compute on devices of `kind`. Collective over `world`.
+[[nodiscard]] MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const comm::Group& world);
+
+/// A line for each label, and the total; with GPUs also how much of it lies where.
+[[nodiscard]] std::string format_memory(const MemoryTable& table);
+
+/// Refuses a run whose ranks need more of their node's memory than there is, its RAM or the limit of its control group:
+/// prints the planned memory of all ranks, then throws a configuration Error that every rank holds. `planned`: this
+/// rank's ledger; `node_bytes`: none when the system does not tell. Collective over the world and each node.
+void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
+                         const comm::Session& session);
+
+/// The same for the GPUs of the ranks; `own` is this rank's (Device::own_memory), none on CPUs. Collective over the
+/// world.
+void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
+                        const comm::Group& world);
+
+}  // namespace sft::plan

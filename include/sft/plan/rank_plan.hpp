@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Everything of one rank that has a size: what it stores, what it buffers, what it keeps. Pure: any rank of any mesh,
+// without its device, its communicators or its memory.
+
+#include <cstdint>
+#include <memory>
+
+#include "sft/comm/collectives.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/data/micro_batch_limits.hpp"
+#include "sft/device/arena.hpp"
+#include "sft/device/ledger.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/model/architecture.hpp"
+#include "sft/model/decoder_buffers.hpp"
+#include "sft/optim/gradient_norm.hpp"
+#include "sft/optim/optimizer.hpp"
+#include "sft/parallel/matrix_deal.hpp"
+#include "sft/parallel/sequence_attention.hpp"
+#include "sft/parallel/unit_buffers.hpp"
+#include "sft/plan/machine.hpp"
+#include "sft/plan/upload.hpp"
+
+namespace sft::plan {
+
+inline constexpr std::int64_t num_metrics = 4;  ///< of Backend::cross_entropy_finish
+
+class RankPlan {
+ public:
+  struct Arenas {
+    device::Arena parameters, gradients, optimizer, unit_buffers, activations, workspace, communication;
+    device::Arena host_copies;                    ///< what travels between GPUs through host memory
+    device::Arena gathered_units, reduced_units;  ///< unit buffers for collectives over fsdp alone
+    device::Arena tp_sums;                        ///< workspace that is summed over tp
+    device::Arena offloaded;                      ///< activations in host memory
+    device::Arena pinned;                         ///< host memory that the device copies from and to
+    device::Arena host_parameters;                ///< those in host memory
+    device::Arena host_optimizer;                 ///< moments in host memory, and windows of state in a file
+  };
+
+  /// For rank place.rank() training on micro-batches within `limits`. `config` outlives
+  /// it.
+  RankPlan(const config::ValidConfig& config, const data::MicroBatchLimits& limits, const mesh::Place& place,
+           const Machine& machine);
+  RankPlan(const RankPlan&) = delete;
+  RankPlan& operator=(const RankPlan&) = delete;
+
+  /// Gives every part its memory: over sizing arenas, then over real ones. The one place that knows what lies where.
+  void lay_out(Arenas& arenas);
+  /// The sizing pass: what real arenas must hold is used_bytes() of each.
+  [[nodiscard]] Arenas measure();
+
+  /// What the process will take beside the arenas after the plan was made, batches left out.
+  [[nodiscard]] std::size_t later_process_bytes() const;
+
+  [[nodiscard]] parallel::ParameterCounts num_parameters() const {
+    const std::int64_t trainable = shard_map.num_parameters();
+    return {.all = trainable + frozen_map.num_parameters(), .trainable = trainable};
+  }
+
+  const mesh::Place place;
+  const Machine machine;
+  const comm::Transport::Way way;  ///< in which tensors travel
+  const data::MicroBatchLimits limits;
+  const model::Sizes sizes;
+  const model::Architecture architecture;
+  const parallel::ShardingPolicy policy;
+  const parallel::ShardMap shard_map, frozen_map;  ///< of the trainable and of the frozen parameters
+  const parallel::SlotAssignment slots;
+  parallel::UnitStorage storage;
+  parallel::UnitBuffers unit_buffers;
+  model::DecoderBuffers decoder;
+  std::unique_ptr<parallel::SequenceBuffers> attention;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  parallel::MatrixDeal matrix_deal;
+
+  UploadBuffers upload;
+  comm::StagingMemory staging;
+  Tensor results;             ///< (num_metrics + 1) float64: metrics, then the sum of squared gradients
+  Tensor downloaded_results;  ///< the same in pinned memory
+  Tensor ops_workspace;
+};
+
+/// Calls visit(label, space, arena) for each.
+template <class Visit>
+void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
+  using device::Label;
+  using device::Space;
+  visit(Label::parameters, Space::device, arenas.parameters);
+  visit(Label::parameters, Space::pinned, arenas.host_parameters);
+  visit(Label::gradients, Space::device, arenas.gradients);
+  visit(Label::optimizer, Space::device, arenas.optimizer);
+  visit(Label::optimizer, Space::pinned, arenas.host_optimizer);
+  visit(Label::unit_buffers, Space::device, arenas.unit_buffers);
+  visit(Label::unit_buffers, Space::device, arenas.gathered_units);
+  visit(Label::unit_buffers, Space::device, arenas.reduced_units);
+  visit(Label::activations, Space::device, arenas.activations);
+  visit(Label::workspace, Space::device, arenas.workspace);
+  visit(Label::workspace, Space::device, arenas.tp_sums);
+  visit(Label::communication, Space::device, arenas.communication);
+  visit(Label::communication, Space::pinned, arenas.host_copies);
+  visit(Label::activations, Space::pinned, arenas.offloaded);
+  visit(Label::workspace, Space::pinned, arenas.pinned);
+}
+
+}  // namespace sft::plan

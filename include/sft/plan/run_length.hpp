@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How many steps a run has, and where in the data it stands. Pure.
+
+#include <cstdint>
+
+#include "sft/config/config.hpp"
+#include "sft/data/row_order.hpp"
+
+namespace sft::plan {
+
+/// What data.row_order means for num_rows rows: with auto TRL's order where they are shuffled and few enough for it. A
+/// configuration Error where there are too many for the order that is asked for.
+[[nodiscard]] data::OrderKind row_order(const config::Data& data, std::int64_t num_rows);
+
+/// What data.row_order is called where it is this kind.
+[[nodiscard]] config::RowOrder name_of(data::OrderKind kind);
+
+/// Which part of that order every step of the run has.
+[[nodiscard]] data::StepPositions step_positions(const config::Config& config, std::int64_t num_rows);
+
+/// Optimizer steps of the whole run: max_steps, or as many as num_train_epochs passes over num_rows rows need (rounded
+/// up) when max_steps is -1. In TRL's order an epoch has whole steps.
+[[nodiscard]] std::int64_t num_steps(const config::Config& config, std::int64_t num_rows);
+
+/// Passes over the data done after `steps` steps.
+[[nodiscard]] double epochs_after(std::int64_t steps, const data::StepPositions& positions);
+
+/// Whether something due every `interval` steps (0: never) is due after the 1-based `step`.
+[[nodiscard]] bool is_due(std::int64_t step, std::int64_t interval);
+
+}  // namespace sft::plan

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The table that a run opens with.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sft/comm/session.hpp"
+#include "sft/comm/traffic.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/layout.hpp"
+#include "sft/parallel/shard_map.hpp"
+#include "sft/plan/datasets.hpp"
+#include "sft/plan/memory.hpp"
+
+namespace sft::plan {
+
+/// What the table says. Empty texts have no line.
+struct StartFacts {
+  const config::ValidConfig& config;
+  device::Kind kind;  ///< that the ranks compute on
+  const Datasets& datasets;
+  parallel::ParameterCounts num_parameters;
+  std::string nodes;      ///< where the ranks are
+  std::string device;     ///< what a rank computes on
+  std::string origin;     ///< of the weights
+  std::string sp_choice;  ///< why resolve_sp_method took what it took
+  std::int64_t num_steps;
+  MemoryTable memory;
+  std::vector<comm::SentBytes> traffic;  ///< of the first rank, in a step (plan_traffic)
+  std::uint64_t offloaded_bytes = 0;     ///< of rank 0's state in files
+};
+
+/// Mesh, model, batch, steps, data, device, what a rank sends, and memory per rank. Pure but for facts of the data
+/// sets.
+[[nodiscard]] std::string start_table(const StartFacts& facts);
+
+/// The node of every rank: equal numbers are one node. Collective over the world.
+[[nodiscard]] std::vector<int> nodes_of_ranks(const comm::Session& session);
+/// "2 nodes; between them: dp_replicate". Pure.
+[[nodiscard]] std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& node_of_rank);
+/// What `device` computes with.
+[[nodiscard]] std::string describe_device(const device::Device& device);
+
+}  // namespace sft::plan

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a rank sends in one optimizer step, over each axis of the mesh: by the code that trains, over nothing.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sft/comm/traffic.hpp"
+#include "sft/config/valid_config.hpp"
+#include "sft/data/micro_batch_limits.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/plan/machine.hpp"
+
+namespace sft::plan {
+
+/// By group (mesh::Groups), for rank place.rank() whose micro-batches are all as large as
+/// `limits` allow, in documents of limits.document_tokens. A step on less sends less over sp and tp. Pure.
+[[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config,
+                                                        const data::MicroBatchLimits& limits, const mesh::Place& place,
+                                                        const Machine& machine);
+
+/// "fsdp 9.4 MiB, sp 3.0 MiB"; "nothing".
+[[nodiscard]] std::string describe_traffic(const std::vector<comm::SentBytes>& sent);
+
+}  // namespace sft::plan

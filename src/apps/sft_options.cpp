@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft_options.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+#include "sft/cli/option_value.hpp"
+#include "sft/cli/options.hpp"
+#include "sft/config/values.hpp"
+#include "sft/core/error.hpp"
+
+namespace sft::apps {
+
+namespace {
+
+namespace po = boost::program_options;
+
+/// Its options that are no keys.
+struct Flags {
+  bool print_config = false, dry_run = false, check = false, json = false;
+  std::string num_ranks;
+};
+
+cli::Manual about_sft() {
+  cli::Manual manual;
+  manual.program = "sft";
+  manual.summary = "Fine-tunes a decoder language model on a mesh of MPI ranks";
+  manual.usage = {"mpirun -np N sft [INPUT.ini] [--section.key VALUE ...]",
+                  "sft INPUT.ini --dry-run [--json] [--num_ranks N]", "mpirun -np N sft INPUT.ini --check"};
+  manual.keys_heading =
+      "Keys of the .ini file; each is also an option, --section.key VALUE, which wins. The section may be left out "
+      "where only one has the key. Defaults are in brackets.";
+  manual.operand = "*.ini";
+  for (config::KeyDescription& key : config::describe_keys()) {
+    const std::string title = "[" + key.section + "]";
+    if (manual.groups.empty() || manual.groups.back().title != title) {
+      manual.groups.push_back({title, {}, /*has_dashes=*/false});
+    }
+    manual.groups.back().options.push_back({std::move(key.name), "VALUE", std::move(key.help), std::move(key.fallback),
+                                            std::move(key.choices), key.is_path});
+  }
+  return manual;
+}
+
+po::options_description describe(Flags& flags) {
+  po::options_description description;
+  auto add = description.add_options();
+  add("print-config", cli::flag(&flags.print_config),
+      "print the configuration that this command line means, as .ini text");
+  add("dry-run", cli::flag(&flags.dry_run),
+      "on one rank, print what the run would be and the memory of all its ranks, and end");
+  add("check", cli::flag(&flags.check),
+      "try the machine on the mesh of the run: every collective, its speed, and the slowest rank; and end");
+  add("json", cli::flag(&flags.json), "with --dry-run: as JSON");
+  add("num_ranks", po::value(&flags.num_ranks)->value_name("N"),
+      "with --dry-run: for N ranks; without it, for as many as the mesh needs");
+  return description;
+}
+
+int read_num_ranks(const std::string& text) {
+  int num_ranks = 0;
+  try {
+    config::read(text, num_ranks);
+  } catch (const std::invalid_argument&) {
+    num_ranks = 0;
+  }
+  if (num_ranks < 1) {
+    throw_config_error("`--num_ranks " + text + "` is no number of ranks", "it is a whole number from 1",
+                       "give the number that mpirun will start, e.g. --num_ranks 16");
+  }
+  return num_ranks;
+}
+
+SftOptions::Action action_of(const Flags& flags) {
+  using Action = SftOptions::Action;
+  if (int{flags.print_config} + int{flags.dry_run} + int{flags.check} > 1) {
+    throw_config_error("several of --print-config, --dry-run and --check are given",
+                       "each prints something else and ends", "give one of them");
+  }
+  if (flags.print_config) return Action::print_config;
+  if (flags.dry_run) return Action::dry_run;
+  return flags.check ? Action::check : Action::run;
+}
+
+void require_dry_run(const Flags& flags) {
+  const auto refuse = [](const std::string& option) {
+    throw_config_error(option + " without --dry-run", "it says how a dry run is planned and printed",
+                       "add --dry-run, or leave " + option + " out");
+  };
+  if (flags.json) refuse("--json");
+  if (!flags.num_ranks.empty()) refuse("--num_ranks");
+}
+
+}  // namespace
+
+std::optional<SftOptions> read_sft_options(const std::vector<std::string>& arguments) {
+  SftOptions options;
+  const cli::OtherOptions keys{
+      .takes = [](const std::string& name) { return config::is_truth(name) ? cli::Takes::truth : cli::Takes::value; },
+      .meaning = [&](const cli::Word& word, const std::vector<std::string>& known) -> std::optional<cli::Word> {
+        config::Option option{word.name, word.value};
+        config::require_known(option, known);
+        options.overrides.push_back(std::move(option));
+        return std::nullopt;
+      }};
+  Flags flags;
+  const std::optional<po::variables_map> values = read_options(about_sft(), describe(flags), arguments, keys);
+  if (!values) return std::nullopt;
+  options.action = action_of(flags);
+  if (options.action != SftOptions::Action::dry_run) require_dry_run(flags);
+  options.json = flags.json;
+  if (values->count("num_ranks") != 0) options.num_ranks = read_num_ranks(flags.num_ranks);
+  if (values->count("operand") != 0) options.input_file = (*values)["operand"].as<std::string>();
+  return options;
+}
+
+cli::Manual sft_manual() {
+  Flags flags;
+  return cli::manual_of(about_sft(), describe(flags));
+}
+
+}  // namespace sft::apps

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The command line of sft.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sft/cli/manual.hpp"
+#include "sft/config/options.hpp"
+
+namespace sft::apps {
+
+/// What a command line asks for.
+struct SftOptions {
+  enum class Action { run, print_config, dry_run, check };
+  Action action = Action::run;
+  bool json = false;                      ///< with dry_run: print JSON
+  int num_ranks = 0;                      ///< with dry_run: ranks of the planned mesh; 0: as many as its axes need
+  std::string input_file;                 ///< empty: none given
+  std::vector<config::Option> overrides;  ///< keys, as config::parse takes them; that there are such names is checked
+};
+
+/// Nothing when help or the version was asked for and printed. Throws a configuration Error, also for options that
+/// exclude or need one another.
+[[nodiscard]] std::optional<SftOptions> read_sft_options(const std::vector<std::string>& arguments);
+
+/// With every key of the .ini file.
+[[nodiscard]] cli::Manual sft_manual();
+
+}  // namespace sft::apps

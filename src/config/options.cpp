@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/config/options.hpp"
+
+#include "config/foreign_names.hpp"
+#include "config/names.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/nearest.hpp"
+
+namespace sft::config {
+
+std::vector<KeyDescription> describe_keys() {
+  const Config defaults;
+  std::vector<KeyDescription> described;
+  for (const Key& key : keys()) {
+    described.push_back({key.section, key.name, key.help, key.get(defaults), key.choices, key.is_path});
+  }
+  return described;
+}
+
+bool is_truth(const std::string& name) {
+  if (name.find('.') != std::string::npos) {
+    const Key* key = find_key(name);
+    return key != nullptr && key->is_flag();
+  }
+  const std::vector<const Key*> found = keys_meant_by(name);
+  if (!found.empty()) return found.front()->is_flag();
+  const ForeignName* foreign = find_foreign_name(name);
+  return foreign != nullptr && is_flag(*foreign);
+}
+
+void require_known(const Option& option, const std::vector<std::string>& others) {
+  const bool is_negated = !option.value && option.name.starts_with("no_") && is_truth(option.name.substr(3));
+  if (is_negated || option.name.find('.') != std::string::npos) return;
+  if (!keys_meant_by(option.name).empty() || find_foreign_name(option.name) != nullptr) return;
+  refuse_unknown({"", option.name, option.value.value_or(""), "on the command line"}, others);
+}
+
+void refuse_without_value(const std::string& name) {
+  throw_config_error("`--" + name + "` has no value on the command line", "another option or nothing follows it",
+                     "write one after it; --" + name + "= sets it to nothing");
+}
+
+std::optional<Option> meaning_to_prepare(const Option& option, const std::vector<std::string>& known) {
+  if (const ForeignName* foreign = find_foreign_name_of_prepare(option.name)) {
+    const std::string value = option.value.value_or(is_flag(*foreign) ? "true" : "");
+    const std::optional<Assignment> assignment =
+        obey(*foreign, {option.name, value}, "sft-prepare", "on the command line");
+    if (!assignment) return std::nullopt;
+    return Option{assignment->name, assignment->value};
+  }
+  const bool is_of_training = !keys_meant_by(option.name).empty() || find_foreign_name(option.name) != nullptr;
+  if (is_of_training && nearest(option.name, known).empty()) {
+    throw_config_error("sft-prepare has no option --" + option.name, "it belongs to training",
+                       "give it to sft, in the .ini file or on its command line");
+  }
+  return option;
+}
+
+}  // namespace sft::config

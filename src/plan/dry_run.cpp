@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/dry_run.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "sft/core/format.hpp"
+#include "sft/optim/schedule.hpp"
+#include "sft/plan/memory.hpp"
+#include "sft/plan/rank_plan.hpp"
+#include "sft/plan/run_length.hpp"
+#include "sft/plan/start_table.hpp"
+#include "sft/plan/traffic.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+nlohmann::ordered_json to_json(const MemoryRange& range) {
+  return {{"least_bytes", range.least_bytes}, {"most_bytes", range.most_bytes}, {"most_rank", range.most_rank}};
+}
+
+/// What the plan assumes of a GPU that need not be there.
+std::string describe_planned(const Machine& machine) {
+  if (machine.kind == device::Kind::cpu) return "";
+  return "a GPU for each rank, of which CUDA, cuBLAS and NCCL are assumed to take " +
+         format_bytes(machine.gpu_process_bytes);
+}
+
+}  // namespace
+
+std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
+                    std::size_t process_bytes, const std::string& sp_choice, bool json) {
+  const mesh::Layout layout = mesh::layout_of(config->parallel);
+  const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
+  const parallel::ParameterCounts num_parameters = first.num_parameters();
+  const std::int64_t steps = num_steps(config, datasets.train.num_rows());
+  const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
+  const std::vector<comm::SentBytes> traffic =
+      plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
+  if (!json) {
+    return start_table({.config = config,
+                        .kind = machine.kind,
+                        .datasets = datasets,
+                        .num_parameters = num_parameters,
+                        .nodes = "",
+                        .device = describe_planned(machine),
+                        .origin = "",
+                        .sp_choice = sp_choice,
+                        .num_steps = steps,
+                        .memory = memory,
+                        .traffic = traffic,
+                        .offloaded_bytes = first.optimizer->file_bytes()});
+  }
+  nlohmann::ordered_json memory_json;
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    memory_json[device::name_of(static_cast<device::Label>(i))] = to_json(memory.labels[i]);
+  }
+  memory_json["total"] = to_json(memory.total);
+  if (machine.kind == device::Kind::cuda) {
+    memory_json["on the GPU"] = to_json(memory.on_gpu);
+    memory_json["on the node"] = to_json(memory.on_node);
+  }
+  nlohmann::ordered_json mesh_json;
+  for (const Axis axis : layout.named_axes()) mesh_json[std::string(name_of(axis))] = layout[axis];
+  nlohmann::ordered_json result{{"mesh", mesh_json},
+                                {"num_ranks", layout.size()},
+                                {"num_parameters", num_parameters.all},
+                                {"num_trainable_parameters", num_parameters.trainable},
+                                {"num_rows", datasets.train.num_rows()},
+                                {"max_length", datasets.train.max_length()},
+                                {"effective_batch_rows", config->effective_batch_rows()},
+                                {"num_steps", steps},
+                                {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
+                                {"memory_per_rank", memory_json}};
+  nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
+  for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;
+  if (datasets.eval) result["num_eval_rows"] = datasets.eval->num_rows();
+  return result.dump(2) + "\n";
+}
+
+}  // namespace sft::plan

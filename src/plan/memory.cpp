@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/memory.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
+#include "sft/core/log.hpp"
+#include "sft/core/table.hpp"
+#include "sft/plan/loader_plan.hpp"
+#include "sft/plan/rank_plan.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+constexpr std::size_t num_rows = device::num_labels + 3;  ///< the labels, the total, on the GPU, on the node
+using Rows = std::array<std::size_t, num_rows>;
+
+/// A rank's bytes, label by label, then their sum and where it lies.
+Rows rows_of(const device::Ledger& ledger, device::Kind kind) {
+  Rows rows{};
+  for (std::size_t i = 0; i < device::num_labels; ++i) rows[i] = ledger.bytes(static_cast<device::Label>(i));
+  const std::size_t all = ledger.total_bytes(), on_node = ledger.node_bytes(kind);
+  rows[device::num_labels] = all;
+  rows[device::num_labels + 1] = all - on_node;
+  rows[device::num_labels + 2] = on_node;
+  return rows;
+}
+
+MemoryRange& range_of(MemoryTable& table, std::size_t row) {
+  if (row < device::num_labels) return table.labels[row];
+  const std::array<MemoryRange*, 3> sums{&table.total, &table.on_gpu, &table.on_node};
+  return *sums[row - device::num_labels];
+}
+
+}  // namespace
+
+device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets, const mesh::Place& place,
+                           const Machine& machine, std::size_t process_bytes) {
+  using device::Label;
+  using device::Space;
+  device::Ledger ledger;
+  RankPlan plan(config, datasets.limits(config), place, machine);
+  RankPlan::Arenas sizes = plan.measure();
+  for_each_arena(sizes, [&](Label label, Space space, const device::Arena& arena) {
+    ledger.add(label, space, arena.used_bytes());
+  });
+  ledger.add(Label::batches, Space::host, batches_bytes(config, place, datasets));
+  ledger.add(Label::process, Space::host, process_bytes + plan.later_process_bytes());
+  ledger.add(Label::process, Space::device, machine.gpu_process_bytes);
+  return ledger;
+}
+
+MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
+                        std::size_t process_bytes) {
+  MemoryTable table;
+  const mesh::Place first(config, 0);
+  for (int rank = 0; rank < first.layout().size(); ++rank) {
+    const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), machine, process_bytes), machine.kind);
+    for (std::size_t i = 0; i < num_rows; ++i) {
+      MemoryRange& range = range_of(table, i);
+      range.least_bytes = rank == 0 ? rows[i] : std::min(range.least_bytes, rows[i]);
+      if (rank == 0 || rows[i] > range.most_bytes) range = {range.least_bytes, rows[i], rank};
+    }
+  }
+  return table;
+}
+
+MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const comm::Group& world) {
+  const Rows rows = rows_of(ledger, kind);
+  std::array<std::int64_t, 2 * num_rows> extremes{};  // -bytes, then bytes: one maximum gives both ends
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    extremes[i] = -static_cast<std::int64_t>(rows[i]);
+    extremes[num_rows + i] = static_cast<std::int64_t>(rows[i]);
+  }
+  world.max(std::span<std::int64_t>(extremes));
+  std::array<std::int64_t, num_rows> distances{};  // from the end of the world to the first rank with the most
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    const bool has_most = static_cast<std::int64_t>(rows[i]) == extremes[num_rows + i];
+    distances[i] = has_most ? world.size() - world.rank() : 0;
+  }
+  world.max(std::span<std::int64_t>(distances));
+  MemoryTable table;
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    range_of(table, i) = {static_cast<std::size_t>(-extremes[i]), static_cast<std::size_t>(extremes[num_rows + i]),
+                          world.size() - static_cast<int>(distances[i])};
+  }
+  return table;
+}
+
+std::string format_memory(const MemoryTable& table) {
+  Table text({Align::left, Align::right, Align::right, Align::left}, 2);
+  text.add({"memory per rank", "least", "most", ""});
+  const auto add = [&](const char* label, const MemoryRange& range) {
+    const std::string least = format_bytes(range.least_bytes), most = format_bytes(range.most_bytes);
+    text.add({label, least, most, least == most ? "" : "rank " + std::to_string(range.most_rank)});
+  };
+  for (std::size_t i = 0; i < device::num_labels; ++i) {
+    add(device::name_of(static_cast<device::Label>(i)), table.labels[i]);
+  }
+  add("total", table.total);
+  if (table.on_gpu.most_bytes > 0) {
+    add("on the GPU", table.on_gpu);
+    add("on the node", table.on_node);
+  }
+  return text.text();
+}
+
+void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
+                         const comm::Session& session) {
+  const comm::Group& world = session.world();
+  std::array<std::int64_t, 1> needed{static_cast<std::int64_t>(planned.node_bytes(kind))};
+  session.node().sum(std::span<std::int64_t>(needed));
+  const auto needed_bytes = static_cast<std::size_t>(needed[0]);
+  const bool fits = !node_bytes || needed_bytes <= *node_bytes;
+  std::array<std::int64_t, 1> refused{fits ? 0 : 1};
+  world.max(std::span<std::int64_t>(refused));
+  if (refused[0] == 0) return;
+  log_info(format_memory(gather_memory(planned, kind, world)));
+  world.agree([&] {
+    if (fits) return;
+    const int num_ranks = session.node().size();
+    throw_config_error(
+        "the run does not fit in memory: " + std::to_string(num_ranks) +
+            (num_ranks == 1 ? " rank needs " : " ranks need ") + format_bytes(needed_bytes) + " on this node",
+        "it has " + format_bytes(*node_bytes) + ", its RAM or the limit of its control group",
+        "use more nodes with a larger dp_shard_size, sp_size or tp_size, or lower train.per_device_train_batch_size or "
+        "the max_length of the data; `sft INPUT.ini --dry-run --num_ranks N` shows what another mesh needs");
+  });
+}
+
+void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
+                        const comm::Group& world) {
+  const std::size_t needed_bytes = planned.total_bytes() - planned.node_bytes(device::Kind::cuda);
+  const bool fits = !own || needed_bytes <= own->total_bytes;
+  std::array<std::int64_t, 1> refused{fits ? 0 : 1};
+  world.max(std::span<std::int64_t>(refused));
+  if (refused[0] == 0) return;
+  log_info(format_memory(gather_memory(planned, device::Kind::cuda, world)));
+  world.agree([&] {
+    if (fits) return;
+    throw_config_error(
+        "the run does not fit in the memory of a GPU: it needs " + format_bytes(needed_bytes),
+        "this rank's part of its GPU is " + format_bytes(own->total_bytes) +
+            ", of which CUDA, its libraries "
+            "and other programs hold " +
+            format_bytes(planned.bytes(device::Label::process, device::Space::device)),
+        "use more GPUs with a larger dp_shard_size, sp_size or tp_size, lower train.per_device_train_batch_size or the "
+        "max_length of the data, or set train.activation_checkpointing = full or offload_optimizer and "
+        "offload_parameters = host");
+  });
+}
+
+}  // namespace sft::plan

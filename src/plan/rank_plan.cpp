@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/rank_plan.hpp"
+
+#include <algorithm>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/model/head_split.hpp"
+#include "sft/ops/factory.hpp"
+#include "sft/parallel/sharded_units.hpp"
+#include "sft/sequence/row_cut.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place) {
+  const config::Model& m = config->model;
+  const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
+  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
+  const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
+  return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
+          .hidden = m.hidden_size,
+          .q_heads = heads.q_heads,
+          .kv_heads = heads.kv_heads,
+          .head_dim = m.head_dim,
+          .mlp = m.intermediate_size / tp,
+          .vocab = vocab.count,
+          .vocab_begin = vocab.begin,
+          .max_vocab = vocab.max_count,
+          .compute = compute,
+          .partial = tp > 1 ? DType::float32 : compute,
+          .token_slices = token_slices};
+}
+
+parallel::SequenceShape sequence_shape(const model::Sizes& sizes, std::int64_t document_tokens) {
+  return {.tokens = sizes.tokens,
+          .document_tokens = document_tokens,
+          .q_heads = sizes.q_heads,
+          .kv_heads = sizes.kv_heads,
+          .head_dim = sizes.head_dim,
+          .compute = sizes.compute};
+}
+
+parallel::MasterWeights master_weights(const config::Train& train) {
+  if (train.precision == config::Precision::pure_bf16) return parallel::MasterWeights::none;
+  return train.offload_parameters == config::Offload::nvme ? parallel::MasterWeights::in_file
+                                                           : parallel::MasterWeights::in_memory;
+}
+
+/// To the memory of the node, where that is not the device's.
+bool offloads_parameters(const config::ValidConfig& config, const Machine& machine) {
+  return machine.kind == device::Kind::cuda && config->train.offload_parameters == config::Offload::host;
+}
+
+}  // namespace
+
+RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimits& limits_in,
+                   const mesh::Place& place_in, const Machine& machine_in)
+    : place(place_in),
+      machine(machine_in),
+      way(way_of(config->device.comm, machine.kind)),
+      limits(limits_in),
+      sizes(local_sizes(config, limits.tokens, place)),
+      architecture(model::make_architecture(config)),
+      policy(parallel::sharding_policy(config->parallel, offloads_parameters(config, machine))),
+      shard_map(architecture.units, place, policy.trainable_axes()),
+      frozen_map(architecture.frozen_units, place, policy.frozen_axes()),
+      slots(shard_map.num_units(), policy, config->model.tie_word_embeddings),
+      storage(shard_map, frozen_map, sizes.compute, master_weights(config->train)),
+      unit_buffers(storage, policy, slots),
+      decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
+      attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
+                                                config->parallel.attention_method())),
+      optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
+      matrix_deal(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
+        return optimizer->needs_whole(unit, parameter);
+      }) {}
+
+void RankPlan::lay_out(Arenas& arenas) {
+  const bool moves_master = optimizer->master_place() == optim::StatePlace::host;
+  storage.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
+                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
+  optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
+  matrix_deal.lay_out(arenas.optimizer);
+  unit_buffers.lay_out(
+      {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
+  decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);
+  attention->lay_out(arenas.workspace);
+  upload = take_upload_buffers(arenas.workspace, arenas.pinned, sizes.tokens);
+  results = take(arenas.workspace, DType::float64, {num_metrics + 1});
+  downloaded_results = take(arenas.pinned, DType::float64, {num_metrics + 1});
+  const std::size_t workspace_bytes =
+      ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->attention_needs());
+  ops_workspace =
+      take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
+  comm::StagingPlan plan = parallel::ShardedUnits::staging(shard_map, policy);
+  if (place.size(Axis::tp) > 1) {
+    const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
+    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
+  }
+  const auto shared_bytes = static_cast<std::size_t>(optimizer->num_shared()) * sizeof(float);
+  if (place.size(shard_map.shard_axes()) * place.size(Axis::tp) > 1) {
+    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, shared_bytes);
+  }
+  staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
+}
+
+std::size_t RankPlan::later_process_bytes() const {
+  std::vector<const parallel::StoredLayout*> layouts{&parallel::as_parameters()};
+  for (const optim::StateEntry& entry : optimizer->state()) {
+    if (std::ranges::find(layouts, entry.layout) == layouts.end()) layouts.push_back(entry.layout);
+  }
+  return plan::later_process_bytes + checkpoint::index_memory_bytes(shard_map, layouts) +
+         ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
+         ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
+}
+
+RankPlan::Arenas RankPlan::measure() {
+  Arenas sizing;
+  lay_out(sizing);
+  return sizing;
+}
+
+}  // namespace sft::plan

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/run_length.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "sft/core/error.hpp"
+
+namespace sft::plan {
+
+data::OrderKind row_order(const config::Data& data, std::int64_t num_rows) {
+  using Kind = data::OrderKind;
+  switch (data.row_order) {
+    case config::RowOrder::automatic:
+      return data.shuffle && num_rows <= data::RowOrder::max_rows_of_trl ? Kind::trl : Kind::endless;
+    case config::RowOrder::endless:
+      return Kind::endless;
+    case config::RowOrder::trl:
+      break;
+  }
+  if (data.shuffle && num_rows > data::RowOrder::most_rows_of_trl) {
+    throw_config_error(
+        "`data.row_order = trl` cannot be had for " + std::to_string(num_rows) + " rows",
+        "it is a list in memory, of at most " + std::to_string(data::RowOrder::most_rows_of_trl) + " rows",
+        "set data.row_order = endless");
+  }
+  return Kind::trl;
+}
+
+config::RowOrder name_of(data::OrderKind kind) {
+  return kind == data::OrderKind::trl ? config::RowOrder::trl : config::RowOrder::endless;
+}
+
+data::StepPositions step_positions(const config::Config& config, std::int64_t num_rows) {
+  return {row_order(config.data, num_rows), num_rows, config.effective_batch_rows()};
+}
+
+std::int64_t num_steps(const config::Config& config, std::int64_t num_rows) {
+  if (config.train.max_steps >= 0) return config.train.max_steps;
+  const data::StepPositions positions = step_positions(config, num_rows);
+  const double batches = static_cast<double>(num_rows) / static_cast<double>(positions.batch_rows);
+  const bool is_trl = positions.kind == data::OrderKind::trl;
+  const double steps =
+      config.train.num_train_epochs * (is_trl ? static_cast<double>(positions.steps_per_epoch()) : batches);
+  constexpr double rounding_slack = 1e-9;  // 0.1 * 30 rows are 3 rows, not 3.0000000000000004
+  return std::max<std::int64_t>(1, std::llround(std::ceil(steps - rounding_slack)));
+}
+
+double epochs_after(std::int64_t steps, const data::StepPositions& positions) {
+  return static_cast<double>(positions.begin(steps)) / static_cast<double>(positions.num_rows);
+}
+
+bool is_due(std::int64_t step, std::int64_t interval) { return interval > 0 && step % interval == 0; }
+
+}  // namespace sft::plan

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/plan/upload.hpp"
+
+#include <cstring>
+#include <iterator>
+
+#include "sft/core/ensure.hpp"
+
+namespace sft::plan {
+
+namespace {
+
+model::Inputs take_inputs(device::Arena& arena, std::int64_t num_tokens) {
+  model::Inputs inputs;
+  inputs.tokens = take(arena, DType::int32, {num_tokens});
+  inputs.positions = take(arena, DType::int32, {num_tokens});
+  inputs.targets = take(arena, DType::int32, {num_tokens});
+  inputs.weights = take(arena, DType::float32, {num_tokens});
+  return inputs;
+}
+
+model::Inputs first_rows(const model::Inputs& all, std::int64_t num_tokens) {
+  return {all.tokens.rows(0, num_tokens), all.positions.rows(0, num_tokens), all.targets.rows(0, num_tokens),
+          all.weights.rows(0, num_tokens)};
+}
+
+}  // namespace
+
+UploadBuffers take_upload_buffers(device::Arena& device_memory, device::Arena& pinned_memory, std::int64_t max_tokens) {
+  UploadBuffers buffers;
+  for (model::Inputs& pinned : buffers.pinned) pinned = take_inputs(pinned_memory, max_tokens);
+  buffers.device = take_inputs(device_memory, max_tokens);
+  return buffers;
+}
+
+Upload::Upload(device::Device& device, device::Stream& stream, const UploadBuffers& buffers)
+    : device_(device), stream_(stream), buffers_(buffers), copied_{device.make_event(), device.make_event()} {}
+
+model::Inputs Upload::put(const data::MicroBatch& batch) {
+  const auto num_tokens = std::ssize(batch.tokens);
+  const model::Inputs pinned = first_rows(buffers_.pinned[next_], num_tokens);
+  const model::Inputs on_device = first_rows(buffers_.device, num_tokens);
+  device::Event& copied = *copied_[next_];
+  next_ = (next_ + 1) % buffers_.pinned.size();
+  copied.synchronize();
+  const auto copy = [&](const Tensor& destination, const Tensor& staged, const auto& values) {
+    const std::size_t bytes = destination.size_bytes();
+    SFT_ENSURE(values.size() * sizeof(values[0]) == bytes, "a token of a micro-batch has its labels");
+    std::memcpy(staged.data, values.data(), bytes);
+    device_.copy(destination.data, staged.data, bytes, stream_);
+  };
+  copy(on_device.tokens, pinned.tokens, batch.tokens);
+  copy(on_device.positions, pinned.positions, batch.positions);
+  copy(on_device.targets, pinned.targets, batch.targets);
+  copy(on_device.weights, pinned.weights, batch.weights);
+  copied.record(stream_);
+  return on_device;
+}
+
+}  // namespace sft::plan

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of sft, and what it says of itself.
+#include "apps/sft_options.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "sft/config/parse.hpp"
+#include "support/config_error.hpp"
+
+using namespace sft;
+using apps::SftOptions;
+using test::check_says;
+using test::refusal;
+
+namespace {
+
+using Action = SftOptions::Action;
+
+SftOptions read(const std::vector<std::string>& words) { return apps::read_sft_options(words).value(); }
+
+void says(const std::vector<std::string>& words, const std::string& part) {
+  check_says(refusal([&] { (void)read(words); }), part);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(sft_options)
+
+BOOST_AUTO_TEST_CASE(the_command_line_is_split) {
+  const SftOptions run = read({"inputs/demo.ini", "--train.max_steps=-1", "--parallel.tp_size", "2"});
+  BOOST_TEST((run.action == Action::run));
+  BOOST_TEST(run.input_file == "inputs/demo.ini");
+  const config::Config config = config::parse("", run.overrides, "run.ini");
+  BOOST_TEST(config.train.max_steps == -1);
+  BOOST_TEST(config.parallel.tp_size == 2);
+  BOOST_TEST(read({"--parallel.tp_size", "2", "late.ini"}).input_file == "late.ini");
+  BOOST_TEST(read({"--bf16", "run.ini"}).input_file == "run.ini");
+  BOOST_TEST(read({"--no_shuffle", "run.ini"}).input_file == "run.ini");
+  BOOST_TEST(read({"--fsdp", "full_shard auto_wrap", "--offload_param_device", "none", "run.ini"}).input_file ==
+             "run.ini");
+  BOOST_TEST(read({}).input_file == "");
+  BOOST_TEST((read({"a.ini", "--print-config"}).action == Action::print_config));
+  BOOST_TEST((read({"a.ini", "--print_config"}).action == Action::print_config));
+  BOOST_TEST((read({"--check", "a.ini"}).action == Action::check));
+}
+
+BOOST_AUTO_TEST_CASE(help_and_version_come_before_all_else) {
+  for (const char* word : {"--help", "-h", "--version"}) {
+    BOOST_TEST(!apps::read_sft_options({word}).has_value());
+    BOOST_TEST(!apps::read_sft_options({"--dry-run", "a.ini", "b.ini", "--json", word, "--halp"}).has_value());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(words_that_are_no_options_are_refused) {
+  says({"a.ini", "b.ini"}, "`b.ini` is one word too many");
+  says({"--halp"}, "did you mean `help`?");
+  says({"--dry_rum"}, "did you mean `dry-run`?");
+  says({"--tp_sise", "2"}, "did you mean `tp_size`?");
+  says({"-x"}, "unknown key `x`");
+  says({"--json=maybe"}, "the value of --json is not valid (expected true or false)");
+  says({"a.ini", "--dry-run", "--num_ranks"}, "`--num_ranks` has no value");
+}
+
+BOOST_AUTO_TEST_CASE(a_dry_run_is_asked_for) {
+  const SftOptions plain = read({"a.ini", "--dry-run"});
+  BOOST_TEST((plain.action == Action::dry_run));
+  BOOST_TEST(!plain.json);
+  BOOST_TEST(plain.num_ranks == 0);
+  const SftOptions full = read({"--num_ranks", "1024", "--json", "a.ini", "--dry-run"});
+  BOOST_TEST((full.action == Action::dry_run));
+  BOOST_TEST(full.json);
+  BOOST_TEST(full.num_ranks == 1024);
+  BOOST_TEST(full.input_file == "a.ini");
+  BOOST_TEST(read({"a.ini", "--dry-run", "--num_ranks=4"}).num_ranks == 4);
+
+  says({"a.ini", "--json"}, "--json without --dry-run");
+  says({"a.ini", "--num_ranks", "4"}, "--num_ranks without --dry-run");
+  says({"a.ini", "--check", "--json"}, "--json without --dry-run");
+  says({"a.ini", "--check", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
+  says({"a.ini", "--print-config", "--num_ranks", "4"}, "--num_ranks without --dry-run");
+  says({"a.ini", "--print-config", "--dry-run"}, "several of --print-config, --dry-run and --check are given");
+  for (const char* wrong : {"0", "-4", "many", "4x", "99999999999"}) {
+    says({"a.ini", "--dry-run", "--num_ranks", wrong}, "is no number of ranks");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(help_fits_the_terminal) {
+  std::istringstream lines(cli::help_of(apps::sft_manual()));
+  for (std::string line; std::getline(lines, line);) BOOST_TEST(line.size() <= 100u, line);
+}
+
+BOOST_AUTO_TEST_CASE(help_lists_every_key_of_the_ini_text) {
+  const std::string help = cli::help_of(apps::sft_manual());
+  std::istringstream lines(config::to_ini(config::Config{}));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) check_says(help, line.substr(0, line.find(" =")));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_documentation_holds_the_text_of_help) {
+  std::ifstream stream(std::filesystem::path(SFT_SOURCE_DIR) / "docs" / "configuration.md");
+  const std::string page{std::istreambuf_iterator<char>(stream), {}};
+  BOOST_CHECK_MESSAGE(page.find("```text\n" + cli::help_of(apps::sft_manual()) + "```\n") != std::string::npos,
+                      "docs/configuration.md is out of date: put the output of ./sft --help into its text block");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

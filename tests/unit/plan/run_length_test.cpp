@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <boost/test/unit_test.hpp>
+#include <string>
+#include <vector>
+
+#include "sft/core/error.hpp"
+#include "sft/plan/run_length.hpp"
+
+using namespace sft;
+
+namespace {
+
+using Order = config::RowOrder;
+
+struct Case {
+  Order order;
+  std::int64_t max_steps;
+  double num_train_epochs;
+  std::int64_t num_rows, batch_rows;
+  std::int64_t steps;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << (c.order == Order::trl ? "trl, " : "endless, ") << c.max_steps << " max_steps, " << c.num_train_epochs
+             << " epochs of " << c.num_rows << " rows, batch " << c.batch_rows;
+}
+
+const std::vector<Case> cases{
+    {Order::endless, 7, 3.0, 100, 10, 7},    // max_steps wins
+    {Order::endless, 0, 3.0, 100, 10, 0},    // only writes checkpoint-000000
+    {Order::endless, -1, 3.0, 100, 10, 30},  // whole batches
+    {Order::endless, -1, 1.0, 101, 10, 11},  // rounded up
+    {Order::endless, -1, 0.1, 30, 3, 1},     // no step for a rounding error
+    {Order::endless, -1, 0.5, 101, 10, 6},
+    {Order::endless, -1, 1e-6, 100, 10, 1},  // at least one
+    {Order::endless, -1, 1.0, 3, 64, 1},
+    {Order::endless, -1, 3.0, 101, 10, 31},  // a batch may be longer than the data
+    {Order::trl, 7, 3.0, 101, 10, 7},
+    {Order::trl, -1, 3.0, 101, 10, 33},  // each epoch ends with a step
+    {Order::trl, -1, 0.5, 10, 4, 2},
+    {Order::trl, -1, 1.5, 10, 4, 5},  // as transformers counts them
+    {Order::trl, -1, 3.0, 3, 64, 3},
+    {Order::trl, -1, 0.1, 30, 3, 1},
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(steps_of_a_run) {
+  for (const Case& c : cases) {
+    config::Config config;
+    config.data.row_order = c.order;
+    config.train.max_steps = c.max_steps;
+    config.train.num_train_epochs = c.num_train_epochs;
+    config.train.per_device_train_batch_size = c.batch_rows;
+    config.parallel.dp_shard_size = 1;
+    BOOST_TEST(plan::num_steps(config, c.num_rows) == c.steps, c << " gave " << plan::num_steps(config, c.num_rows));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(epochs_count_rows) {
+  BOOST_TEST(plan::epochs_after(0, {data::OrderKind::endless, 100, 8}) == 0.0);
+  BOOST_TEST(plan::epochs_after(25, {data::OrderKind::endless, 100, 8}) == 2.0);
+  BOOST_TEST(plan::epochs_after(26, {data::OrderKind::trl, 100, 8}) == 2.0);
+  BOOST_TEST(plan::epochs_after(12, {data::OrderKind::trl, 100, 8}) == 0.96);
+}
+
+BOOST_AUTO_TEST_CASE(rows_are_shuffled_as_in_trl_unless_there_are_too_many) {
+  using Kind = data::OrderKind;
+  constexpr std::int64_t few = data::RowOrder::max_rows_of_trl, most = data::RowOrder::most_rows_of_trl;
+  config::Data data;
+  BOOST_TEST((plan::row_order(data, few) == Kind::trl));
+  BOOST_TEST((plan::row_order(data, few + 1) == Kind::endless));
+  data.row_order = Order::endless;
+  BOOST_TEST((plan::row_order(data, 10) == Kind::endless));
+  data.row_order = Order::trl;
+  BOOST_TEST((plan::row_order(data, most) == Kind::trl));
+  BOOST_CHECK_EXCEPTION((void)plan::row_order(data, most + 1), Error, [](const Error& error) {
+    return error.status() == ExitStatus::configuration &&
+           std::string(error.what()).find("set data.row_order = endless") != std::string::npos;
+  });
+  data.shuffle = false;  // file order takes no memory
+  BOOST_TEST((plan::row_order(data, most + 1) == Kind::trl));
+  data.row_order = Order::automatic;  // step s has rows [s B, (s + 1) B)
+  BOOST_TEST((plan::row_order(data, 10) == Kind::endless));
+}
+
+BOOST_AUTO_TEST_CASE(intervals) {
+  BOOST_TEST(plan::is_due(10, 5));
+  BOOST_TEST(!plan::is_due(11, 5));
+  BOOST_TEST(!plan::is_due(11, 0));
+}
