@@ -70,7 +70,7 @@ void HostCollectives::set_staging(const StagingMemory& staging) {
 
 std::size_t HostCollectives::slot_bytes(int num_slots) const {
   constexpr std::size_t line_bytes = 64;
-  const std::size_t lines = pinned_.size_bytes() / line_bytes / static_cast<std::size_t>(num_slots);
+  const std::size_t lines = pinned_.size_bytes() / line_bytes / num_slots;
   SFT_ENSURE(lines > 0, "each rank of a group has a line of the pinned memory");
   return lines * line_bytes;
 }
@@ -96,8 +96,7 @@ void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, 
 void HostCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
   SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
   const std::size_t all_bytes = local.size_bytes();
-  SFT_ENSURE(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
-             "all_gather into size times the elements");
+  SFT_ENSURE(full.size_bytes() == all_bytes * group.size(), "all_gather into size times the elements");
   if (group.size() == 1) {
     if (full.data != local.data) device_.copy(full.data, local.data, all_bytes, stream);
     return;
@@ -124,8 +123,7 @@ void HostCollectives::reduce_scatter_add(const Group& group, Tensor local, Tenso
       full.is_contiguous() && local.is_contiguous() && full.dtype == DType::float32 && local.dtype == DType::float32,
       "reduce_scatter_add of contiguous float32 tensors");
   const std::size_t all_bytes = local.size_bytes();
-  SFT_ENSURE(full.size_bytes() == all_bytes * static_cast<std::size_t>(group.size()),
-             "reduce_scatter_add from size times the elements");
+  SFT_ENSURE(full.size_bytes() == all_bytes * group.size(), "reduce_scatter_add from size times the elements");
   Call call(*this, group, "reduce_scatter_add", full.size_bytes(), stream);
   const std::size_t slot = slot_bytes(group.size() + 1);
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
@@ -150,8 +148,8 @@ void HostCollectives::reduce_scatter(const Group& group, Tensor inout, device::S
   SFT_ENSURE(inout.num_elements() % group.size() == 0, "reduce_scatter of size times the elements of a piece");
   if (group.size() == 1) return;
   Call call(*this, group, "reduce_scatter", inout.size_bytes(), stream);
-  const std::size_t all_bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
-  const auto own = static_cast<std::size_t>(group.rank());
+  const std::size_t all_bytes = inout.size_bytes() / group.size();
+  const std::size_t own = group.rank();
   const std::size_t slot = slot_bytes(group.size());
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
