@@ -3,6 +3,7 @@
 option(SFT_BUILD_TESTS "Build the tests and benchmarks" ON)
 option(SFT_WERROR "Treat warnings as errors" ON)
 option(SFT_UNITY "Compile the files of a room several at a time: faster from nothing, slower after a change" OFF)
+option(SFT_CHECKED_OPS "Hold the arguments of every operation against its contract" OFF)
 set(SFT_SANITIZE "" CACHE STRING "Sanitizers to build with, as in -fsanitize: `address,undefined` or `thread`")
 set(SFT_CUDA "AUTO" CACHE STRING "Build the CUDA and NCCL sides: AUTO (where found), ON (required) or OFF")
 set_property(CACHE SFT_CUDA PROPERTY STRINGS AUTO ON OFF)

@@ -37,7 +37,7 @@ struct LineReader::Editor {
     ::history(history, &event, H_SETUNIQUE, 1);
     ::el_set(edit, EL_CLIENTDATA, this);
     ::el_set(
-        edit, EL_PROMPT, +[](EditLine* e) { return const_cast<char*>(of(e).prompt); });
+        edit, EL_PROMPT, +[](EditLine* e) { return of(e).prompt.data(); });
     ::el_set(edit, EL_EDITOR, "emacs");
     ::el_set(edit, EL_SIGNAL, 1);  // a line that is edited survives Ctrl-Z and a new size of the window
     ::el_set(edit, EL_HIST, ::history, history);
@@ -95,7 +95,7 @@ struct LineReader::Editor {
 
   History* history = nullptr;
   EditLine* edit = nullptr;
-  const char* prompt = "";
+  std::string prompt;
   bool is_interrupted = false;
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/comm/call.hpp"
 
-#include <utility>
-
 #include "sft/core/ensure.hpp"
 
 namespace sft::comm {
@@ -37,15 +35,13 @@ struct Bytes {
 };
 
 struct BytesToSend {
-  std::size_t rank, size;  ///< of the group
+  int rank, size;  ///< of the group
 
   std::size_t operator()(const AllReduce& call) const { return 2 * call.inout.size_bytes() * (size - 1) / size; }
   std::size_t operator()(const AllGather& call) const { return call.local.size_bytes() * (size - 1); }
   std::size_t operator()(const ReduceScatterAdd& call) const { return call.local.size_bytes() * (size - 1); }
   std::size_t operator()(const ReduceScatter& call) const { return call.inout.size_bytes() * (size - 1) / size; }
-  std::size_t operator()(const Exchange& call) const {
-    return std::cmp_equal(call.to, rank) ? 0 : call.send.size_bytes();
-  }
+  std::size_t operator()(const Exchange& call) const { return call.to == rank ? 0 : call.send.size_bytes(); }
   std::size_t operator()(const ExchangeAll& call) const { return sum_of_bytes(call.sends); }
 };
 
@@ -92,7 +88,7 @@ const char* name_of(const Call& call) { return std::visit(Name{}, call); }
 std::size_t bytes_of(const Call& call) { return std::visit(Bytes{}, call); }
 
 std::int64_t bytes_to_send(const Call& call, const Group& group) {
-  const BytesToSend of{static_cast<std::size_t>(group.rank()), static_cast<std::size_t>(group.size())};
+  const BytesToSend of{group.rank(), group.size()};
   return static_cast<std::int64_t>(std::visit(of, call));
 }
 

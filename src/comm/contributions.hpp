@@ -15,7 +15,7 @@ struct Contributions {
 
   /// Where rank `peer`, another one, is received.
   [[nodiscard]] constexpr std::byte* slot(int peer) const {
-    return slots + static_cast<std::size_t>(peer < rank ? peer : peer - 1) * slot_bytes;
+    return slots + (peer < rank ? peer : peer - 1) * slot_bytes;
   }
   /// The part of rank r.
   [[nodiscard]] constexpr const std::byte* part(int r) const { return r == rank ? own : slot(r); }

@@ -121,7 +121,7 @@ class GzipStream : public ByteStream {
         ::inflateReset(&state_);
         is_between_members_ = false;
       }
-      state_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(ready.data()));
+      state_.next_in = reinterpret_cast<const Bytef*>(ready.data());
       state_.avail_in = static_cast<uInt>(ready.size());
       state_.next_out = reinterpret_cast<Bytef*>(bytes.data());
       state_.avail_out = static_cast<uInt>(bytes.size());

@@ -12,12 +12,10 @@ const char* name_of(Label label) {
   return names[static_cast<std::size_t>(label)];
 }
 
-std::size_t Ledger::bytes(Label label, Space space) const {
-  return bytes_[static_cast<std::size_t>(label)][static_cast<std::size_t>(space)];
-}
+std::size_t Ledger::bytes(Label label, Space space) const { return bytes_[index_of(label)][index_of(space)]; }
 
 std::size_t Ledger::bytes(Label label) const {
-  const Spaces& spaces = bytes_[static_cast<std::size_t>(label)];
+  const Spaces& spaces = bytes_[index_of(label)];
   return std::accumulate(spaces.begin(), spaces.end(), std::size_t{0});
 }
 
@@ -25,7 +23,7 @@ std::size_t Ledger::node_bytes(Kind kind) const {
   std::size_t sum = 0;
   for (const Spaces& spaces : bytes_) {
     for (const Space space : {Space::device, Space::pinned, Space::host}) {
-      if (is_node_memory(kind, space)) sum += spaces[static_cast<std::size_t>(space)];
+      if (is_node_memory(kind, space)) sum += spaces[index_of(space)];
     }
   }
   return sum;

@@ -35,7 +35,7 @@ TransferQueue::Failure TransferQueue::take_failure(TransferBatch& batch) {
 void TransferQueue::finish(const Transfer& transfer, int error) {
   TransferBatch& batch = *transfer.batch;
   --batch.num_pending_;
-  int& first = transfer.is_write ? batch.write_error_ : batch.read_error_;
+  int& first = transfer.is_write() ? batch.write_error_ : batch.read_error_;
   if (first == 0) first = error;
 }
 
@@ -66,13 +66,12 @@ DirectFile::~DirectFile() = default;
 
 void DirectFile::read(TransferBatch& batch, std::uint64_t at, std::size_t size, void* bytes) {
   require_aligned(at, size, bytes);
-  if (size > 0) queue_->start({&batch, /*is_write=*/false, at, size, static_cast<char*>(bytes)});
+  if (size > 0) queue_->start({.batch = &batch, .at = at, .size = size, .read_to = static_cast<char*>(bytes)});
 }
 
 void DirectFile::write(TransferBatch& batch, std::uint64_t at, std::size_t size, const void* bytes) {
   require_aligned(at, size, bytes);
-  // Only read from: a Transfer has one kind of address for both directions.
-  if (size > 0) queue_->start({&batch, /*is_write=*/true, at, size, static_cast<char*>(const_cast<void*>(bytes))});
+  if (size > 0) queue_->start({.batch = &batch, .at = at, .size = size, .write_from = static_cast<const char*>(bytes)});
 }
 
 void DirectFile::wait(TransferBatch& batch) {

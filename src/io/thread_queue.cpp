@@ -65,10 +65,10 @@ class ThreadQueue : public TransferQueue {
   }
 
   [[nodiscard]] int carry_out(const Transfer& transfer) const {
-    if (transfer.is_write) {
-      return write_at(descriptor_, transfer.at, transfer.size, transfer.bytes) ? 0 : errno;
+    if (transfer.is_write()) {
+      return write_at(descriptor_, transfer.at, transfer.size, transfer.write_from) ? 0 : errno;
     }
-    const ssize_t count = read_at(descriptor_, transfer.at, transfer.size, transfer.bytes);
+    const ssize_t count = read_at(descriptor_, transfer.at, transfer.size, transfer.read_to);
     if (count < 0) return errno;
     return static_cast<std::size_t>(count) < transfer.size ? EIO : 0;  // EIO: the file ends too early
   }

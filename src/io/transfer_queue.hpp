@@ -10,12 +10,15 @@
 
 namespace sft::io {
 
+/// `size` bytes at `at` of the file, read to memory or written from it: one of the two is null.
 struct Transfer {
   TransferBatch* batch;
-  bool is_write;
   std::uint64_t at;
   std::size_t size;
-  char* bytes;
+  char* read_to = nullptr;
+  const char* write_from = nullptr;
+
+  [[nodiscard]] bool is_write() const { return write_from != nullptr; }
 };
 
 class TransferQueue {

@@ -49,10 +49,10 @@ class UringQueue : public TransferQueue {
   void submit(Transfer* slot) {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);  // there is one: the ring has as many as there are slots
     const auto size = static_cast<unsigned>(slot->size);
-    if (slot->is_write) {
-      io_uring_prep_write(entry, descriptor_, slot->bytes, size, slot->at);
+    if (slot->is_write()) {
+      io_uring_prep_write(entry, descriptor_, slot->write_from, size, slot->at);
     } else {
-      io_uring_prep_read(entry, descriptor_, slot->bytes, size, slot->at);
+      io_uring_prep_read(entry, descriptor_, slot->read_to, size, slot->at);
     }
     io_uring_sqe_set_data(entry, slot);
     int result = 0;
@@ -79,7 +79,7 @@ class UringQueue : public TransferQueue {
       release(slot, count < 0 ? -count : EIO);  // 0: the file ends too early
     } else if (static_cast<std::size_t>(count) < slot->size) {
       slot->at += static_cast<std::uint64_t>(count);
-      slot->bytes += count;
+      (slot->is_write() ? slot->write_from += count : slot->read_to += count);
       slot->size -= static_cast<std::size_t>(count);
       submit(slot);
     } else {

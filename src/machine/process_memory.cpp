@@ -48,7 +48,7 @@ std::size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");  // total and resident, in pages
   std::size_t total_pages = 0, resident_pages = 0;
   statm >> total_pages >> resident_pages;
-  return resident_pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return resident_pages * sysconf(_SC_PAGESIZE);
 }
 
 std::size_t peak_resident_bytes() {

@@ -41,13 +41,21 @@ void rotate(const Context& c, const BlockParameters& p, BlockActivations& saved,
   if (p.q_norm.exists()) {
     const auto epsilon = static_cast<float>(c.config.rms_norm_eps);
     const parallel::SequenceAttention::Heads raw = split_heads(saved.qkv, c.sizes);
-    c.ops.norm_rope_forward(saved.heads.q, saved.q_rstd, raw.q, c.units.parameter(p.q_norm), scratch.cosine,
-                            scratch.sine, epsilon);
-    c.ops.norm_rope_forward(saved.heads.k, saved.k_rstd, raw.k, c.units.parameter(p.k_norm), scratch.cosine,
-                            scratch.sine, epsilon);
+    c.ops.norm_rope_forward({.out = saved.heads.q,
+                             .rstd = saved.q_rstd,
+                             .in = raw.q,
+                             .weight = c.units.parameter(p.q_norm),
+                             .table = {scratch.cosine, scratch.sine},
+                             .epsilon = epsilon});
+    c.ops.norm_rope_forward({.out = saved.heads.k,
+                             .rstd = saved.k_rstd,
+                             .in = raw.k,
+                             .weight = c.units.parameter(p.k_norm),
+                             .table = {scratch.cosine, scratch.sine},
+                             .epsilon = epsilon});
   } else {
     const Tensor rotated = rotated_heads(saved.qkv, c.sizes);
-    c.ops.rope_forward(rotated, rotated, scratch.cosine, scratch.sine);
+    c.ops.rope_forward(rotated, rotated, {scratch.cosine, scratch.sine});
   }
 }
 
@@ -66,9 +74,13 @@ void join_attention(const Context& c, const BlockParameters& p, BlockActivations
   linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.attention));
   c.tp.reduce(scratch.delta);
   c.units.enter(p.mlp_unit);
-  c.ops.add_rms_norm_forward(saved.middle, c.tp.slice(scratch.normed), saved.middle_rstd, saved.x,
-                             c.tp.slice(scratch.delta), c.units.parameter(p.post_attention_norm),
-                             static_cast<float>(c.config.rms_norm_eps));
+  c.ops.add_rms_norm_forward({.sum = saved.middle,
+                              .y = c.tp.slice(scratch.normed),
+                              .rstd = saved.middle_rstd,
+                              .x = saved.x,
+                              .delta = c.tp.slice(scratch.delta),
+                              .weight = c.units.parameter(p.post_attention_norm),
+                              .epsilon = static_cast<float>(c.config.rms_norm_eps)});
 }
 
 void attention_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
@@ -78,17 +90,30 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
   const parallel::SequenceAttention::Heads gradients = split_heads(scratch.qkv, c.sizes);
   timed(c, "attention backward",
         [&] { c.attention.backward(saved.heads, saved.attention, saved.lse, scratch.dattention, gradients); });
-  c.ops.rms_norm_apply(c.tp.slice(scratch.normed), saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
+  c.ops.rms_norm_apply({.y = c.tp.slice(scratch.normed),
+                        .x = saved.x,
+                        .rstd = saved.input_rstd,
+                        .weight = c.units.parameter(p.input_norm)});
   c.tp.start_gather(scratch.normed);  // beside the gradients of queries, keys and values
   if (p.q_norm.exists()) {
     const parallel::SequenceAttention::Heads raw = split_heads(saved.qkv, c.sizes);
-    c.ops.norm_rope_backward(gradients.q, c.units.accumulated_gradient(p.q_norm), gradients.q, raw.q, saved.q_rstd,
-                             c.units.parameter(p.q_norm), scratch.cosine, scratch.sine);
-    c.ops.norm_rope_backward(gradients.k, c.units.accumulated_gradient(p.k_norm), gradients.k, raw.k, saved.k_rstd,
-                             c.units.parameter(p.k_norm), scratch.cosine, scratch.sine);
+    c.ops.norm_rope_backward({.din = gradients.q,
+                              .dweight = c.units.accumulated_gradient(p.q_norm),
+                              .dout = gradients.q,
+                              .in = raw.q,
+                              .rstd = saved.q_rstd,
+                              .weight = c.units.parameter(p.q_norm),
+                              .table = {scratch.cosine, scratch.sine}});
+    c.ops.norm_rope_backward({.din = gradients.k,
+                              .dweight = c.units.accumulated_gradient(p.k_norm),
+                              .dout = gradients.k,
+                              .in = raw.k,
+                              .rstd = saved.k_rstd,
+                              .weight = c.units.parameter(p.k_norm),
+                              .table = {scratch.cosine, scratch.sine}});
   } else {
     const Tensor rotated = rotated_heads(scratch.qkv, c.sizes);
-    c.ops.rope_backward(rotated, rotated, scratch.cosine, scratch.sine);
+    c.ops.rope_backward(rotated, rotated, {scratch.cosine, scratch.sine});
   }
 
   linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv);
@@ -126,8 +151,10 @@ void mlp_forward(const Context& c, const BlockParameters& p, BlockActivations& s
 void mlp_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   const bool recomputes = saved.gate_up.empty();
   c.tp.gather(scratch.dx);
-  c.ops.rms_norm_apply(c.tp.slice(scratch.normed), saved.middle, saved.middle_rstd,
-                       c.units.parameter(p.post_attention_norm));
+  c.ops.rms_norm_apply({.y = c.tp.slice(scratch.normed),
+                        .x = saved.middle,
+                        .rstd = saved.middle_rstd,
+                        .weight = c.units.parameter(p.post_attention_norm)});
   c.tp.start_gather(scratch.normed);  // beside the first gradients
   if (recomputes) c.tp.finish();
   for_each_tile(scratch, [&](std::int64_t begin, std::int64_t count) {
@@ -287,8 +314,13 @@ void block_forward(const Context& c, const BlockParameters& p, const Tensor& pre
   if (previous.empty()) {
     c.ops.rms_norm_forward(normed, saved.input_rstd, saved.x, input_norm, epsilon);
   } else {
-    c.ops.add_rms_norm_forward(saved.x, normed, saved.input_rstd, previous, c.tp.slice(scratch.delta), input_norm,
-                               epsilon);
+    c.ops.add_rms_norm_forward({.sum = saved.x,
+                                .y = normed,
+                                .rstd = saved.input_rstd,
+                                .x = previous,
+                                .delta = c.tp.slice(scratch.delta),
+                                .weight = input_norm,
+                                .epsilon = epsilon});
   }
   c.tp.gather(scratch.normed);
   project(c, p, saved, scratch);
@@ -305,7 +337,10 @@ void block_recompute(const Context& c, const BlockParameters& p, const Activatio
   c.units.enter(p.attention_unit);
   const bool keeps_products = policy.keeps_products();
   if (!keeps_products) {
-    c.ops.rms_norm_apply(c.tp.slice(scratch.normed), saved.x, saved.input_rstd, c.units.parameter(p.input_norm));
+    c.ops.rms_norm_apply({.y = c.tp.slice(scratch.normed),
+                          .x = saved.x,
+                          .rstd = saved.input_rstd,
+                          .weight = c.units.parameter(p.input_norm)});
     c.tp.gather(scratch.normed);
     project(c, p, saved, scratch);
   }
@@ -319,12 +354,22 @@ void block_backward(const Context& c, const BlockParameters& p, BlockActivations
   c.units.enter(p.mlp_unit);
   timed(c, "MLP backward", [&] { mlp_backward(c, p, saved, scratch); });
   const Tensor dx = c.tp.slice(scratch.dx), dnormed = c.tp.slice(scratch.dnormed);
-  c.ops.rms_norm_backward(dx, c.units.accumulated_gradient(p.post_attention_norm), dnormed, saved.middle,
-                          saved.middle_rstd, c.units.parameter(p.post_attention_norm), dx);
+  c.ops.rms_norm_backward({.dx = dx,
+                           .dweight = c.units.accumulated_gradient(p.post_attention_norm),
+                           .dy = dnormed,
+                           .x = saved.middle,
+                           .rstd = saved.middle_rstd,
+                           .weight = c.units.parameter(p.post_attention_norm),
+                           .dresidual = dx});
   c.units.enter(p.attention_unit);
   attention_backward(c, p, saved, scratch);
-  c.ops.rms_norm_backward(dx, c.units.accumulated_gradient(p.input_norm), dnormed, saved.x, saved.input_rstd,
-                          c.units.parameter(p.input_norm), dx);
+  c.ops.rms_norm_backward({.dx = dx,
+                           .dweight = c.units.accumulated_gradient(p.input_norm),
+                           .dy = dnormed,
+                           .x = saved.x,
+                           .rstd = saved.input_rstd,
+                           .weight = c.units.parameter(p.input_norm),
+                           .dresidual = dx});
 }
 
 }  // namespace sft::model

@@ -91,9 +91,13 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   c_.units.enter(p_.head_unit());
   if (!logits.empty()) {
     const std::int64_t last = n - 1;
-    c_.ops.add_rms_norm_forward(saved.x.rows(last, 1), scratch.normed.rows(last, 1), saved.input_rstd.rows(last, 1),
-                                saved.middle.rows(last, 1), scratch.delta.rows(last, 1),
-                                c_.units.parameter(p_.final_norm), epsilon);
+    c_.ops.add_rms_norm_forward({.sum = saved.x.rows(last, 1),
+                                 .y = scratch.normed.rows(last, 1),
+                                 .rstd = saved.input_rstd.rows(last, 1),
+                                 .x = saved.middle.rows(last, 1),
+                                 .delta = scratch.delta.rows(last, 1),
+                                 .weight = c_.units.parameter(p_.final_norm),
+                                 .epsilon = epsilon});
   }
   c_.units.enter(p_.head.unit());
   if (!logits.empty()) {

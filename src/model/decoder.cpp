@@ -63,9 +63,13 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
     if (keeps) save(i);
   }
   c_.units.enter(p_.head_unit());
-  c_.ops.add_rms_norm_forward(b_.last, c_.tp.slice(b_.scratch.normed), b_.last_rstd, b_.blocks.back().middle,
-                              c_.tp.slice(b_.scratch.delta), c_.units.parameter(p_.final_norm),
-                              static_cast<float>(c_.config.rms_norm_eps));
+  c_.ops.add_rms_norm_forward({.sum = b_.last,
+                               .y = c_.tp.slice(b_.scratch.normed),
+                               .rstd = b_.last_rstd,
+                               .x = b_.blocks.back().middle,
+                               .delta = c_.tp.slice(b_.scratch.delta),
+                               .weight = c_.units.parameter(p_.final_norm),
+                               .epsilon = static_cast<float>(c_.config.rms_norm_eps)});
   c_.tp.gather(b_.scratch.normed);
   c_.units.enter(p_.head.unit());
 }
@@ -75,9 +79,12 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
     b_.loss_head.forward_backward(c_, p_.head, b_.scratch.normed, inputs, gradient_scale, b_.scratch.dnormed, metrics);
   });
   c_.units.enter(p_.head_unit());
-  c_.ops.rms_norm_backward(c_.tp.slice(b_.scratch.dx), c_.units.accumulated_gradient(p_.final_norm),
-                           c_.tp.slice(b_.scratch.dnormed), b_.last, b_.last_rstd, c_.units.parameter(p_.final_norm),
-                           Tensor());
+  c_.ops.rms_norm_backward({.dx = c_.tp.slice(b_.scratch.dx),
+                            .dweight = c_.units.accumulated_gradient(p_.final_norm),
+                            .dy = c_.tp.slice(b_.scratch.dnormed),
+                            .x = b_.last,
+                            .rstd = b_.last_rstd,
+                            .weight = c_.units.parameter(p_.final_norm)});
 }
 
 void Decoder::block_backward_of(std::size_t i) {

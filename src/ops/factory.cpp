@@ -2,7 +2,9 @@
 #include "sft/ops/factory.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "ops/checked/backend.hpp"
 #include "ops/cpu/backend.hpp"
 #include "ops/cpu/planning.hpp"
 #include "ops/null/backend.hpp"
@@ -25,6 +27,13 @@ std::int64_t gpu_loss_chunk_tokens(const Shapes& shapes) {
   return std::min(shapes.tokens, std::clamp(fitting, min_tokens, max_tokens));
 }
 
+std::unique_ptr<Backend> make_unchecked_backend(device::Device& device, device::Stream& stream) {
+#if SFT_HAVE_CUDA
+  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream);
+#endif
+  return cpu::make_backend(device, stream, cpu::best_isa());
+}
+
 }  // namespace
 
 bool is_built([[maybe_unused]] device::Kind kind) {
@@ -44,10 +53,15 @@ void require_built(device::Kind kind) {
 
 std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream) {
   require_built(device.kind());
-#if SFT_HAVE_CUDA
-  if (device.kind() == device::Kind::cuda) return cuda::make_backend(stream);
+  std::unique_ptr<Backend> backend = make_unchecked_backend(device, stream);
+#if SFT_CHECKED_OPS
+  backend = make_checked_backend(std::move(backend));
 #endif
-  return cpu::make_backend(device, stream, cpu::best_isa());
+  return backend;
+}
+
+std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner) {
+  return checked::make_backend(std::move(inner));
 }
 
 std::unique_ptr<Backend> make_null_backend(device::Stream& stream) {

@@ -10,11 +10,14 @@
 namespace sft::ops {
 
 /// A matrix of float32 or bf16: `rows` rows of `columns` neighbours, `stride` elements apart. data may be null.
-struct View {
-  void* data = nullptr;
+template <class Memory>
+struct BasicView {
+  Memory* data = nullptr;
   bool is_bf16 = false;
   std::int64_t rows = 0, columns = 0, stride = 0;
 };
+using View = BasicView<void>;
+using ConstView = BasicView<const void>;  ///< is only read
 
 /// A chunk of ops::CrossEntropy: `rows` rows of `columns` of the vocabulary from vocab_begin on.
 struct CrossEntropyArguments {

@@ -15,7 +15,8 @@
 namespace sft::ops {
 
 /// The first dim are the rows; all others, which are contiguous, the columns.
-[[nodiscard]] inline View view_of(const Tensor& x) {
+template <class Memory>
+[[nodiscard]] BasicView<Memory> view_of(const BasicTensor<Memory>& x) {
   if (x.data == nullptr) return {};
   SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
   const std::int64_t columns = x.row_elements();
@@ -23,9 +24,10 @@ namespace sft::ops {
 }
 
 /// A contiguous tensor as one long row.
-[[nodiscard]] inline View flat_view_of(const Tensor& x) {
+template <class Memory>
+[[nodiscard]] BasicView<Memory> flat_view_of(const BasicTensor<Memory>& x) {
   SFT_ENSURE(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
-  View view = view_of(x);
+  BasicView<Memory> view = view_of(x);
   view.columns *= view.rows;
   view.rows = 1;
   view.stride = view.columns;
@@ -33,10 +35,11 @@ namespace sft::ops {
 }
 
 /// The elements of a contiguous float32 tensor.
-[[nodiscard]] inline float* floats_of(const Tensor& x) {
+template <class Memory>
+[[nodiscard]] auto* floats_of(const BasicTensor<Memory>& x) {
   SFT_ENSURE(x.dtype == DType::float32, "ops: float32 expected");
   SFT_ENSURE(x.is_contiguous() || x.shape[0] <= 1, "ops: contiguous tensor expected");
-  return x.as<float>();
+  return x.template as<float>();
 }
 
 [[nodiscard]] inline CrossEntropyArguments arguments_of(const CrossEntropy& chunk) {

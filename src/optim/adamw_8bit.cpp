@@ -135,7 +135,6 @@ void Adamw8bit::share(const parallel::UnitStorage& storage, ops::Backend& backen
   for (const BlockRun& run : plan_.runs) {
     if (run.kind != BlockRun::Kind::cut) continue;
     ops::BlockwiseUpdate step = cut_update_of(run, storage);
-    step.update.parameters = step.update.gradients;  // not touched
     backend.raise_scales(step);
   }
   maximum_->take(maxima_);

@@ -5,7 +5,8 @@
 
 namespace sft {
 
-Tensor::Tensor(void* data_in, DType dtype_in, std::initializer_list<std::int64_t> shape_in)
+template <class Memory>
+BasicTensor<Memory>::BasicTensor(Memory* data_in, DType dtype_in, std::initializer_list<std::int64_t> shape_in)
     : data(data_in), dtype(dtype_in), ndim(static_cast<int>(shape_in.size())) {
   SFT_ENSURE(ndim >= 1, "tensor of 1 to 4 dims");
   SFT_ENSURE(ndim <= max_ndim, "tensor of 1 to 4 dims");
@@ -14,36 +15,46 @@ Tensor::Tensor(void* data_in, DType dtype_in, std::initializer_list<std::int64_t
   stride0 = row_elements();
 }
 
-std::int64_t Tensor::row_elements() const {
+template <class Memory>
+std::int64_t BasicTensor<Memory>::row_elements() const {
   std::int64_t n = 1;
   for (int i = 1; i < ndim; ++i) n *= shape[i];
   return n;
 }
 
-std::int64_t Tensor::num_elements() const { return ndim == 0 ? 0 : shape[0] * row_elements(); }
+template <class Memory>
+std::int64_t BasicTensor<Memory>::num_elements() const {
+  return ndim == 0 ? 0 : shape[0] * row_elements();
+}
 
-std::size_t Tensor::size_bytes() const { return static_cast<std::size_t>(num_elements()) * size_of(dtype); }
+template <class Memory>
+std::size_t BasicTensor<Memory>::size_bytes() const {
+  return num_elements() * size_of(dtype);
+}
 
-Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
+template <class Memory>
+BasicTensor<Memory> BasicTensor<Memory>::rows(std::int64_t begin, std::int64_t count) const {
   SFT_ENSURE(begin >= 0 && count >= 0, "rows within the tensor");
   SFT_ENSURE(begin + count <= shape[0], "rows within the tensor");
-  Tensor t = *this;
-  t.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin * stride0) * size_of(dtype);
+  BasicTensor t = *this;
+  t.data = as<std::byte>() + begin * stride0 * size_of(dtype);
   t.shape[0] = count;
   return t;
 }
 
-Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
+template <class Memory>
+BasicTensor<Memory> BasicTensor<Memory>::columns(std::int64_t begin, std::int64_t count) const {
   SFT_ENSURE(ndim == 2 && begin >= 0 && count >= 0, "columns within the tensor");
   SFT_ENSURE(begin + count <= shape[1], "columns within the tensor");
-  Tensor t = *this;
-  t.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(begin) * size_of(dtype);
+  BasicTensor t = *this;
+  t.data = as<std::byte>() + begin * size_of(dtype);
   t.shape[1] = count;
   return t;
 }
 
-Tensor Tensor::view(std::initializer_list<std::int64_t> new_shape) const {
-  Tensor t(data, dtype, new_shape);
+template <class Memory>
+BasicTensor<Memory> BasicTensor<Memory>::view(std::initializer_list<std::int64_t> new_shape) const {
+  BasicTensor t(data, dtype, new_shape);
   SFT_ENSURE(t.num_elements() == num_elements(), "view keeps the number of elements");
   if (!is_contiguous()) {
     SFT_ENSURE(t.shape[0] == shape[0], "view of a strided tensor keeps the first dim");
@@ -51,6 +62,9 @@ Tensor Tensor::view(std::initializer_list<std::int64_t> new_shape) const {
   }
   return t;
 }
+
+template struct BasicTensor<void>;
+template struct BasicTensor<const void>;
 
 Tensor take(device::Arena& arena, DType dtype, std::initializer_list<std::int64_t> shape) {
   Tensor t(nullptr, dtype, shape);

@@ -193,12 +193,16 @@ void ModelOps::measure_delta(const std::string& name, const Tensor& delta, const
 void ModelOps::norms_and_embedding() {
   const Tensor x = make(dtype_, {T, C}), y = make(dtype_, {T, C}), delta = make(dtype_, {T, C});
   const Tensor rstd = make(DType::float32, {T}), weight = make(dtype_, {C}), dweight = make(DType::float32, {C});
-  bench_.memory_bound("add_rms_norm_forward", bytes_of::add_rms_norm_forward(s, s, s, T, C), 2 * L,
-                      [&] { ops_.add_rms_norm_forward(x, y, rstd, x, delta, weight, 1e-5f); });
+  bench_.memory_bound("add_rms_norm_forward", bytes_of::add_rms_norm_forward(s, s, s, T, C), 2 * L, [&] {
+    ops_.add_rms_norm_forward(
+        {.sum = x, .y = y, .rstd = rstd, .x = x, .delta = delta, .weight = weight, .epsilon = 1e-5f});
+  });
   bench_.memory_bound("rms_norm_apply", bytes_of::rms_norm_apply(s, s, T, C), 2 * L,
-                      [&] { ops_.rms_norm_apply(y, x, rstd, weight); });
-  bench_.memory_bound("rms_norm_backward", bytes_of::rms_norm_backward(s, s, s, T, C), 2 * L,
-                      [&] { ops_.rms_norm_backward(delta, dweight, y, x, rstd, weight, delta); });
+                      [&] { ops_.rms_norm_apply({.y = y, .x = x, .rstd = rstd, .weight = weight}); });
+  bench_.memory_bound("rms_norm_backward", bytes_of::rms_norm_backward(s, s, s, T, C), 2 * L, [&] {
+    ops_.rms_norm_backward(
+        {.dx = delta, .dweight = dweight, .dy = y, .x = x, .rstd = rstd, .weight = weight, .dresidual = delta});
+  });
   const Tensor tokens = make(DType::int32, {T}), table = make(dtype_, {V, C}), dtable = make(DType::float32, {V, C});
   bench_.memory_bound("embedding_forward", bytes_of::embedding_forward(s, s, T, C), 1,
                       [&] { ops_.embedding_forward(x, tokens, table, 0); });
@@ -217,14 +221,28 @@ void ModelOps::rotations() {
   const std::int64_t plain = model_.qk_norm ? 0 : L, normed = model_.qk_norm ? L : 0;
   bench_.without_roof("rope_table", bytes_of::rope_table(T, D), 1,
                       [&] { ops_.rope_table(cosine, sine, tokens, frequencies, 1.0F); });
-  bench_.memory_bound("rope_forward", bytes_of::rope(s, T, H + K, D), plain,
-                      [&] { ops_.rope_forward(heads, heads, cosine, sine); });
-  bench_.memory_bound("rope_backward", bytes_of::rope(s, T, H + K, D), plain,
-                      [&] { ops_.rope_backward(dheads, dheads, cosine, sine); });
-  bench_.memory_bound("norm_rope_forward", bytes_of::norm_rope_forward(s, s, T, H + K, D), normed,
-                      [&] { ops_.norm_rope_forward(heads, norm_rstd, heads, norm_weight, cosine, sine, 1e-6f); });
+  bench_.memory_bound("rope_forward", bytes_of::rope(s, T, H + K, D), plain, [&] {
+    ops_.rope_forward(heads, heads, {cosine, sine});
+  });
+  bench_.memory_bound("rope_backward", bytes_of::rope(s, T, H + K, D), plain, [&] {
+    ops_.rope_backward(dheads, dheads, {cosine, sine});
+  });
+  bench_.memory_bound("norm_rope_forward", bytes_of::norm_rope_forward(s, s, T, H + K, D), normed, [&] {
+    ops_.norm_rope_forward({.out = heads,
+                            .rstd = norm_rstd,
+                            .in = heads,
+                            .weight = norm_weight,
+                            .table = {cosine, sine},
+                            .epsilon = 1e-6f});
+  });
   bench_.memory_bound("norm_rope_backward", bytes_of::norm_rope_backward(s, s, T, H + K, D), normed, [&] {
-    ops_.norm_rope_backward(dheads, dnorm, dheads, heads, norm_rstd, norm_weight, cosine, sine);
+    ops_.norm_rope_backward({.din = dheads,
+                             .dweight = dnorm,
+                             .dout = dheads,
+                             .in = heads,
+                             .rstd = norm_rstd,
+                             .weight = norm_weight,
+                             .table = {cosine, sine}});
   });
   bench_.memory_bound("bias_backward", bytes_of::bias_backward(s, T, (H + 2 * K) * D), model_.attention_bias ? L : 0,
                       [&] { ops_.bias_backward(dbias, qkv); });

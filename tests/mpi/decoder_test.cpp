@@ -211,7 +211,7 @@ class Stand {
   std::unique_ptr<comm::Collectives> collectives_ = comm::make_collectives(*device_, mesh_.groups.of_tensors());
   std::unique_ptr<device::Stream> stream_ = device_->make_stream(), comm_stream_ = device_->make_stream(),
                                   ring_stream_ = device_->make_stream(), tp_stream_ = device_->make_stream();
-  std::unique_ptr<ops::Backend> backend_ = ops::make_backend(*device_, *stream_);
+  std::unique_ptr<ops::Backend> backend_ = ops::make_checked_backend(ops::make_backend(*device_, *stream_));
 };
 
 /// The meshes of as many ranks as there are.

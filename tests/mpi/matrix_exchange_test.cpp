@@ -65,7 +65,7 @@ void for_each_element(const ShardMap& shard_map, const Visit& visit) {
 void exchange_on(const test::Mesh& mesh, const AxisSet& shard_axes) {
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
   const std::unique_ptr<device::Stream> stream = device->make_stream();
-  const std::unique_ptr<ops::Backend> backend = ops::make_backend(*device, *stream);
+  const std::unique_ptr<ops::Backend> backend = ops::make_checked_backend(ops::make_backend(*device, *stream));
   const auto collectives = comm::make_collectives(*device, mesh.groups.of_tensors({}, true));
   const ShardMap shard_map(sample_units(), mesh.place, shard_axes);
   const ShardMap frozen_map(std::vector<Unit>(3), mesh.place, shard_axes);

@@ -98,7 +98,7 @@ class Layer {
         lse_(DType::float32, {num_tokens_, heads.q}),
         compute_stream_(fixture.device->make_stream()),
         ring_stream_(fixture.device->make_stream()),
-        backend_(ops::make_backend(*fixture.device, *compute_stream_)),
+        backend_(ops::make_checked_backend(ops::make_backend(*fixture.device, *compute_stream_))),
         buffers_(parallel::make_sequence_buffers({.tokens = num_tokens_,
                                                   .document_tokens = cut.length(),
                                                   .q_heads = heads.q,
@@ -296,7 +296,7 @@ BOOST_FIXTURE_TEST_CASE(tokens_outside_every_document_are_zero, CollectivesFixtu
 
 BOOST_FIXTURE_TEST_CASE(a_schedule_of_another_group_is_a_bug, CollectivesFixture) {
   const auto stream_of = device->make_stream();
-  const auto backend = ops::make_backend(*device, *stream_of);
+  const auto backend = ops::make_checked_backend(ops::make_backend(*device, *stream_of));
   const HeadCounts heads{8, 2};
   const sequence::RowCut other(sequence::padded_row_length(144, 2 * size), 2 * size);
   for (const AttentionMethod& method : methods_for(size, heads)) {

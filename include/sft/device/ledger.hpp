@@ -43,9 +43,9 @@ class Ledger {
   static constexpr std::size_t num_spaces = 3;
   using Spaces = std::array<std::size_t, num_spaces>;
 
-  std::size_t& entry(Label label, Space space) {
-    return bytes_[static_cast<std::size_t>(label)][static_cast<std::size_t>(space)];
-  }
+  /// Of a label or a space, among all of its kind.
+  static constexpr std::size_t index_of(auto name) { return static_cast<std::size_t>(name); }
+  std::size_t& entry(Label label, Space space) { return bytes_[index_of(label)][index_of(space)]; }
 
   std::array<Spaces, num_labels> bytes_{};
 };

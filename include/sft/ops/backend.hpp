@@ -9,11 +9,14 @@
 // Gradients of parameters are always float32 and always "+=". Tensors belong to the caller. Memory that an op reads or
 // writes stays valid until the stream has passed it.
 //
-// Misuse is a std::logic_error where it is found. The CPU backend finds: float64 and int32 where float32 or bf16 is
-// due; a tensor that is not float32 or not contiguous where it has to be; sizes that do not fit in copy and matmul, and
-// dtypes in matmul; a head dim that is odd or above 256 in attention_forward, attention_backward and norm_rope_*; an
-// attention plan that was made for other sizes; a workspace that is too small when it is set or, for
-// attention_backward, used. The rest of what is stated here, equal sizes above all, is not checked.
+// What an op writes shares memory with no other tensor of the call, unless it says that it may be that tensor.
+//
+// Misuse is a std::logic_error where it is found. make_checked_backend (factory.hpp) finds everything that is stated
+// here of shapes, dtypes, strides and shared memory. The backends themselves look for what costs nothing: the CPU
+// backend finds float64 and int32 where float32 or bf16 is due; a tensor that is not float32 or not contiguous where it
+// has to be; sizes that do not fit in copy and matmul, and dtypes in matmul; a head dim that is odd or above 256 in
+// attention_forward, attention_backward and norm_rope_*; an attention plan that was made for other sizes; a workspace
+// that is too small when it is set or, for attention_backward, used.
 
 #include <array>
 #include <cstdint>
@@ -35,37 +38,93 @@ class AttentionPlan {
 };
 
 /// c = op(a) op(b) [+ bias] [+ c]. op transposes where asked. a, b, c are 2-D and may be strided; a and b have the same
-/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry per column of c or is empty. c shares
-/// no memory with the others.
+/// compute dtype, c has it too or is float32. bias, of a's dtype, has one entry per column of c or is empty.
 struct Matmul {
-  Tensor a, b, c;
+  ConstTensor a, b;
+  Tensor c;
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;
-  Tensor bias{};
+  ConstTensor bias{};
+};
+
+/// RMSNorm of a sum; see Backend::add_rms_norm_forward.
+struct AddRmsNormForward {
+  Tensor sum;          ///< (T, C) compute dtype; may be x
+  Tensor y;            ///< (T, C) compute dtype
+  Tensor rstd;         ///< (T) float32
+  ConstTensor x;       ///< (T, C) compute dtype
+  ConstTensor delta;   ///< (T, C) compute dtype or float32
+  ConstTensor weight;  ///< (C) compute dtype or float32
+  float epsilon;
+};
+
+/// See Backend::rms_norm_apply.
+struct RmsNormApply {
+  Tensor y;            ///< (T, C) compute dtype
+  ConstTensor x;       ///< (T, C) compute dtype
+  ConstTensor rstd;    ///< (T) float32
+  ConstTensor weight;  ///< (C) compute dtype or float32
+};
+
+/// See Backend::rms_norm_backward.
+struct RmsNormBackward {
+  Tensor dx;                ///< (T, C) compute dtype
+  Tensor dweight;           ///< (C) float32; empty: not asked for
+  ConstTensor dy;           ///< (T, C) compute dtype or float32
+  ConstTensor x;            ///< (T, C) compute dtype
+  ConstTensor rstd;         ///< (T) float32
+  ConstTensor weight;       ///< (C) compute dtype or float32
+  ConstTensor dresidual{};  ///< (T, C) compute dtype, may be dx; empty: zero
+};
+
+/// The angles of the rotary embedding as Backend::rope_table writes them, (T, D/2) float32.
+struct RopeTable {
+  ConstTensor cosine, sine;
+};
+
+/// See Backend::norm_rope_forward.
+struct NormRopeForward {
+  Tensor out;          ///< (T, n, D) compute dtype, strided; may be in
+  Tensor rstd;         ///< (T, n) float32
+  ConstTensor in;      ///< (T, n, D) compute dtype, strided
+  ConstTensor weight;  ///< (D) compute dtype or float32
+  RopeTable table;
+  float epsilon;
+};
+
+/// See Backend::norm_rope_backward.
+struct NormRopeBackward {
+  Tensor din;          ///< (T, n, D) compute dtype, strided; may be dout
+  Tensor dweight;      ///< (D) float32; empty: not asked for
+  ConstTensor dout;    ///< (T, n, D) compute dtype, strided
+  ConstTensor in;      ///< (T, n, D) compute dtype, strided: the forward pass's input
+  ConstTensor rstd;    ///< (T, n) float32
+  ConstTensor weight;  ///< (D) compute dtype or float32
+  RopeTable table;
 };
 
 /// H is a multiple of K. With `merge`, out and lse hold the result over the keys of earlier calls (0 and -inf where
 /// there was none) and become that over all; out is float32 then. Else both are overwritten, queries outside the plan's
 /// spans with 0 and -inf.
 struct AttentionForward {
-  Tensor q;    ///< (T, H, D) compute dtype, strided
-  Tensor k;    ///< (Tk, K, D) compute dtype, strided
-  Tensor v;    ///< (Tk, K, D) compute dtype, strided
-  Tensor out;  ///< (T, H, D) compute dtype or float32, strided
-  Tensor lse;  ///< (T, H) float32
+  ConstTensor q;  ///< (T, H, D) compute dtype, strided
+  ConstTensor k;  ///< (Tk, K, D) compute dtype, strided
+  ConstTensor v;  ///< (Tk, K, D) compute dtype, strided
+  Tensor out;     ///< (T, H, D) compute dtype or float32, strided
+  Tensor lse;     ///< (T, H) float32
   float scale;
   const AttentionPlan& plan;
   bool merge = false;
 };
 
 /// With accumulate_dq or accumulate_dkv the gradients are added to what dq, or dk and dv, hold; they are float32 then.
-/// Else they are overwritten, rows outside the plan's spans with 0. None of them shares memory with q, k, v or dout.
+/// Else they are overwritten, rows outside the plan's spans with 0.
 struct AttentionBackward {
-  Tensor q, k, v;     ///< as in the forward pass
-  Tensor dout;        ///< (T, H, D) compute dtype, strided
-  Tensor lse, delta;  ///< (T, H) float32; the final log-sum-exp, and attention_delta
-  Tensor dq;          ///< (T, H, D) compute dtype or float32, strided
-  Tensor dk, dv;      ///< (Tk, K, D) compute dtype or float32, both the same; strided
+  ConstTensor q, k, v;     ///< as in the forward pass
+  ConstTensor dout;        ///< (T, H, D) compute dtype, strided
+  ConstTensor lse, delta;  ///< (T, H) float32; the final log-sum-exp, and attention_delta
+  Tensor dq;               ///< (T, H, D) compute dtype or float32, strided
+  Tensor dk, dv;           ///< (Tk, K, D) compute dtype or float32, both the same; strided
   float scale;
   const AttentionPlan& plan;
   bool accumulate_dq = false, accumulate_dkv = false;
@@ -77,8 +136,8 @@ struct CrossEntropy {
   Tensor logits;             ///< (T, V) float32; after cross_entropy_partials it holds exp(logit - max)
   Tensor max;                ///< (T) float32: maximum over the whole vocabulary once reduced over tp
   Tensor partials;           ///< (3, T) float32: sum exp(x - max); the target's logit or 0; sum exp(x - max) (x - max)
-  Tensor targets;            ///< (T) int32 global token ids; any value where the weight is 0
-  Tensor weights;            ///< (T) float32
+  ConstTensor targets;       ///< (T) int32 global token ids; any value where the weight is 0
+  ConstTensor weights;       ///< (T) float32
   std::int64_t vocab_begin;  ///< global id of the first column
 };
 
@@ -120,10 +179,10 @@ struct Momentum {
 
 using UpdateRule = std::variant<AdamW, Lion, Sgd, Momentum>;
 
-/// One step over vectors (N), computed in float32. What is bf16 is rounded as `rounding` says.
+/// One step over vectors (N), contiguous, computed in float32. What is bf16 is rounded as `rounding` says.
 struct Update {
   Tensor parameters;            ///< float32 or bf16
-  Tensor gradients;             ///< float32, only read; may be the parameters
+  ConstTensor gradients;        ///< float32; may be the parameters
   std::array<Tensor, 2> state;  ///< as many as the rule keeps: all float32 or all bf16
   Tensor copy;                  ///< bf16, or empty: receives new float32 parameters, rounded to the nearest
   UpdateRule rule;
@@ -162,13 +221,15 @@ class Backend {
   virtual void set_workspace(Tensor workspace) = 0;
 
   // Elementary
-  virtual void fill(Tensor x, float value) = 0;              ///< float32 or bf16
-  virtual void copy(Tensor destination, Tensor source) = 0;  ///< any dtype pair of float32/bf16; strided both
-  virtual void add(Tensor destination, Tensor source) = 0;   ///< destination += source; float32, strided both
-  virtual void scale(Tensor x, float factor) = 0;            ///< x *= factor; float32 or bf16, contiguous
-  virtual void sum_squares(Tensor result, Tensor x) = 0;     ///< float64 (1) += sum of float32 x^2
+  virtual void fill(Tensor x, float value) = 0;  ///< float32 or bf16, strided
+  /// Any dtype pair of float32 and bf16. Both have as many elements and, where one of them is strided, as many rows.
+  virtual void copy(Tensor destination, ConstTensor source) = 0;
+  /// destination += source; float32, of shapes as for copy.
+  virtual void add(Tensor destination, ConstTensor source) = 0;
+  virtual void scale(Tensor x, float factor) = 0;              ///< x *= factor; float32 or bf16, contiguous
+  virtual void sum_squares(Tensor result, ConstTensor x) = 0;  ///< float64 (1) += sum of float32 x^2
   /// x /= max(square root of `squares`, float64 (1), epsilon); float32, contiguous.
-  virtual void divide_by_norm(Tensor x, Tensor squares, float epsilon) = 0;
+  virtual void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) = 0;
   /// x[i] = mean 0, standard deviation `stddev`, drawn from (seed, first_index + i) alone (Box-Muller on a
   /// counter-based generator): a slice of a tensor gets the same numbers on any mesh. float32 or bf16, contiguous.
   virtual void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) = 0;
@@ -178,49 +239,43 @@ class Backend {
   /// 2014). Element i of the flattened tensor is dropped with that probability, drawn from (seed, first_index + i)
   /// alone: the backward pass is the same call, and so is any slice of the tensor. Each float32 or bf16, contiguous;
   /// out may be in. 0 <= probability < 1.
-  virtual void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+  virtual void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                        bool accumulate) = 0;
 
   // Embedding, vocabulary-parallel: `table` (V, C) holds ids [vocab_begin, vocab_begin + V); others give zero rows.
   // tokens (T) int32. out (T, C) has the table's dtype or is float32; dout (T, C) has the compute dtype;
   // dtable (V, C) is float32.
-  virtual void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) = 0;
-  virtual void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) = 0;
+  virtual void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) = 0;
+  virtual void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) = 0;
 
-  // RMSNorm (Zhang & Sennrich 2019): y = x * rstd * weight. x, y, sum, dx (T, C) compute dtype; rstd (T) float32;
-  // weight (C) compute dtype or float32; dweight (C) float32.
-  virtual void rms_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor weight, float epsilon) = 0;
-  /// sum = x + delta, rounded to its dtype, then as above of sum. sum may be x; delta (T, C) compute dtype or float32.
-  virtual void add_rms_norm_forward(Tensor sum, Tensor y, Tensor rstd, Tensor x, Tensor delta, Tensor weight,
-                                    float epsilon) = 0;
+  // RMSNorm (Zhang & Sennrich 2019).
+  /// y = x * rstd * weight. x, y (T, C) compute dtype; rstd (T) float32; weight (C) compute dtype or float32.
+  virtual void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) = 0;
+  /// sum = x + delta, rounded to its dtype, then as above of sum.
+  virtual void add_rms_norm_forward(const AddRmsNormForward& norm) = 0;
   /// y = x * rstd * weight with a known rstd.
-  virtual void rms_norm_apply(Tensor y, Tensor x, Tensor rstd, Tensor weight) = 0;
-  /// dx = dresidual + gradient through the norm; dresidual (T, C) compute dtype, may be dx, or is empty (zero).
-  /// dy (T, C) compute dtype or float32. dweight (C) float32; empty: not asked for.
-  virtual void rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor rstd, Tensor weight,
-                                 Tensor dresidual) = 0;
+  virtual void rms_norm_apply(const RmsNormApply& norm) = 0;
+  /// dx = dresidual + gradient through the norm.
+  virtual void rms_norm_backward(const RmsNormBackward& norm) = 0;
 
   // Rotary embedding (Su et al. 2021) in the half-split layout of Hugging Face.
   /// cosine, sine (T, D/2) float32, times `scale`, of positions (T) int32 times inverse_frequencies (D/2) float64.
-  virtual void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) = 0;
+  virtual void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
+                          float scale) = 0;
   /// out, in (T, n, D) compute dtype, both strided. May be in place.
-  virtual void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) = 0;
+  virtual void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) = 0;
   /// din, dout as out and in of the forward pass. May be in place.
-  virtual void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) = 0;
-  /// The same after RMSNorm of every head (Qwen3): weight (D) compute dtype or float32; rstd (T, n) float32.
-  virtual void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
-                                 float epsilon) = 0;
-  /// in: the forward pass's input. din (T, n, D) and dout as there, strided; din may be dout. dweight (D) float32;
-  /// empty: not asked for.
-  virtual void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight,
-                                  Tensor cosine, Tensor sine) = 0;
+  virtual void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) = 0;
+  /// The same after RMSNorm of every head (Qwen3).
+  virtual void norm_rope_forward(const NormRopeForward& heads) = 0;
+  virtual void norm_rope_backward(const NormRopeBackward& heads) = 0;
 
   // Linear algebra
   /// The product that `product` describes; nothing when c is empty. Throws std::logic_error when dims or dtypes do not
   /// fit.
   virtual void matmul(const Matmul& product) = 0;
   /// dbias (N) += column sums of dy (T, N), strided.
-  virtual void bias_backward(Tensor dbias, Tensor dy) = 0;
+  virtual void bias_backward(Tensor dbias, ConstTensor dy) = 0;
 
   // Attention in blocks (Dao 2023), grouped queries: query head h reads key/value head h / (H / K).
   /// Prepares `spans`, which are read before the call returns, for any number of calls, forward and backward, over
@@ -234,16 +289,16 @@ class Backend {
   /// Softmax attention of the queries over the keys that the plan's spans let them see.
   virtual void attention_forward(const AttentionForward& attention) = 0;
   /// delta (T, H) float32 = sum over D of out * dout; out, dout (T, H, D) compute dtype, strided.
-  virtual void attention_delta(Tensor delta, Tensor out, Tensor dout) = 0;
+  virtual void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) = 0;
   /// Gradients of the attention over the plan's spans; probabilities are formed again from the final lse, over the keys
   /// of all calls of the forward pass.
   virtual void attention_backward(const AttentionBackward& attention) = 0;
 
   // SwiGLU (Shazeer 2020): act = silu(gate) * up; gate_up, dgate_up (T, 2F) hold gate, then up, in every row. act, dact
   // (T, F). All have the compute dtype.
-  virtual void swiglu_forward(Tensor act, Tensor gate_up) = 0;
+  virtual void swiglu_forward(Tensor act, ConstTensor gate_up) = 0;
   /// dgate_up may be gate_up. act is recomputed on the way; it may be dact.
-  virtual void swiglu_backward(Tensor dgate_up, Tensor act, Tensor dact, Tensor gate_up) = 0;
+  virtual void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) = 0;
 
   // Cross-entropy in three steps; the caller reduces max (by maximum), then partials (by sum), over tp between them.
   /// Reads logits; writes max: of this rank's columns.
@@ -253,16 +308,16 @@ class Backend {
   virtual void cross_entropy_partials(const CrossEntropy& chunk) = 0;
   /// dlogits (T, V), compute dtype = gradient_scale * weight * (softmax - onehot), the product of the first two
   /// formed in double: the one may exceed what float32 holds where the other is tiny. Empty: not wanted. dlogits may
-  /// share memory with logits when float32. metrics, float64 (4), += sum w nll; sum over w > 0 of 1, of (the target has
+  /// be logits when float32. metrics, float64 (4), += sum w nll; sum over w > 0 of 1, of (the target has
   /// the largest logit), of the entropy of the prediction, in nats. Only tokens with w > 0 count. Reads all of chunk,
-  /// with max and partials reduced; writes none of it but what dlogits shares.
+  /// with max and partials reduced; writes none of it but logits, where dlogits are these.
   virtual void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale,
                                     Tensor metrics) = 0;
 
   virtual void update(const Update& step) = 0;
   virtual void update_blockwise(const BlockwiseUpdate& step) = 0;
   /// new_scales = the larger of itself and what the update makes of the moments of these elements, block by block; the
-  /// update's parameters and copy are not touched, and neither are codes and scales.
+  /// update's parameters and copy are not touched and may be empty, and codes and scales are only read.
   virtual void raise_scales(const BlockwiseUpdate& step) = 0;
 };
 

@@ -20,6 +20,11 @@ void require_built(device::Kind kind);
 /// A backend whose ops are queued on `stream` of `device`; both outlive it. Throws a configuration Error when absent.
 [[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream);
 
+/// A backend that holds every call against the rules of backend.hpp before `inner` runs it: std::logic_error names the
+/// op and the tensor, and says what it is and what it must be. Plans are for the backend that made them, not for
+/// `inner`. make_backend's are so where the build says SFT_CHECKED_OPS (the debug preset); tests of the ops always are.
+[[nodiscard]] std::unique_ptr<Backend> make_checked_backend(std::unique_ptr<Backend> inner);
+
 /// A backend whose ops do nothing, whatever they are given: for planning over sizing arenas. `stream` outlives it.
 [[nodiscard]] std::unique_ptr<Backend> make_null_backend(device::Stream& stream);
 

@@ -69,7 +69,7 @@ void HostCollectives::set_staging(const StagingMemory& staging) {
 
 std::size_t HostCollectives::slot_bytes(int num_slots) const {
   constexpr std::size_t line_bytes = 64;
-  const std::size_t lines = pinned_.size_bytes() / line_bytes / static_cast<std::size_t>(num_slots);
+  const std::size_t lines = pinned_.size_bytes() / line_bytes / num_slots;
   SFT_ENSURE(lines > 0, "each rank of a group has a line of the pinned memory");
   return lines * line_bytes;
 }
@@ -149,8 +149,8 @@ void HostCollectives::start(const Group& group, const ReduceScatter& call, devic
   const Tensor inout = call.inout;
   if (group.size() == 1) return;
   Copies copies(*this, group, call, stream);
-  const std::size_t all_bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
-  const auto own = static_cast<std::size_t>(group.rank());
+  const std::size_t all_bytes = inout.size_bytes() / group.size();
+  const std::size_t own = group.rank();
   const std::size_t slot = slot_bytes(group.size());
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);

@@ -37,10 +37,8 @@ struct Slice {
   std::size_t bytes;
   std::size_t piece_bytes;
 
-  [[nodiscard]] std::byte* piece(int r) const {
-    return begin + std::min(bytes, static_cast<std::size_t>(r) * piece_bytes);
-  }
-  [[nodiscard]] std::size_t bytes_of_piece(int r) const { return static_cast<std::size_t>(piece(r + 1) - piece(r)); }
+  [[nodiscard]] std::byte* piece(int r) const { return begin + std::min(bytes, r * piece_bytes); }
+  [[nodiscard]] std::size_t bytes_of_piece(int r) const { return piece(r + 1) - piece(r); }
 };
 
 std::int64_t num_elements(std::size_t bytes, DType dtype) { return static_cast<std::int64_t>(bytes / size_of(dtype)); }
@@ -99,7 +97,7 @@ void append_piecewise_reduction(std::vector<Steps::Step>& steps, const Group& gr
 template <class Add>
 void append_scatter(std::vector<Steps::Step>& steps, const Group& group, std::byte* full, std::size_t piece_bytes,
                     const Contributions& contributions, const Add& add) {
-  const auto piece = [=](int r) { return full + static_cast<std::size_t>(r) * piece_bytes; };
+  const auto piece = [=](int r) { return full + r * piece_bytes; };
   for (std::size_t begin = 0; begin < piece_bytes; begin += contributions.slot_bytes) {
     const std::size_t count = std::min(contributions.slot_bytes, piece_bytes - begin);
     steps.push_back([=](Transfers& transfers) {
@@ -178,7 +176,7 @@ Contributions MpiCollectives::received_into(const Staging& staging, const Group&
     return all;
   }
   constexpr std::size_t line_bytes = 64;
-  const std::size_t lines = staging.memory.size_bytes() / line_bytes / static_cast<std::size_t>(group.size() - 1);
+  const std::size_t lines = staging.memory.size_bytes() / line_bytes / (group.size() - 1);
   SFT_ENSURE(lines > 0,
              "set_staging() comes before the first reduction, and each rank has a line of the staging memory");
   all.slot_bytes = lines * line_bytes;
@@ -204,7 +202,7 @@ void MpiCollectives::start(const Group& group, const AllReduce& call, device::St
   }
   Staging& staging = all_reduce_staging_;
   const Contributions contributions = received_into(staging, group);
-  const auto size = static_cast<std::size_t>(group.size());
+  const std::size_t size = group.size();
 
   const bool is_small = inout.size_bytes() <= max_doubling_bytes;
   const std::size_t slice_bytes = is_small ? staging.memory.size_bytes() : contributions.slot_bytes * size;
@@ -222,7 +220,7 @@ void MpiCollectives::start(const Group& group, const AllReduce& call, device::St
 }
 
 void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, ReduceOp op, device::Stream& stream) {
-  const auto size = static_cast<std::size_t>(window.group().size());
+  const std::size_t size = window.group().size();
   const int rank = window.group().rank();
   const std::size_t bytes = inout.size_bytes();
   if (bytes <= max_doubling_bytes) {
@@ -239,13 +237,13 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
   // Rank r alone reads piece r of all ranks and writes its own; then all copy it from there.
   const Slice slice{memory_of(inout), bytes, piece_bytes_of(bytes, size)};
   const auto reduce_piece = [=](const WindowCall::Site& site) {
-    const auto begin = static_cast<std::size_t>(slice.piece(rank) - slice.begin);
+    const std::size_t begin = slice.piece(rank) - slice.begin;
     reduce(slice.piece(rank), tensors_of(site, begin), num_elements(slice.bytes_of_piece(rank), inout.dtype),
            inout.dtype, op);
   };
   const auto copy_pieces = [=, this](const WindowCall::Site& site) {
     for (const int peer : peers_of(site.window.group())) {
-      const auto begin = static_cast<std::size_t>(slice.piece(peer) - slice.begin);
+      const std::size_t begin = slice.piece(peer) - slice.begin;
       work_->copy(slice.piece(peer), site.tensor(peer) + begin, slice.bytes_of_piece(peer));
     }
   };
@@ -262,13 +260,13 @@ void MpiCollectives::start(const Group& group, const AllGather& call, device::St
       for (int r = 0; r < group.size(); ++r) {
         SFT_ENSURE(site.tensor(r) == memory_of(full), "all ranks gather into the same memory");
       }
-      std::byte* own = memory_of(full) + static_cast<std::size_t>(group.rank()) * bytes;
+      std::byte* own = memory_of(full) + group.rank() * bytes;
       if (local.data != own) work_->copy(own, memory_of(local), bytes);
     };
     return stream.push(
         std::make_unique<WindowCall>(*window, memory_of(full), std::vector<WindowCall::Round>{write_own}));
   }
-  const auto place = [=](int r) { return memory_of(full) + static_cast<std::size_t>(r) * bytes; };
+  const auto place = [=](int r) { return memory_of(full) + r * bytes; };
   const auto post = [=, this](Transfers& transfers) {
     for (const int peer : peers_of(group)) transfers.receive(place(peer), bytes, peer);
     for (const int peer : peers_of(group)) transfers.send(local.data, bytes, peer);
@@ -283,8 +281,7 @@ void MpiCollectives::start(const Group& group, const ReduceScatterAdd& call, dev
   const std::size_t bytes = local.size_bytes();
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, full); window != nullptr) {
     const auto add_pieces = [=](const WindowCall::Site& site) {
-      add_sum(local.as<float>(), tensors_of(site, static_cast<std::size_t>(group.rank()) * bytes),
-              local.num_elements());
+      add_sum(local.as<float>(), tensors_of(site, group.rank() * bytes), local.num_elements());
     };
     return stream.push(
         std::make_unique<WindowCall>(*window, memory_of(full), std::vector<WindowCall::Round>{add_pieces}));
@@ -302,8 +299,8 @@ void MpiCollectives::start(const Group& group, const ReduceScatterAdd& call, dev
 void MpiCollectives::start(const Group& group, const ReduceScatter& call, device::Stream& stream) {
   const Tensor inout = call.inout;
   if (group.size() == 1) return;
-  const std::size_t bytes = inout.size_bytes() / static_cast<std::size_t>(group.size());
-  const std::size_t own_begin = static_cast<std::size_t>(group.rank()) * bytes;
+  const std::size_t bytes = inout.size_bytes() / group.size();
+  const std::size_t own_begin = group.rank() * bytes;
   std::byte* own = memory_of(inout) + own_begin;
   if (SharedWindow* window = window_of(group, MemoryUse::reduced, inout); window != nullptr) {
     // Rank r alone reads piece r of all ranks and writes its own.

@@ -29,7 +29,7 @@ std::vector<T> gather_numbers(const Group& group, std::span<const T> values, MPI
   refuse_inside_agree(group, "all_gather");
   const Group::Impl& impl = group.impl();
   const int count = checked_cast<int>(values.size());
-  std::vector<T> all(values.size() * static_cast<std::size_t>(impl.size));
+  std::vector<T> all(values.size() * impl.size);
   impl.check(MPI_Allgather(values.data(), count, type, all.data(), count, type, impl.communicator), "MPI_Allgather");
   return all;
 }
@@ -111,7 +111,7 @@ std::vector<std::int64_t> Group::all_gather(std::span<const std::int64_t> values
 
 std::vector<std::string> Group::all_gather(const std::string& text) const {
   refuse_inside_agree(*this, "all_gather");
-  const auto num_ranks = static_cast<std::size_t>(size());
+  const std::size_t num_ranks = size();
   const int length = checked_cast<int>(text.size());
   std::vector<int> lengths(num_ranks);
   impl_->check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, impl_->communicator), "MPI_Allgather");
@@ -127,7 +127,7 @@ std::vector<std::string> Group::all_gather(const std::string& text) const {
                "MPI_Allgatherv");
   std::vector<std::string> texts(num_ranks);
   for (std::size_t r = 0; r < num_ranks; ++r) {
-    texts[r] = all.substr(static_cast<std::size_t>(begins[r]), static_cast<std::size_t>(lengths[r]));
+    texts[r] = all.substr(begins[r], lengths[r]);
   }
   return texts;
 }

@@ -49,7 +49,7 @@ std::string mpi_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
-  const std::string version(text.data(), static_cast<std::size_t>(length));
+  const std::string version(text.data(), length);
   return version.substr(0, version.find_first_of(",\n"));
 }
 

@@ -27,7 +27,7 @@ constexpr std::size_t page_bytes = 4096;
 bool has_space(std::size_t bytes) {
   struct statfs status {};
   if (::statfs(SharedWindow::backing_folder(), &status) != 0 || status.f_type != TMPFS_MAGIC) return false;
-  const auto block_bytes = static_cast<std::size_t>(status.f_bsize);
+  const std::size_t block_bytes = status.f_bsize;
   const std::size_t free_bytes = status.f_bavail * block_bytes, all_bytes = status.f_blocks * block_bytes;
   // A file system without a limit says that it has no blocks.
   return all_bytes == 0 || bytes + all_bytes / 16 <= free_bytes;
@@ -78,8 +78,8 @@ std::unique_ptr<SharedWindow> SharedWindow::make(const Group& group, MemoryUse u
   outcome = Outcome::other_node;
   if (!is_on_one_node(group)) return nullptr;
   // Other groups of this node ask for as much at the same time.
-  const auto num_ranks = static_cast<std::size_t>(std::max(num_local_ranks(), group.size()));
-  const auto group_size = static_cast<std::size_t>(group.size());
+  const std::size_t num_ranks = std::max(num_local_ranks(), group.size());
+  const std::size_t group_size = group.size();
   const bool is_common = use == MemoryUse::gathered;
   const std::size_t num_copies = is_common ? num_ranks / group_size : num_ranks;
   outcome = Outcome::refused;
@@ -140,9 +140,7 @@ bool SharedWindow::take_pages() const {
   if (use_ == MemoryUse::reduced) return populate(data(group_.rank()), bytes_);
   // Every rank a part of the common memory, so that it is spread over the node's memory controllers.
   const std::size_t num_pages = bytes_ / page_bytes;
-  const auto page = [&](int rank) {
-    return num_pages * static_cast<std::size_t>(rank) / static_cast<std::size_t>(group_.size());
-  };
+  const auto page = [&](int rank) { return num_pages * rank / group_.size(); };
   const std::size_t begin = page(group_.rank()), end = page(group_.rank() + 1);
   return populate(data(0) + begin * page_bytes, (end - begin) * page_bytes);
 }

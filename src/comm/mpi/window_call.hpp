@@ -29,7 +29,7 @@ class WindowCall final : public device::Pending {
   WindowCall(SharedWindow& window, const std::byte* tensor, std::vector<Round> rounds,
              std::function<void()> at_end = nullptr)
       : site_{window, window.next_call()},
-        offset_(static_cast<std::size_t>(tensor - window.data(window.group().rank()))),
+        offset_(tensor - window.data(window.group().rank())),
         rounds_(std::move(rounds)),
         at_end_(std::move(at_end)) {}
 

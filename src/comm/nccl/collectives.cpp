@@ -29,7 +29,7 @@ ncclDataType_t nccl_type(DType dtype) {
   return ncclNumTypes;
 }
 
-std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.num_elements()); }
+std::size_t count_of(const Tensor& tensor) { return tensor.num_elements(); }
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void NcclCollectives::warm_up(const std::vector<TensorGroup>& groups) {
   int most_ranks = 0;
   for (const TensorGroup& group : groups) most_ranks = std::max(most_ranks, group.group.size());
   if (most_ranks == 0) return;
-  const std::size_t bytes = 2 * static_cast<std::size_t>(most_ranks) * sizeof(float);
+  const std::size_t bytes = 2 * most_ranks * sizeof(float);
   const device::Device::Block block = device_.allocate(bytes);
   const std::unique_ptr<device::Stream> stream = device_.make_stream(device::Priority::communication);
   device_.fill_zero(block.get(), bytes, *stream);
@@ -94,7 +94,7 @@ void NcclCollectives::start(const Group& group, const AllGather& call, device::S
 void NcclCollectives::start(const Group& group, const ReduceScatterAdd& call, device::Stream& stream) {
   const Tensor local = call.local;
   const Tensor full = call.full;
-  float* piece = full.as<float>() + static_cast<std::size_t>(group.rank()) * count_of(local);
+  float* piece = full.as<float>() + group.rank() * count_of(local);
   if (group.size() > 1) {
     communicators_.of(group).run("ncclReduceScatter", full.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
       return ncclReduceScatter(full.data, piece, count_of(local), ncclFloat32, ncclSum, comm, native_stream(stream));
@@ -107,8 +107,8 @@ void NcclCollectives::start(const Group& group, const ReduceScatterAdd& call, de
 void NcclCollectives::start(const Group& group, const ReduceScatter& call, device::Stream& stream) {
   const Tensor inout = call.inout;
   if (group.size() == 1) return;
-  const std::size_t count = count_of(inout) / static_cast<std::size_t>(group.size());
-  std::byte* piece = inout.as<std::byte>() + static_cast<std::size_t>(group.rank()) * count * size_of(inout.dtype);
+  const std::size_t count = count_of(inout) / group.size();
+  std::byte* piece = inout.as<std::byte>() + group.rank() * count * size_of(inout.dtype);
   communicators_.of(group).run("ncclReduceScatter", inout.size_bytes(), native_stream(stream), [&](ncclComm_t comm) {
     return ncclReduceScatter(inout.data, piece, count, nccl_type(inout.dtype), ncclSum, comm, native_stream(stream));
   });

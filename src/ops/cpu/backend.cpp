@@ -34,7 +34,7 @@ class CpuBackend final : public Backend {
     kernels_.fill(x.is_contiguous() ? in_rows(x) : view_of(x), value);
   }
 
-  void copy(Tensor destination, Tensor source) override {
+  void copy(Tensor destination, ConstTensor source) override {
     stream_.synchronize();
     SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
@@ -42,7 +42,7 @@ class CpuBackend final : public Backend {
                   flat ? flat_view_of(source) : view_of(source));
   }
 
-  void add(Tensor destination, Tensor source) override {
+  void add(Tensor destination, ConstTensor source) override {
     stream_.synchronize();
     SFT_ENSURE(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
     SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
@@ -56,12 +56,12 @@ class CpuBackend final : public Backend {
     kernels_.scale(flat_view_of(x), factor);
   }
 
-  void sum_squares(Tensor result, Tensor x) override {
+  void sum_squares(Tensor result, ConstTensor x) override {
     stream_.synchronize();
     *result.as<double>() += kernels_.sum_squares(floats_of(x), x.num_elements());
   }
 
-  void divide_by_norm(Tensor x, Tensor squares, float epsilon) override {
+  void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) override {
     stream_.synchronize();
     SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
     const double norm = std::max(std::sqrt(*squares.as<double>()), static_cast<double>(epsilon));
@@ -78,79 +78,78 @@ class CpuBackend final : public Backend {
     kernels_.fill_uniform(flat_view_of(x), seed, first_index, bound);
   }
 
-  void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
     stream_.synchronize();
     SFT_ENSURE(out.num_elements() == in.num_elements(), "dropout: shapes fit");
     kernels_.dropout(flat_view_of(out), flat_view_of(in), probability, seed, first_index, accumulate);
   }
 
-  void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) override {
+  void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {
     stream_.synchronize();
     kernels_.embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin);
   }
 
-  void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) override {
+  void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) override {
     stream_.synchronize();
     kernels_.embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin);
   }
 
-  void rms_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor weight, float epsilon) override {
+  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) override {
     stream_.synchronize();
     kernels_.rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), float32_weight(weight), epsilon);
   }
 
-  void add_rms_norm_forward(Tensor sum, Tensor y, Tensor rstd, Tensor x, Tensor delta, Tensor weight,
-                            float epsilon) override {
+  void add_rms_norm_forward(const AddRmsNormForward& norm) override {
     stream_.synchronize();
-    kernels_.add_rms_norm_forward(view_of(sum), view_of(y), floats_of(rstd), view_of(x), view_of(delta),
-                                  float32_weight(weight), epsilon);
+    kernels_.add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
+                                  view_of(norm.delta), float32_weight(norm.weight), norm.epsilon);
   }
 
-  void rms_norm_apply(Tensor y, Tensor x, Tensor rstd, Tensor weight) override {
+  void rms_norm_apply(const RmsNormApply& norm) override {
     stream_.synchronize();
-    kernels_.rms_norm_apply(view_of(y), view_of(x), floats_of(rstd), float32_weight(weight));
+    kernels_.rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), float32_weight(norm.weight));
   }
 
-  void rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor rstd, Tensor weight,
-                         Tensor dresidual) override {
+  void rms_norm_backward(const RmsNormBackward& norm) override {
     stream_.synchronize();
-    kernels_.rms_norm_backward(view_of(dx), floats_of(dweight), view_of(dy), view_of(x), floats_of(rstd),
-                               float32_weight(weight), view_of(dresidual), scratch_after(weight));
+    kernels_.rms_norm_backward(view_of(norm.dx), floats_of(norm.dweight), view_of(norm.dy), view_of(norm.x),
+                               floats_of(norm.rstd), float32_weight(norm.weight), view_of(norm.dresidual),
+                               scratch_after(norm.weight));
   }
 
-  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) override {
+  void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
+                  float scale) override {
     stream_.synchronize();
     kernels_.rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(),
                         inverse_frequencies.as<double>(), positions.num_elements(), inverse_frequencies.num_elements(),
                         scale);
   }
 
-  void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) override {
+  void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override {
     stream_.synchronize();
-    kernels_.rope_forward(view_of(out), view_of(in), floats_of(cosine), floats_of(sine), in.shape[2]);
+    kernels_.rope_forward(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2]);
   }
 
-  void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) override {
+  void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override {
     stream_.synchronize();
-    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(cosine), floats_of(sine), din.shape[2]);
+    kernels_.rope_backward(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2]);
   }
 
-  void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
-                         float epsilon) override {
+  void norm_rope_forward(const NormRopeForward& heads) override {
     stream_.synchronize();
-    check_head_dim(in);
-    kernels_.norm_rope_forward(view_of(out), floats_of(rstd), view_of(in), float32_weight(weight), floats_of(cosine),
-                               floats_of(sine), in.shape[2], epsilon);
+    check_head_dim(heads.in);
+    kernels_.norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
+                               float32_weight(heads.weight), floats_of(heads.table.cosine), floats_of(heads.table.sine),
+                               heads.in.shape[2], heads.epsilon);
   }
 
-  void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight, Tensor cosine,
-                          Tensor sine) override {
+  void norm_rope_backward(const NormRopeBackward& heads) override {
     stream_.synchronize();
-    check_head_dim(in);
-    kernels_.norm_rope_backward(view_of(din), floats_of(dweight), view_of(dout), view_of(in), floats_of(rstd),
-                                float32_weight(weight), floats_of(cosine), floats_of(sine), in.shape[2],
-                                scratch_after(weight));
+    check_head_dim(heads.in);
+    kernels_.norm_rope_backward(view_of(heads.din), floats_of(heads.dweight), view_of(heads.dout), view_of(heads.in),
+                                floats_of(heads.rstd), float32_weight(heads.weight), floats_of(heads.table.cosine),
+                                floats_of(heads.table.sine), heads.in.shape[2], scratch_after(heads.weight));
   }
 
   void matmul(const Matmul& product) override {
@@ -159,7 +158,7 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  void bias_backward(Tensor dbias, Tensor dy) override {
+  void bias_backward(Tensor dbias, ConstTensor dy) override {
     stream_.synchronize();
     SFT_ENSURE(std::max(column_sum_floats, dy.shape[1]) <= scratch().num_floats, "ops: the workspace holds a row");
     kernels_.column_sums(floats_of(dbias), view_of(dy), scratch());
@@ -186,7 +185,7 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  void attention_delta(Tensor delta, Tensor out, Tensor dout) override {
+  void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
     stream_.synchronize();
     kernels_.attention_delta(floats_of(delta), view_of(out), view_of(dout), out.shape[2]);
   }
@@ -195,7 +194,7 @@ class CpuBackend final : public Backend {
     stream_.synchronize();
     const TilePlan& plan = plan_of(attention);
     AttentionArguments arguments = attention_arguments(attention, plan);
-    arguments.lse = floats_of(attention.lse);
+    arguments.final_lse = floats_of(attention.lse);
     arguments.dout = view_of(attention.dout);
     arguments.delta = floats_of(attention.delta);
     arguments.dq = view_of(attention.dq);
@@ -216,12 +215,12 @@ class CpuBackend final : public Backend {
     device_.progress();
   }
 
-  void swiglu_forward(Tensor act, Tensor gate_up) override {
+  void swiglu_forward(Tensor act, ConstTensor gate_up) override {
     stream_.synchronize();
     kernels_.swiglu_forward(view_of(act), view_of(gate_up));
   }
 
-  void swiglu_backward(Tensor dgate_up, Tensor act, Tensor dact, Tensor gate_up) override {
+  void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) override {
     stream_.synchronize();
     kernels_.swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up));
   }
@@ -301,7 +300,7 @@ class CpuBackend final : public Backend {
     return view;
   }
 
-  static void check_head_dim(const Tensor& x) {
+  static void check_head_dim(const ConstTensor& x) {
     SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
                "ops: head_dim must be even and <= 256");
   }
@@ -311,7 +310,7 @@ class CpuBackend final : public Backend {
   }
 
   /// Row weights in float32, converted at the start of the workspace where they are not.
-  [[nodiscard]] const float* float32_weight(const Tensor& weight) const {
+  [[nodiscard]] const float* float32_weight(const ConstTensor& weight) const {
     if (weight.dtype == DType::float32) return floats_of(weight);
     SFT_ENSURE(weight.num_elements() <= scratch().num_floats, "ops: the workspace holds the weight");
     kernels_.copy(flat_view_of(Tensor(workspace_.data, DType::float32, {weight.num_elements()})), flat_view_of(weight));
@@ -319,7 +318,7 @@ class CpuBackend final : public Backend {
   }
 
   /// The workspace behind a converted weight.
-  [[nodiscard]] Scratch scratch_after(const Tensor& weight) const {
+  [[nodiscard]] Scratch scratch_after(const ConstTensor& weight) const {
     const std::int64_t size = weight.num_elements();
     const Scratch all = scratch();
     SFT_ENSURE(size + std::max(column_sum_floats, size) <= all.num_floats, "ops: the workspace holds the weight");

@@ -43,21 +43,22 @@ struct KeySumScratch {
 };
 
 struct AttentionArguments {
-  View q, k, v;  ///< (T, H D), (Tk, K D), (Tk, K D)
+  ConstView q, k, v;  ///< (T, H D), (Tk, K D), (Tk, K D)
   float scale;
   std::int64_t num_heads, num_kv_heads, head_dim;
   const AttentionRange* ranges;
   const AttentionTile* tiles;
   const AttentionLane* lanes;
   std::int64_t num_tiles, num_lanes;
-  float* lse;  ///< (T, H); the backward pass only reads it
 
   // Forward.
+  float* lse;   ///< (T, H)
   View out;     ///< (T, H D)
   bool merges;  ///< with what out, float32 then, and lse hold
 
   // Backward.
-  View dout;                     ///< (T, H D)
+  ConstView dout;                ///< (T, H D)
+  const float* final_lse;        ///< (T, H)
   const float* delta;            ///< (T, H)
   View dq, dk, dv;               ///< (T, H D), (Tk, K D), (Tk, K D)
   bool adds_to_dq, adds_to_dkv;  ///< to what they, float32 then, hold
@@ -103,40 +104,43 @@ inline constexpr std::int64_t small_matmul_panel = 16;
 /// The ops of ops::Backend of the same names, with the shapes stated there. Row weights are float32.
 struct Kernels {
   void (*fill)(View x, float value);
-  void (*copy)(View destination, View source);
-  void (*copy_transposed)(View destination, View source);  ///< destination is float32
-  void (*add)(View destination, View source);
+  void (*copy)(View destination, ConstView source);
+  void (*copy_transposed)(View destination, ConstView source);  ///< destination is float32
+  void (*add)(View destination, ConstView source);
   void (*scale)(View x, float factor);
   double (*sum_squares)(const float* x, std::int64_t size);
   void (*fill_normal)(View x, std::uint64_t seed, std::int64_t first_index, float stddev);
   void (*fill_uniform)(View x, std::uint64_t seed, std::int64_t first_index, float bound);
-  void (*dropout)(View out, View in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate);
-  void (*column_sums)(float* sums, View x, Scratch scratch);
+  void (*dropout)(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index,
+                  bool accumulate);
+  void (*column_sums)(float* sums, ConstView x, Scratch scratch);
 
-  void (*embedding_forward)(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin);
-  void (*embedding_backward)(View dtable, const std::int32_t* tokens, View dout, std::int64_t vocab_begin);
+  void (*embedding_forward)(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin);
+  void (*embedding_backward)(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin);
 
-  void (*rms_norm_forward)(View y, float* rstd, View x, const float* weight, float epsilon);
-  void (*add_rms_norm_forward)(View sum, View y, float* rstd, View x, View delta, const float* weight, float epsilon);
-  void (*rms_norm_apply)(View y, View x, const float* rstd, const float* weight);
-  void (*rms_norm_backward)(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight,
-                            View dresidual, Scratch scratch);
+  void (*rms_norm_forward)(View y, float* rstd, ConstView x, const float* weight, float epsilon);
+  void (*add_rms_norm_forward)(View sum, View y, float* rstd, ConstView x, ConstView delta, const float* weight,
+                               float epsilon);
+  void (*rms_norm_apply)(View y, ConstView x, const float* rstd, const float* weight);
+  void (*rms_norm_backward)(View dx, float* dweight, ConstView dy, ConstView x, const float* rstd, const float* weight,
+                            ConstView dresidual, Scratch scratch);
 
   void (*rope_table)(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
                      std::int64_t num_positions, std::int64_t half_dim, float scale);
-  void (*rope_forward)(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim);
-  void (*rope_backward)(View din, View dout, const float* cosine, const float* sine, std::int64_t head_dim);
-  void (*norm_rope_forward)(View out, float* rstd, View in, const float* weight, const float* cosine, const float* sine,
-                            std::int64_t head_dim, float epsilon);
-  void (*norm_rope_backward)(View din, float* dweight, View dout, View in, const float* rstd, const float* weight,
-                             const float* cosine, const float* sine, std::int64_t head_dim, Scratch scratch);
+  void (*rope_forward)(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim);
+  void (*rope_backward)(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim);
+  void (*norm_rope_forward)(View out, float* rstd, ConstView in, const float* weight, const float* cosine,
+                            const float* sine, std::int64_t head_dim, float epsilon);
+  void (*norm_rope_backward)(View din, float* dweight, ConstView dout, ConstView in, const float* rstd,
+                             const float* weight, const float* cosine, const float* sine, std::int64_t head_dim,
+                             Scratch scratch);
 
   void (*attention_forward)(const AttentionArguments& arguments, Scratch scratch);
-  void (*attention_delta)(float* delta, View out, View dout, std::int64_t head_dim);
+  void (*attention_delta)(float* delta, ConstView out, ConstView dout, std::int64_t head_dim);
   void (*attention_backward)(const AttentionArguments& arguments, Scratch scratch);
 
-  void (*swiglu_forward)(View act, View gate_up);
-  void (*swiglu_backward)(View dgate_up, View act, View dact, View gate_up);
+  void (*swiglu_forward)(View act, ConstView gate_up);
+  void (*swiglu_backward)(View dgate_up, View act, ConstView dact, ConstView gate_up);
 
   void (*cross_entropy_max)(const CrossEntropyArguments& chunk);
   void (*cross_entropy_partials)(const CrossEntropyArguments& chunk);

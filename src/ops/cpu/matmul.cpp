@@ -47,14 +47,14 @@ dnnl::memory::data_type type_of(DType dtype) {
 }
 
 /// The (rows, columns) matrix that `x` holds, after the transposition asked for.
-dnnl::memory::desc desc_of(const Tensor& x, bool transpose) {
+dnnl::memory::desc desc_of(const ConstTensor& x, bool transpose) {
   const std::int64_t stride = std::max(x.stride0, x.shape[1]);
   return transpose ? dnnl::memory::desc({x.shape[1], x.shape[0]}, type_of(x.dtype), {1, stride})
                    : dnnl::memory::desc({x.shape[0], x.shape[1]}, type_of(x.dtype), {stride, 1});
 }
 
 /// Such a vector is read by oneDNN 3.7 as if its elements were neighbours.
-bool is_column_with_gaps(const Tensor& x) { return x.shape[1] == 1 && x.shape[0] > 1 && x.stride0 > 1; }
+bool is_column_with_gaps(const ConstTensor& x) { return x.shape[1] == 1 && x.shape[0] > 1 && x.stride0 > 1; }
 
 /// The rows and columns of c, and the length of the sums.
 struct Dims {
@@ -64,7 +64,9 @@ struct Dims {
 };
 
 /// Rows [begin, begin + count) of op(x) when `rows`, else columns.
-Tensor piece_of(const Tensor& x, bool rows, bool transpose, std::int64_t begin, std::int64_t count) {
+template <class Memory>
+BasicTensor<Memory> piece_of(const BasicTensor<Memory>& x, bool rows, bool transpose, std::int64_t begin,
+                             std::int64_t count) {
   return rows != transpose ? x.rows(begin, count) : x.columns(begin, count);
 }
 
@@ -73,7 +75,7 @@ Tensor piece_of(const Tensor& x, bool rows, bool transpose, std::int64_t begin, 
 std::size_t matmul_workspace_bytes(int num_threads) {
   // What oneDNN 2.6 asks for at most once products are halved, with its copies of operands that grow with k.
   constexpr std::size_t quarter_mebibyte = std::size_t{1} << 18;
-  return quarter_mebibyte * (num_threads == 1 ? 8 : 11 * static_cast<std::size_t>(num_threads));
+  return quarter_mebibyte * (num_threads == 1 ? 8 : 11 * num_threads);
 }
 
 /// How to run a product of one shape: as a whole, in halves, or in converted float32 tiles.
@@ -97,11 +99,11 @@ class MatmulEngine::Plan {
   [[nodiscard]] Way way() const { return way_; }
 
   void run(const Matmul& product, Tensor workspace) {
-    a_.set_data_handle(product.a.data);
-    b_.set_data_handle(product.b.data);
+    a_.set_data_handle(handle_of(product.a.data));
+    b_.set_data_handle(handle_of(product.b.data));
     c_.set_data_handle(product.c.data);
     scratch_.set_data_handle(workspace.data);
-    if (product.bias.data != nullptr) bias_.set_data_handle(product.bias.data);
+    if (product.bias.data != nullptr) bias_.set_data_handle(handle_of(product.bias.data));
     static const dnnl::stream stream(engine());
     matmul_.execute(stream, arguments_);
   }
@@ -153,7 +155,7 @@ std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
     hash = (hash ^ static_cast<std::uint64_t>(part)) * 0xff51afd7ed558ccdu;
     hash ^= hash >> 32;
   }
-  return static_cast<std::size_t>(hash);
+  return hash;
 }
 
 MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {
@@ -231,13 +233,13 @@ bool MatmulEngine::is_small(const Matmul& product, std::size_t workspace_bytes) 
   constexpr std::int64_t max_elements_for_row = std::int64_t{1} << 16;
   const bool is_row_by_large = dims.m == 1 && dims.n * dims.k > max_elements_for_row;
   return is_float32 && !is_row_by_large && dims.m * dims.n * dims.k < max_multiplications &&
-         static_cast<std::size_t>(dims.k * small_matmul_panel) * sizeof(double) <= workspace_bytes;
+         dims.k * small_matmul_panel * sizeof(double) <= workspace_bytes;
 }
 
 void MatmulEngine::run_small(const Matmul& product, Tensor workspace) const {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
   const Dims dims(product);
-  const auto row_stride = [](const Tensor& x) { return std::max(x.stride0, x.shape[1]); };
+  const auto row_stride = [](const ConstTensor& x) { return std::max(x.stride0, x.shape[1]); };
   kernels_.small_matmul({.a = a.as<float>(),
                          .b = b.as<float>(),
                          .a_row_stride = transpose_a ? 1 : row_stride(a),
@@ -284,18 +286,18 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   float* b_tile = a_tile + sizes.rows * sizes.depth;
   float* c_tile = b_tile + sizes.columns * sizes.depth;
   float* bias_tile = c_tile + sizes.rows * sizes.columns;
-  const auto convert = [&](float* to, const Tensor& from, bool transpose) {
+  const auto convert = [&](float* to, const ConstTensor& from, bool transpose) {
     const Tensor converted(to, DType::float32, {from.shape[transpose ? 1 : 0], from.shape[transpose ? 0 : 1]});
     (transpose ? kernels_.copy_transposed : kernels_.copy)(view_of(converted), view_of(from));
     return converted;
   };
   for (std::int64_t column = 0; column < dims.n; column += sizes.columns) {
     const std::int64_t columns = std::min(sizes.columns, dims.n - column);
-    const Tensor b_columns = piece_of(b, false, transpose_b, column, columns);
+    const ConstTensor b_columns = piece_of(b, false, transpose_b, column, columns);
     Matmul tile;
     for (std::int64_t row = 0; row < dims.m; row += sizes.rows) {
       const std::int64_t rows = std::min(sizes.rows, dims.m - row);
-      const Tensor a_rows = piece_of(a, true, transpose_a, row, rows);
+      const ConstTensor a_rows = piece_of(a, true, transpose_a, row, rows);
       const Tensor target = c.rows(row, rows).columns(column, columns);
       const bool is_in_place = c.dtype == DType::float32 && !is_column_with_gaps(target);
       tile.c = is_in_place ? target : Tensor(c_tile, DType::float32, {rows, columns});
@@ -314,7 +316,7 @@ void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
         tile.accumulate = true;
         tile.bias = {};
       }
-      if (!is_in_place) kernels_.copy(view_of(target), view_of(tile.c));
+      if (!is_in_place) kernels_.copy(view_of(target), view_of(ConstTensor(tile.c)));
     }
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The one place where oneDNN's versions differ for us: how a matrix product is described. Version 3 did away with the
-// operation descriptor of version 2.
+// Where oneDNN's interface is not ours: its versions describe a matrix product differently (version 3 did away with the
+// operation descriptor of version 2), and it knows no memory that is only read.
 
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -21,5 +21,8 @@ namespace sft::ops::cpu {
   return {operation, attributes, engine, allow_none};
 #endif
 }
+
+/// The address of an operand that is only read: oneDNN's memory objects have one kind of address for all.
+[[nodiscard]] inline void* handle_of(const void* data) { return const_cast<void*>(data); }
 
 }  // namespace sft::ops::cpu

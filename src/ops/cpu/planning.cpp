@@ -26,7 +26,7 @@ std::size_t workspace_bytes(int num_threads, const Shapes& shapes, const Attenti
       std::max({attention_floats, column_sum_scratch_floats(shapes.hidden, shapes.hidden),
                 column_sum_scratch_floats(shapes.head_dim, shapes.head_dim), column_sum_scratch_floats(qkv_columns, 0),
                 column_sum_scratch_floats(2 * shapes.mlp, 0)});
-  return std::max(matmul_workspace_bytes(num_threads), static_cast<std::size_t>(num_floats) * sizeof(float));
+  return std::max(matmul_workspace_bytes(num_threads), num_floats * sizeof(float));
 }
 
 // A decoder has 12 products of linear layers that depend on T, and 3 of the head for what is left of a chunk. Measured
@@ -37,7 +37,7 @@ std::size_t lengths_bytes(Isa isa, const Shapes& shapes, std::int64_t num_length
   const std::int64_t num_kept = std::min(num_lengths * products_per_length, max_kept_products) - products_per_length;
   const bool is_of_amx = shapes.compute == DType::bf16 && isa == Isa::amx;
   const std::int64_t product_bytes = (is_of_amx ? 140 : 66) * std::int64_t{1024};
-  return static_cast<std::size_t>(std::max<std::int64_t>(num_kept, 0) * product_bytes);
+  return std::max<std::int64_t>(num_kept, 0) * product_bytes;
 }
 
 // Below AVX-512, oneDNN's float32 products copy blocks of both operands into memory that each thread allocates: 192 of
@@ -55,7 +55,7 @@ std::size_t product_copies_bytes(Isa isa, int num_threads, const Shapes& shapes)
   const std::int64_t limit = has_tiles ? tile_side : most_rows;
   const std::size_t free_bytes = has_tiles ? 0 : std::size_t{1} << 20;
   const std::int64_t floats = (std::min(longest_side, limit * num_threads) + num_threads * columns) * depth;
-  return static_cast<std::size_t>(floats) * sizeof(float) + static_cast<std::size_t>(num_threads) * free_bytes;
+  return floats * sizeof(float) + num_threads * free_bytes;
 }
 
 // The weight gradient of a chunk of n tokens reads and writes V C float32 numbers for 2 n V C operations, whatever V

@@ -13,7 +13,8 @@ namespace sft::ops::cuda {
 
 namespace {
 
-HeadRows head_rows(const Tensor& x) {
+template <class Memory>
+BasicHeadRows<Memory> head_rows(const BasicTensor<Memory>& x) {
   SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "ops: float32 or bf16 expected");
   const auto element_bytes = static_cast<std::int64_t>(size_of(x.dtype));
   const auto is_aligned = [](std::int64_t bytes) { return bytes % 16 == 0; };
@@ -22,9 +23,10 @@ HeadRows head_rows(const Tensor& x) {
               is_aligned(x.stride0 * element_bytes) && is_aligned(x.shape[2] * element_bytes)};
 }
 
-float* contiguous_floats(const Tensor& x) {
+template <class Memory>
+auto* contiguous_floats(const BasicTensor<Memory>& x) {
   SFT_ENSURE(x.dtype == DType::float32 && x.is_contiguous(), "ops: a contiguous float32 tensor expected");
-  return x.as<float>();
+  return x.template as<float>();
 }
 
 /// Checks what forward and backward have in common.
@@ -73,7 +75,7 @@ Call begin_call(const Attention& attention, const TilePlan& plan) {
   return call;
 }
 
-void check_output(const Tensor& out, const Tensor& in, bool adds) {
+void check_output(const Tensor& out, const ConstTensor& in, bool adds) {
   SFT_ENSURE(out.dtype == DType::float32 || out.dtype == in.dtype,
              "ops: results of attention are float32 or have the dtype of its inputs");
   SFT_ENSURE(!adds || out.dtype == DType::float32, "ops: parts of attention results add up in float32");
@@ -91,7 +93,7 @@ void attention_forward(const AttentionForward& attention, cudaStream_t stream) {
   attention_forward_float32(call, stream);
 }
 
-void attention_delta(const Tensor& delta, const Tensor& out, const Tensor& dout, cudaStream_t stream) {
+void attention_delta(const Tensor& delta, const ConstTensor& out, const ConstTensor& dout, cudaStream_t stream) {
   SFT_ENSURE(out.dtype == dout.dtype, "ops: the output of attention and its gradient have one dtype");
   attention_delta_rows(contiguous_floats(delta), head_rows(out), head_rows(dout), out.shape[0],
                        static_cast<int>(out.shape[1]), static_cast<int>(out.shape[2]), stream);

@@ -11,7 +11,7 @@
 namespace sft::ops::cuda {
 
 void attention_forward(const AttentionForward& attention, cudaStream_t stream);
-void attention_delta(const Tensor& delta, const Tensor& out, const Tensor& dout, cudaStream_t stream);
+void attention_delta(const Tensor& delta, const ConstTensor& out, const ConstTensor& dout, cudaStream_t stream);
 void attention_backward(const AttentionBackward& attention, cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

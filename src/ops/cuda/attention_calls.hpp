@@ -32,16 +32,20 @@ struct AttentionSide {
 
 /// Rows of heads, (rows, heads, D): neighbouring rows are row_stride elements apart, heads of a row stand one after the
 /// other.
-struct HeadRows {
-  void* data;
+template <class Memory>
+struct BasicHeadRows {
+  Memory* data;
   std::int64_t row_stride;
   bool is_bf16;    ///< else float32
   bool is_vector;  ///< every head of every row begins at a multiple of 16 bytes and is one long
 };
+using HeadRows = BasicHeadRows<void>;
+using ConstHeadRows = BasicHeadRows<const void>;  ///< are only read
 
 /// As ops::AttentionForward, q, k and v of one dtype.
 struct AttentionForwardCall {
-  HeadRows q, k, v, out;
+  ConstHeadRows q, k, v;
+  HeadRows out;
   float* lse;
   AttentionSide queries;
   std::int32_t num_heads, num_kv_heads, head_dim;
@@ -52,7 +56,7 @@ struct AttentionForwardCall {
 
 /// As ops::AttentionBackward, q, k, v and dout of one dtype.
 struct AttentionBackwardCall {
-  HeadRows q, k, v, dout;
+  ConstHeadRows q, k, v, dout;
   const float *lse, *delta;
   HeadRows dq, dk, dv;
   AttentionSide queries, keys;

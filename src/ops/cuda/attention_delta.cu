@@ -36,7 +36,7 @@ __device__ __forceinline__ float product_of(const __nv_bfloat16* a, const __nv_b
 ///
 /// Moves num_rows (2 D element bytes + 4) bytes.
 template <class T>
-__global__ __launch_bounds__(threads) void delta_kernel(float* delta, const HeadRows out, const HeadRows dout,
+__global__ __launch_bounds__(threads) void delta_kernel(float* delta, const ConstHeadRows out, const ConstHeadRows dout,
                                                         std::int64_t num_rows, int num_heads, int head_dim, int lanes,
                                                         bool is_vector) {
   const int lane = static_cast<int>(threadIdx.x) % lanes;
@@ -58,7 +58,7 @@ __global__ __launch_bounds__(threads) void delta_kernel(float* delta, const Head
 }
 
 template <class T>
-void launch_delta(float* delta, const HeadRows& out, const HeadRows& dout, std::int64_t num_rows, int num_heads,
+void launch_delta(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_rows, int num_heads,
                   int head_dim, cudaStream_t stream) {
   const bool is_vector = out.is_vector && dout.is_vector;
   const int elements_at_once = is_vector ? 16 / static_cast<int>(sizeof(T)) : 1;
@@ -72,7 +72,7 @@ void launch_delta(float* delta, const HeadRows& out, const HeadRows& dout, std::
 
 }  // namespace
 
-void attention_delta_rows(float* delta, const HeadRows& out, const HeadRows& dout, std::int64_t num_tokens,
+void attention_delta_rows(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_tokens,
                           int num_heads, int head_dim, cudaStream_t stream) {
   const std::int64_t num_rows = num_tokens * num_heads;
   if (num_rows == 0) return;

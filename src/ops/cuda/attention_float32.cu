@@ -26,7 +26,7 @@ __host__ __device__ constexpr int pitch_of(int columns) { return columns | 1; }
 
 /// Fills a tile of kRows rows with `count` rows of one head from row `first` on; rows behind are zero.
 template <int kRows, int kThreads>
-__device__ __forceinline__ void load_rows(float* tile, const HeadRows& x, std::int64_t first, int count, int head,
+__device__ __forceinline__ void load_rows(float* tile, const ConstHeadRows& x, std::int64_t first, int count, int head,
                                           int head_dim) {
   const float* source = static_cast<const float*>(x.data) + first * x.row_stride + head * head_dim;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -217,7 +217,7 @@ dim3 grid_of(const AttentionSide& side, int num_heads) {
 template <class Sizes>
 std::size_t shared_bytes(int num_tiles, int num_scores, int head_dim) {
   const int floats = num_tiles * Sizes::kRows * pitch_of(head_dim) + num_scores * Sizes::kRows * pitch_of(Sizes::kRows);
-  return static_cast<std::size_t>(floats) * sizeof(float);
+  return floats * sizeof(float);
 }
 
 template <class Sizes>

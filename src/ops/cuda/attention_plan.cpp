@@ -105,7 +105,7 @@ void* PlanPool::take(std::size_t bytes) {
 }
 
 void PlanPool::give_back(void* place) noexcept {
-  if (place != nullptr) used_.erase(static_cast<std::size_t>(static_cast<std::byte*>(place) - memory_));
+  if (place != nullptr) used_.erase(static_cast<std::byte*>(place) - memory_);
 }
 
 // A document of one token has a tile and a range on each side: at worst all have. Beyond that a plan has whole tiles
@@ -121,8 +121,8 @@ std::size_t plan_pool_bytes(const Shapes& shapes, const AttentionNeeds& needs) {
   const std::int64_t num_entries = 3 * queries + keys + whole_tiles + 16 * num_parts;
   static_assert(sizeof(AttentionTile) == sizeof(AttentionRange));
   const auto padding = static_cast<std::int64_t>(PlanPool::granularity_bytes) * needs.num_plans;
-  return padded(static_cast<std::size_t>(
-      num_generations * (num_entries * static_cast<std::int64_t>(sizeof(AttentionTile)) + padding) + slack_bytes));
+  return padded(num_generations * (num_entries * static_cast<std::int64_t>(sizeof(AttentionTile)) + padding) +
+                slack_bytes);
 }
 
 TileLists::TileLists(const std::vector<sequence::AttentionSpan>& spans, std::int64_t num_queries,

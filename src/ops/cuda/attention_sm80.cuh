@@ -47,7 +47,7 @@ __device__ __forceinline__ int piece_behind(int offset, int distance) {
 /// Starts to fill a tile with `count` rows of one head from row `first` on; rows and columns behind are zero. By all
 /// kThreads threads; it is there after wait_copies and a barrier.
 template <int kRows, int kColumns, int kThreads>
-__device__ __forceinline__ void load_tile(Bf16* tile, const HeadRows& x, std::int64_t first, int count, int head,
+__device__ __forceinline__ void load_tile(Bf16* tile, const ConstHeadRows& x, std::int64_t first, int count, int head,
                                           int head_dim) {
   const Bf16* source = static_cast<const Bf16*>(x.data) + first * x.row_stride + head * head_dim;
   const int thread = static_cast<int>(threadIdx.x);

@@ -42,7 +42,7 @@ __global__ __launch_bounds__(Sizes::kThreads, Sizes::kMinBlocks) void forward_ke
   Bf16* queries = sft::cuda::shared_memory<Bf16>();
   Bf16* keys = queries + Sizes::kRows * kColumns;
   Bf16* values = keys + kOther * kColumns;
-  const auto load = [&](Bf16* tile, const HeadRows& x, const OtherBlock& block) {
+  const auto load = [&](Bf16* tile, const ConstHeadRows& x, const OtherBlock& block) {
     load_tile<kOther, kColumns, kThreads>(tile, x, block.begin, block.count, kv_head, head_dim);
   };
 

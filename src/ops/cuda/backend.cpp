@@ -46,14 +46,14 @@ class CudaBackend final : public Backend {
     cuda::fill(x.is_contiguous() ? flat_view_of(x) : view_of(x), value, native_);
   }
 
-  void copy(Tensor destination, Tensor source) override {
+  void copy(Tensor destination, ConstTensor source) override {
     SFT_ENSURE(destination.num_elements() == source.num_elements(), "copy: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
     cuda::copy(flat ? flat_view_of(destination) : view_of(destination), flat ? flat_view_of(source) : view_of(source),
                native_);
   }
 
-  void add(Tensor destination, Tensor source) override {
+  void add(Tensor destination, ConstTensor source) override {
     SFT_ENSURE(destination.dtype == DType::float32 && source.dtype == DType::float32, "add: float32 expected");
     SFT_ENSURE(destination.num_elements() == source.num_elements(), "add: shapes fit");
     const bool flat = destination.is_contiguous() && source.is_contiguous();
@@ -63,11 +63,11 @@ class CudaBackend final : public Backend {
 
   void scale(Tensor x, float factor) override { cuda::scale(flat_view_of(x), factor, native_); }
 
-  void sum_squares(Tensor result, Tensor x) override {
+  void sum_squares(Tensor result, ConstTensor x) override {
     cuda::sum_squares(result.as<double>(), floats_of(x), x.num_elements(), scratch(sum_squares_bytes), native_);
   }
 
-  void divide_by_norm(Tensor x, Tensor squares, float epsilon) override {
+  void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) override {
     SFT_ENSURE(x.dtype == DType::float32, "divide_by_norm: float32 expected");
     cuda::divide_by_norm(flat_view_of(x), squares.as<double>(), epsilon, native_);
   }
@@ -80,78 +80,79 @@ class CudaBackend final : public Backend {
     cuda::fill_uniform(flat_view_of(x), seed, first_index, bound, native_);
   }
 
-  void dropout(Tensor out, Tensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
                bool accumulate) override {
     SFT_ENSURE(out.num_elements() == in.num_elements(), "dropout: shapes fit");
     cuda::dropout(flat_view_of(out), flat_view_of(in), probability, seed, first_index, accumulate, native_);
   }
 
-  void embedding_forward(Tensor out, Tensor tokens, Tensor table, std::int64_t vocab_begin) override {
+  void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {
     cuda::embedding_forward(view_of(out), tokens.as<std::int32_t>(), view_of(table), vocab_begin, native_);
   }
 
-  void embedding_backward(Tensor dtable, Tensor tokens, Tensor dout, std::int64_t vocab_begin) override {
+  void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) override {
     cuda::embedding_backward(view_of(dtable), tokens.as<std::int32_t>(), view_of(dout), vocab_begin,
                              scratch(embedding_backward_bytes(dout.row_elements())), native_);
   }
 
-  void rms_norm_forward(Tensor y, Tensor rstd, Tensor x, Tensor weight, float epsilon) override {
+  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) override {
     cuda::rms_norm_forward(view_of(y), floats_of(rstd), view_of(x), weight_of(weight, x), epsilon, native_);
   }
 
-  void add_rms_norm_forward(Tensor sum, Tensor y, Tensor rstd, Tensor x, Tensor delta, Tensor weight,
-                            float epsilon) override {
-    cuda::add_rms_norm_forward(view_of(sum), view_of(y), floats_of(rstd), view_of(x), view_of(delta),
-                               weight_of(weight, x), epsilon, native_);
+  void add_rms_norm_forward(const AddRmsNormForward& norm) override {
+    cuda::add_rms_norm_forward(view_of(norm.sum), view_of(norm.y), floats_of(norm.rstd), view_of(norm.x),
+                               view_of(norm.delta), weight_of(norm.weight, norm.x), norm.epsilon, native_);
   }
 
-  void rms_norm_apply(Tensor y, Tensor x, Tensor rstd, Tensor weight) override {
-    cuda::rms_norm_apply(view_of(y), view_of(x), floats_of(rstd), weight_of(weight, x), native_);
+  void rms_norm_apply(const RmsNormApply& norm) override {
+    cuda::rms_norm_apply(view_of(norm.y), view_of(norm.x), floats_of(norm.rstd), weight_of(norm.weight, norm.x),
+                         native_);
   }
 
-  void rms_norm_backward(Tensor dx, Tensor dweight, Tensor dy, Tensor x, Tensor rstd, Tensor weight,
-                         Tensor dresidual) override {
-    const View rows = view_of(x);
-    const Partials partials(*this, dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
-    cuda::rms_norm_backward(view_of(dx), partials.data(), view_of(dy), rows, floats_of(rstd), weight_of(weight, x),
-                            view_of(dresidual), native_);
+  void rms_norm_backward(const RmsNormBackward& norm) override {
+    const ConstView rows = view_of(norm.x);
+    const Partials partials(*this, norm.dweight, rms_norm_backward_partials(rows.rows, rows.columns), rows.columns);
+    cuda::rms_norm_backward(view_of(norm.dx), partials.data(), view_of(norm.dy), rows, floats_of(norm.rstd),
+                            weight_of(norm.weight, norm.x), view_of(norm.dresidual), native_);
     if (!is_empty(rows)) partials.add_up();
   }
 
-  void rope_table(Tensor cosine, Tensor sine, Tensor positions, Tensor inverse_frequencies, float scale) override {
+  void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
+                  float scale) override {
     cuda::rope_table(floats_of(cosine), floats_of(sine), positions.as<std::int32_t>(), inverse_frequencies.as<double>(),
                      positions.num_elements(), inverse_frequencies.num_elements(), scale, native_);
   }
 
-  void rope_forward(Tensor out, Tensor in, Tensor cosine, Tensor sine) override {
-    rope(view_of(out), view_of(in), floats_of(cosine), floats_of(sine), in.shape[2], 1.0F, native_);
+  void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override {
+    rope(view_of(out), view_of(in), floats_of(table.cosine), floats_of(table.sine), in.shape[2], 1.0F, native_);
   }
 
-  void rope_backward(Tensor din, Tensor dout, Tensor cosine, Tensor sine) override {
-    rope(view_of(din), view_of(dout), floats_of(cosine), floats_of(sine), din.shape[2], -1.0F, native_);
+  void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override {
+    rope(view_of(din), view_of(dout), floats_of(table.cosine), floats_of(table.sine), din.shape[2], -1.0F, native_);
   }
 
-  void norm_rope_forward(Tensor out, Tensor rstd, Tensor in, Tensor weight, Tensor cosine, Tensor sine,
-                         float epsilon) override {
+  void norm_rope_forward(const NormRopeForward& heads) override {
+    check_head_dim(heads.in);
+    cuda::norm_rope_forward(view_of(heads.out), floats_of(heads.rstd), view_of(heads.in),
+                            weight_of(heads.weight, heads.in), floats_of(heads.table.cosine),
+                            floats_of(heads.table.sine), heads.in.shape[2], heads.epsilon, native_);
+  }
+
+  void norm_rope_backward(const NormRopeBackward& heads) override {
+    const ConstTensor& in = heads.in;
     check_head_dim(in);
-    cuda::norm_rope_forward(view_of(out), floats_of(rstd), view_of(in), weight_of(weight, in), floats_of(cosine),
-                            floats_of(sine), in.shape[2], epsilon, native_);
-  }
-
-  void norm_rope_backward(Tensor din, Tensor dweight, Tensor dout, Tensor in, Tensor rstd, Tensor weight, Tensor cosine,
-                          Tensor sine) override {
-    check_head_dim(in);
-    const View rows = view_of(in);
-    const Partials partials(*this, dweight, norm_rope_backward_partials(in.shape[0] * in.shape[1]), in.shape[2]);
-    cuda::norm_rope_backward(view_of(din), partials.data(), view_of(dout), rows, floats_of(rstd), weight_of(weight, in),
-                             floats_of(cosine), floats_of(sine), in.shape[2], native_);
+    const ConstView rows = view_of(in);
+    const Partials partials(*this, heads.dweight, norm_rope_backward_partials(in.shape[0] * in.shape[1]), in.shape[2]);
+    cuda::norm_rope_backward(view_of(heads.din), partials.data(), view_of(heads.dout), rows, floats_of(heads.rstd),
+                             weight_of(heads.weight, in), floats_of(heads.table.cosine), floats_of(heads.table.sine),
+                             in.shape[2], native_);
     if (!is_empty(rows)) partials.add_up();
   }
 
   void matmul(const Matmul& product) override { products_.run(product, scratch_); }
 
-  void bias_backward(Tensor dbias, Tensor dy) override {
-    const View rows = view_of(dy);
+  void bias_backward(Tensor dbias, ConstTensor dy) override {
+    const ConstView rows = view_of(dy);
     column_sums(floats_of(dbias), rows, scratch(column_sums_bytes(rows.rows, rows.columns)), native_);
   }
 
@@ -163,17 +164,17 @@ class CudaBackend final : public Backend {
 
   void attention_forward(const AttentionForward& attention) override { cuda::attention_forward(attention, native_); }
 
-  void attention_delta(Tensor delta, Tensor out, Tensor dout) override {
+  void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
     cuda::attention_delta(delta, out, dout, native_);
   }
 
   void attention_backward(const AttentionBackward& attention) override { cuda::attention_backward(attention, native_); }
 
-  void swiglu_forward(Tensor act, Tensor gate_up) override {
+  void swiglu_forward(Tensor act, ConstTensor gate_up) override {
     cuda::swiglu_forward(view_of(act), view_of(gate_up), native_);
   }
 
-  void swiglu_backward(Tensor dgate_up, Tensor act, Tensor dact, Tensor gate_up) override {
+  void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) override {
     cuda::swiglu_backward(view_of(dgate_up), view_of(act), view_of(dact), view_of(gate_up), native_);
   }
 
@@ -219,7 +220,7 @@ class CudaBackend final : public Backend {
     return arguments;
   }
 
-  static void check_head_dim(const Tensor& x) {
+  static void check_head_dim(const ConstTensor& x) {
     SFT_ENSURE(x.ndim == 3 && x.shape[2] <= max_head_dim && x.shape[2] % 2 == 0,
                "ops: head_dim must be even and <= 256");
   }
@@ -238,8 +239,7 @@ class CudaBackend final : public Backend {
         : stream_(backend.native_), num_rows_(num_rows), num_columns_(num_columns) {
       if (sums.data == nullptr) return;
       sums_ = floats_of(sums);
-      data_ =
-          static_cast<float*>(backend.scratch(static_cast<std::size_t>(num_rows * num_columns) * sizeof(float)).data);
+      data_ = static_cast<float*>(backend.scratch(num_rows * num_columns * sizeof(float)).data);
     }
     [[nodiscard]] float* data() const { return data_; }
     void add_up() const {

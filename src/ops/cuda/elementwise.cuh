@@ -10,8 +10,8 @@
 //
 // A thread loads all its vectors before it stores one. An output may be an input.
 
-#include <array>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 
 #include "ops/cuda/kernels/view.hpp"
@@ -29,8 +29,8 @@ struct Rows {
   __device__ __forceinline__ T* at(std::int64_t row, std::int64_t column) const { return data + row * stride + column; }
 };
 
-template <class T>
-Rows<T> rows_of(const View& view) {
+template <class T, class Memory>
+Rows<T> rows_of(const BasicView<Memory>& view) {
   return {static_cast<T*>(view.data), view.stride};
 }
 
@@ -81,54 +81,61 @@ void run_elementwise(const char* name, const Op& op, std::int64_t num_vectors, s
 
 /// Whether the rows of `view` begin where vectors of n elements may: at a multiple of 16 bytes, or of all n where these
 /// are fewer. A single row may end within a vector.
-inline bool is_aligned(const View& view, int n) {
+template <class Memory>
+bool is_aligned(const BasicView<Memory>& view, int n) {
   const std::int64_t num_bytes = n * (view.is_bf16 ? 2 : 4), alignment = num_bytes < 16 ? num_bytes : 16;
   return reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::uintptr_t>(alignment) == 0 &&
          (view.rows <= 1 || (view.columns % n == 0 && view.stride % n == 0));
 }
 
 /// Whether every row is made of whole vectors of n elements.
-inline bool has_vectors(const View& view, int n) { return view.columns % n == 0 && is_aligned(view, n); }
+template <class Memory>
+bool has_vectors(const BasicView<Memory>& view, int n) {
+  return view.columns % n == 0 && is_aligned(view, n);
+}
 
 /// Columns [begin, begin + count) of every row.
-inline View columns_of(const View& view, std::int64_t begin, std::int64_t count) {
-  return {static_cast<char*>(view.data) + begin * (view.is_bf16 ? 2 : 4), view.is_bf16, view.rows, count, view.stride};
+template <class Memory>
+BasicView<Memory> columns_of(const BasicView<Memory>& view, std::int64_t begin, std::int64_t count) {
+  using Byte = std::conditional_t<std::is_const_v<Memory>, const char, char>;
+  return {static_cast<Byte*>(view.data) + begin * (view.is_bf16 ? 2 : 4), view.is_bf16, view.rows, count, view.stride};
 }
 
 /// One long row as rows that give every thread of a block a vector; the last is shorter.
-inline View folded(const View& row) {
+template <class Memory>
+BasicView<Memory> folded(const BasicView<Memory>& row) {
   constexpr std::int64_t columns = 2048;
   if (row.columns <= columns) return row;
   return {row.data, row.is_bf16, (row.columns + columns - 1) / columns, columns, columns};
 }
 
-/// Calls run(std::integral_constant<int, n>, views, number of vectors, vectors per row) for parts that together are all
-/// elements of `views`, matrices of equal rows and columns: with n = N where they are aligned, else and for the rest of
-/// a long row with n = 1.
-template <int N, std::size_t num_views, class Run>
-void by_vectors(const std::array<View, num_views>& views, bool may_be_vectors, Run run) {
-  const View& first = views[0];
+/// Calls run(std::integral_constant<int, n>, number of vectors, vectors per row, a part of each of `views`) for parts that
+/// together are all elements of `views`, matrices of equal rows and columns: with n = N where they are aligned, else and
+/// for the rest of a long row with n = 1.
+template <int N, class... Views, class Run>
+void by_vectors(const std::tuple<Views...>& views, bool may_be_vectors, Run run) {
+  const auto& first = std::get<0>(views);
   if (is_empty(first)) return;
-  bool is_vectors = may_be_vectors;
-  for (const View& view : views) is_vectors = is_vectors && is_aligned(view, N);
+  const auto run_on = [&](auto n, std::int64_t num_vectors, const std::tuple<Views...>& parts) {
+    const std::int64_t per_row = std::get<0>(parts).columns / decltype(n)::value;
+    std::apply([&](const auto&... part) { run(n, num_vectors, per_row, part...); }, parts);
+  };
+  const bool is_vectors =
+      may_be_vectors && std::apply([](const auto&... view) { return (is_aligned(view, N) && ...); }, views);
   if (first.rows > 1) {
     if (is_vectors) {
-      run(std::integral_constant<int, N>{}, views, first.rows * (first.columns / N), first.columns / N);
+      run_on(std::integral_constant<int, N>{}, first.rows * (first.columns / N), views);
     } else {
-      run(std::integral_constant<int, 1>{}, views, first.rows * first.columns, first.columns);
+      run_on(std::integral_constant<int, 1>{}, first.rows * first.columns, views);
     }
     return;
   }
   const std::int64_t num_aligned = is_vectors ? first.columns / N * N : 0, rest = first.columns - num_aligned;
-  std::array<View, num_views> parts;
-  if (num_aligned > 0) {
-    for (std::size_t i = 0; i < num_views; ++i) parts[i] = folded(columns_of(views[i], 0, num_aligned));
-    run(std::integral_constant<int, N>{}, parts, num_aligned / N, parts[0].columns / N);
-  }
-  if (rest > 0) {
-    for (std::size_t i = 0; i < num_views; ++i) parts[i] = folded(columns_of(views[i], num_aligned, rest));
-    run(std::integral_constant<int, 1>{}, parts, rest, parts[0].columns);
-  }
+  const auto columns = [&](std::int64_t begin, std::int64_t count) {
+    return std::apply([&](const auto&... view) { return std::tuple(folded(columns_of(view, begin, count))...); }, views);
+  };
+  if (num_aligned > 0) run_on(std::integral_constant<int, N>{}, num_aligned / N, columns(0, num_aligned));
+  if (rest > 0) run_on(std::integral_constant<int, 1>{}, rest, columns(num_aligned, rest));
 }
 
 }  // namespace sft::ops::cuda

@@ -22,12 +22,12 @@ void check(cublasStatus_t status, const char* call) {
               "look for an earlier message of the GPU, and check it with nvidia-smi");
 }
 
-cudaDataType_t type_of(const Tensor& x) {
+cudaDataType_t type_of(const ConstTensor& x) {
   SFT_ENSURE(x.dtype == DType::float32 || x.dtype == DType::bf16, "matmul: float32 or bf16 expected");
   return x.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-std::int64_t row_stride(const Tensor& x) { return x.shape[0] > 1 ? x.stride0 : x.shape[1]; }
+std::int64_t row_stride(const ConstTensor& x) { return x.shape[0] > 1 ? x.stride0 : x.shape[1]; }
 
 /// The largest of the powers of two that algorithms ask for and that divides the address.
 std::uint32_t alignment_of(const void* data) {
@@ -41,7 +41,7 @@ std::uint32_t alignment_of(const void* data) {
 /// A row-major matrix as the column-major transpose that lies in the same memory.
 class Layout {
  public:
-  explicit Layout(const Tensor& x) {
+  explicit Layout(const ConstTensor& x) {
     check(cublasLtMatrixLayoutCreate(&layout_, type_of(x), static_cast<std::uint64_t>(x.shape[1]),
                                      static_cast<std::uint64_t>(x.shape[0]), row_stride(x)),
           "cublasLtMatrixLayoutCreate");
@@ -164,7 +164,7 @@ std::size_t MatmulEngine::KeyHash::operator()(const Key& key) const {
   };
   for (const std::int64_t size : key.sizes) add(static_cast<std::uint64_t>(size));
   for (const std::uint32_t alignment : key.alignments) add(alignment);
-  return static_cast<std::size_t>(hash);
+  return hash;
 }
 
 MatmulEngine::Key MatmulEngine::key_of(const Matmul& product) {

@@ -9,7 +9,7 @@
 namespace sft::ops::cuda {
 
 /// The weight of a norm over `x`.
-[[nodiscard]] inline Weight weight_of(const Tensor& weight, const Tensor& x) {
+[[nodiscard]] inline Weight weight_of(const ConstTensor& weight, const ConstTensor& x) {
   SFT_ENSURE(weight.dtype == DType::float32 || weight.dtype == x.dtype,
              "ops: a weight is float32 or as what it weighs");
   return {flat_view_of(weight).data, weight.dtype == DType::bf16};

@@ -14,38 +14,36 @@ class NullBackend final : public Backend {
   void set_workspace(Tensor /*workspace*/) override {}
 
   void fill(Tensor /*x*/, float /*value*/) override {}
-  void copy(Tensor /*destination*/, Tensor /*source*/) override {}
-  void add(Tensor /*destination*/, Tensor /*source*/) override {}
+  void copy(Tensor /*destination*/, ConstTensor /*source*/) override {}
+  void add(Tensor /*destination*/, ConstTensor /*source*/) override {}
   void scale(Tensor /*x*/, float /*factor*/) override {}
-  void sum_squares(Tensor /*result*/, Tensor /*x*/) override {}
-  void divide_by_norm(Tensor /*x*/, Tensor /*squares*/, float /*epsilon*/) override {}
+  void sum_squares(Tensor /*result*/, ConstTensor /*x*/) override {}
+  void divide_by_norm(Tensor /*x*/, ConstTensor /*squares*/, float /*epsilon*/) override {}
   void fill_normal(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*stddev*/) override {}
   void fill_uniform(Tensor /*x*/, std::uint64_t /*seed*/, std::int64_t /*first_index*/, float /*bound*/) override {}
-  void dropout(Tensor /*out*/, Tensor /*in*/, float /*probability*/, std::uint64_t /*seed*/,
+  void dropout(Tensor /*out*/, ConstTensor /*in*/, float /*probability*/, std::uint64_t /*seed*/,
                std::int64_t /*first_index*/, bool /*accumulate*/) override {}
 
-  void embedding_forward(Tensor /*out*/, Tensor /*tokens*/, Tensor /*table*/, std::int64_t /*vocab_begin*/) override {}
-  void embedding_backward(Tensor /*dtable*/, Tensor /*tokens*/, Tensor /*dout*/,
+  void embedding_forward(Tensor /*out*/, ConstTensor /*tokens*/, ConstTensor /*table*/,
+                         std::int64_t /*vocab_begin*/) override {}
+  void embedding_backward(Tensor /*dtable*/, ConstTensor /*tokens*/, ConstTensor /*dout*/,
                           std::int64_t /*vocab_begin*/) override {}
 
-  void rms_norm_forward(Tensor /*y*/, Tensor /*rstd*/, Tensor /*x*/, Tensor /*weight*/, float /*epsilon*/) override {}
-  void add_rms_norm_forward(Tensor /*sum*/, Tensor /*y*/, Tensor /*rstd*/, Tensor /*x*/, Tensor /*delta*/,
-                            Tensor /*weight*/, float /*epsilon*/) override {}
-  void rms_norm_apply(Tensor /*y*/, Tensor /*x*/, Tensor /*rstd*/, Tensor /*weight*/) override {}
-  void rms_norm_backward(Tensor /*dx*/, Tensor /*dweight*/, Tensor /*dy*/, Tensor /*x*/, Tensor /*rstd*/,
-                         Tensor /*weight*/, Tensor /*dresidual*/) override {}
+  void rms_norm_forward(Tensor /*y*/, Tensor /*rstd*/, ConstTensor /*x*/, ConstTensor /*weight*/,
+                        float /*epsilon*/) override {}
+  void add_rms_norm_forward(const AddRmsNormForward& /*norm*/) override {}
+  void rms_norm_apply(const RmsNormApply& /*norm*/) override {}
+  void rms_norm_backward(const RmsNormBackward& /*norm*/) override {}
 
-  void rope_table(Tensor /*cosine*/, Tensor /*sine*/, Tensor /*positions*/, Tensor /*inverse_frequencies*/,
+  void rope_table(Tensor /*cosine*/, Tensor /*sine*/, ConstTensor /*positions*/, ConstTensor /*inverse_frequencies*/,
                   float /*scale*/) override {}
-  void rope_forward(Tensor /*out*/, Tensor /*in*/, Tensor /*cosine*/, Tensor /*sine*/) override {}
-  void rope_backward(Tensor /*din*/, Tensor /*dout*/, Tensor /*cosine*/, Tensor /*sine*/) override {}
-  void norm_rope_forward(Tensor /*out*/, Tensor /*rstd*/, Tensor /*in*/, Tensor /*weight*/, Tensor /*cosine*/,
-                         Tensor /*sine*/, float /*epsilon*/) override {}
-  void norm_rope_backward(Tensor /*din*/, Tensor /*dweight*/, Tensor /*dout*/, Tensor /*in*/, Tensor /*rstd*/,
-                          Tensor /*weight*/, Tensor /*cosine*/, Tensor /*sine*/) override {}
+  void rope_forward(Tensor /*out*/, ConstTensor /*in*/, const RopeTable& /*table*/) override {}
+  void rope_backward(Tensor /*din*/, ConstTensor /*dout*/, const RopeTable& /*table*/) override {}
+  void norm_rope_forward(const NormRopeForward& /*heads*/) override {}
+  void norm_rope_backward(const NormRopeBackward& /*heads*/) override {}
 
   void matmul(const Matmul& /*product*/) override {}
-  void bias_backward(Tensor /*dbias*/, Tensor /*dy*/) override {}
+  void bias_backward(Tensor /*dbias*/, ConstTensor /*dy*/) override {}
 
   [[nodiscard]] std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& /*spans*/,
                                                               std::int64_t /*num_queries*/,
@@ -53,11 +51,11 @@ class NullBackend final : public Backend {
     return std::make_unique<AttentionPlan>();
   }
   void attention_forward(const AttentionForward& /*attention*/) override {}
-  void attention_delta(Tensor /*delta*/, Tensor /*out*/, Tensor /*dout*/) override {}
+  void attention_delta(Tensor /*delta*/, ConstTensor /*out*/, ConstTensor /*dout*/) override {}
   void attention_backward(const AttentionBackward& /*attention*/) override {}
 
-  void swiglu_forward(Tensor /*act*/, Tensor /*gate_up*/) override {}
-  void swiglu_backward(Tensor /*dgate_up*/, Tensor /*act*/, Tensor /*dact*/, Tensor /*gate_up*/) override {}
+  void swiglu_forward(Tensor /*act*/, ConstTensor /*gate_up*/) override {}
+  void swiglu_backward(Tensor /*dgate_up*/, Tensor /*act*/, ConstTensor /*dact*/, ConstTensor /*gate_up*/) override {}
 
   void cross_entropy_max(const CrossEntropy& /*chunk*/) override {}
   void cross_entropy_partials(const CrossEntropy& /*chunk*/) override {}

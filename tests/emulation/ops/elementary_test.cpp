@@ -137,7 +137,8 @@ BOOST_AUTO_TEST_CASE(misuse_is_found) {
   BOOST_CHECK_THROW(ops.scale(strided.gpu(), 2.0F), std::logic_error);
   BOOST_CHECK_THROW(ops.sum_squares(doubles.gpu(), bf16.gpu()), std::logic_error);
   BOOST_CHECK_THROW(ops.bias_backward(bf16.gpu(), x.gpu()), std::logic_error);
-  BOOST_CHECK_THROW(ops.rms_norm_apply(x.gpu(), x.gpu(), x.gpu(), bf16.gpu()), std::logic_error);
+  BOOST_CHECK_THROW(ops.rms_norm_apply({.y = x.gpu(), .x = x.gpu(), .rstd = x.gpu(), .weight = bf16.gpu()}),
+                    std::logic_error);
   BOOST_CHECK_THROW(ops.set_workspace(x.gpu()), std::logic_error);
 }
 

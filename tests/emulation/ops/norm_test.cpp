@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(forward_and_apply) {
     check(label("rms_norm", dtype, weight_dtype, c, layout),
           {in(x), in(weight), out(y), out(again), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
             ops.rms_norm_forward(of(y), of(rstd), of(x), of(weight), epsilon);
-            ops.rms_norm_apply(of(again), of(x), of(rstd), of(weight));
+            ops.rms_norm_apply({.y = of(again), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
           });
   });
 }
@@ -71,11 +71,23 @@ BOOST_AUTO_TEST_CASE(forward_after_a_sum) {
          sum(dtype, {c.rows, c.columns}, layout), rstd(DType::float32, {c.rows});
     check(label("add_rms_norm", dtype, delta_dtype, c, layout),
           {in(x), in(delta), in(weight), out(sum, {}), out(y), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
-            ops.add_rms_norm_forward(of(sum), of(y), of(rstd), of(x), of(delta), of(weight), epsilon);
+            ops.add_rms_norm_forward({.sum = of(sum),
+                                      .y = of(y),
+                                      .rstd = of(rstd),
+                                      .x = of(x),
+                                      .delta = of(delta),
+                                      .weight = of(weight),
+                                      .epsilon = epsilon});
           });
     check(label("add_rms_norm in place", dtype, delta_dtype, c, layout),
           {out(x, {}), in(delta), in(weight), out(y), out_rstd(rstd, c.columns)}, [&](Backend& ops, auto of) {
-            ops.add_rms_norm_forward(of(x), of(y), of(rstd), of(x), of(delta), of(weight), epsilon);
+            ops.add_rms_norm_forward({.sum = of(x),
+                                      .y = of(y),
+                                      .rstd = of(rstd),
+                                      .x = of(x),
+                                      .delta = of(delta),
+                                      .weight = of(weight),
+                                      .epsilon = epsilon});
           });
   });
 }
@@ -91,14 +103,27 @@ BOOST_AUTO_TEST_CASE(backward) {
     const std::string what = label("rms_norm_backward", dtype, dy_dtype, c, layout);
     check(what, {in(x), in(dy), in(dresidual), in(weight), in(rstd), out(dx), out(dweight)},
           [&](Backend& ops, auto of) {
-            ops.rms_norm_backward(of(dx), of(dweight), of(dy), of(x), of(rstd), of(weight), of(dresidual));
+            ops.rms_norm_backward({.dx = of(dx),
+                                   .dweight = of(dweight),
+                                   .dy = of(dy),
+                                   .x = of(x),
+                                   .rstd = of(rstd),
+                                   .weight = of(weight),
+                                   .dresidual = of(dresidual)});
           });
     check(what + " in place, no dweight", {in(x), in(dy), out(dresidual), in(weight), in(rstd)},
           [&](Backend& ops, auto of) {
-            ops.rms_norm_backward(of(dresidual), Tensor(), of(dy), of(x), of(rstd), of(weight), of(dresidual));
+            ops.rms_norm_backward({.dx = of(dresidual),
+                                   .dweight = {},
+                                   .dy = of(dy),
+                                   .x = of(x),
+                                   .rstd = of(rstd),
+                                   .weight = of(weight),
+                                   .dresidual = of(dresidual)});
           });
     check(what + " without residual", {in(x), in(dy), in(weight), in(rstd), out(dx)}, [&](Backend& ops, auto of) {
-      ops.rms_norm_backward(of(dx), Tensor(), of(dy), of(x), of(rstd), of(weight), Tensor());
+      ops.rms_norm_backward(
+          {.dx = of(dx), .dweight = {}, .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
     });
   });
 }
@@ -110,10 +135,12 @@ BOOST_AUTO_TEST_CASE(gradients_of_weights_over_many_rows) {
          weight = Twin(DType::float32, {columns}).normal(4, 0.2, 1),
          rstd = Twin(DType::float32, {rows}).normal(5, 0.1, 1), dx(dtype, {rows, columns}),
          dweight = Twin(DType::float32, {columns}).normal(6);
-    check("rms_norm_backward of many rows, " + name_of(dtype),
-          {in(x), in(dy), in(weight), in(rstd), out(dx), out(dweight)}, [&](Backend& ops, auto of) {
-            ops.rms_norm_backward(of(dx), of(dweight), of(dy), of(x), of(rstd), of(weight), Tensor());
-          });
+    check(
+        "rms_norm_backward of many rows, " + name_of(dtype),
+        {in(x), in(dy), in(weight), in(rstd), out(dx), out(dweight)}, [&](Backend& ops, auto of) {
+          ops.rms_norm_backward(
+              {.dx = of(dx), .dweight = of(dweight), .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});
+        });
   }
 }
 

@@ -79,11 +79,13 @@ BOOST_AUTO_TEST_CASE(forward_and_backward) {
          dx(dtype, {c.tokens, c.heads, c.head_dim}, layout);
     check(label("rope", dtype, c, layout), {in(x), in(tables.cosine), in(tables.sine), out(y), out(dx)},
           [&](Backend& ops, auto of) {
-            ops.rope_forward(of(y), of(x), of(tables.cosine), of(tables.sine));
-            ops.rope_backward(of(dx), of(x), of(tables.cosine), of(tables.sine));
+            ops.rope_forward(of(y), of(x), {of(tables.cosine), of(tables.sine)});
+            ops.rope_backward(of(dx), of(x), {of(tables.cosine), of(tables.sine)});
           });
     check(label("rope in place", dtype, c, layout), {in(tables.cosine), in(tables.sine), out(x)},
-          [&](Backend& ops, auto of) { ops.rope_forward(of(x), of(x), of(tables.cosine), of(tables.sine)); });
+          [&](Backend& ops, auto of) {
+            ops.rope_forward(of(x), of(x), {of(tables.cosine), of(tables.sine)});
+          });
   });
 }
 
@@ -96,7 +98,12 @@ BOOST_AUTO_TEST_CASE(after_norm_forward) {
            weight = Twin(weight_dtype, {c.head_dim}).normal(2, 0.2, 1);
       check(label("norm_rope_forward", dtype, c, layout),
             {in(x), in(tables.cosine), in(tables.sine), in(weight), out(y), out(rstd)}, [&](Backend& ops, auto of) {
-              ops.norm_rope_forward(of(y), of(rstd), of(x), of(weight), of(tables.cosine), of(tables.sine), 1e-6F);
+              ops.norm_rope_forward({.out = of(y),
+                                     .rstd = of(rstd),
+                                     .in = of(x),
+                                     .weight = of(weight),
+                                     .table = {of(tables.cosine), of(tables.sine)},
+                                     .epsilon = 1e-6F});
             });
     }
   });
@@ -113,13 +120,23 @@ BOOST_AUTO_TEST_CASE(after_norm_backward) {
     const std::string what = label("norm_rope_backward", dtype, c, layout);
     check(what, {in(x), in(dy), in(tables.cosine), in(tables.sine), in(rstd), in(weight), out(dx), out(dweight)},
           [&](Backend& ops, auto of) {
-            ops.norm_rope_backward(of(dx), of(dweight), of(dy), of(x), of(rstd), of(weight), of(tables.cosine),
-                                   of(tables.sine));
+            ops.norm_rope_backward({.din = of(dx),
+                                    .dweight = of(dweight),
+                                    .dout = of(dy),
+                                    .in = of(x),
+                                    .rstd = of(rstd),
+                                    .weight = of(weight),
+                                    .table = {of(tables.cosine), of(tables.sine)}});
           });
     check(what + " in place, no dweight", {in(x), out(dy), in(tables.cosine), in(tables.sine), in(rstd), in(weight)},
           [&](Backend& ops, auto of) {
-            ops.norm_rope_backward(of(dy), Tensor(), of(dy), of(x), of(rstd), of(weight), of(tables.cosine),
-                                   of(tables.sine));
+            ops.norm_rope_backward({.din = of(dy),
+                                    .dweight = {},
+                                    .dout = of(dy),
+                                    .in = of(x),
+                                    .rstd = of(rstd),
+                                    .weight = of(weight),
+                                    .table = {of(tables.cosine), of(tables.sine)}});
           });
   });
 }
@@ -136,8 +153,13 @@ BOOST_AUTO_TEST_CASE(gradients_of_weights_over_many_heads) {
   check("norm_rope_backward of many heads",
         {in(x), in(dy), in(tables.cosine), in(tables.sine), in(rstd), in(weight), out(dx), out(dweight)},
         [&](Backend& ops, auto of) {
-          ops.norm_rope_backward(of(dx), of(dweight), of(dy), of(x), of(rstd), of(weight), of(tables.cosine),
-                                 of(tables.sine));
+          ops.norm_rope_backward({.din = of(dx),
+                                  .dweight = of(dweight),
+                                  .dout = of(dy),
+                                  .in = of(x),
+                                  .rstd = of(rstd),
+                                  .weight = of(weight),
+                                  .table = {of(tables.cosine), of(tables.sine)}});
         });
 }
 
@@ -146,11 +168,20 @@ BOOST_AUTO_TEST_CASE(a_head_dim_that_is_odd_or_too_large_is_refused) {
   for (const std::int64_t head_dim : {7, 258}) {
     Twin x(DType::float32, {2, 1, head_dim}), rstd(DType::float32, {2, 1}), weight(DType::float32, {head_dim}),
         table(DType::float32, {2, head_dim / 2});
-    BOOST_CHECK_THROW(
-        ops.norm_rope_forward(x.gpu(), rstd.gpu(), x.gpu(), weight.gpu(), table.gpu(), table.gpu(), 1e-6F),
-        std::logic_error);
-    BOOST_CHECK_THROW(ops.norm_rope_backward(x.gpu(), weight.gpu(), x.gpu(), x.gpu(), rstd.gpu(), weight.gpu(),
-                                             table.gpu(), table.gpu()),
+    BOOST_CHECK_THROW(ops.norm_rope_forward({.out = x.gpu(),
+                                             .rstd = rstd.gpu(),
+                                             .in = x.gpu(),
+                                             .weight = weight.gpu(),
+                                             .table = {table.gpu(), table.gpu()},
+                                             .epsilon = 1e-6F}),
+                      std::logic_error);
+    BOOST_CHECK_THROW(ops.norm_rope_backward({.din = x.gpu(),
+                                              .dweight = weight.gpu(),
+                                              .dout = x.gpu(),
+                                              .in = x.gpu(),
+                                              .rstd = rstd.gpu(),
+                                              .weight = weight.gpu(),
+                                              .table = {table.gpu(), table.gpu()}}),
                       std::logic_error);
   }
 }

@@ -68,22 +68,30 @@ BOOST_AUTO_TEST_CASE(norms) {
       }
       {
         const Tensor x = rows(), y = rows(), delta = rows(), rstd = floats(T), weight = make(dtype, {C});
-        check_traffic("add_rms_norm_forward", shape, {bytes_of::add_rms_norm_forward(s, s, s, T, C), 0, weights},
-                      [&](Backend& ops) { ops.add_rms_norm_forward(x, y, rstd, x, delta, weight, 1e-5F); });
+        check_traffic(
+            "add_rms_norm_forward", shape, {bytes_of::add_rms_norm_forward(s, s, s, T, C), 0, weights},
+            [&](Backend& ops) {
+              ops.add_rms_norm_forward(
+                  {.sum = x, .y = y, .rstd = rstd, .x = x, .delta = delta, .weight = weight, .epsilon = 1e-5F});
+            });
       }
       {
         const Tensor x = rows(), y = rows(), rstd = floats(T), weight = make(dtype, {C});
         check_traffic("rms_norm_apply", shape, {bytes_of::rms_norm_apply(s, s, T, C), 0, weights},
-                      [&](Backend& ops) { ops.rms_norm_apply(y, x, rstd, weight); });
+                      [&](Backend& ops) { ops.rms_norm_apply({.y = y, .x = x, .rstd = rstd, .weight = weight}); });
       }
       {
         const Tensor x = rows(), dy = rows(), dx = rows(), rstd = floats(T), weight = make(dtype, {C});
         const Tensor dweight = floats(C);
         const Count num_partials = cuda::rms_norm_backward_partials(T, C);
-        check_traffic("rms_norm_backward", shape,
-                      {bytes_of::rms_norm_backward(s, s, s, T, C), partials_bytes(num_partials, C),
-                       2 * weights + halves(dtype) * num_partials * C},
-                      [&](Backend& ops) { ops.rms_norm_backward(dx, dweight, dy, x, rstd, weight, dx); });
+        check_traffic(
+            "rms_norm_backward", shape,
+            {bytes_of::rms_norm_backward(s, s, s, T, C), partials_bytes(num_partials, C),
+             2 * weights + halves(dtype) * num_partials * C},
+            [&](Backend& ops) {
+              ops.rms_norm_backward(
+                  {.dx = dx, .dweight = dweight, .dy = dy, .x = x, .rstd = rstd, .weight = weight, .dresidual = dx});
+            });
       }
     }
   }
@@ -130,14 +138,19 @@ BOOST_AUTO_TEST_CASE(rotations) {
       }
       {
         const Tensor x = rotated(), cosine = table(), sine = table();
-        check_traffic("rope_forward", shape, {bytes_of::rope(s, T, n, D), 0, tables},
-                      [&](Backend& ops) { ops.rope_forward(x, x, cosine, sine); });
+        check_traffic("rope_forward", shape, {bytes_of::rope(s, T, n, D), 0, tables}, [&](Backend& ops) {
+          ops.rope_forward(x, x, {cosine, sine});
+        });
       }
       {
         const Tensor x = rotated(), cosine = table(), sine = table();
         const Tensor rstd = make(float32, {T, n}), weight = make(dtype, {D});
-        check_traffic("norm_rope_forward", shape, {bytes_of::norm_rope_forward(s, s, T, n, D), 0, tables + weights},
-                      [&](Backend& ops) { ops.norm_rope_forward(x, rstd, x, weight, cosine, sine, 1e-6F); });
+        check_traffic(
+            "norm_rope_forward", shape, {bytes_of::norm_rope_forward(s, s, T, n, D), 0, tables + weights},
+            [&](Backend& ops) {
+              ops.norm_rope_forward(
+                  {.out = x, .rstd = rstd, .in = x, .weight = weight, .table = {cosine, sine}, .epsilon = 1e-6F});
+            });
       }
       {
         const Tensor x = rotated(), dx = rotated(), cosine = table(), sine = table();
@@ -145,7 +158,15 @@ BOOST_AUTO_TEST_CASE(rotations) {
         check_traffic("norm_rope_backward", shape,
                       {bytes_of::norm_rope_backward(s, s, T, n, D),
                        partials_bytes(cuda::norm_rope_backward_partials(T * n), D), tables + weights},
-                      [&](Backend& ops) { ops.norm_rope_backward(dx, dweight, dx, x, rstd, weight, cosine, sine); });
+                      [&](Backend& ops) {
+                        ops.norm_rope_backward({.din = dx,
+                                                .dweight = dweight,
+                                                .dout = dx,
+                                                .in = x,
+                                                .rstd = rstd,
+                                                .weight = weight,
+                                                .table = {cosine, sine}});
+                      });
       }
     }
   }

@@ -19,6 +19,7 @@
 #include "ops/cpu/planning.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/backend.hpp"
+#include "sft/ops/factory.hpp"
 #include "sft/tensor/tensor.hpp"
 #include "support/dtype_name.hpp"
 
@@ -152,7 +153,7 @@ inline void check_close(const Tensor& actual, const std::vector<double>& expecte
 inline constexpr Shapes largest_shapes{
     .tokens = 512, .hidden = 4096, .q_heads = 16, .kv_heads = 16, .head_dim = 256, .mlp = 4096, .vocab = 4096};
 
-/// A backend of one instruction set with its stream and workspace.
+/// A checked backend of one instruction set with its stream and workspace.
 class TestBackend {
  public:
   explicit TestBackend(cpu::Isa isa, const AttentionNeeds& needs = {.num_keys = 512,
@@ -165,7 +166,7 @@ class TestBackend {
         workspace_(DType::float32,
                    {static_cast<std::int64_t>(cpu::workspace_bytes(omp_get_max_threads(), largest_shapes, needs) /
                                               sizeof(float))}),
-        backend_(cpu::make_backend(*device_, *stream_, isa_)) {
+        backend_(make_checked_backend(cpu::make_backend(*device_, *stream_, isa_))) {
     backend_->set_workspace(*workspace_);
   }
   Backend* operator->() { return backend_.get(); }

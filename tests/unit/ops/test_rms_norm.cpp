@@ -14,7 +14,7 @@ BOOST_AUTO_TEST_CASE(forward_and_apply) {
       const Owned x = Owned(dtype, {rows, columns}).normal(1), weight = Owned(dtype, {columns}).normal(2);
       const Owned y(dtype, {rows, columns}), again(dtype, {rows, columns}), rstd(DType::float32, {rows});
       backend->rms_norm_forward(*y, *rstd, *x, *weight, epsilon);
-      backend->rms_norm_apply(*again, *x, *rstd, *weight);
+      backend->rms_norm_apply({.y = *again, .x = *x, .rstd = *rstd, .weight = *weight});
       const naive::Norm expected = naive::rms_norm(read(*x), read(*weight), epsilon);
       check_close(*y, expected.y, tolerance_of(dtype), label);
       check_close(*rstd, expected.rstd, 1e-6, label);
@@ -34,12 +34,14 @@ BOOST_AUTO_TEST_CASE(addition_before_the_norm_is_rounded_once_and_may_be_in_plac
       for (std::int64_t t = 0; t < rows; ++t) {
         for (std::int64_t c = 0; c < columns; ++c) set(*exact_sum, t, c, get(*x, t, c) + get(*delta, t, c));
       }
-      backend->add_rms_norm_forward(*sum, *y, *rstd, *x, *delta, *weight, epsilon);
+      backend->add_rms_norm_forward(
+          {.sum = *sum, .y = *y, .rstd = *rstd, .x = *x, .delta = *delta, .weight = *weight, .epsilon = epsilon});
       check_close(*sum, read(*exact_sum), 0.0, label);
       const naive::Norm expected = naive::rms_norm(read(*sum), read(*weight), epsilon);
       check_close(*y, expected.y, tolerance_of(dtype), label);
       check_close(*rstd, expected.rstd, 1e-6, label);
-      backend->add_rms_norm_forward(*x, *y, *rstd, *x, *delta, *weight, epsilon);
+      backend->add_rms_norm_forward(
+          {.sum = *x, .y = *y, .rstd = *rstd, .x = *x, .delta = *delta, .weight = *weight, .epsilon = epsilon});
       BOOST_TEST((read(*x) == read(*sum)), label);
     }
   });
@@ -59,12 +61,19 @@ BOOST_AUTO_TEST_CASE(backward_with_and_without_a_residual) {
         const std::vector<double> before = read(*dweight), shortcut = read(*residual);
         for (std::size_t c = 0; c < before.size(); ++c) expected.dweight[c] += before[c];
 
-        backend->rms_norm_backward(*dx, *dweight, *dy, *x, *rstd, *weight, {});
+        backend->rms_norm_backward(
+            {.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
         check_close(*dx, expected.dx, 2 * tolerance_of(dtype), label);
         check_close(*dweight, expected.dweight, 1e-5, label);
 
         for (std::size_t i = 0; i < shortcut.size(); ++i) expected.dx[i] += shortcut[i];
-        backend->rms_norm_backward(*residual, *dweight, *dy, *x, *rstd, *weight, *residual);
+        backend->rms_norm_backward({.dx = *residual,
+                                    .dweight = *dweight,
+                                    .dy = *dy,
+                                    .x = *x,
+                                    .rstd = *rstd,
+                                    .weight = *weight,
+                                    .dresidual = *residual});
         check_close(*residual, expected.dx, 2 * tolerance_of(dtype), label);
       }
     }
@@ -82,7 +91,7 @@ BOOST_AUTO_TEST_CASE(weight_gradients_do_not_depend_on_the_number_of_threads) {
     omp_set_num_threads(num_threads);
     TestBackend backend(cpu::best_isa());
     const Owned dweight = Owned(DType::float32, {columns}).fill(0.0);
-    backend->rms_norm_backward(*dx, *dweight, *dy, *x, *rstd, *weight, {});
+    backend->rms_norm_backward({.dx = *dx, .dweight = *dweight, .dy = *dy, .x = *x, .rstd = *rstd, .weight = *weight});
     results[num_threads == 1 ? 0 : 1] = read(*dweight);
   }
   BOOST_TEST((results[0] == results[1]));

@@ -72,18 +72,18 @@ BOOST_AUTO_TEST_CASE(forward_out_of_place_and_in_place_and_backward) {
       const Owned out_storage(dtype, {rows, (num_heads + 2) * head_dim});
       const Tensor in = heads_of(storage, num_heads, head_dim), out = heads_of(out_storage, num_heads, head_dim);
       const naive::Values expected = rotary.rope(read(in), num_heads, 1.0);
-      backend->rope_forward(out, in, *rotary.cosine, *rotary.sine);
+      backend->rope_forward(out, in, {*rotary.cosine, *rotary.sine});
       check_close(out, expected, tolerance_of(dtype), label);
-      backend->rope_forward(in, in, *rotary.cosine, *rotary.sine);
+      backend->rope_forward(in, in, {*rotary.cosine, *rotary.sine});
       BOOST_TEST((read(in) == read(out)), label);
 
       const Owned dout_storage = Owned(dtype, {rows, (num_heads + 2) * head_dim}).normal(3);
       const Tensor dout = heads_of(dout_storage, num_heads, head_dim);
       const naive::Values expected_din = rotary.rope(read(dout), num_heads, -1.0);
-      backend->rope_backward(out, dout, *rotary.cosine, *rotary.sine);
+      backend->rope_backward(out, dout, {*rotary.cosine, *rotary.sine});
       check_close(out, expected_din, tolerance_of(dtype), label);
       BOOST_TEST(std::isnan(get(*out_storage, rows - 1, 0)));
-      backend->rope_backward(dout, dout, *rotary.cosine, *rotary.sine);
+      backend->rope_backward(dout, dout, {*rotary.cosine, *rotary.sine});
       BOOST_TEST((read(dout) == read(out)), label);
     }
   });
@@ -98,7 +98,12 @@ BOOST_AUTO_TEST_CASE(norm_of_every_head_before_the_rotation) {
       const Tensor in = heads_of(storage, num_heads, head_dim), out = heads_of(out_storage, num_heads, head_dim);
       const Owned weight = Owned(dtype, {head_dim}).normal(4), rstd(DType::float32, {rows, num_heads});
       const naive::Norm norm = naive::rms_norm(read(in), read(*weight), epsilon);
-      backend->norm_rope_forward(out, *rstd, in, *weight, *rotary.cosine, *rotary.sine, epsilon);
+      backend->norm_rope_forward({.out = out,
+                                  .rstd = *rstd,
+                                  .in = in,
+                                  .weight = *weight,
+                                  .table = {*rotary.cosine, *rotary.sine},
+                                  .epsilon = epsilon});
       check_close(out, rotary.rope(norm.y, num_heads, 1.0), tolerance_of(dtype), label);
       check_close(*rstd, norm.rstd, 1e-6, label);
 
@@ -109,10 +114,22 @@ BOOST_AUTO_TEST_CASE(norm_of_every_head_before_the_rotation) {
           naive::rms_norm_backward(rotary.rope(read(dout), num_heads, -1.0), read(in), norm.rstd, read(*weight));
       const std::vector<double> before = read(*dweight);
       for (std::size_t c = 0; c < before.size(); ++c) expected.dweight[c] += before[c];
-      backend->norm_rope_backward(out, *dweight, dout, in, *rstd, *weight, *rotary.cosine, *rotary.sine);
+      backend->norm_rope_backward({.din = out,
+                                   .dweight = *dweight,
+                                   .dout = dout,
+                                   .in = in,
+                                   .rstd = *rstd,
+                                   .weight = *weight,
+                                   .table = {*rotary.cosine, *rotary.sine}});
       check_close(out, expected.dx, 2 * tolerance_of(dtype), label);
       check_close(*dweight, expected.dweight, 1e-5, label);
-      backend->norm_rope_backward(dout, *dweight, dout, in, *rstd, *weight, *rotary.cosine, *rotary.sine);
+      backend->norm_rope_backward({.din = dout,
+                                   .dweight = *dweight,
+                                   .dout = dout,
+                                   .in = in,
+                                   .rstd = *rstd,
+                                   .weight = *weight,
+                                   .table = {*rotary.cosine, *rotary.sine}});
       BOOST_TEST((read(dout) == read(out)), label);
     }
   });

@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 #include <numeric>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 namespace sft {
@@ -111,6 +112,25 @@ BOOST_AUTO_TEST_CASE(tensors_of_an_arena_lie_one_after_the_other) {
   BOOST_TEST((static_cast<std::byte*>(second.data) - static_cast<std::byte*>(first.data) ==
               static_cast<std::ptrdiff_t>(device::Arena::alignment_bytes)));
   BOOST_TEST(sizing.used_bytes() == 2 * device::Arena::alignment_bytes);
+}
+
+BOOST_AUTO_TEST_CASE(what_may_be_written_may_be_read_but_never_the_other_way_round) {
+  static_assert(std::is_convertible_v<Tensor, ConstTensor> && !std::is_constructible_v<Tensor, ConstTensor>);
+  static_assert(std::is_same_v<decltype(Tensor().as<float>()), float*>);
+  static_assert(std::is_same_v<decltype(ConstTensor().as<float>()), const float*>);
+  static_assert(std::is_same_v<decltype(ConstTensor().as<const float>()), const float*>);
+  const Numbered numbered(4, 6);
+  Tensor strided = numbered.tensor.rows(1, 3).columns(2, 2);
+  const ConstTensor x = strided;
+  BOOST_TEST(x.data == strided.data);
+  BOOST_TEST((x.shape == strided.shape));
+  BOOST_TEST(x.ndim == 2);
+  BOOST_TEST(x.stride0 == 6);
+  BOOST_TEST((x.dtype == DType::int32));
+  const ConstTensor part = x.rows(1, 1).columns(1, 1).view({1});
+  BOOST_TEST(*part.as<std::int32_t>() == 15);
+  strided.rows(1, 1).as<std::int32_t>()[1] = -1;
+  BOOST_TEST(*part.as<std::int32_t>() == -1);
 }
 
 }  // namespace sft

@@ -173,7 +173,7 @@ struct BackwardHead {
 
   void read(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head, const Sizes& sizes,
             Bf16* rows) {
-    const auto pack_operand = [&](std::int32_t* along_depth, std::int32_t* along_rows, const View& x) {
+    const auto pack_operand = [&](std::int32_t* along_depth, std::int32_t* along_rows, const ConstView& x) {
       pad_rows(rows, sizes.queries, sizes.depth, row<Bf16>(x, tile.q_begin) + head * sizes.head_dim, x.stride,
                tile.q_len, sizes.head_dim);
       pair_along_depth(along_depth, rows, sizes);
@@ -184,8 +184,8 @@ struct BackwardHead {
     for (std::int64_t i = 0; i < sizes.tile_words; ++i) dqueries[i] = 0.0f;
     for (std::int64_t r = 0; r < attention_tile; ++r) {
       const std::int64_t index = (tile.q_begin + r) * arguments.num_heads + head;
-      const bool is_used = r < tile.q_len && arguments.lse[index] != minus_infinity;
-      lse[r] = is_used ? arguments.lse[index] : 0.0f;
+      const bool is_used = r < tile.q_len && arguments.final_lse[index] != minus_infinity;
+      lse[r] = is_used ? arguments.final_lse[index] : 0.0f;
       delta[r] = is_used ? arguments.delta[index] : 0.0f;
     }
   }

@@ -39,7 +39,7 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
   float lse[attention_tile] = {}, delta[attention_tile] = {};
   for (std::int64_t r = 0; r < tile.q_len; ++r) {
     const std::int64_t index = (tile.q_begin + r) * arguments.num_heads + head;
-    lse[r] = arguments.lse[index] == minus_infinity ? 0.0f : arguments.lse[index];
+    lse[r] = arguments.final_lse[index] == minus_infinity ? 0.0f : arguments.final_lse[index];
     delta[r] = arguments.delta[index];
   }
 

@@ -56,7 +56,7 @@ void attention_forward(const AttentionArguments& arguments, Scratch scratch) {
   });
 }
 
-void attention_delta(float* delta, View out, View dout, std::int64_t head_dim) {
+void attention_delta(float* delta, ConstView out, ConstView dout, std::int64_t head_dim) {
   const std::int64_t num_heads = out.columns / head_dim;
   with_type(out, [&](auto type) {
     using T = typename decltype(type)::type;

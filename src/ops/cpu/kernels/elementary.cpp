@@ -23,8 +23,8 @@ void fill(View x, float value) {
 }
 
 /// Calls work(row, first column, number of columns) for pieces of all rows, on many threads.
-template <class F>
-void for_each_chunk(const View& x, F work) {
+template <class Memory, class F>
+void for_each_chunk(const BasicView<Memory>& x, F work) {
   const std::int64_t chunks_per_row = divide_up(x.columns, chunk_elements);
   const std::int64_t num_chunks = x.rows * chunks_per_row;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
@@ -35,7 +35,7 @@ void for_each_chunk(const View& x, F work) {
 }
 
 template <class To, class From>
-void copy_rows(View destination, View source) {
+void copy_rows(View destination, ConstView source) {
   for_each_chunk(source, [&](std::int64_t r, std::int64_t begin, std::int64_t size) {
     To* to = row<To>(destination, r) + begin;
     const From* from = row<From>(source, r) + begin;
@@ -44,7 +44,7 @@ void copy_rows(View destination, View source) {
   });
 }
 
-void copy(View destination, View source) {
+void copy(View destination, ConstView source) {
   with_type(destination, [&](auto to) {
     with_type(source, [&](auto from) {
       copy_rows<typename decltype(to)::type, typename decltype(from)::type>(destination, source);
@@ -53,7 +53,7 @@ void copy(View destination, View source) {
 }
 
 /// Squares of source numbers are widened, then transposed in registers.
-void copy_transposed(View destination, View source) {
+void copy_transposed(View destination, ConstView source) {
   constexpr std::int64_t step = vector_floats;
   with_type(source, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -81,7 +81,7 @@ void copy_transposed(View destination, View source) {
   });
 }
 
-void add(View destination, View source) {
+void add(View destination, ConstView source) {
   for_each_chunk(source, [&](std::int64_t r, std::int64_t begin, std::int64_t size) {
     float* to = row<float>(destination, r) + begin;
     const float* from = row<float>(source, r) + begin;
@@ -124,7 +124,7 @@ double sum_squares(const float* x, std::int64_t size) {
   return total;
 }
 
-void column_sums(float* sums, View x, Scratch scratch) {
+void column_sums(float* sums, ConstView x, Scratch scratch) {
   const RowBlocks blocks(x.rows, x.columns);
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;

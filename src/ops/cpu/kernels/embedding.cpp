@@ -7,7 +7,7 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
-void embedding_forward(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin) {
+void embedding_forward(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin) {
   with_type(table, [&](auto table_type) {
     with_type(out, [&](auto out_type) {
       using From = typename decltype(table_type)::type;
@@ -29,7 +29,7 @@ void embedding_forward(View out, const std::int32_t* tokens, View table, std::in
 }
 
 /// Threads share out the columns, so that every sum is formed in the order of the tokens.
-void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std::int64_t vocab_begin) {
+void embedding_backward(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin) {
   constexpr std::int64_t block_columns = 64;
   const std::int64_t num_blocks = divide_up(dout.columns, block_columns);
   with_type(dout, [&](auto type) {

@@ -88,7 +88,7 @@ void fill_random(View x, std::uint64_t seed, std::int64_t first_index, float fac
 }
 
 template <class To, class From>
-void drop(View out_view, View in_view, float probability, std::uint64_t seed, std::int64_t first_index,
+void drop(View out_view, ConstView in_view, float probability, std::uint64_t seed, std::int64_t first_index,
           bool accumulate) {
   To* out = row<To>(out_view, 0);
   const From* in = row<From>(in_view, 0);
@@ -103,7 +103,7 @@ void drop(View out_view, View in_view, float probability, std::uint64_t seed, st
                         });
 }
 
-void dropout(View out, View in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate) {
+void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate) {
   with_type(out, [&](auto to) {
     with_type(in, [&](auto from) {
       drop<typename decltype(to)::type, typename decltype(from)::type>(out, in, probability, seed, first_index,

@@ -7,7 +7,7 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
-void rms_norm_forward(View y, float* rstd, View x, const float* weight, float epsilon) {
+void rms_norm_forward(View y, float* rstd, ConstView x, const float* weight, float epsilon) {
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
@@ -20,7 +20,7 @@ void rms_norm_forward(View y, float* rstd, View x, const float* weight, float ep
 }
 
 template <class T, class Delta>
-void add_forward(View sum_view, View y, float* rstd, View x, View delta, const float* weight, float epsilon) {
+void add_forward(View sum_view, View y, float* rstd, ConstView x, ConstView delta, const float* weight, float epsilon) {
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
   for (std::int64_t t = 0; t < x.rows; ++t) {
     const T* in = row<T>(x, t);
@@ -38,7 +38,8 @@ void add_forward(View sum_view, View y, float* rstd, View x, View delta, const f
   }
 }
 
-void add_rms_norm_forward(View sum, View y, float* rstd, View x, View delta, const float* weight, float epsilon) {
+void add_rms_norm_forward(View sum, View y, float* rstd, ConstView x, ConstView delta, const float* weight,
+                          float epsilon) {
   with_type(x, [&](auto type) {
     with_type(delta, [&](auto delta_type) {
       add_forward<typename decltype(type)::type, typename decltype(delta_type)::type>(sum, y, rstd, x, delta, weight,
@@ -47,7 +48,7 @@ void add_rms_norm_forward(View sum, View y, float* rstd, View x, View delta, con
   });
 }
 
-void rms_norm_apply(View y, View x, const float* rstd, const float* weight) {
+void rms_norm_apply(View y, ConstView x, const float* rstd, const float* weight) {
   with_type(x, [&](auto type) {
     using T = typename decltype(type)::type;
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
@@ -56,8 +57,8 @@ void rms_norm_apply(View y, View x, const float* rstd, const float* weight) {
 }
 
 template <class T, class Dy>
-void backward(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight, View dresidual,
-              Scratch scratch) {
+void backward(View dx, float* dweight, ConstView dy, ConstView x, const float* rstd, const float* weight,
+              ConstView dresidual, Scratch scratch) {
   const RowBlocks blocks(x.rows, x.columns);
 #pragma omp parallel for if (x.rows * x.columns >= min_parallel_elements)
   for (std::int64_t block = 0; block < blocks.count; ++block) {
@@ -72,8 +73,8 @@ void backward(View dx, float* dweight, View dy, View x, const float* rstd, const
   if (dweight != nullptr) add_rows(dweight, scratch.data, blocks.count, x.columns);
 }
 
-void rms_norm_backward(View dx, float* dweight, View dy, View x, const float* rstd, const float* weight, View dresidual,
-                       Scratch scratch) {
+void rms_norm_backward(View dx, float* dweight, ConstView dy, ConstView x, const float* rstd, const float* weight,
+                       ConstView dresidual, Scratch scratch) {
   with_type(x, [&](auto type) {
     with_type(dy, [&](auto dy_type) {
       backward<typename decltype(type)::type, typename decltype(dy_type)::type>(dx, dweight, dy, x, rstd, weight,

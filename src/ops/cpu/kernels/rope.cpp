@@ -38,7 +38,8 @@ void rotate(To* out, const From* in, const float* cosine, const float* sine, std
   }
 }
 
-void rotate_all(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim, float direction) {
+void rotate_all(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim,
+                float direction) {
   const std::int64_t half = head_dim / 2;
   with_type(in, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -51,15 +52,15 @@ void rotate_all(View out, View in, const float* cosine, const float* sine, std::
   });
 }
 
-void rope_forward(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim) {
+void rope_forward(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim) {
   rotate_all(out, in, cosine, sine, head_dim, 1.0f);
 }
 
-void rope_backward(View din, View dout, const float* cosine, const float* sine, std::int64_t head_dim) {
+void rope_backward(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim) {
   rotate_all(din, dout, cosine, sine, head_dim, -1.0f);
 }
 
-void norm_rope_forward(View out, float* rstd, View in, const float* weight, const float* cosine, const float* sine,
+void norm_rope_forward(View out, float* rstd, ConstView in, const float* weight, const float* cosine, const float* sine,
                        std::int64_t head_dim, float epsilon) {
   const std::int64_t half = head_dim / 2, num_heads = in.columns / head_dim;
   with_type(in, [&](auto type) {
@@ -78,7 +79,7 @@ void norm_rope_forward(View out, float* rstd, View in, const float* weight, cons
   });
 }
 
-void norm_rope_backward(View din, float* dweight, View dout, View in, const float* rstd, const float* weight,
+void norm_rope_backward(View din, float* dweight, ConstView dout, ConstView in, const float* rstd, const float* weight,
                         const float* cosine, const float* sine, std::int64_t head_dim, Scratch scratch) {
   const std::int64_t half = head_dim / 2, num_heads = in.columns / head_dim;
   const RowBlocks blocks(in.rows, head_dim);

@@ -7,7 +7,7 @@
 namespace sft::ops::cpu::SFT_ISA {
 namespace {
 
-void swiglu_forward(View act, View gate_up) {
+void swiglu_forward(View act, ConstView gate_up) {
   const std::int64_t size = act.columns;
   with_type(act, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -25,7 +25,7 @@ void swiglu_forward(View act, View gate_up) {
 }
 
 /// With s = sigmoid(gate): dgate = dact up s (1 + gate (1 - s)); dup = dact gate s.
-void swiglu_backward(View dgate_up, View act, View dact, View gate_up) {
+void swiglu_backward(View dgate_up, View act, ConstView dact, ConstView gate_up) {
   const std::int64_t size = act.columns;
   with_type(act, [&](auto type) {
     using T = typename decltype(type)::type;

@@ -38,6 +38,10 @@ template <class T>
 T* row(const View& view, std::int64_t index) {
   return static_cast<T*>(view.data) + index * view.stride;
 }
+template <class T>
+const T* row(const ConstView& view, std::int64_t index) {
+  return static_cast<const T*>(view.data) + index * view.stride;
+}
 
 template <class T>
 struct Type {
@@ -45,8 +49,8 @@ struct Type {
 };
 
 /// Calls f with Type<float> or Type<Bf16>, as the view says.
-template <class F>
-void with_type(const View& view, F f) {
+template <class Memory, class F>
+void with_type(const BasicView<Memory>& view, F f) {
   if (view.is_bf16) {
     f(Type<Bf16>{});
   } else {

@@ -31,7 +31,7 @@ struct Copy {
     float x[N];
   };
   Rows<To> to;
-  Rows<From> from;
+  Rows<const From> from;
 
   __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
     cuda::load(r.x, from.at(row, column));
@@ -48,7 +48,8 @@ struct Add {
   struct Registers {
     float x[N], y[N];
   };
-  Rows<float> to, from;
+  Rows<float> to;
+  Rows<const float> from;
 
   __device__ __forceinline__ void load(Registers& r, std::int64_t row, std::int64_t column) const {
     cuda::load(r.x, to.at(row, column));
@@ -134,54 +135,56 @@ struct AddBias {
 void fill(View x, float value, cudaStream_t stream) {
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<vector_size<T>, 1>(
-        {x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+    by_vectors<vector_size<T>>(
+        std::tuple(x), true, [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
           constexpr int N = decltype(n)::value;
-          run_elementwise<N>("fill", Fill<T, N>{rows_of<T>(views[0]), value}, num_vectors, per_row, stream);
+          run_elementwise<N>("fill", Fill<T, N>{rows_of<T>(part), value}, num_vectors, per_row, stream);
         });
   });
 }
 
-void copy(View destination, View source, cudaStream_t stream) {
+void copy(View destination, ConstView source, cudaStream_t stream) {
   with_type(destination.is_bf16, [&](auto to) {
     with_type(source.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
-      by_vectors<vector_size<To, From>, 2>(
-          {destination, source}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-            constexpr int N = decltype(n)::value;
-            run_elementwise<N>("copy", Copy<To, From, N>{rows_of<To>(views[0]), rows_of<From>(views[1])}, num_vectors,
-                               per_row, stream);
-          });
+      by_vectors<vector_size<To, From>>(std::tuple(destination, source), true,
+                                        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out,
+                                            const ConstView& in) {
+                                          constexpr int N = decltype(n)::value;
+                                          run_elementwise<N>("copy",
+                                                             Copy<To, From, N>{rows_of<To>(out), rows_of<const From>(in)},
+                                                             num_vectors, per_row, stream);
+                                        });
     });
   });
 }
 
-void add(View destination, View source, cudaStream_t stream) {
-  by_vectors<
-      4,
-      2>({destination, source}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
-    constexpr int N = decltype(n)::value;
-    run_elementwise<N>("add", Add<N>{rows_of<float>(views[0]), rows_of<float>(views[1])}, num_vectors, per_row, stream);
-  });
+void add(View destination, ConstView source, cudaStream_t stream) {
+  by_vectors<4>(
+      std::tuple(destination, source), true,
+      [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out, const ConstView& in) {
+        constexpr int N = decltype(n)::value;
+        run_elementwise<N>("add", Add<N>{rows_of<float>(out), rows_of<const float>(in)}, num_vectors, per_row, stream);
+      });
 }
 
 void scale(View x, float factor, cudaStream_t stream) {
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<vector_size<T>, 1>(
-        {x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+    by_vectors<vector_size<T>>(
+        std::tuple(x), true, [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
           constexpr int N = decltype(n)::value;
-          run_elementwise<N>("scale", Scale<T, N>{rows_of<T>(views[0]), factor}, num_vectors, per_row, stream);
+          run_elementwise<N>("scale", Scale<T, N>{rows_of<T>(part), factor}, num_vectors, per_row, stream);
         });
   });
 }
 
 void divide_by_norm(View x, const double* squares, float epsilon, cudaStream_t stream) {
-  by_vectors<vector_size<float>, 1>(
-      {x}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+  by_vectors<vector_size<float>>(
+      std::tuple(x), true, [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
         constexpr int N = decltype(n)::value;
-        run_elementwise<N>("divide_by_norm", DivideByNorm<N>{rows_of<float>(views[0]), squares, epsilon}, num_vectors,
+        run_elementwise<N>("divide_by_norm", DivideByNorm<N>{rows_of<float>(part), squares, epsilon}, num_vectors,
                            per_row, stream);
       });
 }
@@ -192,7 +195,7 @@ void add_bias(View x, Weight bias, cudaStream_t stream) {
     with_type(bias.is_bf16, [&](auto bias_type) {
       using T = typename decltype(type)::type;
       using B = typename decltype(bias_type)::type;
-      const View bias_row{const_cast<void*>(bias.data), bias.is_bf16, 1, x.columns, x.columns};
+      const ConstView bias_row{bias.data, bias.is_bf16, 1, x.columns, x.columns};
       const auto run = [&](auto n) {
         constexpr int N = decltype(n)::value;
         run_elementwise<N>("add_bias", AddBias<T, B, N>{rows_of<T>(x), static_cast<const B*>(bias.data)},

@@ -8,9 +8,9 @@ namespace sft::ops::cuda {
 
 void fill(View x, float value, cudaStream_t stream);
 /// Any pair of float32 and bf16.
-void copy(View destination, View source, cudaStream_t stream);
+void copy(View destination, ConstView source, cudaStream_t stream);
 /// destination += source, float32.
-void add(View destination, View source, cudaStream_t stream);
+void add(View destination, ConstView source, cudaStream_t stream);
 void scale(View x, float factor, cudaStream_t stream);
 /// x /= max(square root of *squares, epsilon), float32.
 void divide_by_norm(View x, const double* squares, float epsilon, cudaStream_t stream);

@@ -162,12 +162,12 @@ struct Layout {
     counts = numbers + 4 * max_tokens;
     parts = reinterpret_cast<float*>(static_cast<char*>(workspace.data) + sort_bytes + count_bytes);
     const std::size_t rest = workspace.num_bytes - sort_bytes - count_bytes;
-    max_pieces = static_cast<std::int64_t>(rest / (2 * static_cast<std::size_t>(columns) * sizeof(float)));
+    max_pieces = static_cast<std::int64_t>(rest / (2 * columns * sizeof(float)));
   }
 };
 
 template <class T, int N>
-void add_sorted(View dtable, View dout, const Pieces& pieces, std::int64_t num_pieces, float* parts,
+void add_sorted(View dtable, ConstView dout, const Pieces& pieces, std::int64_t num_pieces, float* parts,
                 cudaStream_t stream) {
   const std::int64_t num_vectors = dout.columns / N;
   const auto threads = static_cast<unsigned>(num_vectors < sum_threads ? (num_vectors + 31) / 32 * 32 : sum_threads);
@@ -180,7 +180,7 @@ void add_sorted(View dtable, View dout, const Pieces& pieces, std::int64_t num_p
 
 }  // namespace
 
-void embedding_forward(View out, const std::int32_t* tokens, View table, std::int64_t vocab_begin,
+void embedding_forward(View out, const std::int32_t* tokens, ConstView table, std::int64_t vocab_begin,
                        cudaStream_t stream) {
   if (is_empty(out)) return;
   with_type(out.is_bf16, [&](auto to) {
@@ -205,10 +205,10 @@ void embedding_forward(View out, const std::int32_t* tokens, View table, std::in
 }
 
 std::size_t embedding_backward_bytes(std::int64_t columns) {
-  return sort_bytes + count_bytes + 2 * static_cast<std::size_t>(columns) * sizeof(float);
+  return sort_bytes + count_bytes + 2 * columns * sizeof(float);
 }
 
-void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std::int64_t vocab_begin,
+void embedding_backward(View dtable, const std::int32_t* tokens, ConstView dout, std::int64_t vocab_begin,
                         Workspace workspace, cudaStream_t stream) {
   if (is_empty(dout) || is_empty(dtable)) return;
   const Layout layout(workspace, dout.columns);
@@ -223,7 +223,7 @@ void embedding_backward(View dtable, const std::int32_t* tokens, View dout, std:
                          piece_tokens = smallest > min_piece_tokens ? smallest : min_piece_tokens,
                          num_pieces = (count + piece_tokens - 1) / piece_tokens;
       const Pieces pieces{sorted.keys, sorted.values, count, piece_tokens, static_cast<std::uint32_t>(dtable.rows)};
-      const View part{static_cast<T*>(dout.data) + begin * dout.stride, dout.is_bf16, count, dout.columns, dout.stride};
+      const ConstView part{static_cast<const T*>(dout.data) + begin * dout.stride, dout.is_bf16, count, dout.columns, dout.stride};
       constexpr int vectors = vector_size<T, float>;
       if (has_vectors(part, vectors) && has_vectors(dtable, vectors)) {
         add_sorted<T, vectors>(dtable, part, pieces, num_pieces, layout.parts, stream);

@@ -105,7 +105,8 @@ struct Dropout {
 };
 
 /// The index of the first element of `part`, a piece of `whole`.
-std::uint64_t index_of(const View& part, const View& whole, std::int64_t first_index) {
+template <class Memory>
+std::uint64_t index_of(const BasicView<Memory>& part, const BasicView<Memory>& whole, std::int64_t first_index) {
   const auto distance = static_cast<const char*>(part.data) - static_cast<const char*>(whole.data);
   return static_cast<std::uint64_t>(first_index + distance / (whole.is_bf16 ? 2 : 4));
 }
@@ -115,11 +116,12 @@ void fill_random(const char* name, View x, std::uint64_t seed, std::int64_t firs
                  cudaStream_t stream) {
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<vector_size<T>, 1>(
-        {x}, first_index % 4 == 0, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+    by_vectors<vector_size<T>>(
+        std::tuple(x), first_index % 4 == 0,
+        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
           constexpr int N = decltype(n)::value;
           run_elementwise<N>(
-              name, Fill<Distribution, T, N>{rows_of<T>(views[0]), seed, index_of(views[0], x, first_index), factor},
+              name, Fill<Distribution, T, N>{rows_of<T>(part), seed, index_of(part, x, first_index), factor},
               num_vectors, per_row, stream);
         });
   });
@@ -135,20 +137,20 @@ void fill_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bo
   fill_random<Uniform>("fill_uniform", x, seed, first_index, bound, stream);
 }
 
-void dropout(View out, View in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
+void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
              cudaStream_t stream) {
   const float factor = 1.0f / (1.0f - probability), threshold = 2.0f * probability - 1.0f;
   with_type(out.is_bf16, [&](auto to) {
     with_type(in.is_bf16, [&](auto from) {
       using To = typename decltype(to)::type;
       using From = typename decltype(from)::type;
-      by_vectors<vector_size<To, From>, 2>(
-          {out, in}, first_index % 4 == 0,
-          [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+      by_vectors<vector_size<To, From>>(
+          std::tuple(out, in), first_index % 4 == 0,
+          [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out_part, const ConstView& in_part) {
             constexpr int N = decltype(n)::value;
             run_elementwise<N>("dropout",
-                               Dropout<To, From, N>{rows_of<To>(views[0]), rows_of<const From>(views[1]), seed,
-                                                    index_of(views[1], in, first_index), factor, threshold, accumulate},
+                               Dropout<To, From, N>{rows_of<To>(out_part), rows_of<const From>(in_part), seed,
+                                                    index_of(in_part, in, first_index), factor, threshold, accumulate},
                                num_vectors, per_row, stream);
           });
     });

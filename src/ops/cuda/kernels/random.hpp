@@ -9,7 +9,7 @@ namespace sft::ops::cuda {
 void fill_normal(View x, std::uint64_t seed, std::int64_t first_index, float stddev, cudaStream_t stream);
 void fill_uniform(View x, std::uint64_t seed, std::int64_t first_index, float bound, cudaStream_t stream);
 /// out may be in.
-void dropout(View out, View in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
+void dropout(View out, ConstView in, float probability, std::uint64_t seed, std::int64_t first_index, bool accumulate,
              cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

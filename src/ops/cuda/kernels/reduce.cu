@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(column_threads)
 }
 
 template <class T, int N, bool accumulate>
-void launch_column_sums(float* out, const View& x, std::int64_t num_blocks, std::int64_t rows_per_block,
+void launch_column_sums(float* out, const ConstView& x, std::int64_t num_blocks, std::int64_t rows_per_block,
                         cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((x.columns / N + sum_columns - 1) / sum_columns),
                   static_cast<unsigned>(num_blocks));
@@ -118,16 +118,16 @@ void sum_squares(double* result, const float* x, std::int64_t size, Workspace wo
 }
 
 void add_rows(float* sums, const float* partials, std::int64_t num_rows, std::int64_t columns, cudaStream_t stream) {
-  const View x{const_cast<float*>(partials), false, num_rows, columns, columns};
+  const ConstView x{partials, false, num_rows, columns, columns};
   if (is_empty(x)) return;
   launch_column_sums<float, 1, true>(sums, x, 1, num_rows, stream);
 }
 
 std::size_t column_sums_bytes(std::int64_t rows, std::int64_t columns) {
-  return static_cast<std::size_t>(num_row_blocks(rows, columns) * columns) * sizeof(float);
+  return num_row_blocks(rows, columns) * columns * sizeof(float);
 }
 
-void column_sums(float* sums, View x, Workspace workspace, cudaStream_t stream) {
+void column_sums(float* sums, ConstView x, Workspace workspace, cudaStream_t stream) {
   if (is_empty(x)) return;
   const std::int64_t num_blocks = num_row_blocks(x.rows, x.columns),
                      rows_per_block = (x.rows + num_blocks - 1) / num_blocks;

@@ -18,6 +18,6 @@ void add_rows(float* sums, const float* partials, std::int64_t num_rows, std::in
 /// Device memory that column_sums works in.
 [[nodiscard]] std::size_t column_sums_bytes(std::int64_t rows, std::int64_t columns);
 /// sums (columns) += the column sums of x, in float32.
-void column_sums(float* sums, View x, Workspace workspace, cudaStream_t stream);
+void column_sums(float* sums, ConstView x, Workspace workspace, cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

@@ -281,7 +281,7 @@ dim3 backward_threads(std::int64_t columns) { return threads_for((columns + 7) /
 
 }  // namespace
 
-void rms_norm_forward(View y, float* rstd, View x, Weight weight, float epsilon, cudaStream_t stream) {
+void rms_norm_forward(View y, float* rstd, ConstView x, Weight weight, float epsilon, cudaStream_t stream) {
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -299,7 +299,7 @@ void rms_norm_forward(View y, float* rstd, View x, Weight weight, float epsilon,
   });
 }
 
-void add_rms_norm_forward(View sum, View y, float* rstd, View x, View delta, Weight weight, float epsilon,
+void add_rms_norm_forward(View sum, View y, float* rstd, ConstView x, ConstView delta, Weight weight, float epsilon,
                           cudaStream_t stream) {
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
@@ -323,7 +323,7 @@ void add_rms_norm_forward(View sum, View y, float* rstd, View x, View delta, Wei
   });
 }
 
-void rms_norm_apply(View y, View x, const float* rstd, Weight weight, cudaStream_t stream) {
+void rms_norm_apply(View y, ConstView x, const float* rstd, Weight weight, cudaStream_t stream) {
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -346,7 +346,7 @@ std::int64_t rms_norm_backward_partials(std::int64_t rows, std::int64_t columns)
   return num_backward_blocks(rows, columns, threads) * threads.y;
 }
 
-void rms_norm_backward(View dx, float* partials, View dy, View x, const float* rstd, Weight weight, View dresidual,
+void rms_norm_backward(View dx, float* partials, ConstView dy, ConstView x, const float* rstd, Weight weight, ConstView dresidual,
                        cudaStream_t stream) {
   if (is_empty(x)) return;
   with_type(x.is_bf16, [&](auto type) {

@@ -257,18 +257,22 @@ unsigned lanes_for(std::int64_t half, int n, int p) {
 }
 
 /// Whether all heads of `view`, and both halves of each, begin with a vector of n elements.
-bool heads_are_aligned(const View& view, std::int64_t half, int n) { return half % n == 0 && has_vectors(view, n); }
+template <class Memory>
+bool heads_are_aligned(const BasicView<Memory>& view, std::int64_t half, int n) {
+  return half % n == 0 && has_vectors(view, n);
+}
 
 bool is_table_aligned(const float* table) { return reinterpret_cast<std::uintptr_t>(table) % 16 == 0; }
 
 /// Calls run(Type<T>, N, P, lanes of a head), with N > 1 where `views` and all other operands are aligned.
-template <class Run>
-void by_heads(const std::array<View, 3>& views, bool others_are_aligned, std::int64_t half, Run run) {
+template <class... Views, class Run>
+void by_heads(const std::tuple<Views...>& views, bool others_are_aligned, std::int64_t half, Run run) {
   constexpr int scalars = 4;  // pairs of a lane where it reads one at a time: 128 in all
-  with_type(views[0].is_bf16, [&](auto type) {
+  with_type(std::get<0>(views).is_bf16, [&](auto type) {
     constexpr int vectors = vector_size<typename decltype(type)::type>;
-    bool is_vectors = others_are_aligned;
-    for (const View& view : views) is_vectors = is_vectors && heads_are_aligned(view, half, vectors);
+    const bool is_vectors =
+        others_are_aligned &&
+        std::apply([&](const auto&... view) { return (heads_are_aligned(view, half, vectors) && ...); }, views);
     if (is_vectors) {
       run(type, std::integral_constant<int, vectors>{}, std::integral_constant<int, 1>{}, lanes_for(half, vectors, 1));
     } else {
@@ -294,7 +298,7 @@ void rope_table(float* cosine, float* sine, const std::int32_t* positions, const
                      num_positions * half_dim, half_dim, stream);
 }
 
-void rope(View out, View in, const float* cosine, const float* sine, std::int64_t head_dim, float direction,
+void rope(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim, float direction,
           cudaStream_t stream) {
   if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, num_pairs = in.columns / 2;
@@ -316,12 +320,12 @@ void rope(View out, View in, const float* cosine, const float* sine, std::int64_
   });
 }
 
-void norm_rope_forward(View out, float* rstd, View in, Weight weight, const float* cosine, const float* sine,
+void norm_rope_forward(View out, float* rstd, ConstView in, Weight weight, const float* cosine, const float* sine,
                        std::int64_t head_dim, float epsilon, cudaStream_t stream) {
   if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, heads_per_row = in.columns / head_dim, num_heads = in.rows * heads_per_row;
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
-  by_heads({in, out, out}, others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
+  by_heads(std::tuple(in, out), others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
     using T = typename decltype(type)::type;
     const std::int64_t heads_per_block = head_threads / lanes;
     launch("norm_rope_forward", norm_rope_forward_kernel<T, decltype(n)::value, decltype(p)::value>,
@@ -333,12 +337,12 @@ void norm_rope_forward(View out, float* rstd, View in, Weight weight, const floa
 
 std::int64_t norm_rope_backward_partials(std::int64_t num_heads) { return num_backward_blocks(num_heads); }
 
-void norm_rope_backward(View din, float* partials, View dout, View in, const float* rstd, Weight weight,
+void norm_rope_backward(View din, float* partials, ConstView dout, ConstView in, const float* rstd, Weight weight,
                         const float* cosine, const float* sine, std::int64_t head_dim, cudaStream_t stream) {
   if (is_empty(in)) return;
   const std::int64_t half = head_dim / 2, heads_per_row = in.columns / head_dim, num_heads = in.rows * heads_per_row;
   const bool others_are_aligned = is_aligned(weight) && is_table_aligned(cosine) && is_table_aligned(sine);
-  by_heads({in, din, dout}, others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
+  by_heads(std::tuple(in, din, dout), others_are_aligned, half, [&](auto type, auto n, auto p, unsigned lanes) {
     using T = typename decltype(type)::type;
     constexpr int N = decltype(n)::value, P = decltype(p)::value;
     launch("norm_rope_backward", norm_rope_backward_kernel<T, N, P>,

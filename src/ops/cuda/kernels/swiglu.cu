@@ -68,36 +68,39 @@ struct Backward {
 
 }  // namespace
 
-void swiglu_forward(View act, View gate_up, cudaStream_t stream) {
+void swiglu_forward(View act, ConstView gate_up, cudaStream_t stream) {
   const std::int64_t size = act.columns;
-  const View gate = columns_of(gate_up, 0, size), up = columns_of(gate_up, size, size);
+  const ConstView gate = columns_of(gate_up, 0, size), up = columns_of(gate_up, size, size);
   with_type(act.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<vector_size<T>, 3>(
-        {act, gate, up}, true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+    by_vectors<vector_size<T>>(
+        std::tuple(act, gate, up), true,
+        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out, const ConstView& gates,
+            const ConstView& ups) {
           constexpr int N = decltype(n)::value;
           run_elementwise<N>(
               "swiglu_forward",
-              Forward<T, N>{rows_of<T>(views[0]), rows_of<const T>(views[1]), rows_of<const T>(views[2])}, num_vectors,
+              Forward<T, N>{rows_of<T>(out), rows_of<const T>(gates), rows_of<const T>(ups)}, num_vectors,
               per_row, stream);
         });
   });
 }
 
-void swiglu_backward(View dgate_up, View act, View dact, View gate_up, cudaStream_t stream) {
+void swiglu_backward(View dgate_up, View act, ConstView dact, ConstView gate_up, cudaStream_t stream) {
   const std::int64_t size = act.columns;
-  const View gate = columns_of(gate_up, 0, size), up = columns_of(gate_up, size, size),
-             dgate = columns_of(dgate_up, 0, size), dup = columns_of(dgate_up, size, size);
+  const ConstView gate = columns_of(gate_up, 0, size), up = columns_of(gate_up, size, size);
+  const View dgate = columns_of(dgate_up, 0, size), dup = columns_of(dgate_up, size, size);
   with_type(act.is_bf16, [&](auto type) {
     using T = typename decltype(type)::type;
-    by_vectors<vector_size<T>, 6>(
-        {act, dact, gate, up, dgate, dup}, true,
-        [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+    by_vectors<vector_size<T>>(
+        std::tuple(act, dgate, dup, dact, gate, up), true,
+        [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& out, const View& dgates,
+            const View& dups, const ConstView& douts, const ConstView& gates, const ConstView& ups) {
           constexpr int N = decltype(n)::value;
           run_elementwise<N>(
               "swiglu_backward",
-              Backward<T, N>{rows_of<T>(views[4]), rows_of<T>(views[5]), rows_of<T>(views[0]),
-                             rows_of<const T>(views[1]), rows_of<const T>(views[2]), rows_of<const T>(views[3])},
+              Backward<T, N>{rows_of<T>(dgates), rows_of<T>(dups), rows_of<T>(out), rows_of<const T>(douts),
+                             rows_of<const T>(gates), rows_of<const T>(ups)},
               num_vectors, per_row, stream);
         });
   });

@@ -6,8 +6,8 @@
 
 namespace sft::ops::cuda {
 
-void swiglu_forward(View act, View gate_up, cudaStream_t stream);
+void swiglu_forward(View act, ConstView gate_up, cudaStream_t stream);
 /// dgate_up may be gate_up, act may be dact.
-void swiglu_backward(View dgate_up, View act, View dact, View gate_up, cudaStream_t stream);
+void swiglu_backward(View dgate_up, View act, ConstView dact, ConstView gate_up, cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

@@ -79,23 +79,25 @@ struct Update {
 
 template <class Parameter, class State, bool has_copy, class Rule>
 void update_as(const UpdateArguments& arguments, const Rule& rule, cudaStream_t stream) {
-  // The place of what there is not is taken by the gradients, and not used.
-  const auto or_gradients = [&](bool exists, const View& view) { return exists ? view : arguments.gradients; };
-  by_vectors<vector_size<float>, 5>(
-      {arguments.gradients, arguments.parameters, or_gradients(Rule::num_states > 0, arguments.state[0]),
-       or_gradients(Rule::num_states > 1, arguments.state[1]), or_gradients(has_copy, arguments.copy)},
-      true, [&](auto n, const auto& views, std::int64_t num_vectors, std::int64_t per_row) {
+  // The place of what there is not is taken by the parameters, and not used.
+  const auto or_parameters = [&](bool exists, const View& view) { return exists ? view : arguments.parameters; };
+  by_vectors<vector_size<float>>(
+      std::tuple(arguments.gradients, arguments.parameters, or_parameters(Rule::num_states > 0, arguments.state[0]),
+                 or_parameters(Rule::num_states > 1, arguments.state[1]), or_parameters(has_copy, arguments.copy)),
+      true,
+      [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const ConstView& gradients, const View& parameters,
+          const View& first, const View& second, const View& copy) {
         constexpr int N = decltype(n)::value;
         const std::int64_t offset =
-            static_cast<const float*>(views[0].data) - static_cast<const float*>(arguments.gradients.data);
+            static_cast<const float*>(gradients.data) - static_cast<const float*>(arguments.gradients.data);
         const Numbering numbering{arguments.key, arguments.first_index, arguments.num_columns, arguments.row_stride,
                                   arguments.begin + offset};
         run_elementwise<N>(
             "update",
-            Update<Rule, Parameter, State, has_copy, N>{rows_of<Parameter>(views[1]),
-                                                        {rows_of<State>(views[2]), rows_of<State>(views[3])},
-                                                        rows_of<const float>(views[0]),
-                                                        rows_of<Bf16>(views[4]),
+            Update<Rule, Parameter, State, has_copy, N>{rows_of<Parameter>(parameters),
+                                                        {rows_of<State>(first), rows_of<State>(second)},
+                                                        rows_of<const float>(gradients),
+                                                        rows_of<Bf16>(copy),
                                                         rule,
                                                         arguments.gradient_scale,
                                                         numbering},

@@ -9,7 +9,7 @@ namespace sft::ops::cuda {
 struct UpdateArguments : UpdateFactors {
   View parameters{};                ///< a row of float32 or bf16, as all others
   View state[max_update_states]{};  ///< those of the rule; all float32 or all bf16
-  View gradients{};                 ///< float32
+  ConstView gradients{};            ///< float32
   View copy{};                      ///< bf16, of float32 parameters; without data: none
 };
 

@@ -14,7 +14,10 @@
 
 namespace sft::ops::cuda {
 
-[[nodiscard]] inline bool is_empty(const View& view) { return view.rows == 0 || view.columns == 0; }
+template <class Memory>
+[[nodiscard]] bool is_empty(const BasicView<Memory>& view) {
+  return view.rows == 0 || view.columns == 0;
+}
 
 /// Row weights: float32 or bf16.
 struct Weight {

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/checked/backend.hpp"
+
+#include <string>
+#include <utility>
+
+#include "ops/checked/call.hpp"
+#include "ops/checked/optimizer_rules.hpp"
+#include "sft/core/ensure.hpp"
+
+namespace sft::ops::checked {
+namespace {
+
+constexpr std::int64_t max_head_dim = 256;
+
+/// A plan of the other backend, with the sizes it was made for.
+struct SizedPlan final : AttentionPlan {
+  std::unique_ptr<AttentionPlan> inner;
+  std::int64_t num_queries = 0, num_keys = 0;
+};
+
+DType compute_of(const Call& call, std::string_view name, const ConstTensor& x) {
+  call.require(any_compute.contains(x.dtype), std::string(name) + " has another dtype than float32 and bf16");
+  return x.dtype;
+}
+
+/// Both are matrices of as many rows and columns, or both are contiguous and have as many elements.
+void check_pair(Call& call, const Tensor& destination, const ConstTensor& source, DTypes dtypes) {
+  call.out("destination", destination, shape_of(destination), dtypes, Layout::strided);
+  call.in("source", source, shape_of(source), dtypes, Layout::strided);
+  const bool are_flat = destination.is_contiguous() && source.is_contiguous();
+  call.require(destination.num_elements() == source.num_elements() &&
+                   (are_flat || destination.num_elements() == 0 || destination.shape[0] == source.shape[0]),
+               "source and destination have other shapes");
+  call.check_memory();
+}
+
+void check_rms_norm(Call& call, const Tensor& y, const ConstTensor& x, const ConstTensor& weight) {
+  call.require_dims("x", x, 2);
+  const DType compute = compute_of(call, "x", x);
+  call.in("x", x, {x.shape[0], x.shape[1]}, compute);
+  call.out("y", y, {x.shape[0], x.shape[1]}, compute);
+  call.in("weight", weight, {x.shape[1]}, {compute, DType::float32});
+}
+
+void check_table(Call& call, const RopeTable& table, const ConstTensor& in) {
+  call.in("table.cosine", table.cosine, {in.shape[0], in.shape[2] / 2}, DType::float32);
+  call.in("table.sine", table.sine, {in.shape[0], in.shape[2] / 2}, DType::float32);
+}
+
+/// `in` (T, n, D), and what is written over heads of its shape.
+void check_heads(Call& call, std::string_view in_name, const ConstTensor& in, std::string_view out_name,
+                 const Tensor& out) {
+  call.require_dims(in_name, in, 3);
+  call.require(in.shape[2] % 2 == 0, std::string(in_name) + " has an odd head dim");
+  const DType compute = compute_of(call, in_name, in);
+  call.in(in_name, in, shape_of(in), compute, Layout::strided);
+  call.out(out_name, out, shape_of(in), compute, Layout::strided);
+}
+
+void check_rope(std::string_view op, std::string_view in_name, const ConstTensor& in, std::string_view out_name,
+                const Tensor& out, const RopeTable& table) {
+  Call call(op);
+  check_heads(call, in_name, in, out_name, out);
+  call.may_be(out_name, in_name);
+  check_table(call, table, in);
+  call.check_memory();
+}
+
+/// Queries, keys and values, and the plan for them, which is returned as the other backend made it.
+template <class Attention>
+const AttentionPlan& check_attention(Call& call, const Attention& attention) {
+  const ConstTensor &q = attention.q, &k = attention.k;
+  call.require_dims("q", q, 3);
+  call.require_dims("k", k, 3);
+  const DType compute = compute_of(call, "q", q);
+  const std::int64_t num_keys = k.shape[0], num_kv_heads = k.shape[1], head_dim = q.shape[2];
+  call.require(head_dim > 0 && head_dim % 2 == 0 && head_dim <= max_head_dim,
+               "q has a head dim that is odd or above " + std::to_string(max_head_dim));
+  call.require(num_kv_heads > 0 && q.shape[1] % num_kv_heads == 0, "q has heads that are no multiple of those of k");
+  call.in("q", q, shape_of(q), compute, Layout::strided);
+  call.in("k", k, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
+  call.in("v", attention.v, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
+  const auto* plan = dynamic_cast<const SizedPlan*>(&attention.plan);
+  call.require(plan != nullptr, "plan is of another backend");
+  call.require(
+      plan->num_queries == q.shape[0] && plan->num_keys == num_keys,
+      "plan is for " + std::to_string(plan->num_queries) + " queries and " + std::to_string(plan->num_keys) + " keys");
+  return *plan->inner;
+}
+
+/// The tensors of a chunk. What of them a step writes differs.
+void check_chunk(Call& call, const CrossEntropy& chunk) {
+  call.require_dims("logits", chunk.logits, 2);
+  const std::int64_t num_tokens = chunk.logits.shape[0];
+  call.out("logits", chunk.logits, shape_of(chunk.logits), DType::float32);
+  call.out("max", chunk.max, {num_tokens}, DType::float32);
+  call.out("partials", chunk.partials, {3, num_tokens}, DType::float32);
+  call.in("targets", chunk.targets, {num_tokens}, DType::int32);
+  call.in("weights", chunk.weights, {num_tokens}, DType::float32);
+}
+
+class CheckedBackend final : public Backend {
+ public:
+  explicit CheckedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  device::Stream& stream() override { return inner_->stream(); }
+  void set_workspace(Tensor workspace) override { inner_->set_workspace(workspace); }
+
+  void fill(Tensor x, float value) override {
+    Call("fill").out("x", x, shape_of(x), any_compute, Layout::strided);
+    inner_->fill(x, value);
+  }
+
+  void copy(Tensor destination, ConstTensor source) override {
+    Call call("copy");
+    check_pair(call, destination, source, any_compute);
+    inner_->copy(destination, source);
+  }
+
+  void add(Tensor destination, ConstTensor source) override {
+    Call call("add");
+    check_pair(call, destination, source, DType::float32);
+    inner_->add(destination, source);
+  }
+
+  void scale(Tensor x, float factor) override {
+    Call("scale").out("x", x, shape_of(x), any_compute);
+    inner_->scale(x, factor);
+  }
+
+  void sum_squares(Tensor result, ConstTensor x) override {
+    Call call("sum_squares");
+    call.out("result", result, {1}, DType::float64);
+    call.in("x", x, shape_of(x), DType::float32);
+    call.check_memory();
+    inner_->sum_squares(result, x);
+  }
+
+  void divide_by_norm(Tensor x, ConstTensor squares, float epsilon) override {
+    Call call("divide_by_norm");
+    call.out("x", x, shape_of(x), DType::float32);
+    call.in("squares", squares, {1}, DType::float64);
+    call.check_memory();
+    inner_->divide_by_norm(x, squares, epsilon);
+  }
+
+  void fill_normal(Tensor x, std::uint64_t seed, std::int64_t first_index, float stddev) override {
+    Call call("fill_normal");
+    call.out("x", x, shape_of(x), any_compute);
+    call.require(first_index >= 0, "first_index is negative");
+    inner_->fill_normal(x, seed, first_index, stddev);
+  }
+
+  void fill_uniform(Tensor x, std::uint64_t seed, std::int64_t first_index, float bound) override {
+    Call call("fill_uniform");
+    call.out("x", x, shape_of(x), any_compute);
+    call.require(first_index >= 0, "first_index is negative");
+    inner_->fill_uniform(x, seed, first_index, bound);
+  }
+
+  void dropout(Tensor out, ConstTensor in, float probability, std::uint64_t seed, std::int64_t first_index,
+               bool accumulate) override {
+    Call call("dropout");
+    call.out("out", out, shape_of(out), any_compute);
+    call.in("in", in, shape_of(in), any_compute);
+    call.require(out.num_elements() == in.num_elements(), "out has another number of elements than in");
+    call.require(probability >= 0.0F && probability < 1.0F, "probability is not in [0, 1)");
+    call.require(first_index >= 0, "first_index is negative");
+    call.may_be("out", "in");
+    call.check_memory();
+    inner_->dropout(out, in, probability, seed, first_index, accumulate);
+  }
+
+  void embedding_forward(Tensor out, ConstTensor tokens, ConstTensor table, std::int64_t vocab_begin) override {
+    Call call("embedding_forward");
+    call.require_dims("table", table, 2);
+    const DType compute = compute_of(call, "table", table);
+    call.in("tokens", tokens, {tokens.shape[0]}, DType::int32);
+    call.in("table", table, shape_of(table), compute);
+    call.out("out", out, {tokens.shape[0], table.shape[1]}, {compute, DType::float32});
+    call.check_memory();
+    inner_->embedding_forward(out, tokens, table, vocab_begin);
+  }
+
+  void embedding_backward(Tensor dtable, ConstTensor tokens, ConstTensor dout, std::int64_t vocab_begin) override {
+    Call call("embedding_backward");
+    call.require_dims("dtable", dtable, 2);
+    call.in("tokens", tokens, {tokens.shape[0]}, DType::int32);
+    call.in("dout", dout, {tokens.shape[0], dtable.shape[1]}, any_compute);
+    call.out("dtable", dtable, shape_of(dtable), DType::float32);
+    call.check_memory();
+    inner_->embedding_backward(dtable, tokens, dout, vocab_begin);
+  }
+
+  void rms_norm_forward(Tensor y, Tensor rstd, ConstTensor x, ConstTensor weight, float epsilon) override {
+    Call call("rms_norm_forward");
+    check_rms_norm(call, y, x, weight);
+    call.out("rstd", rstd, {x.shape[0]}, DType::float32);
+    call.check_memory();
+    inner_->rms_norm_forward(y, rstd, x, weight, epsilon);
+  }
+
+  void add_rms_norm_forward(const AddRmsNormForward& norm) override {
+    Call call("add_rms_norm_forward");
+    check_rms_norm(call, norm.y, norm.x, norm.weight);
+    call.out("sum", norm.sum, shape_of(norm.x), norm.x.dtype);
+    call.out("rstd", norm.rstd, {norm.x.shape[0]}, DType::float32);
+    call.in("delta", norm.delta, shape_of(norm.x), {norm.x.dtype, DType::float32});
+    call.may_be("sum", "x");
+    call.check_memory();
+    inner_->add_rms_norm_forward(norm);
+  }
+
+  void rms_norm_apply(const RmsNormApply& norm) override {
+    Call call("rms_norm_apply");
+    check_rms_norm(call, norm.y, norm.x, norm.weight);
+    call.in("rstd", norm.rstd, {norm.x.shape[0]}, DType::float32);
+    call.check_memory();
+    inner_->rms_norm_apply(norm);
+  }
+
+  void rms_norm_backward(const RmsNormBackward& norm) override {
+    Call call("rms_norm_backward");
+    const ConstTensor& x = norm.x;
+    call.require_dims("x", x, 2);
+    const DType compute = compute_of(call, "x", x);
+    call.in("x", x, shape_of(x), compute);
+    call.out("dx", norm.dx, shape_of(x), compute);
+    if (!norm.dweight.empty()) call.out("dweight", norm.dweight, {x.shape[1]}, DType::float32);
+    call.in("dy", norm.dy, shape_of(x), {compute, DType::float32});
+    call.in("rstd", norm.rstd, {x.shape[0]}, DType::float32);
+    call.in("weight", norm.weight, {x.shape[1]}, {compute, DType::float32});
+    if (!norm.dresidual.empty()) call.in("dresidual", norm.dresidual, shape_of(x), compute);
+    call.may_be("dx", "dresidual");
+    call.check_memory();
+    inner_->rms_norm_backward(norm);
+  }
+
+  void rope_table(Tensor cosine, Tensor sine, ConstTensor positions, ConstTensor inverse_frequencies,
+                  float scale) override {
+    Call call("rope_table");
+    call.in("positions", positions, {positions.shape[0]}, DType::int32);
+    call.in("inverse_frequencies", inverse_frequencies, {inverse_frequencies.shape[0]}, DType::float64);
+    call.out("cosine", cosine, {positions.shape[0], inverse_frequencies.shape[0]}, DType::float32);
+    call.out("sine", sine, {positions.shape[0], inverse_frequencies.shape[0]}, DType::float32);
+    call.check_memory();
+    inner_->rope_table(cosine, sine, positions, inverse_frequencies, scale);
+  }
+
+  void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) override {
+    check_rope("rope_forward", "in", in, "out", out, table);
+    inner_->rope_forward(out, in, table);
+  }
+
+  void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) override {
+    check_rope("rope_backward", "dout", dout, "din", din, table);
+    inner_->rope_backward(din, dout, table);
+  }
+
+  void norm_rope_forward(const NormRopeForward& heads) override {
+    Call call("norm_rope_forward");
+    check_heads(call, "in", heads.in, "out", heads.out);
+    check_normed_heads(call, heads.in, heads.weight, heads.table);
+    call.out("rstd", heads.rstd, {heads.in.shape[0], heads.in.shape[1]}, DType::float32);
+    call.may_be("out", "in");
+    call.check_memory();
+    inner_->norm_rope_forward(heads);
+  }
+
+  void norm_rope_backward(const NormRopeBackward& heads) override {
+    Call call("norm_rope_backward");
+    check_heads(call, "in", heads.in, "din", heads.din);
+    check_normed_heads(call, heads.in, heads.weight, heads.table);
+    call.in("dout", heads.dout, shape_of(heads.in), heads.in.dtype, Layout::strided);
+    call.in("rstd", heads.rstd, {heads.in.shape[0], heads.in.shape[1]}, DType::float32);
+    if (!heads.dweight.empty()) call.out("dweight", heads.dweight, {heads.in.shape[2]}, DType::float32);
+    call.may_be("din", "dout");
+    call.check_memory();
+    inner_->norm_rope_backward(heads);
+  }
+
+  void matmul(const Matmul& product) override {
+    const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
+    Call call("matmul");
+    call.require_dims("a", a, 2);
+    call.require_dims("c", c, 2);
+    const DType compute = compute_of(call, "a", a);
+    const std::int64_t num_rows = c.shape[0], num_columns = c.shape[1], depth = a.shape[transpose_a ? 0 : 1];
+    const auto shape = [](bool transpose, std::int64_t rows, std::int64_t columns) {
+      return transpose ? std::vector{columns, rows} : std::vector{rows, columns};
+    };
+    call.in("a", a, shape(transpose_a, num_rows, depth), compute, Layout::strided);
+    call.in("b", b, shape(transpose_b, depth, num_columns), compute, Layout::strided);
+    call.out("c", c, shape_of(c), {compute, DType::float32}, Layout::strided);
+    if (!bias.empty()) call.in("bias", bias, {num_columns}, compute);
+    call.check_memory();
+    inner_->matmul(product);
+  }
+
+  void bias_backward(Tensor dbias, ConstTensor dy) override {
+    Call call("bias_backward");
+    call.require_dims("dy", dy, 2);
+    call.in("dy", dy, shape_of(dy), any_compute, Layout::strided);
+    call.out("dbias", dbias, {dy.shape[1]}, DType::float32);
+    call.check_memory();
+    inner_->bias_backward(dbias, dy);
+  }
+
+  std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
+                                                std::int64_t num_queries, std::int64_t num_keys) override {
+    const Call call("plan_attention");
+    for (const sequence::AttentionSpan& span : spans) {
+      call.require(span.q_begin >= 0 && span.q_len >= 0 && span.q_begin + span.q_len <= num_queries,
+                   "spans has queries outside the rows");
+      call.require(span.k_begin >= 0 && span.k_len >= 0 && span.k_begin + span.k_len <= num_keys,
+                   "spans has keys outside the rows");
+    }
+    auto plan = std::make_unique<SizedPlan>();
+    plan->inner = inner_->plan_attention(spans, num_queries, num_keys);
+    plan->num_queries = num_queries;
+    plan->num_keys = num_keys;
+    return plan;
+  }
+
+  void attention_forward(const AttentionForward& attention) override {
+    Call call("attention_forward");
+    const AttentionPlan& plan = check_attention(call, attention);
+    const ConstTensor& q = attention.q;
+    call.out("out", attention.out, shape_of(q),
+             attention.merge ? DTypes(DType::float32) : DTypes{q.dtype, DType::float32}, Layout::strided);
+    call.out("lse", attention.lse, {q.shape[0], q.shape[1]}, DType::float32);
+    call.check_memory();
+    inner_->attention_forward({.q = q,
+                               .k = attention.k,
+                               .v = attention.v,
+                               .out = attention.out,
+                               .lse = attention.lse,
+                               .scale = attention.scale,
+                               .plan = plan,
+                               .merge = attention.merge});
+  }
+
+  void attention_delta(Tensor delta, ConstTensor out, ConstTensor dout) override {
+    Call call("attention_delta");
+    call.require_dims("out", out, 3);
+    const DType compute = compute_of(call, "out", out);
+    call.in("out", out, shape_of(out), compute, Layout::strided);
+    call.in("dout", dout, shape_of(out), compute, Layout::strided);
+    call.out("delta", delta, {out.shape[0], out.shape[1]}, DType::float32);
+    call.check_memory();
+    inner_->attention_delta(delta, out, dout);
+  }
+
+  void attention_backward(const AttentionBackward& attention) override {
+    Call call("attention_backward");
+    const AttentionPlan& plan = check_attention(call, attention);
+    const ConstTensor &q = attention.q, &k = attention.k;
+    const auto gradient_dtypes = [&](bool accumulates) {
+      return accumulates ? DTypes(DType::float32) : DTypes{q.dtype, DType::float32};
+    };
+    call.in("dout", attention.dout, shape_of(q), q.dtype, Layout::strided);
+    call.in("lse", attention.lse, {q.shape[0], q.shape[1]}, DType::float32);
+    call.in("delta", attention.delta, {q.shape[0], q.shape[1]}, DType::float32);
+    call.out("dq", attention.dq, shape_of(q), gradient_dtypes(attention.accumulate_dq), Layout::strided);
+    call.out("dk", attention.dk, shape_of(k), gradient_dtypes(attention.accumulate_dkv), Layout::strided);
+    call.out("dv", attention.dv, shape_of(k), attention.dk.dtype, Layout::strided);
+    call.check_memory();
+    inner_->attention_backward({.q = q,
+                                .k = k,
+                                .v = attention.v,
+                                .dout = attention.dout,
+                                .lse = attention.lse,
+                                .delta = attention.delta,
+                                .dq = attention.dq,
+                                .dk = attention.dk,
+                                .dv = attention.dv,
+                                .scale = attention.scale,
+                                .plan = plan,
+                                .accumulate_dq = attention.accumulate_dq,
+                                .accumulate_dkv = attention.accumulate_dkv});
+  }
+
+  void swiglu_forward(Tensor act, ConstTensor gate_up) override {
+    Call call("swiglu_forward");
+    call.require_dims("act", act, 2);
+    const DType compute = compute_of(call, "act", act);
+    call.out("act", act, shape_of(act), compute);
+    call.in("gate_up", gate_up, {act.shape[0], 2 * act.shape[1]}, compute);
+    call.check_memory();
+    inner_->swiglu_forward(act, gate_up);
+  }
+
+  void swiglu_backward(Tensor dgate_up, Tensor act, ConstTensor dact, ConstTensor gate_up) override {
+    Call call("swiglu_backward");
+    call.require_dims("dact", dact, 2);
+    const DType compute = compute_of(call, "dact", dact);
+    call.in("dact", dact, shape_of(dact), compute);
+    call.out("act", act, shape_of(dact), compute);
+    call.in("gate_up", gate_up, {dact.shape[0], 2 * dact.shape[1]}, compute);
+    call.out("dgate_up", dgate_up, {dact.shape[0], 2 * dact.shape[1]}, compute);
+    call.may_be("dgate_up", "gate_up");
+    call.may_be("act", "dact");
+    call.check_memory();
+    inner_->swiglu_backward(dgate_up, act, dact, gate_up);
+  }
+
+  void cross_entropy_max(const CrossEntropy& chunk) override {
+    Call call("cross_entropy_max");
+    check_chunk(call, chunk);
+    call.check_memory();
+    inner_->cross_entropy_max(chunk);
+  }
+
+  void cross_entropy_partials(const CrossEntropy& chunk) override {
+    Call call("cross_entropy_partials");
+    check_chunk(call, chunk);
+    call.check_memory();
+    inner_->cross_entropy_partials(chunk);
+  }
+
+  void cross_entropy_finish(const CrossEntropy& chunk, Tensor dlogits, double gradient_scale, Tensor metrics) override {
+    Call call("cross_entropy_finish");
+    check_chunk(call, chunk);
+    call.out("metrics", metrics, {4}, DType::float64);
+    if (!dlogits.empty()) call.out("dlogits", dlogits, shape_of(chunk.logits), any_compute);
+    call.may_be("dlogits", "logits");
+    call.check_memory();
+    inner_->cross_entropy_finish(chunk, dlogits, gradient_scale, metrics);
+  }
+
+  void update(const Update& step) override {
+    check_update("update", step);
+    inner_->update(step);
+  }
+
+  void update_blockwise(const BlockwiseUpdate& step) override {
+    check_blockwise_update("update_blockwise", step);
+    inner_->update_blockwise(step);
+  }
+
+  void raise_scales(const BlockwiseUpdate& step) override {
+    check_raised_scales("raise_scales", step);
+    inner_->raise_scales(step);
+  }
+
+ private:
+  static void check_normed_heads(Call& call, const ConstTensor& in, const ConstTensor& weight, const RopeTable& table) {
+    const std::int64_t head_dim = in.shape[2];
+    call.require(head_dim <= max_head_dim, "in has a head dim above " + std::to_string(max_head_dim));
+    call.in("weight", weight, {head_dim}, {in.dtype, DType::float32});
+    check_table(call, table, in);
+  }
+
+  std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(std::unique_ptr<Backend> inner) {
+  return std::make_unique<CheckedBackend>(std::move(inner));
+}
+
+}  // namespace sft::ops::checked

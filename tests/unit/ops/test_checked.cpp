@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checked backend over one that computes nothing: for each op a right call passes, and each of its tensors, made
+// wrong in every way that the op's comment rules out, is refused by name.
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ops/checked/call.hpp"
+#include "sft/device/factory.hpp"
+#include "sft/ops/factory.hpp"
+
+namespace sft::ops::checked {
+
+namespace {
+
+/// A tensor of a right call, and what may be changed of it.
+struct Operand {
+  DType dtype;
+  std::vector<std::int64_t> shape;
+  /// Of: "written", "strided", "optional"; "any shape", "any rows", "any columns": no other tensor says how many.
+  std::string rules = {};
+
+  [[nodiscard]] bool has(const std::string& rule) const { return rules.find(rule) != std::string::npos; }
+};
+
+using Tensors = std::map<std::string, Tensor>;
+
+struct Op {
+  std::string name;
+  std::map<std::string, Operand> operands;
+  std::function<void(Backend&, Tensors)> call;
+  /// Which written tensor may be which other one.
+  std::map<std::string, std::string> may_be = {};
+};
+
+Tensor tensor(void* data, DType dtype, const std::vector<std::int64_t>& shape) {
+  switch (shape.size()) {
+    case 1:
+      return {data, dtype, {shape[0]}};
+    case 2:
+      return {data, dtype, {shape[0], shape[1]}};
+    default:
+      return {data, dtype, {shape[0], shape[1], shape[2]}};
+  }
+}
+
+/// Memory of an operand that no other has.
+class Memory {
+ public:
+  Tensors of(const std::map<std::string, Operand>& operands) {
+    Tensors tensors;
+    for (const auto& [name, operand] : operands) {
+      bytes_.emplace_back(1 << 16);
+      tensors[name] = tensor(bytes_.back().data(), operand.dtype, operand.shape);
+    }
+    return tensors;
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> bytes_;
+};
+
+constexpr std::int64_t T = 6, Tk = 5, C = 8, n = 4, K = 2, D = 16, F = 12, V = 10, N = 600;
+constexpr DType bf16 = DType::bf16, float32 = DType::float32;
+constexpr AdamW adamw{1e-3, 0.9, 0.999, 1e-8, 0.0, 0.1, 0.1};
+
+Update update_of(const Tensors& x) {
+  return {.parameters = x.at("parameters"),
+          .gradients = x.at("gradients"),
+          .state = {x.at("state[0]"), x.at("state[1]")},
+          .copy = x.at("copy"),
+          .rule = adamw};
+}
+
+CrossEntropy chunk_of(const Tensors& x) {
+  return {.logits = x.at("logits"),
+          .max = x.at("max"),
+          .partials = x.at("partials"),
+          .targets = x.at("targets"),
+          .weights = x.at("weights"),
+          .vocab_begin = 0};
+}
+
+std::map<std::string, Operand> operands_of_chunk() {
+  return {{"logits", {float32, {T, V}, "written, any columns"}},
+          {"max", {float32, {T}, "written"}},
+          {"partials", {float32, {3, T}, "written"}},
+          {"targets", {DType::int32, {T}}},
+          {"weights", {float32, {T}}}};
+}
+
+std::vector<Op> all_ops() {
+  std::vector<Op> ops;
+  const Operand any_pair_out{bf16, {T, C}, "written strided"}, any_pair_in{bf16, {T, C}, "strided"};
+  ops.push_back({"fill", {{"x", {bf16, {T, C}, "written strided, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.fill(x["x"], 1.0F);
+                 }});
+  ops.push_back({"copy", {{"destination", any_pair_out}, {"source", any_pair_in}}, [](Backend& b, Tensors x) {
+                   b.copy(x["destination"], x["source"]);
+                 }});
+  ops.push_back({"add",
+                 {{"destination", {float32, {T, C}, "written strided"}}, {"source", {float32, {T, C}, "strided"}}},
+                 [](Backend& b, Tensors x) { b.add(x["destination"], x["source"]); }});
+  ops.push_back(
+      {"scale", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) { b.scale(x["x"], 1.0F); }});
+  ops.push_back({"sum_squares",
+                 {{"result", {DType::float64, {1}, "written"}}, {"x", {float32, {T, C}, "any shape"}}},
+                 [](Backend& b, Tensors x) { b.sum_squares(x["result"], x["x"]); }});
+  ops.push_back({"divide_by_norm",
+                 {{"x", {float32, {T, C}, "written, any shape"}}, {"squares", {DType::float64, {1}}}},
+                 [](Backend& b, Tensors x) { b.divide_by_norm(x["x"], x["squares"], 1e-7F); }});
+  ops.push_back({"fill_normal", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.fill_normal(x["x"], 1, 0, 1.0F);
+                 }});
+  ops.push_back({"fill_uniform", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.fill_uniform(x["x"], 1, 0, 1.0F);
+                 }});
+  ops.push_back({"dropout",
+                 {{"out", {bf16, {T, C}, "written"}}, {"in", {bf16, {T, C}}}},
+                 [](Backend& b, Tensors x) { b.dropout(x["out"], x["in"], 0.5F, 1, 0, false); },
+                 {{"out", "in"}}});
+  ops.push_back(
+      {"embedding_forward",
+       {{"out", {bf16, {T, C}, "written"}}, {"tokens", {DType::int32, {T}}}, {"table", {bf16, {V, C}, "any rows"}}},
+       [](Backend& b, Tensors x) { b.embedding_forward(x["out"], x["tokens"], x["table"], 0); }});
+  ops.push_back(
+      {"embedding_backward",
+       {{"dtable", {float32, {V, C}, "written, any rows"}}, {"tokens", {DType::int32, {T}}}, {"dout", {bf16, {T, C}}}},
+       [](Backend& b, Tensors x) { b.embedding_backward(x["dtable"], x["tokens"], x["dout"], 0); }});
+  const Operand rows{bf16, {T, C}}, written_rows{bf16, {T, C}, "written"}, weight{bf16, {C}}, rstd{float32, {T}},
+      written_rstd{float32, {T}, "written"};
+  ops.push_back({"rms_norm_forward",
+                 {{"y", written_rows}, {"rstd", written_rstd}, {"x", rows}, {"weight", weight}},
+                 [](Backend& b, Tensors x) { b.rms_norm_forward(x["y"], x["rstd"], x["x"], x["weight"], 1e-5F); }});
+  ops.push_back({"add_rms_norm_forward",
+                 {{"sum", written_rows},
+                  {"y", written_rows},
+                  {"rstd", written_rstd},
+                  {"x", rows},
+                  {"delta", rows},
+                  {"weight", weight}},
+                 [](Backend& b, Tensors x) {
+                   b.add_rms_norm_forward({.sum = x["sum"],
+                                           .y = x["y"],
+                                           .rstd = x["rstd"],
+                                           .x = x["x"],
+                                           .delta = x["delta"],
+                                           .weight = x["weight"],
+                                           .epsilon = 1e-5F});
+                 },
+                 {{"sum", "x"}}});
+  ops.push_back({"rms_norm_apply",
+                 {{"y", written_rows}, {"x", rows}, {"rstd", rstd}, {"weight", weight}},
+                 [](Backend& b, Tensors x) {
+                   b.rms_norm_apply({.y = x["y"], .x = x["x"], .rstd = x["rstd"], .weight = x["weight"]});
+                 }});
+  ops.push_back({"rms_norm_backward",
+                 {{"dx", written_rows},
+                  {"dweight", {float32, {C}, "written, optional"}},
+                  {"dy", rows},
+                  {"x", rows},
+                  {"rstd", rstd},
+                  {"weight", weight},
+                  {"dresidual", {bf16, {T, C}, "optional"}}},
+                 [](Backend& b, Tensors x) {
+                   b.rms_norm_backward({.dx = x["dx"],
+                                        .dweight = x["dweight"],
+                                        .dy = x["dy"],
+                                        .x = x["x"],
+                                        .rstd = x["rstd"],
+                                        .weight = x["weight"],
+                                        .dresidual = x["dresidual"]});
+                 },
+                 {{"dx", "dresidual"}}});
+  const Operand angles{float32, {T, D / 2}}, written_angles{float32, {T, D / 2}, "written"},
+      heads{bf16, {T, n, D}, "strided"}, written_heads{bf16, {T, n, D}, "written strided"};
+  ops.push_back({"rope_table",
+                 {{"cosine", written_angles},
+                  {"sine", written_angles},
+                  {"positions", {DType::int32, {T}}},
+                  {"inverse_frequencies", {DType::float64, {D / 2}}}},
+                 [](Backend& b, Tensors x) {
+                   b.rope_table(x["cosine"], x["sine"], x["positions"], x["inverse_frequencies"], 1.0F);
+                 }});
+  ops.push_back({"rope_forward",
+                 {{"out", written_heads}, {"in", heads}, {"table.cosine", angles}, {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.rope_forward(x["out"], x["in"], {x["table.cosine"], x["table.sine"]});
+                 },
+                 {{"out", "in"}}});
+  ops.push_back({"rope_backward",
+                 {{"din", written_heads}, {"dout", heads}, {"table.cosine", angles}, {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.rope_backward(x["din"], x["dout"], {x["table.cosine"], x["table.sine"]});
+                 },
+                 {{"din", "dout"}}});
+  ops.push_back({"norm_rope_forward",
+                 {{"out", written_heads},
+                  {"rstd", {float32, {T, n}, "written"}},
+                  {"in", heads},
+                  {"weight", {bf16, {D}}},
+                  {"table.cosine", angles},
+                  {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.norm_rope_forward({.out = x["out"],
+                                        .rstd = x["rstd"],
+                                        .in = x["in"],
+                                        .weight = x["weight"],
+                                        .table = {x["table.cosine"], x["table.sine"]},
+                                        .epsilon = 1e-6F});
+                 },
+                 {{"out", "in"}}});
+  ops.push_back({"norm_rope_backward",
+                 {{"din", written_heads},
+                  {"dweight", {float32, {D}, "written, optional"}},
+                  {"dout", heads},
+                  {"in", heads},
+                  {"rstd", {float32, {T, n}}},
+                  {"weight", {bf16, {D}}},
+                  {"table.cosine", angles},
+                  {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.norm_rope_backward({.din = x["din"],
+                                         .dweight = x["dweight"],
+                                         .dout = x["dout"],
+                                         .in = x["in"],
+                                         .rstd = x["rstd"],
+                                         .weight = x["weight"],
+                                         .table = {x["table.cosine"], x["table.sine"]}});
+                 },
+                 {{"din", "dout"}}});
+  for (const bool transposes : {false, true}) {
+    const auto shape = [&](std::int64_t num_rows, std::int64_t num_columns) {
+      return transposes ? std::vector{num_columns, num_rows} : std::vector{num_rows, num_columns};
+    };
+    ops.push_back({"matmul",
+                   {{"a", {bf16, shape(T, C), "strided"}},
+                    {"b", {bf16, shape(C, F), "strided"}},
+                    {"c", {float32, {T, F}, "written strided"}},
+                    {"bias", {bf16, {F}, "optional"}}},
+                   [transposes](Backend& b, Tensors x) {
+                     b.matmul({.a = x["a"],
+                               .b = x["b"],
+                               .c = x["c"],
+                               .transpose_a = transposes,
+                               .transpose_b = transposes,
+                               .bias = x["bias"]});
+                   }});
+  }
+  ops.push_back({"bias_backward",
+                 {{"dbias", {float32, {C}, "written"}}, {"dy", {bf16, {T, C}, "strided, any rows"}}},
+                 [](Backend& b, Tensors x) { b.bias_backward(x["dbias"], x["dy"]); }});
+  const Operand keys{bf16, {Tk, K, D}, "strided"}, statistics{float32, {T, n}};
+  for (const bool adds : {false, true}) {
+    const DType result = adds ? float32 : bf16;
+    ops.push_back({"attention_forward",
+                   {{"q", heads},
+                    {"k", keys},
+                    {"v", keys},
+                    {"out", {result, {T, n, D}, "written strided"}},
+                    {"lse", {float32, {T, n}, "written"}}},
+                   [adds](Backend& b, Tensors x) {
+                     const auto plan = b.plan_attention({}, T, Tk);
+                     b.attention_forward({.q = x["q"],
+                                          .k = x["k"],
+                                          .v = x["v"],
+                                          .out = x["out"],
+                                          .lse = x["lse"],
+                                          .scale = 1.0F,
+                                          .plan = *plan,
+                                          .merge = adds});
+                   }});
+    ops.push_back({"attention_backward",
+                   {{"q", heads},
+                    {"k", keys},
+                    {"v", keys},
+                    {"dout", heads},
+                    {"lse", statistics},
+                    {"delta", statistics},
+                    {"dq", {result, {T, n, D}, "written strided"}},
+                    {"dk", {result, {Tk, K, D}, "written strided"}},
+                    {"dv", {result, {Tk, K, D}, "written strided"}}},
+                   [adds](Backend& b, Tensors x) {
+                     const auto plan = b.plan_attention({}, T, Tk);
+                     b.attention_backward({.q = x["q"],
+                                           .k = x["k"],
+                                           .v = x["v"],
+                                           .dout = x["dout"],
+                                           .lse = x["lse"],
+                                           .delta = x["delta"],
+                                           .dq = x["dq"],
+                                           .dk = x["dk"],
+                                           .dv = x["dv"],
+                                           .scale = 1.0F,
+                                           .plan = *plan,
+                                           .accumulate_dq = adds,
+                                           .accumulate_dkv = adds});
+                   }});
+  }
+  ops.push_back({"attention_delta",
+                 {{"delta", {float32, {T, n}, "written"}}, {"out", heads}, {"dout", heads}},
+                 [](Backend& b, Tensors x) { b.attention_delta(x["delta"], x["out"], x["dout"]); }});
+  ops.push_back({"swiglu_forward",
+                 {{"act", {bf16, {T, F}, "written"}}, {"gate_up", {bf16, {T, 2 * F}}}},
+                 [](Backend& b, Tensors x) { b.swiglu_forward(x["act"], x["gate_up"]); }});
+  ops.push_back({"swiglu_backward",
+                 {{"dgate_up", {bf16, {T, 2 * F}, "written"}},
+                  {"act", {bf16, {T, F}, "written"}},
+                  {"dact", {bf16, {T, F}}},
+                  {"gate_up", {bf16, {T, 2 * F}}}},
+                 [](Backend& b, Tensors x) { b.swiglu_backward(x["dgate_up"], x["act"], x["dact"], x["gate_up"]); },
+                 {{"dgate_up", "gate_up"}, {"act", "dact"}}});
+  ops.push_back(
+      {"cross_entropy_max", operands_of_chunk(), [](Backend& b, Tensors x) { b.cross_entropy_max(chunk_of(x)); }});
+  ops.push_back({"cross_entropy_partials", operands_of_chunk(),
+                 [](Backend& b, Tensors x) { b.cross_entropy_partials(chunk_of(x)); }});
+  auto finish = operands_of_chunk();
+  finish["logits"].rules = "written";
+  finish["dlogits"] = {float32, {T, V}, "written, optional"};
+  finish["metrics"] = {DType::float64, {4}, "written"};
+  ops.push_back({"cross_entropy_finish",
+                 finish,
+                 [](Backend& b, Tensors x) { b.cross_entropy_finish(chunk_of(x), x["dlogits"], 1.0, x["metrics"]); },
+                 {{"dlogits", "logits"}}});
+  const Operand numbers{float32, {N}, "written"};
+  ops.push_back({"update",
+                 {{"parameters", numbers},
+                  {"gradients", {float32, {N}}},
+                  {"state[0]", {bf16, {N}, "written"}},
+                  {"state[1]", {bf16, {N}, "written"}},
+                  {"copy", {bf16, {N}, "written, optional"}}},
+                 [](Backend& b, Tensors x) { b.update(update_of(x)); },
+                 {{"parameters", "gradients"}}});
+  for (const bool is_cut : {false, true}) {
+    const Operand codes{DType::uint8, {N}, "written"}, scales{float32, {3}, "written"};
+    std::map<std::string, Operand> operands = {{"parameters", numbers},
+                                               {"gradients", {float32, {N}}},
+                                               {"state[0]", codes},
+                                               {"state[1]", codes},
+                                               {"copy", {bf16, {N}, "written, optional"}},
+                                               {"scales[0]", scales},
+                                               {"scales[1]", scales}};
+    if (is_cut) {
+      operands["new_scales[0]"] = operands["new_scales[1]"] = scales;
+      operands["scales[0]"].rules.clear();
+      operands["scales[1]"].rules.clear();
+    }
+    const auto step_of = [](Tensors x) {
+      return BlockwiseUpdate{.update = update_of(x),
+                             .scales = {x["scales[0]"], x["scales[1]"]},
+                             .new_scales = {x["new_scales[0]"], x["new_scales[1]"]}};
+    };
+    ops.push_back({"update_blockwise",
+                   operands,
+                   [step_of](Backend& b, Tensors x) { b.update_blockwise(step_of(std::move(x))); },
+                   {{"parameters", "gradients"}}});
+    if (!is_cut) continue;
+    for (const char* not_touched : {"parameters", "copy"}) operands.erase(not_touched);
+    for (const char* only_read : {"state[0]", "state[1]"}) operands[only_read].rules.clear();
+    ops.push_back({"raise_scales", operands, [step_of](Backend& b, Tensors x) {
+                     x["parameters"] = x["copy"] = Tensor();
+                     b.raise_scales(step_of(std::move(x)));
+                   }});
+  }
+  return ops;
+}
+
+struct Fixture {
+  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  std::unique_ptr<device::Stream> stream = device->make_stream();
+  std::unique_ptr<Backend> backend = make_checked_backend(make_null_backend(*stream));
+
+  void accept(const Op& op, const Tensors& tensors, const std::string& what) const {
+    try {
+      op.call(*backend, tensors);
+    } catch (const std::logic_error& error) {
+      BOOST_ERROR(op.name << " refuses " << what << ": " << error.what());
+    }
+  }
+  /// The message names the op, and `name`.
+  void refuse(const Op& op, const Tensors& tensors, const std::string& name, const std::string& what) const {
+    try {
+      op.call(*backend, tensors);
+      BOOST_ERROR(op.name << " takes " << name << ' ' << what);
+    } catch (const std::logic_error& error) {
+      const std::string message = error.what();
+      BOOST_TEST(message.find(": " + op.name + ": ") != std::string::npos, message);
+      BOOST_TEST(message.find(name) != std::string::npos, name << ' ' << what << " is refused so: " << message);
+    }
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(checked, Fixture)
+
+BOOST_AUTO_TEST_CASE(every_op_takes_a_right_call) {
+  for (const Op& op : all_ops()) {
+    Memory memory;
+    const Tensors right = memory.of(op.operands);
+    accept(op, right, "a right call");
+    for (const auto& [name, operand] : op.operands) {
+      Tensors changed = right;
+      if (operand.has("strided")) {
+        changed[name].stride0 = 2 * changed[name].row_elements();
+        accept(op, changed, name + " with gaps");
+      }
+      if (operand.has("optional")) {
+        changed[name] = Tensor();
+        accept(op, changed, "to do without " + name);
+      }
+    }
+    for (const auto& [name, other] : op.may_be) {
+      Tensors changed = right;
+      changed[name] = changed[other];
+      accept(op, changed, name + " in the place of " + other);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_op_refuses_a_tensor_of_a_wrong_dtype) {
+  for (const Op& op : all_ops()) {
+    for (const auto& [name, operand] : op.operands) {
+      Memory memory;
+      Tensors wrong = memory.of(op.operands);
+      wrong[name].dtype = operand.dtype == DType::int32 ? float32 : DType::int32;
+      refuse(op, wrong, name, "of a wrong dtype");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_op_refuses_a_tensor_of_a_wrong_shape) {
+  for (const Op& op : all_ops()) {
+    for (const auto& [name, operand] : op.operands) {
+      if (operand.has("any shape")) continue;
+      for (std::size_t dim = operand.has("any rows") ? 1 : 0; dim < operand.shape.size(); ++dim) {
+        if (operand.has("any columns") && dim == 1) continue;
+        Memory memory;
+        Tensors wrong = memory.of(op.operands);
+        std::vector<std::int64_t> shape = operand.shape;
+        ++shape[dim];
+        wrong[name] = tensor(wrong[name].data, operand.dtype, shape);
+        refuse(op, wrong, "", name + " of a wrong shape, dim " + std::to_string(dim));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_op_refuses_gaps_where_there_must_be_none) {
+  for (const Op& op : all_ops()) {
+    for (const auto& [name, operand] : op.operands) {
+      if (operand.has("strided") || operand.shape[0] == 1) continue;
+      Memory memory;
+      Tensors wrong = memory.of(op.operands);
+      ++wrong[name].stride0;
+      refuse(op, wrong, name, "with gaps");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_op_refuses_tensors_without_memory) {
+  for (const Op& op : all_ops()) {
+    for (const auto& [name, operand] : op.operands) {
+      if (operand.has("optional") || name.starts_with("new_scales")) continue;
+      Memory memory;
+      Tensors wrong = memory.of(op.operands);
+      wrong[name].data = nullptr;
+      refuse(op, wrong, name, "without memory");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_op_refuses_to_write_over_another_tensor) {
+  for (const Op& op : all_ops()) {
+    for (const auto& [name, operand] : op.operands) {
+      if (!operand.has("written")) continue;
+      for (const auto& [other, other_operand] : op.operands) {
+        if (other == name) continue;
+        Memory memory;
+        Tensors wrong = memory.of(op.operands);
+        // Its last element is the first one of the other.
+        const std::size_t last = wrong[name].size_bytes() - size_of(operand.dtype);
+        wrong[other].data = wrong[name].as<std::byte>() + last;
+        refuse(op, wrong, name, "that runs into " + other);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_message_says_what_the_tensor_was) {
+  Memory memory;
+  Tensors x = memory.of({{"out", {bf16, {T, C}}}, {"tokens", {DType::int32, {T}}}, {"table", {bf16, {V, C}}}});
+  x["out"].stride0 = C + 1;
+  BOOST_CHECK_EXCEPTION(
+      backend->embedding_forward(x["out"], x["tokens"], x["table"], 0), std::logic_error, [](const std::exception& e) {
+        return std::string(e.what()) ==
+               "internal error: embedding_forward: out is (6, 8) bf16, its rows 9 elements apart; it must be (6, 8) "
+               "float32 or bf16, contiguous";
+      });
+}
+
+BOOST_AUTO_TEST_CASE(numbers_beside_the_tensors_are_checked) {
+  Memory memory;
+  Tensors x = memory.of({{"x", {float32, {T, C}}}, {"y", {float32, {T, C}}}});
+  BOOST_CHECK_THROW(backend->fill_normal(x["x"], 1, -1, 1.0F), std::logic_error);
+  BOOST_CHECK_THROW(backend->fill_uniform(x["x"], 1, -1, 1.0F), std::logic_error);
+  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], 1.0F, 1, 0, false), std::logic_error);
+  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], -0.1F, 1, 0, false), std::logic_error);
+  BOOST_CHECK_THROW(backend->dropout(x["x"], x["y"], 0.5F, 1, -1, false), std::logic_error);
+  BOOST_CHECK_THROW((void)backend->plan_attention({{0, T + 1, 0, T, 0, 0}}, T, T), std::logic_error);
+  BOOST_CHECK_THROW((void)backend->plan_attention({{0, T, 1, T, 0, 0}}, T, T), std::logic_error);
+}
+
+BOOST_AUTO_TEST_CASE(rounding_says_how_many_blocks_a_step_needs) {
+  for (const Op& op : all_ops()) {
+    if (!op.operands.contains("new_scales[0]")) continue;
+    Memory memory;
+    Tensors x = memory.of(op.operands);
+    const auto step = [&](std::int64_t first_index, std::int64_t first_block) {
+      BlockwiseUpdate made{.update = {.parameters = x["parameters"],
+                                      .gradients = x["gradients"],
+                                      .state = {x["state[0]"], x["state[1]"]},
+                                      .copy = {},
+                                      .rule = adamw,
+                                      .rounding = {.first_index = first_index}},
+                           .scales = {x["scales[0]"], x["scales[1]"]},
+                           .new_scales = {x["new_scales[0]"], x["new_scales[1]"]},
+                           .first_block = first_block};
+      op.name == "raise_scales" ? backend->raise_scales(made) : backend->update_blockwise(made);
+    };
+    // 600 elements lie in three blocks, from the 168th of a block on in four.
+    BOOST_CHECK_NO_THROW(step(1000 * 256 + 168, 1000));
+    BOOST_CHECK_THROW(step(1000 * 256 + 169, 1000), std::logic_error);
+    BOOST_CHECK_THROW(step(1000 * 256, 999), std::logic_error);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_is_shared_where_elements_are) {
+  std::vector<float> memory(64);
+  const Tensor all(memory.data(), float32, {8, 8});
+  BOOST_TEST(share_memory(all.rows(0, 4), all.rows(3, 2)));
+  BOOST_TEST(!share_memory(all.rows(0, 4), all.rows(4, 4)));
+  // Columns side by side of the same rows have no element in common.
+  BOOST_TEST(!share_memory(all.columns(0, 3), all.columns(3, 5)));
+  BOOST_TEST(share_memory(all.columns(0, 4), all.columns(3, 5)));
+  BOOST_TEST(!share_memory(all.rows(1, 3).columns(0, 3), all.columns(3, 5)));
+  // Of other distances between rows: 8 and 16 elements.
+  Tensor every_second = all.rows(1, 4).columns(0, 2);
+  every_second.stride0 = 16;
+  BOOST_TEST(!share_memory(every_second, all.rows(2, 1)));
+  BOOST_TEST(share_memory(every_second, all.rows(3, 1)));
+  BOOST_TEST(!share_memory(every_second, all.columns(2, 6)));
+  BOOST_TEST(share_memory(every_second, all.columns(1, 1)));
+  BOOST_TEST(share_memory(all.columns(1, 1), every_second));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace sft::ops::checked
