@@ -7,7 +7,7 @@ namespace sft::comm {
 
 namespace {
 
-/// The functions of a call, of each kind of it.
+// What is asked of a call, for each kind of it.
 struct Name {
   const char* operator()(const AllReduce&) const { return "all_reduce"; }
   const char* operator()(const AllGather&) const { return "all_gather"; }
