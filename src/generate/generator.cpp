@@ -14,8 +14,7 @@
 #include "sft/model/architecture.hpp"
 #include "sft/model/cached_decoder.hpp"
 #include "sft/ops/factory.hpp"
-#include "sft/parallel/sharded_units.hpp"
-#include "sft/parallel/tensor_parallel.hpp"
+#include "sft/plan/workers.hpp"
 
 namespace sft::generate {
 
@@ -113,16 +112,12 @@ struct Generator::Impl {
         plan(config, compute, max_tokens, device.kind()),
         groups(world, plan.place, {}),
         arenas(allocate(ledger)),
-        stream(device.make_stream()),
-        comm_stream(device.make_stream(device::Priority::communication)),
-        ops(ops::make_backend(device, *stream)),
-        tp(groups.tp, device, collectives, *stream, *comm_stream),
-        units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
-              *comm_stream),
-        attention(plan.decoder.layers, 1.0F / std::sqrt(static_cast<float>(plan.sizes.head_dim)), *ops),
-        decoder({config->model, plan.sizes, device, *ops, units, tp, attention, plan.adapters}, attention,
-                plan.architecture.parameters, plan.decoder) {
-    ops->set_workspace(plan.ops_workspace);
+        workers({plan.storage, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, device,
+                collectives, plan::Work::done),
+        attention(plan.decoder.layers, 1.0F / std::sqrt(static_cast<float>(plan.sizes.head_dim)), *workers.ops),
+        decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
+                attention, plan.architecture.parameters, plan.decoder) {
+    workers.ops->set_workspace(plan.ops_workspace);
     decoder.initialize();
   }
 
@@ -137,6 +132,8 @@ struct Generator::Impl {
     return result;
   }
 
+  [[nodiscard]] device::Stream& stream() const { return *workers.streams.compute; }
+
   /// One pass over tokens that fit into it.
   void read(std::span<const std::int32_t> part, bool is_last) {
     const auto n = static_cast<std::int64_t>(part.size());
@@ -145,12 +142,12 @@ struct Generator::Impl {
     const Tensor positions = plan.pinned_tokens.rows(1, 1).view({plan.sizes.tokens}).rows(0, n);
     std::memcpy(ids.data, part.data(), ids.size_bytes());
     std::iota(positions.as<std::int32_t>(), positions.as<std::int32_t>() + n, position);
-    device.copy(plan.tokens.data, plan.pinned_tokens.data, plan.tokens.size_bytes(), *stream);
+    device.copy(plan.tokens.data, plan.pinned_tokens.data, plan.tokens.size_bytes(), stream());
     decoder.forward(plan.tokens.rows(0, 1).view({plan.sizes.tokens}).rows(0, n),
                     plan.tokens.rows(1, 1).view({plan.sizes.tokens}).rows(0, n), position,
                     is_last ? plan.logits : Tensor());
-    if (is_last) device.copy(plan.pinned_logits.data, plan.logits.data, plan.logits.size_bytes(), *stream);
-    stream->synchronize();
+    if (is_last) device.copy(plan.pinned_logits.data, plan.logits.data, plan.logits.size_bytes(), stream());
+    stream().synchronize();
     text.insert(text.end(), part.begin(), part.end());
   }
 
@@ -160,10 +157,7 @@ struct Generator::Impl {
   Plan plan;
   const mesh::Groups groups;
   Arenas arenas;
-  std::unique_ptr<device::Stream> stream, comm_stream;
-  std::unique_ptr<ops::Backend> ops;
-  parallel::TensorParallel tp;
-  parallel::ShardedUnits units;
+  plan::UnitWorkers workers;
   model::CachedAttention attention;
   model::CachedDecoder decoder;
   std::vector<std::int32_t> text;
@@ -173,16 +167,15 @@ Generator::Generator(const config::Model& model, DType compute, std::int64_t max
                      device::Device& device, comm::Collectives& collectives, device::Ledger& ledger)
     : impl_(std::make_unique<Impl>(model, compute, max_tokens, world, device, collectives, ledger)) {}
 
-Generator::~Generator() {
-  for (const auto* stream : {&impl_->comm_stream, &impl_->stream}) (*stream)->drain();
-}
+Generator::~Generator() { impl_->workers.streams.drain(); }
 
 checkpoint::State Generator::weights() const {
   Impl& g = *impl_;
-  return {{{"model", &g.plan.weights, g.plan.storage.frozen_parameters()}}, [&g] { g.units.parameters_written(); }};
+  return {{{"model", &g.plan.weights, g.plan.storage.frozen_parameters()}},
+          [&g] { g.workers.units.parameters_written(); }};
 }
 
-device::Stream& Generator::stream() { return *impl_->stream; }
+device::Stream& Generator::stream() { return impl_->stream(); }
 std::int64_t Generator::max_tokens() const { return impl_->max_tokens; }
 std::int64_t Generator::vocab_size() const { return impl_->plan.sizes.vocab; }
 const std::vector<std::int32_t>& Generator::tokens() const { return impl_->text; }

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
+#include "sft/core/cast.hpp"
 #include "sft/core/format.hpp"
+#include "sft/mesh/place.hpp"
+#include "sft/plan/traffic.hpp"
 
 namespace sft::plan {
 
@@ -14,41 +16,59 @@ namespace {
 
 using config::SpMethod;
 
-constexpr double gradient_bytes = 4.0;  ///< float32: of what has to be summed
-
-/// Heads of a tp rank, and bytes of a number in the compute dtype.
-struct Sizes {
-  explicit Sizes(const config::Config& config)
-      : q_heads(config.model.num_attention_heads / config.parallel.tp_size),
-        kv_heads(std::max<std::int64_t>(1, config.model.num_key_value_heads / config.parallel.tp_size)),
-        head_dim(static_cast<double>(config.model.head_dim)),
-        compute_bytes(config.train.precision == config::Precision::fp32 ? 4.0 : 2.0) {}
-
-  std::int64_t q_heads, kv_heads;
-  double head_dim, compute_bytes;
-};
-
-/// Ranks of a ring of `ring_size` that see keys of a rank: with short documents only those that hold the neighbouring
-/// tokens of its two chunks.
-double num_readers(int ring_size, const SpFacts& facts) {
-  const double chunk_tokens = facts.micro_batch_tokens / (2.0 * ring_size);
-  return std::min(ring_size - 1.0, 2.0 * std::ceil(facts.document_tokens / std::max(1.0, chunk_tokens)));
+/// The documents of a micro-batch of the mean size. Their lengths lie evenly between a half and three halves of the
+/// mean, as those of data do: documents of one length would end with chunks, where nothing has to be sent.
+std::vector<std::int32_t> typical_documents(const SpFacts& facts) {
+  constexpr double golden_ratio = 0.6180339887498949;
+  const std::int64_t tokens = std::max<std::int64_t>(1, std::llround(facts.micro_batch_tokens));
+  std::vector<std::int32_t> documents;
+  for (std::int64_t left = tokens; left > 0; left -= documents.back()) {
+    const bool is_one = facts.document_tokens >= facts.micro_batch_tokens;
+    const double turn = golden_ratio * static_cast<double>(documents.size() + 1);
+    const double share = is_one ? 1.0 : 0.5 + turn - std::floor(turn);
+    documents.push_back(
+        checked_cast<std::int32_t>(std::clamp<std::int64_t>(std::llround(share * facts.document_tokens), 1, left)));
+  }
+  return documents;
 }
 
-/// Keys and values of `kv_heads` heads, in both passes, and their gradients back, to each reader.
-double bytes_of_keys(const Sizes& sizes, double kv_heads, double readers) {
-  return readers * 2.0 * kv_heads * sizes.head_dim * (2.0 * sizes.compute_bytes + gradient_bytes);
+/// What a rank of several in sp sends over it in a step of one micro-batch of the mean size, on a model of `num_layers`
+/// layers, in the mean over ranks of an sp group.
+double sent_bytes(const config::ValidConfig& config, const SpFacts& facts, std::int64_t num_layers) {
+  const config::ValidConfig planned = config.with([=](config::Config& changed) {
+    changed.model.num_hidden_layers = num_layers;
+    changed.train.gradient_accumulation_steps = 1;
+  });
+  const std::vector<std::int32_t> documents = typical_documents(facts);
+  const mesh::Place first(planned, 0);
+  const std::vector<int> ranks = first.layout().members(0, {Axis::sp});
+  constexpr std::size_t most_asked = 16;
+  const std::size_t num_asked = std::min(ranks.size(), most_asked);
+  double sum = 0.0;
+  for (std::size_t i = 0; i < num_asked; ++i) {
+    const int rank = ranks[i * (ranks.size() - 1) / (num_asked - 1)];
+    for (const comm::SentBytes& sent : plan_traffic(planned, documents, first.peer(rank), {})) {
+      if (sent.group == name_of(Axis::sp)) sum += static_cast<double>(sent.bytes);
+    }
+  }
+  return sum / static_cast<double>(num_asked);
 }
 
-/// The exchange of heads among `size` ranks (parallel::HeadDeal), and the ring between them.
-double bytes_of_heads(const Sizes& sizes, int size, double readers) {
-  const std::int64_t heads = sizes.q_heads / size, queries_per_key = sizes.q_heads / sizes.kv_heads;
-  const std::int64_t shared = std::gcd(heads, queries_per_key), sent_kv_heads = heads / shared;
-  const auto q = static_cast<double>(heads), kv = static_cast<double>(sent_kv_heads);
-  const double dkv_bytes = shared < queries_per_key ? gradient_bytes : sizes.compute_bytes;
-  // Queries, keys and values, and the output back; with dout a second time, and the gradients back.
-  const double exchanged = (2.0 * (q + 2.0 * kv) + q + 2.0 * q) * sizes.compute_bytes + 2.0 * kv * dkv_bytes;
-  return (size - 1.0) * sizes.head_dim * exchanged + bytes_of_keys(sizes, size * kv, readers);
+/// Of one token of a rank in one layer. All layers but the last send alike, which alone is never computed again in the
+/// backward pass: so one layer, and what a second one adds, tell of any number.
+double bytes_of_token(const config::ValidConfig& config, const SpFacts& facts) {
+  const auto num_layers = static_cast<double>(config->model.num_hidden_layers);
+  const double one = sent_bytes(config, facts, 1);
+  const double further = num_layers > 1 ? sent_bytes(config, facts, 2) - one : 0.0;
+  const double tokens = std::max(1.0, facts.micro_batch_tokens / config->parallel.sp_size);
+  return (one + (num_layers - 1) * further) / (num_layers * tokens);
+}
+
+config::ValidConfig with_method(const config::ValidConfig& config, SpMethod method, int ulysses_size) {
+  return config.with([=](config::Config& changed) {
+    changed.parallel.sp_method = method;
+    changed.parallel.ulysses_size = method == SpMethod::hybrid ? ulysses_size : 0;
+  });
 }
 
 /// "ulysses", "hybrid of 4 x 2 (ulysses x ring)".
@@ -70,6 +90,23 @@ std::string describe(const SpCandidate& candidate, int sp_size) {
 
 std::string kibibytes(double bytes) { return format_text("%.1f", bytes / 1024.0); }
 
+/// Without their bytes.
+std::vector<SpCandidate> fitting_methods(const config::ValidConfig& config, int ranks_per_node) {
+  const config::Parallel& parallel = config->parallel;
+  const std::int64_t q_heads = config->model.num_attention_heads / parallel.tp_size;
+  const std::int64_t kv_heads = std::max<std::int64_t>(1, config->model.num_key_value_heads / parallel.tp_size);
+  std::vector<SpCandidate> candidates = {{SpMethod::ring, 1, 0.0}};
+  // A head of the whole row is as much as sp_size heads of a rank's tokens.
+  const bool fits_memory_of_ring = parallel.sp_size <= 2 * kv_heads;
+  if (fits_memory_of_ring) candidates.push_back({SpMethod::all_gather, 1, 0.0});
+  for (int size = 2; size <= parallel.sp_size; ++size) {
+    const bool is_within_node = ranks_per_node % (size * parallel.tp_size) == 0;
+    if (parallel.sp_size % size != 0 || q_heads % size != 0 || !is_within_node) continue;
+    candidates.push_back({size == parallel.sp_size ? SpMethod::ulysses : SpMethod::hybrid, size, 0.0});
+  }
+  return candidates;
+}
+
 }  // namespace
 
 SpFacts SpFacts::of(const config::ValidConfig& config, const data::PackedDataset& data, int ranks_per_node) {
@@ -81,44 +118,28 @@ SpFacts SpFacts::of(const config::ValidConfig& config, const data::PackedDataset
 }
 
 std::vector<SpCandidate> sp_candidates(const config::ValidConfig& config, const SpFacts& facts) {
-  const config::Parallel& parallel = config->parallel;
-  const Sizes sizes(config);
-  const double readers = num_readers(parallel.sp_size, facts);
-  // Of the zigzag's pairs of ranks one in two needs only one of two chunks: the ring sends both, all_gather does not.
-  constexpr double share_of_chunks = 0.75;
-  const double bytes = bytes_of_keys(sizes, static_cast<double>(sizes.kv_heads), readers);
-  std::vector<SpCandidate> candidates = {{SpMethod::ring, 1, bytes}};
-  // A head of the whole row is as much as sp_size heads of a rank's tokens.
-  const bool fits_memory_of_ring = parallel.sp_size <= 2 * sizes.kv_heads;
-  if (fits_memory_of_ring) candidates.push_back({SpMethod::all_gather, 1, share_of_chunks * bytes});
-  for (int size = 2; size <= parallel.sp_size; ++size) {
-    const bool is_within_node = facts.ranks_per_node % (size * parallel.tp_size) == 0;
-    if (parallel.sp_size % size != 0 || sizes.q_heads % size != 0 || !is_within_node) continue;
-    const int ring_size = parallel.sp_size / size;
-    candidates.push_back({ring_size == 1 ? SpMethod::ulysses : SpMethod::hybrid, size,
-                          bytes_of_heads(sizes, size, num_readers(ring_size, facts))});
+  std::vector<SpCandidate> candidates = fitting_methods(config, facts.ranks_per_node);
+  if (config->parallel.sp_size == 1) return candidates;
+  for (SpCandidate& candidate : candidates) {
+    candidate.bytes = bytes_of_token(with_method(config, candidate.method, candidate.ulysses_size), facts);
   }
   return candidates;
 }
 
 ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFacts& facts) {
   const config::Parallel& parallel = config->parallel;
-  const auto with = [&config](SpMethod method, int ulysses_size) {
-    return config.with([=](config::Config& changed) {
-      changed.parallel.sp_method = method;
-      changed.parallel.ulysses_size = ulysses_size;
-    });
-  };
-  const std::vector<SpCandidate> candidates = sp_candidates(config, facts);
-  const std::string sp_size = std::to_string(parallel.sp_size);
-  if (parallel.sp_method == SpMethod::hybrid && parallel.ulysses_size == 0) {
-    const int size = std::ranges::max(candidates, {}, &SpCandidate::ulysses_size).ulysses_size;
-    return {with(SpMethod::hybrid, size), "ulysses_size = " + std::to_string(size) + ": the most of sp_size = " +
-                                              sp_size + " ranks whose heads divide and that share a node"};
+  const bool lacks_ulysses_size = parallel.sp_method == SpMethod::hybrid && parallel.ulysses_size == 0;
+  if (parallel.sp_method != SpMethod::automatic && !lacks_ulysses_size) return {config, ""};
+  if (lacks_ulysses_size) {
+    const int size =
+        std::ranges::max(fitting_methods(config, facts.ranks_per_node), {}, &SpCandidate::ulysses_size).ulysses_size;
+    return {with_method(config, SpMethod::hybrid, size),
+            "ulysses_size = " + std::to_string(size) + ": the most of sp_size = " + std::to_string(parallel.sp_size) +
+                " ranks whose heads divide and that share a node"};
   }
-  if (parallel.sp_method != SpMethod::automatic) return {config, ""};
+  const std::vector<SpCandidate> candidates = sp_candidates(config, facts);
   const SpCandidate best = *std::ranges::min_element(candidates, {}, &SpCandidate::bytes);
-  config::ValidConfig resolved = with(best.method, best.method == SpMethod::hybrid ? best.ulysses_size : 0);
+  config::ValidConfig resolved = with_method(config, best.method, best.ulysses_size);
   if (parallel.sp_size == 1) return {std::move(resolved), ""};
   std::string why = "auto: sends the least, " + kibibytes(best.bytes) + " KiB a token and layer;";
   std::string separator = " ";

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "activation_file.hpp"
 #include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
@@ -17,14 +16,11 @@
 #include "sft/core/log.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/machine/process_memory.hpp"
-#include "sft/model/decoder.hpp"
-#include "sft/ops/factory.hpp"
 #include "sft/optim/gradient_norm.hpp"
-#include "sft/parallel/matrix_exchange.hpp"
-#include "sft/parallel/shard_maximum.hpp"
-#include "sft/parallel/sharded_units.hpp"
 #include "sft/plan/arenas.hpp"
 #include "sft/plan/rank_plan.hpp"
+#include "sft/plan/upload.hpp"
+#include "sft/plan/workers.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::train {
@@ -91,46 +87,28 @@ struct Engine::Impl {
         groups(groups_in),
         device(device_in),
         arenas(take_memory(std::move(shared), collectives, ledger)),
-        compute_stream(device.make_stream()),
-        comm_stream(device.make_stream(device::Priority::communication)),
-        ring_stream(device.make_stream(device::Priority::communication)),
-        tp_stream(device.make_stream(device::Priority::communication)),
-        ops(ops::make_backend(device, *compute_stream)),
-        tp(groups.tp, device, collectives, *compute_stream, *tp_stream, plan.sizes.token_slices > 1),
-        units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
-              *comm_stream),
-        matrices(plan.matrix_deal, plan.storage, groups, *ops, collectives),
-        maximum(groups, *ops, collectives),
-        attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
-        activation_store(make_activation_store()),
-        decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
-                plan.architecture.parameters, plan.decoder, activation_store.get()),
+        workers(plan, config, groups, device, collectives, plan::Work::done),
         norm(plan.shard_map),
-        upload(device, *compute_stream, plan.upload) {
-    compute_stream->set_name("compute");
-    comm_stream->set_name("communication");
-    ring_stream->set_name("ring");
-    tp_stream->set_name("tp");
+        upload(device, compute_stream(), plan.upload) {
     open_optimizer();
     // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
     // whole matrices has directions; share() comes behind all of them.
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
         plan.matrix_deal.rounds().empty() && plan.optimizer->num_shared() == 0) {
-      early_update.emplace(*plan.optimizer, plan.storage, *ops, device, *comm_stream);
-      units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
+      early_update.emplace(*plan.optimizer, plan.storage, *workers.ops, device, *workers.streams.comm);
+      workers.units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }
-    ops->set_workspace(plan.ops_workspace);
     collectives.set_staging(plan.staging);
-    decoder.initialize();
   }
 
   ~Impl() {
-    for (const auto* stream : {&tp_stream, &comm_stream, &ring_stream, &compute_stream}) (*stream)->drain();
+    workers.streams.drain();
     plan.optimizer->drain();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  [[nodiscard]] device::Stream& compute_stream() const { return *workers.streams.compute; }
   /// All of it, given to the parts of the plan.
   [[nodiscard]] plan::RankPlan::Arenas take_memory(plan::SharedBlocks shared, comm::Collectives& collectives,
                                                    device::Ledger& ledger) {
@@ -140,20 +118,10 @@ struct Engine::Impl {
     return result;
   }
 
-  [[nodiscard]] std::unique_ptr<model::ActivationStore> make_activation_store() {
-    const model::DecoderBuffers& buffers = plan.decoder;
-    if (buffers.num_offloaded() == 0) return nullptr;
-    if (buffers.policy().place == model::ActivationPolicy::Place::host) {
-      return std::make_unique<model::HostActivationStore>(device, *compute_stream, buffers.host_places);
-    }
-    return std::make_unique<ActivationFile>(config.train.offload_folder, buffers.num_offloaded(),
-                                            buffers.offloaded_bytes(), device);
-  }
-
   void open_optimizer() {
     const std::string& folder = config.train.offload_folder;
-    plan.optimizer->open(device, *compute_stream, plan.storage, folder);
-    plan.optimizer->use({matrices, maximum});
+    plan.optimizer->open(device, compute_stream(), plan.storage, folder);
+    plan.optimizer->use({workers.matrices, workers.maximum});
     if (plan.optimizer->file_bytes() == 0 || plan.optimizer->is_file_direct()) return;
     log_warning("the file system of " + folder +
                 " has no direct I/O: the optimizer's state also passes through the system's file cache, which takes "
@@ -163,9 +131,9 @@ struct Engine::Impl {
   /// This rank's metrics and its part of the squared gradient norm, on the host: the one wait for the device in a step.
   std::array<double, plan::num_metrics + 1> download_results() {
     std::array<double, plan::num_metrics + 1> values{};
-    device.copy(plan.downloaded_results.data, plan.results.data, plan.results.size_bytes(), *compute_stream);
+    device.copy(plan.downloaded_results.data, plan.results.data, plan.results.size_bytes(), compute_stream());
     device::timed(device.timeline(), {.category = "wait", .what = "wait for the device"},
-                  [&] { compute_stream->synchronize(); });
+                  [&] { compute_stream().synchronize(); });
     std::copy_n(plan.downloaded_results.as<double>(), values.size(), values.begin());
     return values;
   }
@@ -185,7 +153,7 @@ struct Engine::Impl {
   }
 
   void initialize_parameters_of(const parallel::ShardMap& shard_map, Tensor parameters) const {
-    initialize_parameters(shard_map, config.model.init_seed, config.model.initializer_range, parameters, *ops);
+    initialize_parameters(shard_map, config.model.init_seed, config.model.initializer_range, parameters, *workers.ops);
   }
   /// Memory for the master weights where they lie in a file: that of the gradients, between two steps.
   [[nodiscard]] Tensor master_scratch() const {
@@ -205,11 +173,11 @@ struct Engine::Impl {
     }
   }
   void update(std::int64_t step, double learning_rate, double gradient_scale) {
-    device::timed(device.timeline(), *compute_stream, {.category = "step", .what = "optimizer"}, [&] {
+    device::timed(device.timeline(), compute_stream(), {.category = "step", .what = "optimizer"}, [&] {
       if (early_update) {
         early_update->finish();
       } else {
-        optim::step_all(*plan.optimizer, plan.storage, *ops, step, learning_rate, gradient_scale);
+        optim::step_all(*plan.optimizer, plan.storage, *workers.ops, step, learning_rate, gradient_scale);
       }
     });
   }
@@ -217,11 +185,11 @@ struct Engine::Impl {
   void refresh_weights() {
     if (parallel::OffloadedShard* in_file = plan.optimizer->master_in_file(); in_file != nullptr) {
       in_file->read(0, master_scratch());
-      ops->copy(plan.storage.compute_copy(), master_scratch());
+      workers.ops->copy(plan.storage.compute_copy(), master_scratch());
     } else {
-      units.refresh_compute_copy();
+      workers.units.refresh_compute_copy();
     }
-    units.parameters_written();
+    workers.units.parameters_written();
   }
 
   /// Different for all micro-batches of the run and all ranks, but those of a tp group.
@@ -240,15 +208,7 @@ struct Engine::Impl {
   const mesh::Groups& groups;
   device::Device& device;
   plan::RankPlan::Arenas arenas;
-  std::unique_ptr<device::Stream> compute_stream, comm_stream, ring_stream, tp_stream;
-  std::unique_ptr<ops::Backend> ops;
-  parallel::TensorParallel tp;
-  parallel::ShardedUnits units;
-  parallel::MatrixExchange matrices;
-  parallel::ShardMaximum maximum;
-  std::unique_ptr<parallel::SequenceAttention> attention;
-  std::unique_ptr<model::ActivationStore> activation_store;  ///< none where nothing is offloaded
-  model::Decoder decoder;
+  plan::RankWorkers workers;
   optim::GradientNorm norm;
   plan::Upload upload;
   std::optional<EarlyUpdate> early_update;
@@ -275,22 +235,22 @@ void Engine::initialize() {
   Impl& e = *impl_;
   e.initialize_trainable();
   e.initialize_parameters_of(e.plan.frozen_map, e.plan.storage.frozen_parameters());
-  e.plan.optimizer->zero(*e.ops);
+  e.plan.optimizer->zero(*e.workers.ops);
   state().refresh();
 }
 
 void Engine::initialize_beside_weights() {
   Impl& e = *impl_;
   if (e.config.lora.use_peft) e.initialize_trainable();
-  e.plan.optimizer->zero(*e.ops);
+  e.plan.optimizer->zero(*e.workers.ops);
 }
 
 void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts) {
   Impl& e = *impl_;
   e.current = {
       .step = step, .learning_rate = learning_rate, .counts = e.sum_counts(counts), .num_micro_batches = 0, .rows = {}};
-  e.units.begin_step(e.config.train.gradient_accumulation_steps);
-  e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
+  e.workers.units.begin_step(e.config.train.gradient_accumulation_steps);
+  e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
 }
 
 void Engine::add_micro_batch(const data::MicroBatch& batch) {
@@ -302,8 +262,8 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch);
-    e.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(),
-                               e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number));
+    e.workers.decoder.forward_backward(inputs, batch.attention, step.gradient_scale(),
+                                       e.plan.results.rows(0, plan::num_metrics), e.dropout_seed(step.step, number));
   });
   step.rows.insert(step.rows.end(), batch.rows.begin(), batch.rows.end());
 }
@@ -313,9 +273,9 @@ StepResult Engine::finish_step() {
   plan::RankPlan& plan = e.plan;
   const StepUnderWay& step = e.current;
   SFT_ENSURE(step.num_micro_batches == e.config.train.gradient_accumulation_steps, "a step has all its micro-batches");
-  e.units.finish_step();
-  device::timed(e.device.timeline(), *e.compute_stream, {.category = "step", .what = "gradient norm"},
-                [&] { e.norm.sum_squares(plan.storage, *e.ops, plan.results.rows(plan::num_metrics, 1)); });
+  e.workers.units.finish_step();
+  device::timed(e.device.timeline(), e.compute_stream(), {.category = "step", .what = "gradient norm"},
+                [&] { e.norm.sum_squares(plan.storage, *e.workers.ops, plan.results.rows(plan::num_metrics, 1)); });
 
   const auto local = e.download_results();
   auto sums = local;
@@ -327,7 +287,7 @@ StepResult Engine::finish_step() {
   }
 
   e.update(step.step, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
-  e.units.parameters_written();
+  e.workers.units.parameters_written();
 
   const data::BatchCounts& counts = step.counts;
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
@@ -343,9 +303,9 @@ StepResult Engine::finish_step() {
 
 EvalSums Engine::evaluate(const data::MicroBatch& batch) {
   Impl& e = *impl_;
-  e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), *e.compute_stream);
+  e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
   const model::Inputs inputs = e.upload.put(batch);
-  e.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, plan::num_metrics));
+  e.workers.decoder.forward_loss(inputs, batch.attention, e.plan.results.rows(0, plan::num_metrics));
   const auto metrics = e.download_results();
   EvalSums sums;
   if (e.plan.place.owns_tokens()) {
@@ -381,9 +341,9 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   std::vector<float> result(count * sizes.vocab);
   const device::Device::Block block = e.device.allocate(result.size() * sizeof(float));
   const Tensor out(block.get(), DType::float32, {count, sizes.vocab});
-  e.decoder.forward_logits(inputs, batch.attention, num_tokens - count, count, out);
-  e.device.copy(result.data(), out.data, out.size_bytes(), *e.compute_stream);
-  e.compute_stream->synchronize();
+  e.workers.decoder.forward_logits(inputs, batch.attention, num_tokens - count, count, out);
+  e.device.copy(result.data(), out.data, out.size_bytes(), e.compute_stream());
+  e.compute_stream().synchronize();
   return result;
 }
 
@@ -417,7 +377,7 @@ checkpoint::State Engine::adapter() const {
   return {{all.entries().front()}, [all] { all.refresh(); }};
 }
 
-device::Stream& Engine::stream() { return *impl_->compute_stream; }
+device::Stream& Engine::stream() { return impl_->compute_stream(); }
 
 Tensor Engine::gradients() const { return impl_->plan.storage.gradients(); }
 

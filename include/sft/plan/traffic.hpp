@@ -20,6 +20,11 @@ namespace sft::plan {
                                                         const data::MicroBatchLimits& limits, const mesh::Place& place,
                                                         const Machine& machine);
 
+/// The same of micro-batches that consist of documents of these lengths.
+[[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config,
+                                                        const std::vector<std::int32_t>& documents,
+                                                        const mesh::Place& place, const Machine& machine);
+
 /// "fsdp 9.4 MiB, sp 3.0 MiB"; "nothing".
 [[nodiscard]] std::string describe_traffic(const std::vector<comm::SentBytes>& sent);
 

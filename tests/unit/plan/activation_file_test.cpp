@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations in a file: what is read back is what was written, and a disk that refuses is an error by name.
 
-#include "train/activation_file.hpp"
+#include "plan/activation_file.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -15,7 +15,7 @@
 #include "support/file_size_limit.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace sft::train {
+namespace sft::plan {
 
 namespace {
 
@@ -110,4 +110,4 @@ BOOST_FIXTURE_TEST_CASE(a_disk_that_fails_on_the_way_ends_the_wait, Fixture) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace sft::train
+}  // namespace sft::plan

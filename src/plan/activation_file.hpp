@@ -17,7 +17,7 @@
 #include "sft/io/unnamed_file.hpp"
 #include "sft/model/activation_store.hpp"
 
-namespace sft::train {
+namespace sft::plan {
 
 /// A thread writes behind the forward pass and reads ahead of the backward pass, through the system's file cache, which
 /// it asks to write at once and to forget what was read. The file has no name: it is gone when the process ends.
@@ -61,4 +61,4 @@ class ActivationFile final : public model::ActivationStore {
   std::thread thread_;
 };
 
-}  // namespace sft::train
+}  // namespace sft::plan

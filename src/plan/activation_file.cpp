@@ -15,7 +15,7 @@
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 
-namespace sft::train {
+namespace sft::plan {
 
 namespace {
 
@@ -136,4 +136,4 @@ void ActivationFile::run(const Job& job) const {
   }
 }
 
-}  // namespace sft::train
+}  // namespace sft::plan

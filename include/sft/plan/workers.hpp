@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What works in memory that a plan has laid out, made in one place: for training and generation on a device, and for
+// counting what a rank would send, without one.
+
+#include <memory>
+
+#include "sft/comm/collectives.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/model/activation_store.hpp"
+#include "sft/model/decoder.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/parallel/matrix_exchange.hpp"
+#include "sft/parallel/sequence_attention.hpp"
+#include "sft/parallel/shard_maximum.hpp"
+#include "sft/parallel/sharded_units.hpp"
+#include "sft/parallel/tensor_parallel.hpp"
+#include "sft/plan/rank_plan.hpp"
+
+namespace sft::plan {
+
+/// Whether ops compute and activations move, or neither, over the addresses of sizing arenas on a null device.
+enum class Work { done, counted };
+
+/// The streams of a rank, named for timelines; docs/architecture.md says what each carries.
+struct Streams {
+  explicit Streams(device::Device& device);
+  /// Waits for all of them, for destructors: before what their work refers to goes.
+  void drain() const noexcept;
+
+  std::unique_ptr<device::Stream> compute, comm, ring, tp;
+};
+
+/// Where a decoder's units lie: what a rank stores of them, and where they are whole.
+struct UnitMemory {
+  const parallel::UnitStorage& storage;
+  const parallel::UnitBuffers& buffers;
+  const parallel::ShardingPolicy& policy;
+  const parallel::SlotAssignment& slots;
+};
+
+/// What any decoder needs beside its own memory: ops, whole units, sums over tp.
+struct UnitWorkers {
+  /// All that is referred to outlives it; the memory is laid out. `cuts_tokens`: as TensorParallel's. Local.
+  UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, bool cuts_tokens, device::Device& device,
+              comm::Collectives& collectives, Work work);
+  UnitWorkers(const UnitWorkers&) = delete;
+  UnitWorkers& operator=(const UnitWorkers&) = delete;
+
+  Streams streams;
+  std::unique_ptr<ops::Backend> ops;
+  parallel::TensorParallel tp;
+  parallel::ShardedUnits units;
+};
+
+/// All that works in the memory of a RankPlan but its optimizer: a decoder that is ready for its first pass, and the
+/// exchanges that an optimizer asks for.
+struct RankWorkers : UnitWorkers {
+  /// `plan` is laid out; it, `config`, which it was made from, and all else that is referred to outlive the workers.
+  /// Local. Throws a configuration Error where activations wait in files and there is no room for them.
+  RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups, device::Device& device,
+              comm::Collectives& collectives, Work work);
+
+  parallel::MatrixExchange matrices;
+  parallel::ShardMaximum maximum;
+  std::unique_ptr<parallel::SequenceAttention> attention;
+  std::unique_ptr<model::ActivationStore> activation_store;  ///< none where nothing is offloaded
+  model::Decoder decoder;
+};
+
+}  // namespace sft::plan
