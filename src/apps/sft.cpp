@@ -45,7 +45,7 @@
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/model/head_split.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 #include "sft/train/console.hpp"

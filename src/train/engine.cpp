@@ -35,7 +35,7 @@ using device::Label;
 using device::Space;
 
 /// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths). With adapters, 4 x
-/// for the frozen weights, which have no gradient, and 6 x for the adapters.
+/// for the weights, which have no gradient, and 6 x for the adapters.
 double model_flops(const config::Config& config, parallel::ParameterCounts parameters, double num_tokens,
                    double length_squares) {
   const config::Model& m = config.model;
@@ -97,8 +97,7 @@ struct Engine::Impl {
         tp_stream(device.make_stream(device::Priority::communication)),
         ops(ops::make_backend(device, *compute_stream)),
         tp(groups.tp, device, collectives, *compute_stream, *tp_stream, plan.sizes.token_slices > 1),
-        units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
-              *comm_stream),
+        units(plan.parts, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives, *comm_stream),
         matrices(plan.matrix_deal, plan.storage, groups, *ops, collectives),
         maximum(groups, *ops, collectives),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
@@ -274,7 +273,9 @@ Engine::~Engine() = default;
 void Engine::initialize() {
   Impl& e = *impl_;
   e.initialize_trainable();
-  e.initialize_parameters_of(e.plan.frozen_map, e.plan.storage.frozen_parameters());
+  for (const parallel::UnitStorage& stored : e.plan.parts) {
+    if (!stored.part().has_gradient) e.initialize_parameters_of(stored.shard_map(), stored.parameters());
+  }
   e.plan.optimizer->zero(*e.ops);
   state().refresh();
 }
@@ -407,9 +408,11 @@ checkpoint::State Engine::state() const {
 
 checkpoint::State Engine::weights() const {
   const checkpoint::State all = state();
-  const RankPlan& plan = impl_->plan;
-  const checkpoint::Entry frozen{"model", &plan.frozen_map, plan.storage.frozen_parameters()};
-  return {{plan.frozen_map.num_parameters() > 0 ? frozen : all.entries().front()}, [all] { all.refresh(); }};
+  checkpoint::Entry weights = all.entries().front();
+  for (const parallel::UnitStorage& stored : impl_->plan.parts) {
+    if (!stored.part().has_gradient) weights = {"model", &stored.shard_map(), stored.parameters()};
+  }
+  return {{weights}, [all] { all.refresh(); }};
 }
 
 checkpoint::State Engine::adapter() const {

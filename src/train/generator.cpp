@@ -13,6 +13,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/cached_decoder.hpp"
+#include "sft/model/linear.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/parallel/tensor_parallel.hpp"
@@ -62,11 +63,10 @@ struct Plan {
         place(config, 0),
         sizes(sizes_of(config->model, compute, max_tokens)),
         architecture(model::make_architecture(config->model, no_parameter)),
-        no_trainable(architecture.units, place),
-        weights(architecture.frozen_units, place),
-        slots(weights.num_units(), policy, config->model.tie_word_embeddings),
-        storage(no_trainable, weights, compute),
-        unit_buffers(storage, policy, slots),
+        parts(parallel::storage_of(parallel::make_parts(architecture.parts, place, policy, compute))),
+        weights(parts.front()),
+        slots(weights.shard_map().num_units(), policy, config->model.tie_word_embeddings),
+        unit_buffers(parts, policy, slots),
         decoder(config->model, sizes, max_tokens),
         adapters(config::Lora{}, sizes.shapes(), sizes.tokens) {}
   Plan(const Plan&) = delete;
@@ -74,7 +74,7 @@ struct Plan {
 
   void lay_out(Arenas& arenas) {
     device::Arena nothing;
-    storage.lay_out(nothing, arenas.parameters, nothing);
+    weights.lay_out(nothing, arenas.parameters, nothing);
     unit_buffers.lay_out({nothing, nothing, nothing, nothing, nothing});
     SFT_ENSURE(nothing.used_bytes() == 0, "weights alone are stored, once");
     decoder.lay_out(arenas.cache, arenas.workspace);
@@ -90,10 +90,10 @@ struct Plan {
   const mesh::Place place;
   const model::Sizes sizes;
   const model::Architecture architecture;
-  const parallel::ShardMap no_trainable, weights;
   const parallel::ShardingPolicy policy{.reshard = config::Reshard::never};
+  parallel::StoredParts parts;
+  parallel::UnitStorage& weights;  ///< the one part
   const parallel::SlotAssignment slots;
-  parallel::UnitStorage storage;
   parallel::UnitBuffers unit_buffers;
   model::CachedDecoderBuffers decoder;
   model::AdapterBuffers adapters;
@@ -117,8 +117,7 @@ struct Generator::Impl {
         comm_stream(device.make_stream(device::Priority::communication)),
         ops(ops::make_backend(device, *stream)),
         tp(groups.tp, device, collectives, *stream, *comm_stream),
-        units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
-              *comm_stream),
+        units(plan.parts, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives, *comm_stream),
         attention(plan.decoder.layers, 1.0F / std::sqrt(static_cast<float>(plan.sizes.head_dim)), *ops),
         decoder({config->model, plan.sizes, device, *ops, units, tp, attention, plan.adapters}, attention,
                 plan.architecture.parameters, plan.decoder) {
@@ -179,7 +178,8 @@ Generator::~Generator() {
 
 checkpoint::State Generator::weights() const {
   Impl& g = *impl_;
-  return {{{"model", &g.plan.weights, g.plan.storage.frozen_parameters()}}, [&g] { g.units.parameters_written(); }};
+  return {{{"model", &g.plan.weights.shard_map(), g.plan.weights.parameters()}},
+          [&g] { g.units.parameters_written(); }};
 }
 
 device::Stream& Generator::stream() { return *impl_->stream; }

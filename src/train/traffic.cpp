@@ -9,8 +9,8 @@
 #include "sft/device/format_bytes.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/activation_store.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/model/decoder.hpp"
-#include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/shard_maximum.hpp"
@@ -54,7 +54,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   const std::unique_ptr<ops::Backend> ops = ops::make_null_backend(*stream);
   comm::TrafficCounter counter;
   parallel::TensorParallel tp(groups.tp, *device, counter, *stream, *stream, plan.sizes.token_slices > 1);
-  parallel::ShardedUnits units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, *device, *ops, counter,
+  parallel::ShardedUnits units(plan.parts, plan.unit_buffers, plan.policy, plan.slots, groups, *device, *ops, counter,
                                *stream);
   const auto attention = plan.attention->make_attention(groups.sp, *device, *ops, counter, *stream);
   NullActivationStore activation_store;
