@@ -129,7 +129,7 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
   (void)config::validate(config.model);
   const bool is_tied = config.model.tie_word_embeddings;
   const std::unique_ptr<io::TensorSource> source = hub::open_weights(folder, is_tied);
-  const parallel::ShardMap shard_map(model::make_architecture(config.model).units, mesh::Place());
+  const parallel::ShardMap shard_map(model::make_architecture(config.model).parts.front().units, mesh::Place());
   const Tensor nowhere(nullptr, DType::float32, {shard_map.rank_shard_elements()});
   checkpoint::check_entries(*source, {{"model", &shard_map, nowhere}}, apps::mismatched_folder);
   if (is_tied) hub::check_tied_head(folder);

@@ -44,7 +44,7 @@
 #include "sft/machine/node.hpp"
 #include "sft/machine/process_memory.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/model/head_split.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharding_policy.hpp"
 #include "sft/plan/datasets.hpp"

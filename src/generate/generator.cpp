@@ -13,6 +13,7 @@
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/cached_decoder.hpp"
+#include "sft/model/linear.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/plan/workers.hpp"
 
@@ -61,11 +62,10 @@ struct Plan {
         place(config, 0),
         sizes(sizes_of(config->model, compute, max_tokens)),
         architecture(model::make_architecture(config->model, no_parameter)),
-        no_trainable(architecture.units, place),
-        weights(architecture.frozen_units, place),
-        slots(weights.num_units(), policy, config->model.tie_word_embeddings),
-        storage(no_trainable, weights, compute),
-        unit_buffers(storage, policy, slots),
+        parts(parallel::storage_of(parallel::make_parts(architecture.parts, place, policy, compute))),
+        weights(parts.front()),
+        slots(weights.shard_map().num_units(), policy, config->model.tie_word_embeddings),
+        unit_buffers(parts, policy, slots),
         decoder(config->model, sizes, max_tokens),
         adapters(config::Lora{}, sizes.shapes(), sizes.tokens) {}
   Plan(const Plan&) = delete;
@@ -73,7 +73,7 @@ struct Plan {
 
   void lay_out(Arenas& arenas) {
     device::Arena nothing;
-    storage.lay_out(nothing, arenas.parameters, nothing);
+    weights.lay_out(nothing, arenas.parameters, nothing);
     unit_buffers.lay_out({nothing, nothing, nothing, nothing, nothing});
     SFT_ENSURE(nothing.used_bytes() == 0, "weights alone are stored, once");
     decoder.lay_out(arenas.cache, arenas.workspace);
@@ -89,10 +89,10 @@ struct Plan {
   const mesh::Place place;
   const model::Sizes sizes;
   const model::Architecture architecture;
-  const parallel::ShardMap no_trainable, weights;
   const parallel::ShardingPolicy policy{.reshard = config::Reshard::never};
+  parallel::StoredParts parts;
+  parallel::UnitStorage& weights;  ///< the one part
   const parallel::SlotAssignment slots;
-  parallel::UnitStorage storage;
   parallel::UnitBuffers unit_buffers;
   model::CachedDecoderBuffers decoder;
   model::AdapterBuffers adapters;
@@ -112,7 +112,7 @@ struct Generator::Impl {
         plan(config, compute, max_tokens, device.kind()),
         groups(world, plan.place, {}),
         arenas(allocate(ledger)),
-        workers({plan.storage, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, device,
+        workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, device,
                 collectives, plan::Work::done),
         attention(plan.decoder.layers, 1.0F / std::sqrt(static_cast<float>(plan.sizes.head_dim)), *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
@@ -171,7 +171,7 @@ Generator::~Generator() { impl_->workers.streams.drain(); }
 
 checkpoint::State Generator::weights() const {
   Impl& g = *impl_;
-  return {{{"model", &g.plan.weights, g.plan.storage.frozen_parameters()}},
+  return {{{"model", &g.plan.weights.shard_map(), g.plan.weights.parameters()}},
           [&g] { g.workers.units.parameters_written(); }};
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::model {
@@ -16,11 +17,13 @@ namespace {
 using parallel::Init;
 using parallel::Parameter;
 using parallel::ParameterGroup;
+using parallel::PartIndex;
+using parallel::PartUnits;
 using parallel::TpSplit;
 using parallel::Unit;
 using parallel::UnitIndex;
 
-/// Of a matrix, logical.
+/// The logical shape of a matrix.
 struct Shape {
   std::int64_t rows, columns;
   TpSplit split;
@@ -31,28 +34,28 @@ class UnitBuilder {
  public:
   UnitBuilder(Architecture& architecture, const config::Model& model, const IsTrainable& is_trainable,
               const config::Lora& lora, bool cuts_tokens)
-      : units_(architecture.units),
-        frozen_units_(architecture.frozen_units),
+      : parts_(architecture.parts),
         num_kv_heads_(model.num_key_value_heads),
         is_trainable_(is_trainable),
         lora_(lora),
         norm_split_(cuts_tokens ? TpSplit::partial : TpSplit::none) {}
 
   void begin(const std::string& name) {
-    units_.emplace_back().name = name;
-    frozen_units_.emplace_back().name = name;
+    names_.push_back(name);
+    for (PartUnits& part : parts_) part.units.emplace_back().name = name;
   }
 
-  [[nodiscard]] UnitIndex unit() const { return static_cast<int>(units_.size()) - 1; }
+  /// The number of the last unit.
+  [[nodiscard]] UnitIndex unit() const { return names_.last(); }
 
   ParameterGroup matrix(std::string name, std::int64_t rows, std::int64_t columns, TpSplit split) {
-    const bool trainable = is_trainable_(name);
-    return add(std::move(name), rows, columns, split, trainable);
+    const PartIndex part = part_of(name);
+    return add(std::move(name), rows, columns, split, part);
   }
 
   ParameterGroup vector(std::string name, std::int64_t size, TpSplit split, Init init) {
     const ParameterGroup added = matrix(std::move(name), size, 0, split);
-    parameters_of(added.trainable).back().init = init;
+    parameters_in(added.part).back().init = init;
     return added;
   }
 
@@ -67,45 +70,60 @@ class UnitBuilder {
     if (!lora_.adapts(name)) return;
     const std::string module = "base_model.model." + full_name;
     const bool splits_input = matrix.split == TpSplit::columns;
+    const PartIndex part = trained_part();
     Adapter adapter{.a = {}, .b = {}, .member = member, .splits_input = splits_input, .number = number};
-    // Of the rank-R product in the middle, tp ranks that split x have a part each, and so has B of its gradient; those
-    // that split y have a part of its gradient each, and so has A.
+    // tp ranks that split x have a term each of the rank-R product in the middle, and so has B of its gradient; those
+    // that split y have a term of the product's gradient each, and so has A of its own.
     adapter.a = add(module + ".lora_A.weight", lora_.lora_r, matrix.columns,
-                    splits_input ? TpSplit::columns : TpSplit::partial, true);
-    parameters_of(true).back().init = Init::kaiming;
+                    splits_input ? TpSplit::columns : TpSplit::partial, part);
+    parameters_in(part).back().init = Init::kaiming;
     adapter.b =
-        add(module + ".lora_B.weight", matrix.rows, lora_.lora_r, splits_input ? TpSplit::partial : matrix.split, true);
-    parameters_of(true).back().init = Init::zeros;
+        add(module + ".lora_B.weight", matrix.rows, lora_.lora_r, splits_input ? TpSplit::partial : matrix.split, part);
+    parameters_in(part).back().init = Init::zeros;
     layer.adapters.push_back(adapter);
   }
 
   /// `group` with the parameter that was added last, which ops use as one with it.
   ParameterGroup fuse(ParameterGroup group, const ParameterGroup& last) {
-    SFT_ENSURE(last.trainable == group.trainable, "parameters that ops use as one are all trainable or all frozen");
-    parameters_of(last.trainable)[last.first].joins_previous = true;
+    SFT_ENSURE(last.part == group.part, "parameters that ops use as one are in one part: all trained, or none");
+    parameters_in(last.part)[last.first].joins_previous = true;
     ++group.count;
     return group;
   }
 
  private:
-  ParameterGroup add(std::string name, std::int64_t rows, std::int64_t columns, TpSplit split, bool trainable) {
+  ParameterGroup add(std::string name, std::int64_t rows, std::int64_t columns, TpSplit split, PartIndex part) {
     Parameter p;
     p.name = std::move(name);
     p.rows = rows;
     p.columns = columns;
     p.split = split;
     if (split == TpSplit::kv_rows) p.num_kv_heads = num_kv_heads_;
-    std::vector<Parameter>& parameters = parameters_of(trainable);
+    std::vector<Parameter>& parameters = parameters_in(part);
+    const int number = checked_cast<int>(parameters.size());
     parameters.push_back(std::move(p));
-    return {.unit = unit(), .first = static_cast<int>(parameters.size()) - 1, .count = 1, .trainable = trainable};
+    return {.unit = unit(), .part = part, .first = number, .count = 1};
   }
 
-  [[nodiscard]] std::vector<Parameter>& parameters_of(bool trainable) {
-    return (trainable ? units_ : frozen_units_).back().parameters;
+  /// The one place that decides in which part a parameter of the model is: parts differ in whether they are trained.
+  [[nodiscard]] PartIndex part_of(const std::string& name) { return part_with(is_trainable_(name)); }
+  [[nodiscard]] PartIndex trained_part() { return part_with(/*has_gradient=*/true); }
+  /// The part that has gradients, or has none; it joins the list with its first parameter.
+  [[nodiscard]] PartIndex part_with(bool has_gradient) {
+    for (const PartIndex part : parts_.indices()) {
+      if (parts_[part].has_gradient == has_gradient) return part;
+    }
+    std::vector<Unit> units;
+    for (const std::string& name : names_) units.emplace_back().name = name;
+    parts_.push_back({.units = std::move(units), .has_gradient = has_gradient});
+    return parts_.last();
   }
 
-  std::vector<Unit>& units_;
-  std::vector<Unit>& frozen_units_;
+  /// The parameters of the last unit in that part.
+  [[nodiscard]] std::vector<Parameter>& parameters_in(PartIndex part) { return parts_[part].units.back().parameters; }
+
+  IndexedVector<PartIndex, PartUnits>& parts_;
+  IndexedVector<UnitIndex, std::string> names_;  ///< of the units so far
   const std::int64_t num_kv_heads_;
   const IsTrainable& is_trainable_;
   const config::Lora& lora_;
@@ -243,6 +261,21 @@ Architecture make_architecture(const config::ValidConfig& config) {
   return make_architecture(
       config->model, [=](const std::string&) { return trains_all; }, config->lora, config->parallel.blocks_per_unit,
       config->parallel.token_slices() > 1);
+}
+
+HeadSplit split_heads(const config::Model& model, int tp_size, int tp_rank) {
+  const int num_heads = checked_cast<int>(model.num_attention_heads);
+  const int num_kv_heads = checked_cast<int>(model.num_key_value_heads);
+  SFT_ENSURE(num_heads % tp_size == 0, "tp_size divides the query heads");
+  const int q_heads = num_heads / tp_size;
+  if (num_kv_heads >= tp_size) {
+    SFT_ENSURE(num_kv_heads % tp_size == 0, "tp_size divides the key/value heads");
+    const int kv_heads = num_kv_heads / tp_size;
+    return {q_heads, kv_heads, tp_rank * kv_heads, 1};
+  }
+  SFT_ENSURE(tp_size % num_kv_heads == 0, "the key/value heads divide tp_size");
+  const int replicas = tp_size / num_kv_heads;
+  return {q_heads, 1, tp_rank / replicas, replicas};
 }
 
 }  // namespace sft::model

@@ -119,7 +119,7 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   for (std::size_t i = p_.blocks.size(); i-- > 0;) block_backward_of(i);
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());
-    if (!p_.embedding.trainable) return;
+    if (!c_.units.has_gradient(p_.embedding)) return;
     c_.tp.gather(b_.scratch.dx);
     c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
                               c_.sizes.vocab_begin);

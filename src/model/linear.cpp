@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/linear.hpp"
 
-#include "sft/model/adapter_buffers.hpp"
+#include <algorithm>
 
 namespace sft::model {
 
@@ -67,6 +67,27 @@ void multiply(const Context& c, const Linear& layer, Tensor y, const Tensor& x, 
 
 }  // namespace
 
+AdapterBuffers::AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens)
+    : shapes_(shapes),
+      mlp_tile_tokens_(std::min(mlp_tile_tokens, shapes.tokens)),
+      rank_(lora.use_peft ? lora.lora_r : 0),
+      scale_(static_cast<float>(lora.scale())),
+      dropout_(static_cast<float>(lora.lora_dropout)) {}
+
+void AdapterBuffers::lay_out(device::Arena& workspace) {
+  if (rank_ == 0) return;
+  low_ = take(workspace, shapes_.compute, {shapes_.tokens, rank_});
+  low_grad_ = take(workspace, shapes_.compute, {shapes_.tokens, rank_});
+  if (dropout_ == 0.0F) return;
+  const std::int64_t attention_elements = shapes_.tokens * std::max(shapes_.hidden, shapes_.q_heads * shapes_.head_dim);
+  const std::int64_t mlp_elements = mlp_tile_tokens_ * std::max(shapes_.hidden, shapes_.mlp);
+  input_ = take(workspace, shapes_.compute, {std::max(attention_elements, mlp_elements)});
+}
+
+Tensor AdapterBuffers::input(std::int64_t num_tokens, std::int64_t columns) const {
+  return input_.rows(0, num_tokens * columns).view({num_tokens, columns});
+}
+
 Tensor as_matrix(const Tensor& heads) { return heads.view({heads.shape[0], heads.row_elements()}); }
 
 void linear_forward(const Context& c, const Linear& layer, Tensor y, const Tensor& x, std::int64_t first_token) {
@@ -96,8 +117,10 @@ void linear_backward_input(const Context& c, const Linear& layer, Tensor dx, con
 
 void linear_backward_weight(const Context& c, const Linear& layer, const Tensor& dy, const Tensor& x,
                             std::int64_t first_token) {
-  if (layer.bias.exists() && layer.bias.trainable) c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
-  if (layer.weight.trainable) write_gradient(c, layer.weight, dy, x);
+  if (layer.bias.exists() && c.units.has_gradient(layer.bias)) {
+    c.ops.bias_backward(c.units.accumulated_gradient(layer.bias), dy);
+  }
+  if (c.units.has_gradient(layer.weight)) write_gradient(c, layer.weight, dy, x);
   for (const Adapter& adapter : layer.adapters) {
     const Tensor input = dropped(c, adapter, x, first_token);
     write_gradient(c, adapter.b, columns_of(c, layer, adapter, dy), low_forward(c, adapter, input));

@@ -10,7 +10,7 @@ namespace sft::parallel {
 MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
                        const std::function<bool(UnitIndex unit, const Parameter&)>& is_dealt) {
   std::vector<DealtMatrix> matrices;
-  for (UnitIndex unit = 0; unit < shard_map.num_units(); ++unit) {
+  for (const UnitIndex unit : shard_map.unit_indices()) {
     for (const Parameter& parameter : shard_map.unit(unit).parameters) {
       if (is_dealt(unit, parameter)) matrices.push_back({unit, &parameter, 0, 0, 0});
     }
@@ -19,13 +19,13 @@ MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
 
   const int fsdp_size = place.size(shard_map.shard_axes()), fsdp_rank = place.rank(shard_map.shard_axes());
   const int tp_size = place.size(Axis::tp), round_size = fsdp_size * tp_size;
-  for (std::size_t i = 0; i < matrices.size(); ++i) {
-    const int turn = static_cast<int>(i % static_cast<std::size_t>(round_size));
+  int turn = 0;
+  for (DealtMatrix& matrix : matrices) {
     if (turn == 0) rounds_.emplace_back();
-    DealtMatrix& matrix = matrices[i];
     matrix.fsdp_rank = turn / tp_size;
     matrix.tp_rank = turn % tp_size;
     rounds_.back().push_back(matrix);
+    turn = (turn + 1) % round_size;
   }
   for (std::vector<DealtMatrix>& round : rounds_) {
     std::int64_t gathered = 0;

@@ -21,7 +21,7 @@ void MatrixExchange::for_each(const std::function<void(const WholeMatrix&)>& wor
     exchange_shards(round, Direction::to_worker);
     exchange_slices(round, Direction::to_worker);
     for (const DealtMatrix& matrix : round) {
-      if (matrix.fsdp_rank == groups_.fsdp.rank() && matrix.tp_rank == groups_.tp.rank()) work(whole(matrix));
+      if (matrix.fsdp_rank == fsdp_.rank() && matrix.tp_rank == tp_.rank()) work(whole(matrix));
     }
     exchange_slices(round, Direction::from_worker);
     exchange_shards(round, Direction::from_worker);
@@ -29,11 +29,11 @@ void MatrixExchange::for_each(const std::function<void(const WholeMatrix&)>& wor
 }
 
 void MatrixExchange::exchange_shards(const Round& round, Direction direction) {
-  if (groups_.fsdp.size() == 1) return;
-  const int self = groups_.fsdp.rank();
+  if (fsdp_.size() == 1) return;
+  const int self = fsdp_.rank();
   std::vector<comm::Message> here, there;  // parts of this rank's shard; of slices that come together on it
   for (const DealtMatrix& matrix : round) {
-    const Unit& unit = storage_.trainable().unit(matrix.unit);
+    const Unit& unit = storage_.shard_map().unit(matrix.unit);
     const ShardRange own = range_in_shard(matrix, self);
     const Tensor own_part =
         own.count == 0 ? Tensor()
@@ -42,7 +42,7 @@ void MatrixExchange::exchange_shards(const Round& round, Direction direction) {
       if (own.count > 0) here.push_back({own_part, matrix.fsdp_rank});
       continue;
     }
-    for (int rank = 0; rank < groups_.fsdp.size(); ++rank) {
+    for (int rank = 0; rank < fsdp_.size(); ++rank) {
       const ShardRange range = range_in_shard(matrix, rank);
       if (range.count == 0) continue;
       const Tensor part = own_slice(matrix).rows(range.begin - matrix.parameter->unit_offset, range.count);
@@ -54,36 +54,35 @@ void MatrixExchange::exchange_shards(const Round& round, Direction direction) {
     }
   }
   const bool is_sent = direction == Direction::to_worker;
-  collectives_.exchange_all(groups_.fsdp, is_sent ? here : there, is_sent ? there : here, backend_.stream());
+  collectives_.exchange_all(fsdp_, is_sent ? here : there, is_sent ? there : here, backend_.stream());
 }
 
 void MatrixExchange::exchange_slices(const Round& round, Direction direction) {
-  const comm::Group& tp = groups_.tp;
-  if (tp.size() == 1) return;
+  if (tp_.size() == 1) return;
   const bool is_sent = direction == Direction::to_worker;
   std::vector<comm::Message> here, there;  // this rank's slices; those of the matrix that it works on
   for (const DealtMatrix& matrix : round) {
-    if (matrix.fsdp_rank != groups_.fsdp.rank()) continue;
-    const int ranks_per_slice = tp.size() / matrix.num_slices();
+    if (matrix.fsdp_rank != fsdp_.rank()) continue;
+    const int ranks_per_slice = tp_.size() / matrix.num_slices();
     // The worker has its own slice; of ranks with the same one, the first sends it, and all get it back.
     const auto is_exchanged = [&](int rank) {
       return !is_sent || (rank % ranks_per_slice == 0 && rank / ranks_per_slice != matrix.tp_rank / ranks_per_slice);
     };
-    if (matrix.tp_rank != tp.rank()) {
-      if (is_exchanged(tp.rank())) here.push_back({own_slice(matrix), matrix.tp_rank});
+    if (matrix.tp_rank != tp_.rank()) {
+      if (is_exchanged(tp_.rank())) here.push_back({own_slice(matrix), matrix.tp_rank});
       continue;
     }
     const WholeMatrix all = whole(matrix);
-    for (int rank = 0; rank < tp.size(); ++rank) {
+    for (int rank = 0; rank < tp_.size(); ++rank) {
       const Tensor part = all.slice(rank / ranks_per_slice);
-      if (rank != tp.rank()) {
+      if (rank != tp_.rank()) {
         if (is_exchanged(rank)) there.push_back({part, rank});
       } else if (all.num_slices > 1) {
         copy(own_slice(matrix), part, direction);
       }
     }
   }
-  collectives_.exchange_all(tp, is_sent ? here : there, is_sent ? there : here, backend_.stream());
+  collectives_.exchange_all(tp_, is_sent ? here : there, is_sent ? there : here, backend_.stream());
 }
 
 void MatrixExchange::copy(const Tensor& here, const Tensor& there, Direction direction) {
@@ -95,7 +94,7 @@ void MatrixExchange::copy(const Tensor& here, const Tensor& there, Direction dir
 }
 
 ShardRange MatrixExchange::range_in_shard(const DealtMatrix& matrix, int fsdp_rank) const {
-  const std::int64_t shard_elements = storage_.trainable().unit(matrix.unit).shard_elements;
+  const std::int64_t shard_elements = storage_.shard_map().unit(matrix.unit).shard_elements;
   const std::int64_t first = matrix.parameter->unit_offset;
   const std::int64_t begin = std::max(first, fsdp_rank * shard_elements);
   const std::int64_t end = std::min(first + matrix.parameter->local_elements(), (fsdp_rank + 1) * shard_elements);
@@ -104,7 +103,7 @@ ShardRange MatrixExchange::range_in_shard(const DealtMatrix& matrix, int fsdp_ra
 
 Tensor MatrixExchange::own_slice(const DealtMatrix& matrix) const {
   const std::int64_t count = matrix.parameter->local_elements();
-  if (groups_.fsdp.size() > 1) return deal_.gathered_slices().rows(matrix.gathered_offset, count);
+  if (fsdp_.size() > 1) return deal_.gathered_slices().rows(matrix.gathered_offset, count);
   return storage_.gradients_of(matrix.unit).rows(matrix.parameter->unit_offset, count);
 }
 

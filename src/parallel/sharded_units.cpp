@@ -9,12 +9,39 @@
 
 namespace sft::parallel {
 
-ShardedUnits::ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffers, const ShardingPolicy& policy,
+namespace {
+
+/// The piece that the rank of `group` has of a tensor whose ranks have `count` elements each.
+Tensor own_piece(const Tensor& whole, std::int64_t count, const comm::Group& group) {
+  return whole.rows(group.rank() * count, count);
+}
+
+/// Whether the part has gradients, and parameters in the unit.
+bool has_gradients(const UnitStorage& stored, UnitIndex unit) {
+  return stored.part().has_gradient && stored.shard_map().unit(unit).num_elements > 0;
+}
+
+/// What of the unit's gradient shard belongs to parameters that are split so.
+std::vector<Tensor> gradient_pieces(const UnitStorage& stored, UnitIndex unit, TpSplit split) {
+  std::vector<Tensor> pieces;
+  for (const ShardRange& range :
+       stored.shard_map().ranges_of_unit(unit, [&](const Parameter& p) { return p.split == split; })) {
+    pieces.push_back(stored.gradients().rows(range.begin, range.count));
+  }
+  return pieces;
+}
+
+}  // namespace
+
+void ShardedUnits::UnitState::forget_gradients() {
+  for (std::vector<bool>& parameters : touched) std::fill(parameters.begin(), parameters.end(), false);
+}
+
+ShardedUnits::ShardedUnits(const StoredParts& storage, const UnitBuffers& buffers, const ShardingPolicy& policy,
                            const SlotAssignment& slots, const mesh::Groups& groups, device::Device& device,
                            ops::Backend& backend, comm::Collectives& collectives, device::Stream& comm_stream)
     : storage_(storage),
       buffers_(buffers),
-      shard_map_(storage.trainable()),
       policy_(policy),
       slots_(slots),
       groups_(groups),
@@ -22,7 +49,7 @@ ShardedUnits::ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffer
       backend_(backend),
       collectives_(collectives),
       comm_stream_(comm_stream),
-      order_(shard_map_, slots),
+      order_(names(), slots),
       compute_done_(device.make_event()),
       comm_done_(device.make_event()),
       parameters_ready_(device.make_event()),
@@ -31,15 +58,18 @@ ShardedUnits::ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffer
     fetch_stream_ = device.make_stream(device::Priority::communication);
     fetch_stream_->set_name("parameters in");
   }
-  for (const Unit& unit : shard_map_.units()) {
-    units_.push_back({.gather_done = device.make_event(), .touched = std::vector<bool>(unit.parameters.size())});
+  for (const UnitIndex unit : names().unit_indices()) {
+    units_.push_back({.gather_done = device.make_event(), .touched = {}});
+    for (const UnitStorage& stored : storage) {
+      units_[unit].touched.push_back(std::vector<bool>(stored.shard_map().unit(unit).parameters.size()));
+    }
   }
   for (int slot = 0; slot < slots.num_parameter_slots(); ++slot) parameter_slots_free_.push_back(device.make_event());
   for (int slot = 0; slot < slots.num_gradient_slots(); ++slot) gradient_slots_free_.push_back(device.make_event());
 }
 
 device::RangeLabel ShardedUnits::label(const char* what, UnitIndex unit) const {
-  return {.category = "unit", .what = what, .of = shard_map_.unit(unit).name};
+  return {.category = "unit", .what = what, .of = names().unit(unit).name};
 }
 
 device::Event& ShardedUnits::parameter_slot_free(UnitIndex unit) const {
@@ -56,7 +86,9 @@ void ShardedUnits::parameters_written() {
 }
 
 void ShardedUnits::refresh_compute_copy() {
-  if (!storage_.compute_copy().empty()) backend_.copy(storage_.compute_copy(), storage_.parameters());
+  for (const UnitStorage& stored : storage_) {
+    if (!stored.compute_copy().empty()) backend_.copy(stored.compute_copy(), stored.parameters());
+  }
 }
 
 void ShardedUnits::begin_pass(const std::vector<UnitIndex>& units, Pass pass) {
@@ -113,34 +145,35 @@ void ShardedUnits::gather(UnitIndex unit) {
   if (policy_.parameters) comm_stream_.wait(parameter_slot_free(unit));
   comm_stream_.wait(*parameters_ready_);
   if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
-  const auto gather_flat = [&](const Tensor& whole, const Tensor& shard, const Tensor& kept) {
-    if (shard.empty()) return;
-    if (of_neighbours) return collectives_.all_gather(groups_.reshard, whole, kept, comm_stream_);
-    collectives_.all_gather(groups_.fsdp, whole, policy_.parameters_on_host ? own_part(whole, shard) : shard,
-                            comm_stream_);
-  };
   timed(device_.timeline(), comm_stream_, label("gather", unit), [&] {
-    gather_flat(buffers_.parameters(unit), storage_.parameters_of(unit), buffers_.kept_parameters(unit));
-    if (!policy_.parameters) return;
-    gather_flat(buffers_.frozen_parameters(unit), storage_.frozen_parameters_of(unit),
-                buffers_.kept_frozen_parameters(unit));
+    for (const PartIndex index : storage_.indices()) {
+      const Part& p = part(index);
+      const Tensor whole = buffers_.parameters(index, unit), shard = storage_[index].parameters_of(unit);
+      if (shard.empty() || (!policy_.parameters && !p.is_sharded())) continue;
+      if (of_neighbours) {
+        const comm::Group& neighbours = group(p.groups.neighbours);
+        collectives_.all_gather(neighbours, whole, buffers_.kept_parameters(index, unit), comm_stream_);
+      } else {
+        const comm::Group& shards = group(p.groups.shards);
+        const bool is_there = policy_.parameters_on_host;  // fetched
+        collectives_.all_gather(shards, whole, is_there ? own_piece(whole, shard.num_elements(), shards) : shard,
+                                comm_stream_);
+      }
+    }
   });
   unit_state.gather_done->record(comm_stream_);
-}
-
-Tensor ShardedUnits::own_part(const Tensor& whole, const Tensor& shard) const {
-  return whole.rows(groups_.fsdp.rank() * shard.num_elements(), shard.num_elements());
 }
 
 void ShardedUnits::fetch(UnitIndex unit) {
   fetch_stream_->wait(parameter_slot_free(unit));
   fetch_stream_->wait(*parameters_ready_);
-  const auto fetch_flat = [&](const Tensor& whole, const Tensor& shard) {
-    if (shard.empty()) return;
-    device_.copy(own_part(whole, shard).data, shard.data, shard.size_bytes(), *fetch_stream_);
-  };
-  fetch_flat(buffers_.parameters(unit), storage_.parameters_of(unit));
-  fetch_flat(buffers_.frozen_parameters(unit), storage_.frozen_parameters_of(unit));
+  for (const PartIndex index : storage_.indices()) {
+    const Tensor shard = storage_[index].parameters_of(unit);
+    if (shard.empty()) continue;
+    const Tensor place =
+        own_piece(buffers_.parameters(index, unit), shard.num_elements(), group(part(index).groups.shards));
+    device_.copy(place.data, shard.data, shard.size_bytes(), *fetch_stream_);
+  }
   fetched_->record(*fetch_stream_);
   comm_stream_.wait(*fetched_);
 }
@@ -148,8 +181,11 @@ void ShardedUnits::fetch(UnitIndex unit) {
 void ShardedUnits::use(UnitIndex unit) {
   order_.use(unit);
   device::Event& gather_done = *state(unit).gather_done;
-  if (groups_.fsdp.size() == 1) return backend_.stream().wait(gather_done);  // nothing that a timeline should show
-  timed_wait(device_.timeline(), backend_.stream(), gather_done, "wait for gather", shard_map_.unit(unit).name);
+  const auto is_gathered = [&](const UnitStorage& stored) { return group(stored.part().groups.shards).size() > 1; };
+  if (std::ranges::none_of(storage_, is_gathered)) {
+    return backend_.stream().wait(gather_done);  // nothing that a timeline should show
+  }
+  timed_wait(device_.timeline(), backend_.stream(), gather_done, "wait for gather", names().unit(unit).name);
 }
 
 void ShardedUnits::release(UnitIndex unit) {
@@ -159,13 +195,13 @@ void ShardedUnits::release(UnitIndex unit) {
 
 void ShardedUnits::reshard(UnitIndex unit) {
   if (policy_.parameters && policy_.reshard == config::Reshard::to_groups) {
-    const auto keep = [&](const Tensor& kept, const Tensor& whole) {
-      if (kept.empty()) return;
-      const Tensor own = whole.rows(groups_.reshard.rank() * kept.num_elements(), kept.num_elements());
+    for (const PartIndex index : storage_.indices()) {
+      const Tensor kept = buffers_.kept_parameters(index, unit);
+      if (kept.empty()) continue;
+      const Tensor own =
+          own_piece(buffers_.parameters(index, unit), kept.num_elements(), group(part(index).groups.neighbours));
       device_.copy(kept.data, own.data, own.size_bytes(), backend_.stream());
-    };
-    keep(buffers_.kept_parameters(unit), buffers_.parameters(unit));
-    keep(buffers_.kept_frozen_parameters(unit), buffers_.frozen_parameters(unit));
+    }
   }
   release(unit);
   state(unit).is_resharded = true;
@@ -176,47 +212,50 @@ void ShardedUnits::reduce(UnitIndex unit) {
   UnitState& unit_state = state(unit);
   SFT_ENSURE(unit_state.reduces_left > 0, "a unit is reduced once a micro-batch");
   const bool is_last = --unit_state.reduces_left == 0;
-  if (shard_map_.unit(unit).num_elements == 0) return;
+  if (std::ranges::none_of(storage_, [&](const auto& stored) { return has_gradients(stored, unit); })) return;
   if (!policy_.gradients && !is_last) return;
   zero_untouched(unit);
   compute_done_->record(backend_.stream());
   comm_stream_.wait(*compute_done_);
   timed(device_.timeline(), comm_stream_, label("reduce", unit), [&] {
     if (policy_.optimizer_state) {
-      collectives_.reduce_scatter_add(groups_.fsdp, storage_.gradients_of(unit), buffers_.gradients(unit),
-                                      comm_stream_);
+      for_each_gradient(unit, [&](PartIndex index, const UnitStorage& stored) {
+        collectives_.reduce_scatter_add(group(stored.part().groups.shards), stored.gradients_of(unit),
+                                        buffers_.gradients(index, unit), comm_stream_);
+      });
     }
     if (policy_.gradients) {
       gradient_slot_free(unit).record(comm_stream_);
-      std::fill(unit_state.touched.begin(), unit_state.touched.end(), false);
+      unit_state.forget_gradients();
     }
     if (is_last) sum_replicas(unit);
   });
   if (is_last && gradient_queued_) gradient_queued_(unit);
 }
 
-void ShardedUnits::sum_replicas(UnitIndex unit) {
-  if (groups_.kv_replicas.size() > 1) {
-    for (const Tensor& part : gradient_parts(unit, TpSplit::kv_rows)) {
-      collectives_.all_reduce(groups_.kv_replicas, part, comm::ReduceOp::sum, comm_stream_);
-    }
-  }
-  if (groups_.replicate.size() > 1) {
-    collectives_.all_reduce(groups_.replicate, storage_.gradients_of(unit), comm::ReduceOp::sum, comm_stream_);
+template <class Visit>
+void ShardedUnits::for_each_gradient(UnitIndex unit, const Visit& visit) const {
+  for (const PartIndex index : storage_.indices()) {
+    if (has_gradients(storage_[index], unit)) visit(index, storage_[index]);
   }
 }
 
-std::vector<Tensor> ShardedUnits::gradient_parts(UnitIndex unit, TpSplit split) const {
-  std::vector<Tensor> parts;
-  for (const ShardRange& range :
-       shard_map_.ranges_of_unit(unit, [&](const Parameter& p) { return p.split == split; })) {
-    parts.push_back(storage_.gradients().rows(range.begin, range.count));
-  }
-  return parts;
+void ShardedUnits::sum_replicas(UnitIndex unit) {
+  for_each_gradient(unit, [&](PartIndex, const UnitStorage& stored) {
+    if (groups_.kv_replicas.size() > 1) {
+      for (const Tensor& piece : gradient_pieces(stored, unit, TpSplit::kv_rows)) {
+        collectives_.all_reduce(groups_.kv_replicas, piece, comm::ReduceOp::sum, comm_stream_);
+      }
+    }
+    const comm::Group& replicas = group(stored.part().groups.replicas);
+    if (replicas.size() > 1) {
+      collectives_.all_reduce(replicas, stored.gradients_of(unit), comm::ReduceOp::sum, comm_stream_);
+    }
+  });
 }
 
 std::span<const Parameter> ShardedUnits::members_of(const ParameterGroup& group) const {
-  const std::span parameters((group.trainable ? shard_map_ : storage_.frozen()).unit(group.unit).parameters);
+  const std::span parameters(part(group.part).shard_map.unit(group.unit).parameters);
   return parameters.subspan(group.first, group.count);
 }
 
@@ -241,23 +280,23 @@ Tensor ShardedUnits::slice(const Tensor& flat, const ParameterGroup& group) cons
 
 Tensor ShardedUnits::parameter(const ParameterGroup& group) const {
   order_.read_parameters(group.unit);
-  return slice(group.trainable ? buffers_.parameters(group.unit) : buffers_.frozen_parameters(group.unit), group);
+  return slice(buffers_.parameters(group.part, group.unit), group);
 }
 
 GradientTarget ShardedUnits::gradient(const ParameterGroup& group) {
-  SFT_ENSURE(group.trainable, "frozen parameters have no gradient");
+  SFT_ENSURE(has_gradient(group), "parameters whose gradient is written are in a part that has them");
   order_.write_gradient(group.unit);
-  UnitState& unit_state = state(group.unit);
+  std::vector<bool>& touched = state(group.unit).touched[group.part];
   if (policy_.gradients) backend_.stream().wait(gradient_slot_free(group.unit));
-  const bool accumulate = unit_state.touched[group.first];
-  const auto first = unit_state.touched.begin() + group.first, end = first + group.count;
+  const bool accumulate = touched[group.first];
+  const auto first = touched.begin() + group.first, end = first + group.count;
   SFT_ENSURE(std::count(first, end, accumulate) == group.count, "fused gradients are written together");
   std::fill(first, end, true);
-  return {slice(buffers_.gradients(group.unit), group), accumulate};
+  return {slice(buffers_.gradients(group.part, group.unit), group), accumulate};
 }
 
 Tensor ShardedUnits::accumulated_gradient(const ParameterGroup& group) {
-  if (!group.trainable) return {};
+  if (!has_gradient(group)) return {};
   const GradientTarget target = gradient(group);
   if (!target.accumulate) {
     device_.fill_zero(target.tensor.data, target.tensor.size_bytes(), backend_.stream());
@@ -266,25 +305,31 @@ Tensor ShardedUnits::accumulated_gradient(const ParameterGroup& group) {
 }
 
 void ShardedUnits::zero_untouched(UnitIndex unit) {
-  const Tensor whole = buffers_.gradients(unit);
-  const auto zero = [&](std::int64_t begin, std::int64_t count) {
-    const Tensor part = whole.rows(begin, count);
-    device_.fill_zero(part.data, part.size_bytes(), backend_.stream());
-  };
   if (policy_.gradients) backend_.stream().wait(gradient_slot_free(unit));
-  const std::vector<Parameter>& parameters = shard_map_.unit(unit).parameters;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!state(unit).touched[i]) zero(parameters[i].unit_offset, parameters[i].local_elements());
-  }
-  for (const ShardRange& gap : shard_map_.padding_of_unit(unit)) zero(gap.begin, gap.count);
+  for_each_gradient(unit, [&](PartIndex index, const UnitStorage& stored) {
+    const auto zero = [&](std::int64_t begin, std::int64_t count) {
+      const Tensor piece = buffers_.gradients(index, unit).rows(begin, count);
+      device_.fill_zero(piece.data, piece.size_bytes(), backend_.stream());
+    };
+    const std::vector<Parameter>& parameters = stored.shard_map().unit(unit).parameters;
+    const std::vector<bool>& touched = state(unit).touched[index];
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!touched[i]) zero(parameters[i].unit_offset, parameters[i].local_elements());
+    }
+    for (const ShardRange& gap : stored.shard_map().padding_of_unit(unit)) zero(gap.begin, gap.count);
+  });
 }
 
 void ShardedUnits::begin_step(std::int64_t num_micro_batches) {
   wait_for_sums();  // of a step that was left unfinished
-  const Tensor gradients = storage_.gradients();
-  if (policy_.optimizer_state) device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
+  if (policy_.optimizer_state) {
+    for (const UnitStorage& stored : storage_) {
+      const Tensor gradients = stored.gradients();
+      if (stored.part().has_gradient) device_.fill_zero(gradients.data, gradients.size_bytes(), backend_.stream());
+    }
+  }
   for (UnitState& unit_state : units_) {
-    std::fill(unit_state.touched.begin(), unit_state.touched.end(), false);
+    unit_state.forget_gradients();
     unit_state.reduces_left = num_micro_batches;
   }
 }
@@ -297,23 +342,26 @@ void ShardedUnits::wait_for_sums() {
 void ShardedUnits::finish_step() {
   wait_for_sums();
   if (groups_.tp.size() == 1) return;
-  device::Stream& stream = backend_.stream();
-  for (UnitIndex unit = 0; unit < shard_map_.num_units(); ++unit) {
-    for (const Tensor& part : gradient_parts(unit, TpSplit::partial)) {
-      collectives_.all_reduce(groups_.tp, part, comm::ReduceOp::sum, stream);
-    }
+  for (const UnitIndex unit : names().unit_indices()) {
+    for_each_gradient(unit, [&](PartIndex, const UnitStorage& stored) {
+      for (const Tensor& piece : gradient_pieces(stored, unit, TpSplit::partial)) {
+        collectives_.all_reduce(groups_.tp, piece, comm::ReduceOp::sum, backend_.stream());
+      }
+    });
   }
 }
 
-comm::StagingPlan ShardedUnits::staging(const ShardMap& trainable, const ShardingPolicy& policy) {
+comm::StagingPlan ShardedUnits::staging(const StoredParts& storage, const ShardingPolicy& policy) {
   comm::StagingPlan plan;
-  for (const Unit& unit : trainable.units()) {
-    if (policy.optimizer_state) {
-      plan.max_reduce_scatter_bytes =
-          std::max(plan.max_reduce_scatter_bytes, checked_cast<std::size_t>(unit.num_elements) * sizeof(float));
+  const auto add = [](std::size_t& most_bytes, std::int64_t num_elements) {
+    most_bytes = std::max(most_bytes, checked_cast<std::size_t>(num_elements) * sizeof(float));
+  };
+  for (const UnitStorage& stored : storage) {
+    if (!stored.part().has_gradient) continue;
+    for (const Unit& unit : stored.shard_map().units()) {
+      if (policy.optimizer_state) add(plan.max_reduce_scatter_bytes, unit.num_elements);
+      add(plan.max_all_reduce_bytes, unit.shard_elements);
     }
-    plan.max_all_reduce_bytes =
-        std::max(plan.max_all_reduce_bytes, checked_cast<std::size_t>(unit.shard_elements) * sizeof(float));
   }
   return plan;
 }

@@ -22,7 +22,23 @@ ShardingPolicy sharding_policy(const config::Parallel& parallel, bool offloads_p
 }
 
 mesh::Sharing sharing_of(const ShardingPolicy& policy, int kv_replicas) {
-  return {.shard_axes = policy.trainable_axes(), .reshard_size = policy.reshard_size, .kv_replicas = kv_replicas};
+  return {.shard_axes = policy.shard_axes(/*has_gradient=*/true),
+          .reshard_size = policy.reshard_size,
+          .kv_replicas = kv_replicas};
+}
+
+IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUnits>& model, const mesh::Place& place,
+                                          const ShardingPolicy& policy, DType compute, MasterWeights master) {
+  IndexedVector<PartIndex, Part> parts;
+  for (const PartUnits& part : model) {
+    const bool has_master = part.has_gradient && master != MasterWeights::none;
+    parts.push_back({.shard_map = ShardMap(part.units, place, policy.shard_axes(part.has_gradient)),
+                     .stored = has_master ? DType::float32 : compute,
+                     .gathered = compute,
+                     .has_gradient = part.has_gradient,
+                     .is_in_file = has_master && master == MasterWeights::in_file});
+  }
+  return parts;
 }
 
 }  // namespace sft::parallel

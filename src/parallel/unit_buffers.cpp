@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "sft/core/cast.hpp"
+
 namespace sft::parallel {
 
 namespace {
@@ -12,17 +14,38 @@ using Slots = IndexedVector<UnitIndex, SlotIndex>;
 
 int num_slots(const Slots& slot_of_unit) { return 1 + *std::max_element(slot_of_unit.begin(), slot_of_unit.end()); }
 
-/// A buffer for each slot, as long as the longest of its units; `unit_elements` tells their lengths.
-IndexedVector<SlotIndex, Tensor> take_slots(device::Arena& arena, const Slots& slot_of_unit, DType dtype,
-                                            const std::function<std::int64_t(UnitIndex)>& unit_elements) {
-  IndexedVector<SlotIndex, std::int64_t> elements(num_slots(slot_of_unit));
-  for (UnitIndex unit = 0; unit < slot_of_unit.size(); ++unit) {
-    std::int64_t& most = elements[slot_of_unit[unit]];
-    most = std::max(most, unit_elements(unit));
+/// A buffer for each slot, as long as the longest of its units; `unit_bytes` tells their lengths. Its dtype is uint8:
+/// the parts of a unit may have different ones.
+IndexedVector<SlotIndex, Tensor> take_slots(device::Arena& arena, const Slots& slot_of_unit,
+                                            const std::function<std::size_t(UnitIndex)>& unit_bytes) {
+  IndexedVector<SlotIndex, std::size_t> bytes(num_slots(slot_of_unit));
+  for (const UnitIndex unit : slot_of_unit.indices()) {
+    std::size_t& most = bytes[slot_of_unit[unit]];
+    most = std::max(most, unit_bytes(unit));
   }
   IndexedVector<SlotIndex, Tensor> slots;
-  for (const std::int64_t n : elements) slots.push_back(take(arena, dtype, {n}));
+  for (const std::size_t n : bytes) slots.push_back(take(arena, DType::uint8, {checked_cast<std::int64_t>(n)}));
   return slots;
+}
+
+/// Cuts the tensors of one unit out of its slot, one after the other.
+class SlotCutter {
+ public:
+  explicit SlotCutter(const Tensor& slot) : rest_(slot) {}
+
+  Tensor next(DType dtype, std::int64_t num_elements) {
+    const std::int64_t bytes = num_elements * checked_cast<std::int64_t>(size_of(dtype));
+    const Tensor cut(rest_.rows(0, bytes).data, dtype, {num_elements});
+    rest_ = rest_.rows(bytes, rest_.num_elements() - bytes);
+    return cut;
+  }
+
+ private:
+  Tensor rest_;
+};
+
+std::size_t whole_bytes(const UnitStorage& stored, UnitIndex unit, DType dtype) {
+  return checked_cast<std::size_t>(stored.shard_map().unit(unit).num_elements) * size_of(dtype);
 }
 
 }  // namespace
@@ -32,8 +55,8 @@ SlotAssignment::SlotAssignment(int num_units, const ShardingPolicy& policy, bool
   const int head_slot = tied ? 3 : 0;
   for (int u = 0; u <= last; ++u) {
     const int slot = u == 0 ? 0 : u == last ? head_slot : 1 + u % 2;
-    gradients.push_back(slot);
-    parameters.push_back(policy.reshard == config::Reshard::never ? u : slot);
+    gradients.push_back(SlotIndex(slot));
+    parameters.push_back(SlotIndex(policy.reshard == config::Reshard::never ? u : slot));
   }
 }
 
@@ -50,66 +73,69 @@ bool SlotAssignment::share_parameters(UnitIndex unit, UnitIndex other) const {
 }
 
 void UnitBuffers::lay_out(const Arenas& arenas) {
+  parts_.clear();
+  for ([[maybe_unused]] const UnitStorage& stored : storage_) parts_.push_back({});
   lay_out_parameters(arenas);
   lay_out_gradients(arenas);
   lay_out_kept(arenas.own);
 }
 
 void UnitBuffers::lay_out_parameters(const Arenas& arenas) {
-  const ShardMap &trainable = storage_.trainable(), &frozen = storage_.frozen();
-  parameters_.clear();
-  frozen_parameters_.clear();
   IndexedVector<SlotIndex, Tensor> slots;
   if (policy_.parameters) {
     const bool is_alike = policy_.reshard != config::Reshard::to_groups;  // else neighbours gather on their own
-    slots = take_slots(is_alike ? arenas.gathered : arenas.own, slots_.parameters, storage_.compute(),
-                       [&](UnitIndex u) { return trainable.unit(u).num_elements + frozen.unit(u).num_elements; });
+    slots = take_slots(is_alike ? arenas.gathered : arenas.own, slots_.parameters, [&](UnitIndex unit) {
+      std::size_t bytes = 0;
+      for (const UnitStorage& stored : storage_) bytes += whole_bytes(stored, unit, stored.part().gathered);
+      return bytes;
+    });
   }
-  for (UnitIndex unit = 0; unit < trainable.num_units(); ++unit) {
-    const std::int64_t n = trainable.unit(unit).num_elements;
-    if (policy_.parameters) {
-      const Tensor& slot = slots[slots_.parameters[unit]];
-      parameters_.push_back(slot.rows(0, n));
-      frozen_parameters_.push_back(slot.rows(n, frozen.unit(unit).num_elements));
-    } else {
-      parameters_.push_back(policy_.optimizer_state ? take(arenas.parameters, storage_.compute(), {n})
-                                                    : storage_.parameters_of(unit));
-      frozen_parameters_.push_back(storage_.frozen_parameters_of(unit));
+  for (const UnitIndex unit : slots_.parameters.indices()) {
+    SlotCutter slot(policy_.parameters ? slots[slots_.parameters[unit]] : Tensor());
+    for (const PartIndex part : storage_.indices()) {
+      const UnitStorage& stored = storage_[part];
+      const std::int64_t n = stored.shard_map().unit(unit).num_elements;
+      const DType dtype = stored.part().gathered;
+      parts_[part].parameters.push_back(policy_.parameters           ? slot.next(dtype, n)
+                                        : stored.part().is_sharded() ? take(arenas.parameters, dtype, {n})
+                                                                     : stored.parameters_of(unit));
     }
   }
 }
 
 void UnitBuffers::lay_out_gradients(const Arenas& arenas) {
-  const ShardMap& map = storage_.trainable();
-  gradients_.clear();
   IndexedVector<SlotIndex, Tensor> slots;
   if (policy_.gradients) {
-    slots = take_slots(arenas.reduced, slots_.gradients, DType::float32,
-                       [&](UnitIndex unit) { return map.unit(unit).num_elements; });
+    slots = take_slots(arenas.reduced, slots_.gradients, [&](UnitIndex unit) {
+      std::size_t bytes = 0;
+      for (const UnitStorage& stored : storage_) {
+        if (stored.part().has_gradient) bytes += whole_bytes(stored, unit, DType::float32);
+      }
+      return bytes;
+    });
   }
-  for (UnitIndex unit = 0; unit < map.num_units(); ++unit) {
-    const std::int64_t n = map.unit(unit).num_elements;
-    if (policy_.gradients) {
-      gradients_.push_back(slots[slots_.gradients[unit]].rows(0, n));
-    } else {
-      gradients_.push_back(policy_.optimizer_state ? take(arenas.gradients, DType::float32, {n})
-                                                   : storage_.gradients_of(unit));
+  for (const UnitIndex unit : slots_.gradients.indices()) {
+    SlotCutter slot(policy_.gradients ? slots[slots_.gradients[unit]] : Tensor());
+    for (const PartIndex part : storage_.indices()) {
+      const UnitStorage& stored = storage_[part];
+      if (!stored.part().has_gradient) continue;
+      const std::int64_t n = stored.shard_map().unit(unit).num_elements;
+      parts_[part].gradients.push_back(policy_.gradients            ? slot.next(DType::float32, n)
+                                       : stored.part().is_sharded() ? take(arenas.gradients, DType::float32, {n})
+                                                                    : stored.gradients_of(unit));
     }
   }
 }
 
 void UnitBuffers::lay_out_kept(device::Arena& arena) {
-  const ShardMap &trainable = storage_.trainable(), &frozen = storage_.frozen();
-  kept_parameters_.clear();
-  kept_frozen_parameters_.clear();
   const bool keeps_parts = policy_.parameters && policy_.reshard == config::Reshard::to_groups;
-  for (UnitIndex unit = 0; unit < trainable.num_units(); ++unit) {
+  for (const UnitIndex unit : slots_.parameters.indices()) {
     const bool is_kept = keeps_parts && slots_.is_displaced(unit);  // else it stays where it is
-    const auto part = [&](const ShardMap& map) {
-      return is_kept ? take(arena, storage_.compute(), {map.unit(unit).num_elements / policy_.reshard_size}) : Tensor();
-    };
-    kept_parameters_.push_back(part(trainable));
-    kept_frozen_parameters_.push_back(part(frozen));
+    for (const PartIndex part : storage_.indices()) {
+      const UnitStorage& stored = storage_[part];
+      const std::int64_t n = stored.shard_map().unit(unit).num_elements / policy_.reshard_size;
+      parts_[part].kept.push_back(is_kept ? take(arena, stored.part().gathered, {n}) : Tensor());
+    }
   }
 }
 

@@ -5,28 +5,29 @@ namespace sft::parallel {
 
 namespace {
 
-Tensor part(const Tensor& rank_shard, const Unit& unit) {
+Tensor shard_of(const Unit& unit, const Tensor& rank_shard) {
   return rank_shard.rows(unit.shard_offset, unit.shard_elements);
 }
 
 }  // namespace
 
 void UnitStorage::lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients) {
-  const std::int64_t n = trainable_.rank_shard_elements();
-  const DType stored = master_ == MasterWeights::none ? compute_ : DType::float32;
-  const bool has_copy = stored != compute_;
-  if (master_ != MasterWeights::in_file) parameters_ = take(has_copy ? master : parameters, stored, {n});
-  if (has_copy) compute_copy_ = take(parameters, compute_, {n});
-  frozen_parameters_ = take(parameters, compute_, {frozen_.rank_shard_elements()});
-  gradients_ = take(gradients, DType::float32, {n});
+  const std::int64_t n = shard_map().rank_shard_elements();
+  if (!part_.is_in_file) parameters_ = take(part_.has_copy() ? master : parameters, part_.stored, {n});
+  if (part_.has_copy()) compute_copy_ = take(parameters, part_.gathered, {n});
+  if (part_.has_gradient) gradients_ = take(gradients, DType::float32, {n});
 }
 
 Tensor UnitStorage::parameters_of(UnitIndex unit) const {
-  return part(compute_copy_.ndim > 0 ? compute_copy_ : parameters_, trainable_.unit(unit));
+  return shard_of(shard_map().unit(unit), part_.has_copy() ? compute_copy_ : parameters_);
 }
 
-Tensor UnitStorage::frozen_parameters_of(UnitIndex unit) const { return part(frozen_parameters_, frozen_.unit(unit)); }
+Tensor UnitStorage::gradients_of(UnitIndex unit) const { return shard_of(shard_map().unit(unit), gradients_); }
 
-Tensor UnitStorage::gradients_of(UnitIndex unit) const { return part(gradients_, trainable_.unit(unit)); }
+StoredParts storage_of(IndexedVector<PartIndex, Part> parts) {
+  StoredParts stored;
+  for (Part& part : parts) stored.push_back(UnitStorage(std::move(part)));
+  return stored;
+}
 
 }  // namespace sft::parallel

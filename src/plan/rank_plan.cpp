@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/model/head_split.hpp"
+#include "sft/core/ensure.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -48,6 +48,13 @@ parallel::MasterWeights master_weights(const config::Train& train) {
                                                            : parallel::MasterWeights::in_memory;
 }
 
+/// The part whose parameters have gradients: one optimizer steps it.
+parallel::UnitStorage& trained_part(parallel::StoredParts& parts) {
+  const auto trained = std::ranges::find_if(parts, [](const auto& stored) { return stored.part().has_gradient; });
+  SFT_ENSURE(trained != parts.end(), "a run trains some parameters");
+  return *trained;
+}
+
 /// To the memory of the node, where that is not the device's.
 bool offloads_parameters(const config::ValidConfig& config, const Machine& machine) {
   return machine.kind == device::Kind::cuda && config->train.offload_parameters == config::Offload::host;
@@ -64,11 +71,12 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       sizes(local_sizes(config, limits.tokens, place)),
       architecture(model::make_architecture(config)),
       policy(parallel::sharding_policy(config->parallel, offloads_parameters(config, machine))),
-      shard_map(architecture.units, place, policy.trainable_axes()),
-      frozen_map(architecture.frozen_units, place, policy.frozen_axes()),
+      parts(parallel::storage_of(
+          parallel::make_parts(architecture.parts, place, policy, sizes.compute, master_weights(config->train)))),
+      storage(trained_part(parts)),
+      shard_map(storage.shard_map()),
       slots(shard_map.num_units(), policy, config->model.tie_word_embeddings),
-      storage(shard_map, frozen_map, sizes.compute, master_weights(config->train)),
-      unit_buffers(storage, policy, slots),
+      unit_buffers(parts, policy, slots),
       decoder(config->model, config->lora, sizes, machine.kind, model::activation_policy(config->train, machine.kind)),
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
                                                 config->parallel.attention_method())),
@@ -79,8 +87,10 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
 
 void RankPlan::lay_out(Arenas& arenas) {
   const bool moves_master = optimizer->master_place() == optim::StatePlace::host;
-  storage.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
-                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
+  for (parallel::UnitStorage& part : parts) {
+    part.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
+                 policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
+  }
   optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
   matrix_deal.lay_out(arenas.optimizer);
   unit_buffers.lay_out(
@@ -94,7 +104,7 @@ void RankPlan::lay_out(Arenas& arenas) {
       ops::workspace_bytes(machine.kind, machine.num_threads, sizes.shapes(), attention->attention_needs());
   ops_workspace =
       take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
-  comm::StagingPlan plan = parallel::ShardedUnits::staging(shard_map, policy);
+  comm::StagingPlan plan = parallel::ShardedUnits::staging(parts, policy);
   if (place.size(Axis::tp) > 1) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);

@@ -8,7 +8,7 @@
 #include "sft/core/format.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/model/head_split.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/workers.hpp"
 #include "sft/sequence/attention_schedule.hpp"

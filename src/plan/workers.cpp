@@ -50,12 +50,12 @@ UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, b
     : streams(device),
       ops(work == Work::done ? ops::make_backend(device, *streams.compute) : ops::make_null_backend(*streams.compute)),
       tp(groups.tp, device, collectives, *streams.compute, *streams.tp, cuts_tokens),
-      units(memory.storage, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives,
+      units(memory.parts, memory.buffers, memory.policy, memory.slots, groups, device, *ops, collectives,
             *streams.comm) {}
 
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
                          device::Device& device, comm::Collectives& collectives, Work work)
-    : UnitWorkers({plan.storage, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
+    : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
                   device, collectives, work),
       matrices(plan.matrix_deal, plan.storage, groups, *ops, collectives),
       maximum(groups, *ops, collectives),

@@ -31,7 +31,7 @@ using device::Label;
 using device::Space;
 
 /// 6 x (weights in products x tokens + layers x heads x head_dim x sum of squared document lengths). With adapters, 4 x
-/// for the frozen weights, which have no gradient, and 6 x for the adapters.
+/// for the weights, which have no gradient, and 6 x for the adapters.
 double model_flops(const config::Config& config, parallel::ParameterCounts parameters, double num_tokens,
                    double length_squares) {
   const config::Model& m = config.model;
@@ -234,7 +234,9 @@ Engine::~Engine() = default;
 void Engine::initialize() {
   Impl& e = *impl_;
   e.initialize_trainable();
-  e.initialize_parameters_of(e.plan.frozen_map, e.plan.storage.frozen_parameters());
+  for (const parallel::UnitStorage& stored : e.plan.parts) {
+    if (!stored.part().has_gradient) e.initialize_parameters_of(stored.shard_map(), stored.parameters());
+  }
   e.plan.optimizer->zero(*e.workers.ops);
   state().refresh();
 }
@@ -367,9 +369,11 @@ checkpoint::State Engine::state() const {
 
 checkpoint::State Engine::weights() const {
   const checkpoint::State all = state();
-  const plan::RankPlan& plan = impl_->plan;
-  const checkpoint::Entry frozen{"model", &plan.frozen_map, plan.storage.frozen_parameters()};
-  return {{plan.frozen_map.num_parameters() > 0 ? frozen : all.entries().front()}, [all] { all.refresh(); }};
+  checkpoint::Entry weights = all.entries().front();
+  for (const parallel::UnitStorage& stored : impl_->plan.parts) {
+    if (!stored.part().has_gradient) weights = {"model", &stored.shard_map(), stored.parameters()};
+  }
+  return {{weights}, [all] { all.refresh(); }};
 }
 
 checkpoint::State Engine::adapter() const {

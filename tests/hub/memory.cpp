@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_SUITE(memory)
 BOOST_AUTO_TEST_CASE(memory_and_reading_are_those_of_the_shard) {
   const comm::Group& world = session().world();
   const config::Model model = large_model();
-  const parallel::ShardMap whole(model::make_architecture(model).units, mesh::Place());
+  const parallel::ShardMap whole(model::make_architecture(model).parts.front().units, mesh::Place());
   const hub::WeightsPlan plan(test::tensors_of(whole), hub::WeightType::bfloat16, std::uint64_t{1} << 40);
   const test::SharedFolder folder(world);
   world.agree([&] {

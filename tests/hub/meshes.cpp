@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_SUITE(meshes)
 BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test::data::make({false, true}), is_tied) {
   const comm::Group& world = session().world();
   const config::Model model = awkward_model(is_tied);
-  const parallel::ShardMap whole(model::make_architecture(model).units, mesh::Place());
+  const parallel::ShardMap whole(model::make_architecture(model).parts.front().units, mesh::Place());
   const std::vector<io::TensorInfo> tensors = test::tensors_of(whole);
   const test::LogicalTensors values = make_tensors(tensors);
   io::ElementSum sum;

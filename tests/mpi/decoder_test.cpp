@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decoder on its own, on any mesh: it reads what it is given, writes every gradient once, and writes none for
-// frozen parameters, while those of the others keep every bit. Adapters: as the weights that they stand for.
+// parameters that are not trained, while those of the others keep every bit. Adapters: as the weights that they stand
+// for.
 
 #include "sft/model/decoder.hpp"
 
@@ -12,7 +13,7 @@
 #include <optional>
 
 #include "sft/data/batch.hpp"
-#include "sft/model/head_split.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/sequence/row_cut.hpp"
 #include "support/collectives_fixture.hpp"
@@ -93,12 +94,10 @@ class Stand {
         mesh_(mesh),
         sizes_(sizes_of(config, mesh.place, tokens)),
         architecture_(model::make_architecture(config, is_trainable, lora, 1, tokens == Tokens::cut)),
-        trainable_(architecture_.units, mesh.place),
-        frozen_(architecture_.frozen_units, mesh.place),
         policy_(parallel::sharding_policy(parallel_of(mesh.place.layout()))),
-        slots_(trainable_.num_units(), policy_, config.tie_word_embeddings),
-        storage_(trainable_, frozen_, DType::float32),
-        buffers_(storage_, policy_, slots_),
+        parts_(parallel::storage_of(parallel::make_parts(architecture_.parts, mesh.place, policy_, DType::float32))),
+        slots_(parts_.front().shard_map().num_units(), policy_, config.tie_word_embeddings),
+        buffers_(parts_, policy_, slots_),
         decoder_buffers_(config, lora, sizes_, device::Kind::cpu, activations),
         attention_buffers_(
             parallel::make_sequence_buffers({sizes_.tokens, std::min(sizes_.tokens, row_tokens), sizes_.q_heads,
@@ -110,15 +109,14 @@ class Stand {
     lay_out(arena_);
     backend_->set_workspace(workspace_);
     collectives_->set_staging(staging_);
-    set_parameters(trainable_, storage_.parameters());
-    set_parameters(frozen_, storage_.frozen_parameters());
+    for (const parallel::UnitStorage& stored : parts_) set_parameters(stored.shard_map(), stored.parameters());
   }
 
   /// Two micro-batches, forward and backward; returns the loss of all ranks. Collective.
   double run(std::optional<std::uint64_t> dropout_seed = {}) {
     parallel::TensorParallel tp(mesh_.groups.tp, *device_, *collectives_, *stream_, *tp_stream_,
                                 sizes_.token_slices > 1);
-    parallel::ShardedUnits units(storage_, buffers_, policy_, slots_, mesh_.groups, *device_, *backend_, *collectives_,
+    parallel::ShardedUnits units(parts_, buffers_, policy_, slots_, mesh_.groups, *device_, *backend_, *collectives_,
                                  *comm_stream_);
     const auto attention =
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
@@ -140,20 +138,27 @@ class Stand {
   }
 
   /// Whole gradients by name. Collective.
-  [[nodiscard]] LogicalTensors gradients() const { return gather(trainable_, storage_.gradients(), mesh_); }
-  [[nodiscard]] LogicalTensors trainable() const { return gather(trainable_, storage_.parameters(), mesh_); }
-  [[nodiscard]] LogicalTensors frozen() const { return gather(frozen_, storage_.frozen_parameters(), mesh_); }
-  void set_trainable(const LogicalTensors& tensors) { scatter(trainable_, tensors, storage_.parameters()); }
-  [[nodiscard]] Tensor gradient_shard() const { return storage_.gradients(); }
+  [[nodiscard]] LogicalTensors gradients() const {
+    return gather(part(true).shard_map(), part(true).gradients(), mesh_);
+  }
+  /// Whole parameters by name, of those that are trained or of the others. Collective.
+  [[nodiscard]] LogicalTensors parameters(bool trained) const {
+    return gather(part(trained).shard_map(), part(trained).parameters(), mesh_);
+  }
+  void set_trained(const LogicalTensors& tensors) { scatter(part(true).shard_map(), tensors, part(true).parameters()); }
+  [[nodiscard]] Tensor gradient_shard() const { return part(true).gradients(); }
   [[nodiscard]] std::size_t storage_bytes() const { return storage_bytes_; }
   /// Of what blocks keep, and of what they share.
   [[nodiscard]] std::size_t activation_bytes() const { return activation_bytes_; }
   [[nodiscard]] std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
+  [[nodiscard]] const parallel::UnitStorage& part(bool trained) const {
+    return *std::ranges::find_if(parts_, [&](const auto& stored) { return stored.part().has_gradient == trained; });
+  }
   void lay_out(device::Arena& arena) {
     const std::size_t before = arena.used_bytes();
-    storage_.lay_out(arena, arena, arena);
+    for (parallel::UnitStorage& stored : parts_) stored.lay_out(arena, arena, arena);
     storage_bytes_ = arena.used_bytes() - before;
     buffers_.lay_out({arena, arena, arena, arena, arena});
     device::Arena activations, workspace, host;
@@ -165,7 +170,7 @@ class Stand {
     const std::size_t bytes =
         ops::workspace_bytes(device::Kind::cpu, 1, sizes_.shapes(), attention_buffers_->attention_needs());
     workspace_ = take(arena, DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))});
-    comm::StagingPlan plan = parallel::ShardedUnits::staging(trainable_, policy_);
+    comm::StagingPlan plan = parallel::ShardedUnits::staging(parts_, policy_);
     plan.max_all_reduce_bytes =
         std::max(plan.max_all_reduce_bytes, static_cast<std::size_t>(sizes_.tokens * sizes_.hidden) * sizeof(float));
     staging_ = comm::take_staging(device::Kind::cpu, arena, plan);
@@ -195,10 +200,9 @@ class Stand {
   const Mesh& mesh_;
   model::Sizes sizes_;
   model::Architecture architecture_;
-  parallel::ShardMap trainable_, frozen_;
   parallel::ShardingPolicy policy_;
+  parallel::StoredParts parts_;
   parallel::SlotAssignment slots_;
-  parallel::UnitStorage storage_;
   parallel::UnitBuffers buffers_;
   model::DecoderBuffers decoder_buffers_;
   std::unique_ptr<parallel::SequenceBuffers> attention_buffers_;
@@ -366,7 +370,7 @@ BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_give_the_gradients_of_whole_one
   }
 }
 
-BOOST_AUTO_TEST_CASE(frozen_parameters_change_no_bit_of_the_others) {
+BOOST_AUTO_TEST_CASE(parameters_that_are_not_trained_change_no_bit_of_the_others) {
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     for (const bool tied : {false, true}) {
       const config::Model config = small_model(tied);
@@ -400,8 +404,8 @@ BOOST_AUTO_TEST_CASE(adapters_are_the_weights_that_they_stand_for) {
       lora.lora_target_modules = targets;
       Stand low(config, mesh, no_parameters, lora);
       Stand whole(config, mesh, model::all_parameters);
-      const LogicalTensors adapters = low.trainable();
-      LogicalTensors weights = low.frozen();
+      const LogicalTensors adapters = low.parameters(/*trained=*/true);
+      LogicalTensors weights = low.parameters(/*trained=*/false);
       for (const std::string& module : modules_of(adapters)) {
         const Factors f(adapters, module, lora.lora_r);
         std::vector<float>& weight = weights.at(module + ".weight");
@@ -413,7 +417,7 @@ BOOST_AUTO_TEST_CASE(adapters_are_the_weights_that_they_stand_for) {
           }
         }
       }
-      whole.set_trainable(weights);
+      whole.set_trained(weights);
       const double expected_loss = whole.run();
       BOOST_TEST(low.run() == expected_loss, boost::test_tools::tolerance(1e-6));
 
@@ -462,7 +466,7 @@ BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
 
     // The slope of the loss along the gradient itself.
     BOOST_TEST(stand.run(1) == loss);
-    const LogicalTensors parameters = stand.trainable(), gradients = stand.gradients();
+    const LogicalTensors parameters = stand.parameters(/*trained=*/true), gradients = stand.gradients();
     double square = 0.0;
     for (const auto& [name, values] : gradients) {
       for (const float value : values) square += static_cast<double>(value) * static_cast<double>(value);
@@ -474,7 +478,7 @@ BOOST_AUTO_TEST_CASE(dropout_of_adapters_is_the_same_in_both_passes) {
         const std::vector<float>& gradient = gradients.at(name);
         for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(along * gradient[i]);
       }
-      stand.set_trainable(moved);
+      stand.set_trained(moved);
       return stand.run(1);
     };
     const double slope = (loss_at(distance) - loss_at(-distance)) / (2.0 * distance);

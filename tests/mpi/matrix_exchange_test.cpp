@@ -14,6 +14,7 @@
 #include "support/mesh.hpp"
 #include "support/mpi_session.hpp"
 #include "support/parameter.hpp"
+#include "support/stored_part.hpp"
 
 namespace sft::parallel {
 
@@ -62,14 +63,14 @@ void for_each_element(const ShardMap& shard_map, const Visit& visit) {
 }
 
 /// Collective over the mesh.
-void exchange_on(const test::Mesh& mesh, const AxisSet& shard_axes) {
+void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> backend = ops::make_checked_backend(ops::make_backend(*device, *stream));
   const auto collectives = comm::make_collectives(*device, mesh.groups.of_tensors({}, true));
-  const ShardMap shard_map(sample_units(), mesh.place, shard_axes);
-  const ShardMap frozen_map(std::vector<Unit>(3), mesh.place, shard_axes);
-  UnitStorage storage(shard_map, frozen_map, DType::float32);
+  UnitStorage storage =
+      test::stored_part(sample_units(), mesh.place, DType::float32, MasterWeights::in_memory, is_sharded);
+  const ShardMap& shard_map = storage.shard_map();
   MatrixDeal deal(shard_map, mesh.place, is_dealt);
   device::Ledger ledger;
   const auto lay_out = [&](device::Arena& arena) {
@@ -131,7 +132,7 @@ BOOST_AUTO_TEST_CASE(a_matrix_is_whole_on_one_rank_and_comes_back_to_all) {
       BOOST_TEST_CONTEXT(layout.describe() << (is_sharded ? "" : ", not sharded")) {
         const mesh::Sharing sharing{.shard_axes = is_sharded ? fsdp_axes : AxisSet{},
                                     .kv_replicas = std::max(1, layout[Axis::tp] / 2)};
-        exchange_on(test::Mesh(session().world(), layout, sharing), sharing.shard_axes);
+        exchange_on(test::Mesh(session().world(), layout, sharing), is_sharded);
       }
     }
   }

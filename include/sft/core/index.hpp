@@ -30,6 +30,32 @@ class Index {
 template <class Kind, class Other>
 requires(!std::is_same_v<Kind, Other>) bool operator==(Index<Kind>, Index<Other>) = delete;
 
+/// The indices from 0 to `size` - 1, for loops over them.
+template <class Number>
+class IndexRange {
+ public:
+  class Iterator {
+   public:
+    constexpr explicit Iterator(int value) : value_(value) {}
+    constexpr Number operator*() const { return Number(value_); }
+    constexpr Iterator& operator++() {
+      ++value_;
+      return *this;
+    }
+    [[nodiscard]] constexpr bool operator==(const Iterator&) const = default;
+
+   private:
+    int value_;
+  };
+
+  constexpr explicit IndexRange(int size) : size_(size) {}
+  [[nodiscard]] constexpr Iterator begin() const { return Iterator(0); }
+  [[nodiscard]] constexpr Iterator end() const { return Iterator(size_); }
+
+ private:
+  int size_;
+};
+
 /// A vector of one T for each thing of a kind, which `Number`, an Index, counts.
 template <class Number, class T>
 class IndexedVector {
@@ -45,10 +71,16 @@ class IndexedVector {
   [[nodiscard]] typename std::vector<T>::reference operator[](Number number) { return values_[at(number)]; }
   [[nodiscard]] typename std::vector<T>::const_reference operator[](Number number) const { return values_[at(number)]; }
   [[nodiscard]] int size() const { return static_cast<int>(values_.size()); }
+  [[nodiscard]] bool empty() const { return values_.empty(); }
+  [[nodiscard]] IndexRange<Number> indices() const { return IndexRange<Number>(size()); }
   [[nodiscard]] bool operator==(const IndexedVector&) const = default;
 
   void push_back(T value) { values_.push_back(std::move(value)); }
   void clear() { values_.clear(); }
+  /// The number of the last one, which there is.
+  [[nodiscard]] Number last() const { return Number(size() - 1); }
+  [[nodiscard]] T& front() { return values_.front(); }
+  [[nodiscard]] const T& front() const { return values_.front(); }
   [[nodiscard]] auto begin() { return values_.begin(); }
   [[nodiscard]] auto end() { return values_.end(); }
   [[nodiscard]] auto begin() const { return values_.begin(); }

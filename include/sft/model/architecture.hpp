@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a Llama / Qwen2 / Qwen3 decoder is made of: its units and parameters under their Hugging Face names, and handles
-// that say which of them an op uses. Pure.
+// that say which of them an op uses; and how attention heads lie over tp. Pure.
 
 #include <cstdint>
 #include <functional>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
-#include "sft/parallel/shard_map.hpp"
+#include "sft/parallel/part.hpp"
 
 namespace sft::model {
 
@@ -26,15 +26,15 @@ struct Adapter {
 struct Linear {
   parallel::ParameterGroup weight;  ///< several matrices may be fused: their rows one after the other
   parallel::ParameterGroup bias;    ///< exists() or not
-  std::vector<Adapter> adapters;    ///< of none, some or all of the matrices
+  std::vector<Adapter> adapters;    ///< for none, some or all of the matrices
 
   [[nodiscard]] parallel::UnitIndex unit() const { return weight.unit; }
 };
 
 /// The parameters of one block.
 struct BlockParameters {
-  parallel::UnitIndex attention_unit = 0;  ///< of qkv, o, q_norm, k_norm and input_norm
-  parallel::UnitIndex mlp_unit = 0;        ///< of the others: the next unit, or the same one
+  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm and input_norm
+  parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
   Linear qkv, o;
   Linear gate_up, down;
   parallel::ParameterGroup q_norm, k_norm;  ///< with qk_norm alone
@@ -45,23 +45,24 @@ struct DecoderParameters {
   parallel::ParameterGroup embedding;  ///< (V, C)
   std::vector<BlockParameters> blocks;
   parallel::ParameterGroup final_norm;
-  Linear head;  ///< of the embedding's unit when tied
+  Linear head;  ///< in the embedding's unit when tied
 
   [[nodiscard]] parallel::UnitIndex embedding_unit() const { return embedding.unit; }
   [[nodiscard]] parallel::UnitIndex head_unit() const { return final_norm.unit; }
 
   /// The units in the order in which a forward pass enters them, for ShardedUnits::begin_pass.
   [[nodiscard]] std::vector<parallel::UnitIndex> forward_units() const;
-  /// Of a forward pass and the backward pass behind it. `recomputes`: every block but the last computes its attention
-  /// again first.
+  /// The units in the order in which a forward pass and the backward pass behind it enter them. `recomputes`: every
+  /// block but the last computes its attention again first.
   [[nodiscard]] std::vector<parallel::UnitIndex> forward_backward_units(bool recomputes) const;
 };
 
 /// Units: embedding, blocks, head, in this order, a unit for `blocks_per_unit` blocks, or, where that is 0, two for
 /// each block: attention and MLP. Names, logical shapes, splits and initialization.
 struct Architecture {
-  /// Two lists of the same units: with the trainable and with the frozen parameters of each.
-  std::vector<parallel::Unit> units, frozen_units;
+  /// Parameters that are trained are in one part, all others in another one; no part is without parameters. Here is
+  /// decided which parts a model has, and which parameter is in which.
+  IndexedVector<parallel::PartIndex, parallel::PartUnits> parts;
   DecoderParameters parameters;
 };
 
@@ -69,13 +70,31 @@ struct Architecture {
 using IsTrainable = std::function<bool(const std::string& name)>;
 [[nodiscard]] inline bool all_parameters(const std::string&) { return true; }
 
-/// Adapters are always trainable; their names are those of PEFT. `cuts_tokens`: the ranks of tp have different tokens
-/// between two products (parallel::TensorParallel), so each has a part of the gradient of a norm.
+/// The architecture of a model. Adapters are always trainable; their names are those of PEFT. `cuts_tokens`: the ranks
+/// of tp have different tokens between two products (parallel::TensorParallel), so each has a part of the gradient of a
+/// norm.
 [[nodiscard]] Architecture make_architecture(const config::Model& model,
                                              const IsTrainable& is_trainable = all_parameters,
                                              const config::Lora& lora = {}, int blocks_per_unit = 1,
                                              bool cuts_tokens = false);
-/// Of a run: all parameters are trainable or, with use_peft, the adapters alone.
+/// The architecture that a run trains: all its parameters are trainable or, with use_peft, the adapters alone.
 [[nodiscard]] Architecture make_architecture(const config::ValidConfig& config);
+
+/// The heads of one rank. With fewer key/value heads than ranks, tp_size / num_key_value_heads neighbouring ranks hold
+/// the same one.
+struct HeadSplit {
+  int q_heads = 1;      ///< local query heads
+  int kv_heads = 1;     ///< local key/value heads
+  int kv_begin = 0;     ///< global index of the first local key/value head
+  int kv_replicas = 1;  ///< ranks that hold each key/value head
+};
+/// The heads of rank `tp_rank`. Throws std::logic_error unless tp_size divides num_attention_heads, and of
+/// num_key_value_heads and tp_size one divides the other.
+[[nodiscard]] HeadSplit split_heads(const config::Model& model, int tp_size, int tp_rank);
+
+/// How many ranks hold each key/value head.
+[[nodiscard]] inline int kv_replicas(const config::Model& model, int tp_size) {
+  return split_heads(model, tp_size, 0).kv_replicas;
+}
 
 }  // namespace sft::model

@@ -59,15 +59,15 @@ struct ActivationPolicy {
 /// What [train] of a ValidConfig asks for on a device of `kind`.
 [[nodiscard]] ActivationPolicy activation_policy(const config::Train& train, device::Kind kind);
 
-/// Memory for Sizes::tokens, contents undefined; so all that follow.
-/// Of a block that keeps everything.
+/// The activations of a block that keeps everything: memory for Sizes::tokens, contents undefined.
 [[nodiscard]] BlockActivations take_activations(device::Arena& arena, const Sizes& sizes, bool qk_norm);
-/// What the blocks share under the policy, and what a block has for itself together with that.
+/// The activations that blocks share under the policy, the others empty: memory for Sizes::tokens, contents undefined.
 [[nodiscard]] BlockActivations take_shared_activations(device::Arena& arena, const Sizes& sizes, bool qk_norm,
                                                        const ActivationPolicy& policy);
+/// All activations of a block under the policy: `shared` and memory of its own, for Sizes::tokens, contents undefined.
 [[nodiscard]] BlockActivations take_kept_activations(device::Arena& arena, const Sizes& sizes, bool qk_norm,
                                                      const ActivationPolicy& policy, const BlockActivations& shared);
-/// What of it the block has for itself, in a fixed order.
+/// The activations that a block has for itself under the policy, in a fixed order.
 [[nodiscard]] std::vector<Tensor> kept_tensors(const BlockActivations& activations, const ActivationPolicy& policy);
 /// Views of the first T = `num_tokens`, or S, rows of all that is there: what a pass over so many tokens works in.
 [[nodiscard]] BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int token_slices = 1);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "sft/device/arena.hpp"
-#include "sft/model/adapter_buffers.hpp"
 #include "sft/model/block.hpp"
 #include "sft/model/context.hpp"
 #include "sft/parallel/sequence_attention.hpp"
@@ -30,7 +29,7 @@ class CachedDecoderBuffers {
   void lay_out(device::Arena& cache, device::Arena& workspace);
 
   std::vector<LayerCache> layers;
-  BlockActivations activations;  ///< of the block at work
+  BlockActivations activations;  ///< what the block at work has, each in turn
   BlockScratch scratch;
   Tensor inverse_frequencies;  ///< (D/2) float64
 
@@ -47,7 +46,7 @@ class CachedAttention final : public parallel::SequenceAttention {
   /// All references outlive it.
   CachedAttention(const std::vector<LayerCache>& layers, float scale, ops::Backend& backend);
 
-  /// Of the pass that follows: `num_new` tokens behind `num_cached`.
+  /// Prepares the pass that follows, over `num_new` tokens behind `num_cached`.
   void begin_pass(std::int64_t num_cached, std::int64_t num_new);
   /// One step, whose spans reach from the new tokens to all tokens of the text. begin_pass() calls it.
   void set_schedule(const sequence::AttentionSchedule& schedule) override;

@@ -18,7 +18,7 @@ namespace sft::model {
 struct Sizes {
   std::int64_t tokens, hidden, q_heads, kv_heads, head_dim, mlp, vocab, vocab_begin, max_vocab;
   DType compute;
-  DType partial;         ///< of what still has to be summed over tp: float32 with several ranks, else the compute dtype
+  DType partial;         ///< dtype of what is yet to be summed over tp: float32 with several ranks, else `compute`
   int token_slices = 1;  ///< the ranks of tp where they cut tokens, else 1; divides T
 
   /// What the ops of any rank of tp are called with at most: what follows from it, such as the length of a chunk of

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sft/device/arena.hpp"
-#include "sft/model/adapter_buffers.hpp"
 #include "sft/model/block.hpp"
+#include "sft/model/linear.hpp"
 #include "sft/model/loss_head.hpp"
 
 namespace sft::model {
@@ -32,7 +32,7 @@ class DecoderBuffers {
   [[nodiscard]] std::size_t num_slots() const { return slots_.size(); }
   /// Blocks whose activations are offloaded, the first of all; those behind them are needed first.
   [[nodiscard]] std::size_t num_offloaded() const { return num_blocks_ - slots_.size(); }
-  /// Of one block, at most.
+  /// Bytes that the activations of one block take where they are offloaded, at most.
   [[nodiscard]] std::size_t offloaded_bytes() const { return place_bytes_; }
 
   std::vector<BlockActivations> blocks;
@@ -50,7 +50,7 @@ class DecoderBuffers {
   ActivationPolicy policy_;
   std::size_t num_blocks_;
   std::size_t place_bytes_ = 0;
-  // As they were laid out, for the most tokens.
+  // What was laid out, for the most tokens.
   std::vector<BlockActivations> slots_;
   BlockScratch all_scratch_;
   Tensor all_last_, all_last_rstd_;

@@ -1,16 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A linear layer, forward and backward: y = x weight^T [+ bias]. T tokens, M columns in, N columns out, all local.
+// A linear layer, forward and backward: y = x weight^T [+ bias] [+ adapters]. T tokens, M columns in, N columns out,
+// all local. And the buffers in which all adapters work.
 //
 // The T tokens may be a part of a pass's, beginning with its token `first_token`: then adapters drop what they would
 // drop in all of them at once.
 
 #include <cstdint>
+#include <optional>
 
+#include "sft/config/config.hpp"
+#include "sft/device/arena.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/context.hpp"
+#include "sft/ops/shapes.hpp"
+#include "sft/tensor/tensor.hpp"
 
 namespace sft::model {
+
+/// What the passes of LoRA adapters share: scratch memory, their scale, and the dropout of the micro-batch. Pure:
+/// planning lays it out without a device.
+class AdapterBuffers {
+ public:
+  /// At most `mlp_tile_tokens` tokens pass the layers of an MLP at a time.
+  AdapterBuffers(const config::Lora& lora, const ops::Shapes& shapes, std::int64_t mlp_tile_tokens);
+
+  /// Takes nothing without use_peft; call with a sizing arena, then with a real one.
+  void lay_out(device::Arena& workspace);
+
+  [[nodiscard]] float scale() const { return scale_; }
+  /// Share of the inputs to drop; 0 while no seed is set.
+  [[nodiscard]] float dropout() const { return seed_ ? dropout_ : 0.0F; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_.value_or(0); }
+  /// Seeds the dropout of the next pass; none: nothing is dropped.
+  void set_seed(std::optional<std::uint64_t> seed) { seed_ = seed; }
+
+  // Scratch memory for T = `num_tokens` tokens, compute dtype.
+  /// (T, R): the product in the middle, and its gradient.
+  [[nodiscard]] Tensor low(std::int64_t num_tokens) const { return low_.rows(0, num_tokens); }
+  [[nodiscard]] Tensor low_grad(std::int64_t num_tokens) const { return low_grad_.rows(0, num_tokens); }
+  /// (T, columns): an input that was partly dropped, or its gradient. `columns` at most those of the widest layer that
+  /// so many tokens pass; empty without dropout.
+  [[nodiscard]] Tensor input(std::int64_t num_tokens, std::int64_t columns) const;
+
+ private:
+  ops::Shapes shapes_;
+  std::int64_t mlp_tile_tokens_;
+  std::int64_t rank_;  ///< 0 without use_peft
+  float scale_, dropout_;
+  std::optional<std::uint64_t> seed_;
+  Tensor low_, low_grad_, input_;
+};
 
 /// Heads (T, K, D) as the columns (T, K D) of a layer.
 [[nodiscard]] Tensor as_matrix(const Tensor& heads);
@@ -26,7 +66,8 @@ void linear_forward_partial(const Context& context, const Linear& layer, Tensor 
 /// over tp and the next gather can run.
 void linear_backward_input(const Context& context, const Linear& layer, Tensor dx, const Tensor& dy,
                            std::int64_t first_token = 0);
-/// Writes the gradients of weight and bias from dy (T, N) and x (T, M): of those that are trainable.
+/// Writes the gradients of weight and bias, as far as they are trained, and of the adapters, from dy (T, N) and
+/// x (T, M).
 void linear_backward_weight(const Context& context, const Linear& layer, const Tensor& dy, const Tensor& x,
                             std::int64_t first_token = 0);
 

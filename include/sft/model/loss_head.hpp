@@ -25,7 +25,7 @@ class LossHead {
   /// Backend::cross_entropy_finish). Every token's gradient is scaled by gradient_scale. Collective over the tp group.
   void forward_backward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs,
                         double gradient_scale, Tensor dnormed, Tensor metrics);
-  /// The same without a gradient: adds to metrics alone.
+  /// The loss without a gradient: adds to metrics alone. Arguments as in forward_backward.
   void forward(const Context& context, const Linear& head, const Tensor& normed, const Inputs& inputs, Tensor metrics);
 
  private:

@@ -20,8 +20,8 @@ namespace sft::parallel {
 struct DealtMatrix {
   UnitIndex unit;
   const Parameter* parameter;
-  int fsdp_rank, tp_rank;        ///< of the rank that works on it
-  std::int64_t gathered_offset;  ///< of this tp rank's slice, in the memory of gathered slices
+  int fsdp_rank, tp_rank;        ///< numbers, in fsdp and tp, of the rank that works on it
+  std::int64_t gathered_offset;  ///< where this tp rank's slice begins in the memory of gathered slices
 
   /// How many different slices the ranks of tp hold; 1: each has all of it.
   [[nodiscard]] int num_slices() const { return static_cast<int>(parameter->elements() / parameter->local_elements()); }
@@ -29,14 +29,14 @@ struct DealtMatrix {
 
 class MatrixDeal {
  public:
-  /// Of the matrices that `is_dealt` tells. The map outlives it; `place` is that of its rank.
+  /// Deals the matrices that `is_dealt` tells. The map outlives it; `place` is that of its rank.
   MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
              const std::function<bool(UnitIndex unit, const Parameter&)>& is_dealt);
 
   /// Takes the memory of a round; call with a sizing arena, then with a real one.
   void lay_out(device::Arena& arena);
 
-  /// The same on all ranks.
+  /// One matrix for each rank of fsdp x tp in a round, fewer in the last; all ranks have equal rounds.
   [[nodiscard]] const std::vector<std::vector<DealtMatrix>>& rounds() const { return rounds_; }
   /// float32, flat: slices whose shards come together on this rank; empty where shards are whole slices.
   [[nodiscard]] Tensor gathered_slices() const { return gathered_slices_; }
@@ -45,7 +45,7 @@ class MatrixDeal {
 
  private:
   std::vector<std::vector<DealtMatrix>> rounds_;
-  std::int64_t gathered_elements_ = 0, joined_elements_ = 0;  ///< of the largest round
+  std::int64_t gathered_elements_ = 0, joined_elements_ = 0;  ///< what the largest round needs
   Tensor gathered_slices_, joined_slices_;
 };
 

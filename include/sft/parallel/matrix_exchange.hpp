@@ -30,10 +30,16 @@ struct WholeMatrix {
 
 class MatrixExchange {
  public:
-  /// All references outlive it; the deal is laid out, and the collectives exchange over fsdp and tp.
+  /// All references outlive it; the deal is laid out, and the collectives exchange over fsdp and tp. `storage` is that
+  /// of the matrices' part, whose PartGroups::shards is called fsdp here.
   MatrixExchange(const MatrixDeal& deal, const UnitStorage& storage, const mesh::Groups& groups, ops::Backend& backend,
                  comm::Collectives& collectives)
-      : deal_(deal), storage_(storage), groups_(groups), backend_(backend), collectives_(collectives) {}
+      : deal_(deal),
+        storage_(storage),
+        fsdp_(groups.*storage.part().groups.shards),
+        tp_(groups.tp),
+        backend_(backend),
+        collectives_(collectives) {}
 
   /// Calls work(matrix) for each matrix that is dealt to this rank; what the ops queued there write into its slices is
   /// the gradient of every rank that holds a part of it from then on. On the stream of the backend, behind the sums of
@@ -59,7 +65,7 @@ class MatrixExchange {
 
   const MatrixDeal& deal_;
   const UnitStorage& storage_;
-  const mesh::Groups& groups_;
+  const comm::Group &fsdp_, &tp_;
   ops::Backend& backend_;
   comm::Collectives& collectives_;
 };

@@ -14,7 +14,8 @@ class OffloadedShard {
  public:
   virtual ~OffloadedShard() = default;
   [[nodiscard]] virtual DType dtype() const = 0;
-  [[nodiscard]] virtual std::int64_t num_elements() const = 0;  ///< of the rank shard
+  /// Elements of the rank shard.
+  [[nodiscard]] virtual std::int64_t num_elements() const = 0;
   /// The elements from `begin` on, as many as `values` holds: memory of the device or the host, 1-D, of dtype(). The
   /// host waits for it, and for what ops do with `values` before.
   virtual void read(std::int64_t begin, const Tensor& values) = 0;

@@ -24,11 +24,11 @@ namespace sft::parallel {
 /// next; buffers are laid out for the most tokens.
 struct SequenceShape {
   std::int64_t tokens;           ///< T, at most
-  std::int64_t document_tokens;  ///< of one document, on all ranks together, at most
+  std::int64_t document_tokens;  ///< tokens of one document, on all ranks together, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
 
-  /// Of the scores: 1 / sqrt(D).
+  /// What scores are multiplied by: 1 / sqrt(D).
   [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
 };
 

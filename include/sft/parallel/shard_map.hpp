@@ -6,8 +6,8 @@
 // flat"), and of that the 1/fsdp_size piece `fsdp_rank` ("unit shard"). Its unit shards, one after the other, are its
 // "rank shard".
 //
-// Trainable and frozen parameters are stored differently (UnitStorage), so each have a map of their own: with the same
-// units, of which either map holds its part. A unit without such parameters is empty there.
+// Parameters that are not stored, sharded and gathered alike are in different parts of their unit (Part), and each part
+// has a map of its own, with the same units. A unit without parameters of that part is empty there.
 
 #include <cstdint>
 #include <functional>
@@ -20,20 +20,19 @@
 namespace sft::parallel {
 
 enum class TpSplit {
-  none,     ///< the same on every tp rank, and so is its gradient
-  partial,  ///< the same on every tp rank, but each has a part of its gradient: summed over tp
-  rows,     ///< split along dim 0
-  columns,  ///< split along dim 1
-  /// Split along dim 0 as VocabSplit says: the vocabulary, whose size need not divide.
-  vocab_rows,
-  kv_rows,  ///< split along dim 0 by head; heads fewer than ranks are replicated, gradients summed
+  none,        ///< every tp rank has all of it, and all of its gradient
+  partial,     ///< every tp rank has all of it, but only a term of its gradient: summed over tp
+  rows,        ///< split along dim 0
+  columns,     ///< split along dim 1
+  vocab_rows,  ///< split along dim 0 by VocabSplit: the vocabulary, whose size need not divide
+  kv_rows,     ///< split along dim 0 by head; heads fewer than ranks are replicated, gradients summed
 };
 
 /// The rows of a vocabulary-parallel table that a rank of tp holds: vocab_size / tp_size of them, the first ranks one
 /// more where that is no whole number. No rank holds padding, so nothing has to be kept out of the loss.
 struct VocabSplit {
   std::int64_t begin, count;
-  std::int64_t max_count;  ///< of all ranks
+  std::int64_t max_count;  ///< the largest count of any rank
 };
 /// Every rank has at least one row: vocab_size >= tp_size.
 [[nodiscard]] VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank);
@@ -51,7 +50,7 @@ struct Parameter {
   std::int64_t rows = 0;     ///< logical dim 0
   std::int64_t columns = 0;  ///< logical dim 1; 0: the parameter is a vector
   TpSplit split = TpSplit::none;
-  std::int64_t num_kv_heads = 0;  ///< of kv_rows: the heads that the rows belong to; one of it and tp divides the other
+  std::int64_t num_kv_heads = 0;  ///< with kv_rows: the heads that the rows belong to; it divides tp, or tp it
   Init init = Init::normal;
   /// Ops use it together with the parameter before it, as one matrix or vector (k and v with q): it follows without a
   /// gap. Every other parameter begins on a border of `alignment_elements`.
@@ -61,7 +60,7 @@ struct Parameter {
   std::int64_t local_rows = 0, local_columns = 0;  ///< tp slice; local_columns = 1 for a vector
   std::int64_t row_begin = 0, column_begin = 0;    ///< where the slice starts in the logical tensor
   std::int64_t unit_offset = 0;                    ///< first element in the unit flat
-  bool is_owner = true;  ///< of all ranks that hold this slice, this one counts in norms and writes checkpoints
+  bool is_owner = true;  ///< this rank counts in norms and writes checkpoints, of all that hold this slice
 
   [[nodiscard]] bool is_vector() const { return columns == 0; }
   [[nodiscard]] std::int64_t local_elements() const { return local_rows * local_columns; }
@@ -71,12 +70,15 @@ struct Parameter {
 /// The number of a unit of the model.
 using UnitIndex = Index<struct Unit>;
 
+/// The number of a part among those that the units of a model consist of (Part).
+using PartIndex = Index<struct Part>;
+
 /// Neighbouring parameters of one unit that ops use as one matrix (their rows one after the other) or vector.
 struct ParameterGroup {
-  UnitIndex unit = 0;
-  int first = 0;          ///< among the unit's parameters that are trainable, or frozen, as these are
-  int count = 0;          ///< 0: the model has no such parameter
-  bool trainable = true;  ///< frozen ones have no gradient
+  UnitIndex unit{};
+  PartIndex part{};
+  int first = 0;  ///< number of the first one among the unit's parameters in that part
+  int count = 0;  ///< 0: the model has no such parameter
 
   [[nodiscard]] bool exists() const { return count > 0; }
 };
@@ -87,10 +89,10 @@ inline constexpr std::int64_t alignment_elements = 64;
 struct Unit {
   std::string name;
   std::vector<Parameter> parameters;
-  std::int64_t num_elements =
-      0;  ///< of the unit flat, padded at its end to a multiple of fsdp_size * alignment_elements
-  std::int64_t shard_elements = 0;  ///< num_elements / fsdp_size
-  std::int64_t shard_offset = 0;    ///< of the unit shard in the rank shard
+  /// Length of the unit flat, which is padded at its end to a multiple of fsdp_size * alignment_elements.
+  std::int64_t num_elements = 0;
+  std::int64_t shard_elements = 0;  ///< length of the unit shard: num_elements / fsdp_size
+  std::int64_t shard_offset = 0;    ///< where the unit shard begins in the rank shard
 };
 
 /// A run of elements of one parameter that lies in the rank shard.
@@ -98,7 +100,7 @@ struct Piece {
   const Parameter* parameter;
   std::int64_t begin;  ///< first element, counted in the local (tp) slice, row-major
   std::int64_t count;
-  std::int64_t shard_offset;  ///< of that element in the rank shard
+  std::int64_t shard_offset;  ///< where that element lies in the rank shard
 };
 
 /// Neighbouring elements of the rank shard, or of a unit flat.
@@ -109,7 +111,7 @@ struct ShardRange {
 /// A rectangle of the logical tensor that is contiguous in the rank shard.
 struct LogicalRectangle {
   std::int64_t row_begin, num_rows, column_begin, num_columns;
-  std::int64_t shard_offset;
+  std::int64_t shard_offset;  ///< where its first element lies in the rank shard
 };
 
 /// Elements of all logical parameters of a model, each counted once.
@@ -125,24 +127,26 @@ class ShardMap {
   ShardMap(ShardMap&&) noexcept = default;  // pieces point into the units, which a move keeps in place
   ShardMap(const ShardMap&) = delete;
 
-  /// That of the rank whose rank shard it describes.
+  /// The place of the rank whose rank shard it describes.
   [[nodiscard]] const mesh::Place& place() const { return place_; }
   [[nodiscard]] const AxisSet& shard_axes() const { return shard_axes_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
   [[nodiscard]] const Unit& unit(UnitIndex index) const { return units_[index]; }
+  [[nodiscard]] IndexRange<UnitIndex> unit_indices() const { return IndexRange<UnitIndex>(num_units()); }
   [[nodiscard]] std::int64_t rank_shard_elements() const { return rank_shard_elements_; }
   /// All pieces of the rank shard, ascending by shard_offset.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   /// A piece as at most three rectangles (part row, whole rows, part row) of the logical tensor.
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
-  /// The same of elements [begin, begin + count) of a row-major tensor with rows of `width`, whose first one lies at
-  /// `shard_offset`.
+  /// Elements [begin, begin + count) of a row-major tensor with rows of `width`, as at most three rectangles of it; the
+  /// first element lies at `shard_offset`.
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(std::int64_t begin, std::int64_t count,
                                                                 std::int64_t width, std::int64_t shard_offset);
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
-  /// The same within one unit.
+  /// The parts of one unit's shard whose parameters satisfy `predicate`, neighbours merged, ascending; begins count
+  /// from the start of the rank shard.
   [[nodiscard]] std::vector<ShardRange> ranges_of_unit(UnitIndex index,
                                                        const std::function<bool(const Parameter&)>& predicate) const;
   /// The parts of the rank shard that belong to no parameter, ascending.
@@ -160,7 +164,7 @@ class ShardMap {
   mesh::Place place_;
   AxisSet shard_axes_;
   std::vector<Piece> pieces_;
-  std::vector<std::size_t> first_piece_;  ///< of each unit, then the number of all
+  std::vector<std::size_t> first_piece_;  ///< number of each unit's first piece, then that of all pieces
   std::int64_t rank_shard_elements_ = 0;
 };
 

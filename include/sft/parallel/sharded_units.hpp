@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Makes units whole before their use and cuts their gradients into shards after it: the exchange between UnitStorage
-// (what a rank stores) and UnitBuffers (where units are whole), as ShardingPolicy says.
+// (what a rank stores) and UnitBuffers (where units are whole), as ShardingPolicy says. The parts of a unit (Part) are
+// gathered, released and reduced together, each over its own groups.
 //
 // A pass says which units it will use, in which order, and enters one after the other: the unit is then whole, the next
 // one on its way, and the one before given up, as UnitWalk says. While the backward pass writes gradients it asks for
 // gradient or accumulated_gradient; a unit that is left for the last time is reduced. UnitOrder checks that buffers are
-// free. What the policy does not shard is whole already: then nothing moves.
+// free. What is stored whole needs no exchange.
 
 #include <cstdint>
 #include <functional>
@@ -21,12 +22,11 @@
 #include "sft/ops/backend.hpp"
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/parallel/unit_order.hpp"
-#include "sft/parallel/unit_walk.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel {
 
-/// A gradient to write: `tensor`, float32, is overwritten or, when it already holds a part, added to.
+/// A gradient to write: `tensor`, float32, is overwritten or, when it already holds some of it, added to.
 struct GradientTarget {
   Tensor tensor;
   bool accumulate;
@@ -35,18 +35,18 @@ struct GradientTarget {
 class ShardedUnits {
  public:
   /// All references outlive it; storage and buffers are laid out before the first verb. Local.
-  ShardedUnits(const UnitStorage& storage, const UnitBuffers& buffers, const ShardingPolicy& policy,
+  ShardedUnits(const StoredParts& storage, const UnitBuffers& buffers, const ShardingPolicy& policy,
                const SlotAssignment& slots, const mesh::Groups& groups, device::Device& device, ops::Backend& backend,
                comm::Collectives& collectives, device::Stream& comm_stream);
 
-  /// Must follow every write to the trainable parameters, or, before the first pass, to the frozen ones: later gathers
-  /// see it.
+  /// Must follow every write to parameters that have gradients, and, before the first pass, to the others: later
+  /// gathers see it.
   void parameters_written();
-  /// Writes the low-precision copy of the parameters anew, where whoever wrote them did not.
+  /// Writes the copy of the parameters that gathers send anew, where whoever wrote them did not.
   void refresh_compute_copy();
 
-  // Passes are collective over the fsdp group, in the same order on all its ranks. Errors of the communication surface
-  // as comm/collectives.hpp says. A wrong order is a std::logic_error.
+  // Passes are collective over the groups of all parts, in the same order on all their ranks. Errors of the
+  // communication surface as comm/collectives.hpp says. A wrong order is a std::logic_error.
   /// Whether a pass reads parameters only, or its gradients are those of a micro-batch.
   enum class Pass { forward, micro_batch };
   /// Begins a pass that will enter these units in this order (the same one twice in a row is entered once), and starts
@@ -54,24 +54,26 @@ class ShardedUnits {
   void begin_pass(const std::vector<UnitIndex>& units, Pass pass);
   /// The ops that follow use this unit, and no other but those that the pass keeps (UnitWalk); nothing when it is the
   /// current one. The unit that it leaves for the last time in a micro-batch is reduced: the sum of its gradient over
-  /// the fsdp group is added to the gradient shard, where parameters whose gradient was not written count as zero.
+  /// PartGroups::shards is added to the gradient shard, where parameters whose gradient was not written count as zero.
   /// Without sharded gradients that is in a step's last micro-batch alone. There the sums over key/value replicas and
   /// over replicas of the model follow, which run beside the next unit's backward pass: then collective over
-  /// kv_replicas and replicate too.
+  /// kv_replicas and PartGroups::replicas too.
   void enter(UnitIndex unit);
   /// Leaves the last unit of the pass.
   void end_pass();
 
   /// Local (tp) slice of the parameters of a unit in use, as one matrix (sum of rows, columns) or vector; several must
-  /// have equal columns, else std::logic_error. compute dtype.
+  /// have equal columns, else std::logic_error. Dtype: Part::gathered.
   [[nodiscard]] Tensor parameter(const ParameterGroup& group) const;
   /// Where the rows of number `member` of the group begin in it.
   [[nodiscard]] std::int64_t first_row(const ParameterGroup& group, int member) const;
-  /// Where to write their gradient. Throws std::logic_error when some of them hold a part already and others do not,
-  /// and for frozen ones, which have none.
+  /// Whether their part has gradients.
+  [[nodiscard]] bool has_gradient(const ParameterGroup& group) const { return part(group.part).has_gradient; }
+  /// Where to write their gradient. Throws std::logic_error when some of them hold a gradient already and others do
+  /// not, and where has_gradient() is false.
   [[nodiscard]] GradientTarget gradient(const ParameterGroup& group);
-  /// The same for ops that always add: zeroed at the first touch. Empty for frozen parameters: then these ops write
-  /// none.
+  /// Where ops add their gradient that always add: zeroed at the first touch. Empty where has_gradient() is false: then
+  /// these ops write none.
   [[nodiscard]] Tensor accumulated_gradient(const ParameterGroup& group);
 
   /// Forgets the gradients of the step before, finished or not; that many micro-batches follow.
@@ -80,17 +82,20 @@ class ShardedUnits {
   /// over tp (finish_step) are queued on the stream of communication, and nothing later in the step reads its
   /// parameters.
   void on_gradient_queued(std::function<void(UnitIndex unit)> then) { gradient_queued_ = std::move(then); }
-  /// After all of that: sums the parts that tp ranks have of gradients they hold in common, and makes later ops of the
+  /// After all of that: sums what tp ranks have each of gradients they hold in common, and makes later ops of the
   /// backend wait for all sums. Collective over the tp group.
   void finish_step();
 
-  /// What the collectives need for these trainable parameters. Pure.
-  [[nodiscard]] static comm::StagingPlan staging(const ShardMap& trainable, const ShardingPolicy& policy);
+  /// What the collectives need for the gradients of these parts. Pure.
+  [[nodiscard]] static comm::StagingPlan staging(const StoredParts& storage, const ShardingPolicy& policy);
 
  private:
   struct UnitState {
     std::unique_ptr<device::Event> gather_done;
-    std::vector<bool> touched;  ///< per parameter: the gradient holds a part
+    /// Per parameter of each part: its gradient was written, at least once, since the last reduction.
+    IndexedVector<PartIndex, std::vector<bool>> touched;
+    void forget_gradients();
+
     std::int64_t reduces_left = 0;
     bool is_stale = true;       ///< written since the last gather, where one gather serves a step
     bool is_resharded = false;  ///< its neighbours keep it together
@@ -98,40 +103,42 @@ class ShardedUnits {
 
   /// Starts gathering the unit's parameters; nothing when they are there or on their way.
   void gather(UnitIndex unit);
-  /// Copies this rank's part of the unit's parameters from the memory of the node to its place in the whole; what is
-  /// queued on the stream of communication from now on waits for it.
+  /// Copies this rank's shards of the unit's parameters from the memory of the node to their places in the whole; what
+  /// is queued on the stream of communication from now on waits for it.
   void fetch(UnitIndex unit);
   /// Makes later ops of the backend wait for the parameters.
   void use(UnitIndex unit);
   /// The ops queued so far are the last that read the parameters; their buffer is free for another unit behind them.
   void release(UnitIndex unit);
-  /// The same, but keeps this rank's part of them for the neighbours, where the policy says so.
+  /// Releases the parameters, and keeps this rank's piece of them for the neighbours, where the policy says so.
   void reshard(UnitIndex unit);
   void reduce(UnitIndex unit);
   /// Makes later ops of the backend wait for all that is queued on the stream of communication.
   void wait_for_sums();
   void leave(std::size_t stop);
 
-  /// Of a range in the timeline.
+  /// Calls visit(part, storage) for each part that has gradients and parameters in the unit.
+  template <class Visit>
+  void for_each_gradient(UnitIndex unit, const Visit& visit) const;
+
+  /// The label of a range in the timeline.
   [[nodiscard]] device::RangeLabel label(const char* what, UnitIndex unit) const;
+  [[nodiscard]] const Part& part(PartIndex index) const { return storage_[index].part(); }
+  [[nodiscard]] const ShardMap& names() const { return storage_.front().shard_map(); }
+  [[nodiscard]] const comm::Group& group(PartGroups::Member member) const { return groups_.*member; }
   [[nodiscard]] UnitState& state(UnitIndex unit) { return units_[unit]; }
   [[nodiscard]] device::Event& parameter_slot_free(UnitIndex unit) const;
   [[nodiscard]] device::Event& gradient_slot_free(UnitIndex unit) const;
   [[nodiscard]] std::span<const Parameter> members_of(const ParameterGroup& group) const;
-  /// This rank's part of a unit flat, as long as its `shard`.
-  [[nodiscard]] Tensor own_part(const Tensor& whole, const Tensor& shard) const;
-  /// The part of `flat`, the trainable or frozen unit flat, that the group names.
+  /// What the group names of `flat`, the unit flat of its part.
   [[nodiscard]] Tensor slice(const Tensor& flat, const ParameterGroup& group) const;
-  /// Makes a whole gradient of one that lacks parameters: they and the padding become zero.
+  /// Makes whole gradients of those that lack parameters: they and the padding become zero.
   void zero_untouched(UnitIndex unit);
-  /// Queues the sums of the unit's gradient shard over the groups that hold the same one.
+  /// Queues the sums of the unit's gradient shards over the groups that hold the same ones.
   void sum_replicas(UnitIndex unit);
-  /// The parts of the unit's gradient shard whose parameters are split so.
-  [[nodiscard]] std::vector<Tensor> gradient_parts(UnitIndex unit, TpSplit split) const;
 
-  const UnitStorage& storage_;
+  const StoredParts& storage_;
   const UnitBuffers& buffers_;
-  const ShardMap& shard_map_;  ///< of the trainable parameters
   const ShardingPolicy& policy_;
   const SlotAssignment& slots_;
   const mesh::Groups& groups_;
@@ -142,12 +149,12 @@ class ShardedUnits {
   UnitOrder order_;
   UnitWalk walk_;
   Pass pass_ = Pass::forward;
-  std::size_t next_stop_ = 0;                     ///< of the walk; the one before is current
+  std::size_t next_stop_ = 0;                     ///< the stop of the walk that comes next; the one before is current
   std::unique_ptr<device::Stream> fetch_stream_;  ///< null where parameters lie on the device
   std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_, fetched_;
   IndexedVector<UnitIndex, UnitState> units_;
   std::function<void(UnitIndex unit)> gradient_queued_;
-  /// Per slot: its last user is done with it.
+  /// Recorded for each slot when its last user is done with it.
   IndexedVector<SlotIndex, std::unique_ptr<device::Event>> parameter_slots_free_, gradient_slots_free_;
 };
 

@@ -6,6 +6,7 @@
 #include "sft/config/config.hpp"
 #include "sft/core/axis.hpp"
 #include "sft/mesh/groups.hpp"
+#include "sft/parallel/part.hpp"
 
 namespace sft::parallel {
 
@@ -26,20 +27,27 @@ struct ShardingPolicy {
   /// GPUs keep the rank shard of the parameters in the memory of their node (offload_parameters = host): at stage 3,
   /// and on one rank too, where parameters then are treated as if sharded: the GPU holds the units at hand alone.
   bool parameters_on_host = false;
-  config::Reshard reshard = config::Reshard::always;  ///< of sharded parameters
+  config::Reshard reshard = config::Reshard::always;  ///< what becomes of sharded parameters between the passes
   int reshard_size = 1;                               ///< ranks of a group with to_groups: fewer than of fsdp
 
-  /// Over which axes the rank shard is cut of trainable parameters, with their gradients and optimizer state: over none
-  /// where each rank stores whole ones. The groups of the mesh are made for these (sharing_of).
-  [[nodiscard]] AxisSet trainable_axes() const { return optimizer_state ? fsdp_axes : AxisSet{}; }
-  /// The same of frozen parameters: they are stored whole where they need not be gathered for each use.
-  [[nodiscard]] AxisSet frozen_axes() const { return parameters ? fsdp_axes : AxisSet{}; }
+  /// Over which axes the rank shard of a part is cut. With gradients, as its optimizer state is: over none where each
+  /// rank stores whole ones; the groups of the mesh are made for these axes (sharing_of). Without, it is stored whole
+  /// where it need not be gathered for each use.
+  [[nodiscard]] AxisSet shard_axes(bool has_gradient) const {
+    return (has_gradient ? optimizer_state : parameters) ? fsdp_axes : AxisSet{};
+  }
 };
 
 /// The policy that [parallel] of a ValidConfig asks for. `offloads_parameters`: from GPUs to the memory of their nodes.
 [[nodiscard]] ShardingPolicy sharding_policy(const config::Parallel& parallel, bool offloads_parameters = false);
 
-/// The groups that it needs, of a model whose key/value heads lie on `kv_replicas` ranks each.
+/// The groups that the policy needs, for a model whose key/value heads lie on `kv_replicas` ranks each.
 [[nodiscard]] mesh::Sharing sharing_of(const ShardingPolicy& policy, int kv_replicas);
+
+/// The parts of a model as the rank at `place` has them. `compute`: the dtype of what ops read, float32 or bf16;
+/// parameters without gradients are stored in it, those with gradients as `master` says. in_file goes with bf16 alone.
+[[nodiscard]] IndexedVector<PartIndex, Part> make_parts(const IndexedVector<PartIndex, PartUnits>& model,
+                                                        const mesh::Place& place, const ShardingPolicy& policy,
+                                                        DType compute, MasterWeights master = MasterWeights::in_memory);
 
 }  // namespace sft::parallel

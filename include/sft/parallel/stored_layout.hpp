@@ -12,7 +12,7 @@ namespace sft::parallel {
 
 /// A whole tensor, whatever the mesh is. In storage its name is that of its entry and of the parameter.
 struct StoredTensor {
-  const Parameter* parameter;       ///< of a ShardMap, which outlives this
+  const Parameter* parameter;       ///< lies in a ShardMap, which outlives this
   std::vector<std::int64_t> shape;  ///< one or two dims
 };
 
@@ -20,7 +20,7 @@ struct StoredTensor {
 struct StoredPart {
   const Parameter* parameter;
   LogicalRectangle where;  ///< in that tensor; shard_offset: of its first element in the rank's memory
-  bool is_owner;           ///< of all ranks that hold it, this one writes it
+  bool is_owner;           ///< this rank writes it, of all that hold it
 };
 
 class StoredLayout {
@@ -28,7 +28,7 @@ class StoredLayout {
   virtual ~StoredLayout() = default;
   /// In the order of parameters, the same on all ranks.
   [[nodiscard]] virtual std::vector<StoredTensor> tensors(const ShardMap& shard_map) const = 0;
-  /// Those of the rank whose map it is, ascending by where they lie. What its owners hold of a tensor is all of it.
+  /// What the rank holds whose map it is, ascending by where it lies. What its owners hold of a tensor is all of it.
   [[nodiscard]] virtual std::vector<StoredPart> parts(const ShardMap& shard_map) const = 0;
   /// Elements of that rank's memory, with what is between the parts.
   [[nodiscard]] virtual std::int64_t num_elements(const ShardMap& shard_map) const = 0;

@@ -41,7 +41,7 @@ class TensorParallel {
   /// x = the slices of all ranks, of which this one has slice(x). Any dtype. Queued on the compute stream.
   void gather(Tensor x);
 
-  // The same beside the ops that follow: x is read and written until finish(). One at a time.
+  // reduce and gather beside the ops that follow: x is read and written until finish(). One at a time.
   /// For an x that is computed in runs of rows, in order: rows [begin, begin + count) are now complete. Whole tokens
   /// are summed run by run, those that are cut all together behind the last run.
   void start_reduce(Tensor x, std::int64_t begin, std::int64_t count);

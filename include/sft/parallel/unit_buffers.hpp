@@ -24,7 +24,7 @@ using SlotIndex = Index<struct Slot>;
 struct SlotAssignment {
   SlotAssignment(int num_units, const ShardingPolicy& policy, bool tied);
 
-  IndexedVector<UnitIndex, SlotIndex> parameters, gradients;  ///< slot of each unit
+  IndexedVector<UnitIndex, SlotIndex> parameters, gradients;  ///< the slot that each unit uses for them
   [[nodiscard]] int num_parameter_slots() const;
   [[nodiscard]] int num_gradient_slots() const;
   /// Whether a later unit needs the slot of this one's parameters.
@@ -33,15 +33,15 @@ struct SlotAssignment {
   [[nodiscard]] bool share_parameters(UnitIndex unit, UnitIndex other) const;
 };
 
-/// The whole parameters and gradients of every unit.
+/// The whole parameters and gradients of every unit, of all its parts.
 ///
-///   what the policy shards                   a slot
+///   what the policy shards                   a slot, in which the parts of a unit lie one after the other
 ///   what it does not, of a sharded storage   memory of its own, for the whole run
-///   with nothing sharded                     views of the storage
+///   what is stored whole                     views of the storage
 class UnitBuffers {
  public:
   /// All references outlive it.
-  UnitBuffers(const UnitStorage& storage, const ShardingPolicy& policy, const SlotAssignment& slots)
+  UnitBuffers(const StoredParts& storage, const ShardingPolicy& policy, const SlotAssignment& slots)
       : storage_(storage), policy_(policy), slots_(slots) {}
 
   /// Where the memory is taken.
@@ -56,28 +56,28 @@ class UnitBuffers {
   /// Takes the buffers, after the storage was laid out; call with sizing arenas, then with real ones.
   void lay_out(const Arenas& arenas);
 
-  // (num_elements) of the unit in the map of its trainable or frozen parameters; a unit may lack either.
-  /// Compute dtype.
-  [[nodiscard]] Tensor parameters(UnitIndex unit) const { return parameters_[unit]; }
-  [[nodiscard]] Tensor frozen_parameters(UnitIndex unit) const { return frozen_parameters_[unit]; }
-  /// float32; of trainable parameters alone.
-  [[nodiscard]] Tensor gradients(UnitIndex unit) const { return gradients_[unit]; }
-
-  // (num_elements / reshard_size): what this rank keeps of a gathered unit between its forward and its backward pass,
-  // compute dtype. Empty where it keeps nothing, or all.
-  [[nodiscard]] Tensor kept_parameters(UnitIndex unit) const { return kept_parameters_[unit]; }
-  [[nodiscard]] Tensor kept_frozen_parameters(UnitIndex unit) const { return kept_frozen_parameters_[unit]; }
+  // Flat tensors of a part of a unit, num_elements long; empty where the unit has no parameters in it.
+  /// Whole parameters, in Part::gathered.
+  [[nodiscard]] Tensor parameters(PartIndex part, UnitIndex unit) const { return parts_[part].parameters[unit]; }
+  /// Whole gradients, float32; of parts that have them.
+  [[nodiscard]] Tensor gradients(PartIndex part, UnitIndex unit) const { return parts_[part].gradients[unit]; }
+  /// What this rank keeps of the gathered parameters between the forward and the backward pass, num_elements /
+  /// reshard_size of them. Empty where it keeps nothing, or all.
+  [[nodiscard]] Tensor kept_parameters(PartIndex part, UnitIndex unit) const { return parts_[part].kept[unit]; }
 
  private:
+  struct PartBuffers {
+    IndexedVector<UnitIndex, Tensor> parameters, gradients, kept;
+  };
+
   void lay_out_parameters(const Arenas& arenas);
   void lay_out_gradients(const Arenas& arenas);
   void lay_out_kept(device::Arena& arena);
 
-  const UnitStorage& storage_;
+  const StoredParts& storage_;
   const ShardingPolicy& policy_;
   const SlotAssignment& slots_;
-  IndexedVector<UnitIndex, Tensor> parameters_, frozen_parameters_, gradients_, kept_parameters_,
-      kept_frozen_parameters_;
+  IndexedVector<PartIndex, PartBuffers> parts_;
 };
 
 }  // namespace sft::parallel

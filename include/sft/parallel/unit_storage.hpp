@@ -1,65 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a rank stores of the model between two uses. Pure: planning lays it out without a device.
+// What a rank stores of one part of all units between two uses. Pure: planning lays it out without a device.
 //
-//   parameter   parameters                                         gradients   moments (optim)
-//   trainable   as MasterWeights says; float32 with a bf16 copy,   float32     float32 or bf16
-//               or once, in the compute dtype
-//   frozen      once, in the compute dtype                         none        none
+//   tensor         dtype            there is one
+//   parameters     Part::stored     unless they lie in a file
+//   compute copy   Part::gathered   where the optimizer updates another dtype (Part::has_copy)
+//   gradients      float32          where the part has them
 //
 // The arenas decide in which memory space each of them lies.
 
+#include <utility>
+
 #include "sft/device/arena.hpp"
-#include "sft/parallel/shard_map.hpp"
+#include "sft/parallel/part.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel {
 
-/// The float32 trainable parameters that the optimizer updates, from which those that are computed with follow.
-enum class MasterWeights {
-  in_memory,
-  in_file,  ///< the optimizer keeps them (optim::Optimizer): here is their bf16 copy alone
-  none,     ///< it updates those that are computed with
-};
-
 class UnitStorage {
  public:
-  /// The maps of the trainable and of the frozen parameters, with the same units, outlive it. `compute`: dtype of
-  /// gathered parameters, float32 or bf16; in_file goes with bf16 alone.
-  UnitStorage(const ShardMap& trainable, const ShardMap& frozen, DType compute,
-              MasterWeights master = MasterWeights::in_memory)
-      : trainable_(trainable), frozen_(frozen), compute_(compute), master_(master) {}
+  explicit UnitStorage(Part part) : part_(std::move(part)) {}
 
-  /// Takes the memory from the arenas: `master` for float32 parameters that have a copy, `parameters` for what is
-  /// computed with. Call with sizing arenas, then with real ones.
+  /// Takes the memory from the arenas: `master` for parameters that have a copy, `parameters` for what gathers send.
+  /// Call with sizing arenas, then with real ones.
   void lay_out(device::Arena& master, device::Arena& parameters, device::Arena& gradients);
 
-  [[nodiscard]] const ShardMap& trainable() const { return trainable_; }
-  [[nodiscard]] const ShardMap& frozen() const { return frozen_; }
-  [[nodiscard]] DType compute() const { return compute_; }
+  [[nodiscard]] const Part& part() const { return part_; }
+  [[nodiscard]] const ShardMap& shard_map() const { return part_.shard_map; }
 
-  // The trainable rank shard (rank_shard_elements).
-  /// float32; with MasterWeights::none in the compute dtype, with in_file empty.
+  // The rank shard (rank_shard_elements).
+  /// The parameters that are loaded, saved and updated, in Part::stored; empty where they lie in a file.
   [[nodiscard]] Tensor parameters() const { return parameters_; }
-  /// Sums, float32.
+  /// Sums over micro-batches, float32; empty where the part has no gradient.
   [[nodiscard]] Tensor gradients() const { return gradients_; }
-  /// The bf16 copy of float32 parameters, which gathers send; empty where there is none.
+  /// The copy in Part::gathered that gathers send; empty where these send the parameters themselves.
   [[nodiscard]] Tensor compute_copy() const { return compute_copy_; }
-  /// The frozen rank shard (rank_shard_elements), compute dtype.
-  [[nodiscard]] Tensor frozen_parameters() const { return frozen_parameters_; }
 
-  // The part of one unit (shard_elements of its map); empty when the unit has no such parameters.
-  /// In the compute dtype: what gathers send.
+  // The unit shard of one unit (shard_elements); empty when the unit has no parameters in this part.
+  /// What gathers send, in Part::gathered.
   [[nodiscard]] Tensor parameters_of(UnitIndex unit) const;
-  [[nodiscard]] Tensor frozen_parameters_of(UnitIndex unit) const;
+  /// Its gradient; only where the part has them.
   [[nodiscard]] Tensor gradients_of(UnitIndex unit) const;
 
  private:
-  const ShardMap& trainable_;
-  const ShardMap& frozen_;
-  DType compute_;
-  MasterWeights master_;
-  Tensor parameters_, gradients_, compute_copy_, frozen_parameters_;
+  Part part_;
+  Tensor parameters_, gradients_, compute_copy_;
 };
+
+/// The storage of each part of a model. Moving the list leaves the parts, and what refers to them, where they are.
+using StoredParts = IndexedVector<PartIndex, UnitStorage>;
+/// Storage that is yet to be laid out.
+[[nodiscard]] StoredParts storage_of(IndexedVector<PartIndex, Part> parts);
 
 }  // namespace sft::parallel

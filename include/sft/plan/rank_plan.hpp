@@ -55,8 +55,13 @@ class RankPlan {
   [[nodiscard]] std::size_t later_process_bytes() const;
 
   [[nodiscard]] parallel::ParameterCounts num_parameters() const {
-    const std::int64_t trainable = shard_map.num_parameters();
-    return {.all = trainable + frozen_map.num_parameters(), .trainable = trainable};
+    parallel::ParameterCounts counts{.all = 0, .trainable = 0};
+    for (const parallel::UnitStorage& stored : parts) {
+      const std::int64_t n = stored.shard_map().num_parameters();
+      counts.all += n;
+      if (stored.part().has_gradient) counts.trainable += n;
+    }
+    return counts;
   }
 
   const mesh::Place place;
@@ -66,9 +71,10 @@ class RankPlan {
   const model::Sizes sizes;
   const model::Architecture architecture;
   const parallel::ShardingPolicy policy;
-  const parallel::ShardMap shard_map, frozen_map;  ///< of the trainable and of the frozen parameters
+  parallel::StoredParts parts;          ///< all parts of the architecture, in its order
+  parallel::UnitStorage& storage;       ///< storage of the part that is trained
+  const parallel::ShardMap& shard_map;  ///< map of the part that is trained
   const parallel::SlotAssignment slots;
-  parallel::UnitStorage storage;
   parallel::UnitBuffers unit_buffers;
   model::DecoderBuffers decoder;
   std::unique_ptr<parallel::SequenceBuffers> attention;

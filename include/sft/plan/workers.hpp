@@ -34,7 +34,7 @@ struct Streams {
 
 /// Where a decoder's units lie: what a rank stores of them, and where they are whole.
 struct UnitMemory {
-  const parallel::UnitStorage& storage;
+  const parallel::StoredParts& parts;
   const parallel::UnitBuffers& buffers;
   const parallel::ShardingPolicy& policy;
   const parallel::SlotAssignment& slots;

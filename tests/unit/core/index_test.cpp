@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace sft {
 
@@ -40,6 +41,13 @@ BOOST_AUTO_TEST_CASE(an_index_counts) {
   BOOST_TEST(Apple() == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_range_has_every_index_once) {
+  std::vector<int> found;
+  for (const Apple apple : IndexRange<Apple>(3)) found.push_back(apple);
+  BOOST_TEST(found == (std::vector<int>{0, 1, 2}), boost::test_tools::per_element());
+  for (const Apple apple : IndexedVector<Apple, int>().indices()) BOOST_TEST(false, "no vector has element " << apple);
+}
+
 BOOST_AUTO_TEST_CASE(a_vector_holds_one_for_each) {
   IndexedVector<Apple, std::string> names(2);
   BOOST_TEST(names[0].empty());
@@ -47,12 +55,14 @@ BOOST_AUTO_TEST_CASE(a_vector_holds_one_for_each) {
   names.push_back("Elstar");
   BOOST_TEST(names.size() == 3);
   BOOST_TEST((names == IndexedVector<Apple, std::string>{"", "Boskoop", "Elstar"}));
+  BOOST_TEST(names.front().empty());
+  BOOST_TEST(names[names.last()] == "Elstar");
   IndexedVector<Apple, bool> eaten(2);
   eaten[1] = true;
   BOOST_TEST(!eaten[0]);
   BOOST_TEST(eaten[1]);
   names.clear();
-  BOOST_TEST(names.size() == 0);
+  BOOST_TEST(names.empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -21,7 +21,8 @@ sft::config::Model small() {
 }
 
 std::int64_t count(const sft::config::Model& m) {
-  return sft::parallel::ShardMap(sft::model::make_architecture(m).units, sft::mesh::Place()).num_parameters();
+  return sft::parallel::ShardMap(sft::model::make_architecture(m).parts.front().units, sft::mesh::Place())
+      .num_parameters();
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       const sft::model::BlockParameters& block = model.parameters.blocks.at(1);
       const auto names = [&](const sft::parallel::ParameterGroup& group) {
         std::string text;
-        const auto& parameters = model.units.at(static_cast<std::size_t>(group.unit)).parameters;
+        const auto& parameters = model.parts[group.part].units.at(static_cast<std::size_t>(group.unit)).parameters;
         for (int i = group.first; i < group.first + group.count; ++i) {
           const auto& parameter = parameters.at(static_cast<std::size_t>(i));
           BOOST_TEST(parameter.joins_previous == (i > group.first));
@@ -76,7 +77,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_norms_are_summed_where_tokens_are_cut) {
   for (const bool cuts_tokens : {false, true}) {
     const sft::model::Architecture model =
         sft::model::make_architecture(m, sft::model::all_parameters, {}, 1, cuts_tokens);
-    for (const sft::parallel::Unit& unit : model.units) {
+    for (const sft::parallel::Unit& unit : model.parts.front().units) {
       for (const sft::parallel::Parameter& p : unit.parameters) {
         const bool is_of_head =
             p.name.find("q_norm") != std::string::npos || p.name.find("k_norm") != std::string::npos;
@@ -91,28 +92,37 @@ BOOST_AUTO_TEST_CASE(gradients_of_norms_are_summed_where_tokens_are_cut) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(frozen_parameters_have_a_list_of_their_own) {
+BOOST_AUTO_TEST_CASE(parameters_that_are_not_trained_are_a_part_of_their_own) {
+  using sft::parallel::PartUnits, sft::parallel::UnitIndex;
   auto m = small();
   m.qk_norm = true;
   const auto is_norm = [](const std::string& name) { return name.find("norm") != std::string::npos; };
   const sft::model::Architecture all = sft::model::make_architecture(m);
   const sft::model::Architecture norms = sft::model::make_architecture(m, is_norm);
-  BOOST_REQUIRE(norms.units.size() == all.units.size());
-  BOOST_REQUIRE(norms.frozen_units.size() == all.units.size());
-  for (std::size_t u = 0; u < all.units.size(); ++u) {
-    BOOST_TEST(norms.units[u].name == all.units[u].name);
-    BOOST_TEST(norms.frozen_units[u].name == all.units[u].name);
-    BOOST_TEST(all.frozen_units[u].parameters.empty());
-    BOOST_TEST(norms.units[u].parameters.size() + norms.frozen_units[u].parameters.size() ==
-               all.units[u].parameters.size());
-    for (const sft::parallel::Parameter& p : norms.units[u].parameters) BOOST_TEST(is_norm(p.name), p.name);
-    for (const sft::parallel::Parameter& p : norms.frozen_units[u].parameters) BOOST_TEST(!is_norm(p.name), p.name);
+  BOOST_TEST_REQUIRE(all.parts.size() == 1);
+  BOOST_TEST(all.parts.front().has_gradient);
+  BOOST_TEST_REQUIRE(norms.parts.size() == 2);
+  BOOST_TEST(norms.parts[0].has_gradient != norms.parts[1].has_gradient);
+  std::vector<std::size_t> num_found(all.parts.front().units.size());
+  for (const PartUnits& part : norms.parts) {
+    BOOST_TEST_REQUIRE(part.units.size() == num_found.size());
+    for (std::size_t u = 0; u < num_found.size(); ++u) {
+      BOOST_TEST(part.units[u].name == all.parts.front().units[u].name);
+      num_found[u] += part.units[u].parameters.size();
+      for (const sft::parallel::Parameter& p : part.units[u].parameters) {
+        BOOST_TEST(is_norm(p.name) == part.has_gradient, p.name);
+      }
+    }
+  }
+  for (std::size_t u = 0; u < num_found.size(); ++u) {
+    BOOST_TEST(num_found[u] == all.parts.front().units[u].parameters.size());
   }
   const sft::model::BlockParameters& block = norms.parameters.blocks.back();
-  BOOST_TEST(!block.qkv.weight.trainable);
+  BOOST_TEST(!norms.parts[block.qkv.weight.part].has_gradient);
   BOOST_TEST(block.qkv.weight.count == 3);
-  BOOST_TEST(block.q_norm.trainable);
-  BOOST_TEST(norms.units[static_cast<std::size_t>(block.attention_unit)]
+  BOOST_TEST(norms.parts[block.q_norm.part].has_gradient);
+  BOOST_TEST(norms.parts[block.k_norm.part]
+                 .units[static_cast<std::size_t>(block.attention_unit)]
                  .parameters[static_cast<std::size_t>(block.k_norm.first)]
                  .name == "model.layers." + std::to_string(m.num_hidden_layers - 1) + ".self_attn.k_norm.weight");
   const auto only_keys = [](const std::string& name) { return name.find("k_proj") != std::string::npos; };
@@ -123,7 +133,7 @@ namespace {
 
 std::vector<std::string> unit_names(const sft::model::Architecture& model) {
   std::vector<std::string> names;
-  for (const sft::parallel::Unit& unit : model.units) names.push_back(unit.name);
+  for (const sft::parallel::Unit& unit : model.parts.front().units) names.push_back(unit.name);
   return names;
 }
 
@@ -153,13 +163,13 @@ BOOST_AUTO_TEST_CASE(a_pass_enters_units_in_their_order_and_back) {
   using Units = std::vector<sft::parallel::UnitIndex>;
   for (const bool tied : {false, true}) {
     m.tie_word_embeddings = tied;
-    const auto parts = sft::model::make_architecture(m, sft::model::all_parameters, {}, 0).parameters;
+    const auto parameters = sft::model::make_architecture(m, sft::model::all_parameters, {}, 0).parameters;
     const int table = tied ? 0 : 5;  // what the head multiplies with
-    BOOST_TEST(parts.forward_units() == (Units{0, 1, 2, 3, 4, 5, table}), boost::test_tools::per_element());
-    BOOST_TEST(parts.forward_backward_units(false) == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 2, 1, 0}),
+    BOOST_TEST(parameters.forward_units() == (Units{0, 1, 2, 3, 4, 5, table}), boost::test_tools::per_element());
+    BOOST_TEST(parameters.forward_backward_units(false) == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 2, 1, 0}),
                boost::test_tools::per_element());
     // The attention of the first block is computed again before its MLP's backward pass.
-    BOOST_TEST(parts.forward_backward_units(true) == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 1, 2, 1, 0}),
+    BOOST_TEST(parameters.forward_backward_units(true) == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 1, 2, 1, 0}),
                boost::test_tools::per_element());
   }
 }
@@ -171,9 +181,9 @@ BOOST_AUTO_TEST_CASE(an_adapter_has_one_number_whatever_the_units) {
   lora.use_peft = true;
   lora.lora_target_modules = {"q_proj", "v_proj", "down_proj"};
   const auto numbers_of = [&](int blocks_per_unit) {
-    const auto is_frozen = [](const std::string&) { return false; };
+    const auto trains_none = [](const std::string&) { return false; };
     std::vector<std::uint64_t> numbers;
-    for (const auto& block : sft::model::make_architecture(m, is_frozen, lora, blocks_per_unit).parameters.blocks) {
+    for (const auto& block : sft::model::make_architecture(m, trains_none, lora, blocks_per_unit).parameters.blocks) {
       for (const sft::model::Linear* layer : {&block.qkv, &block.o, &block.gate_up, &block.down}) {
         for (const sft::model::Adapter& adapter : layer->adapters) numbers.push_back(adapter.number);
       }
@@ -192,9 +202,9 @@ BOOST_AUTO_TEST_CASE(tied_models_have_no_head_matrix) {
   auto m = small();
   const sft::model::Architecture untied = sft::model::make_architecture(m);
   BOOST_TEST(untied.parameters.head.unit() == untied.parameters.head_unit());
-  BOOST_TEST(untied.units.back().parameters.back().name == "lm_head.weight");
+  BOOST_TEST(untied.parts.front().units.back().parameters.back().name == "lm_head.weight");
   m.tie_word_embeddings = true;
   const sft::model::Architecture tied = sft::model::make_architecture(m);
   BOOST_TEST(tied.parameters.head.unit() == tied.parameters.embedding_unit());
-  BOOST_TEST(tied.units.back().parameters.size() == 1U);
+  BOOST_TEST(tied.parts.front().units.back().parameters.size() == 1U);
 }

@@ -17,6 +17,7 @@
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/shard_maximum.hpp"
+#include "support/stored_part.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
@@ -94,9 +95,7 @@ class Rank {
   Rank(std::vector<parallel::Unit> units, const mesh::Place& place, const Kind& kind, const std::string& folder,
        const config::Optimizer& keys)
       : keys_(keys),
-        shard_map_(std::move(units), place),
-        frozen_map_(std::vector<parallel::Unit>(shard_map_.units().size()), place),
-        storage_(shard_map_, frozen_map_, kind.compute, kind.master),
+        storage_(sft::test::stored_part(std::move(units), place, kind.compute, kind.master)),
         optimizer_(make_optimizer(keys_, shard_map_, kind.form)),
         groups_(mesh::Groups::planned(place, {})),
         maximum_(groups_, *memory_.backend, recorder_) {
@@ -224,8 +223,8 @@ class Rank {
 
   const config::Optimizer keys_;
   test::Memory memory_;
-  parallel::ShardMap shard_map_, frozen_map_;
   parallel::UnitStorage storage_;
+  const parallel::ShardMap& shard_map_ = storage_.shard_map();
   std::unique_ptr<Optimizer> optimizer_;
   mesh::Groups groups_;
   Recorder recorder_;

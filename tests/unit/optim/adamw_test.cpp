@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
+#include "support/stored_part.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
 namespace sft::optim {
@@ -24,9 +25,7 @@ double value_of(std::int64_t element, int round) {
 /// Parameters, gradients and moments of one rank of a 3 x 2 mesh of fsdp and tp, in real memory.
 struct Fixture {
   explicit Fixture(DType compute, int rank)
-      : shard_map(test::sample_units(), {{{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank}),
-        frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), {{{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank}),
-        storage(shard_map, frozen_map, compute) {
+      : storage(sft::test::stored_part(test::sample_units(), {{{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank}, compute)) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
     memory.lay_out([&](device::Arena& arena) { optimizer->lay_out(arena, arena); });
     for (const Tensor& x : {storage.parameters(), exp_avg(), exp_avg_sq()}) test::fill(x, sentinel);
@@ -53,8 +52,8 @@ struct Fixture {
 
   config::Optimizer keys = make_keys();
   test::Memory memory;
-  parallel::ShardMap shard_map, frozen_map;
   parallel::UnitStorage storage;
+  const parallel::ShardMap& shard_map = storage.shard_map();
   std::unique_ptr<Optimizer> optimizer = make_optimizer(keys, shard_map);
 };
 

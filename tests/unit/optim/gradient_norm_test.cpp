@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "support/stored_part.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
 namespace sft::optim {
@@ -33,9 +34,8 @@ double whole_sum_of_squares() {
 
 /// What rank `rank` adds. Its padding is NaN: it must not count.
 double part_of(test::Memory& memory, const mesh::Place& place) {
-  const parallel::ShardMap shard_map(test::sample_units(), place);
-  const parallel::ShardMap frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), place);
-  parallel::UnitStorage storage(shard_map, frozen_map, DType::float32);
+  parallel::UnitStorage storage = sft::test::stored_part(test::sample_units(), place);
+  const parallel::ShardMap& shard_map = storage.shard_map();
   memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
   test::fill(storage.gradients(), std::numeric_limits<float>::quiet_NaN());
   test::for_each_element(shard_map,
@@ -65,9 +65,8 @@ BOOST_AUTO_TEST_CASE(the_sum_over_any_mesh_is_that_of_the_model) {
 
 BOOST_AUTO_TEST_CASE(squares_are_added_to_what_is_there) {
   test::Memory memory;
-  const parallel::ShardMap shard_map(test::sample_units(), mesh::Place());
-  const parallel::ShardMap frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), mesh::Place());
-  parallel::UnitStorage storage(shard_map, frozen_map, DType::float32);
+  parallel::UnitStorage storage = sft::test::stored_part(test::sample_units(), mesh::Place());
+  const parallel::ShardMap& shard_map = storage.shard_map();
   memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
   test::fill(storage.gradients(), 2.0F);
   double sum = 1000.0;

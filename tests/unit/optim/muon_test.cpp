@@ -14,6 +14,7 @@
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/shard_maximum.hpp"
+#include "support/stored_part.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
 namespace sft::optim {
@@ -68,9 +69,7 @@ double from_bf16(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint
 /// The only rank, with the parameters of `units` and no others.
 struct Fixture {
   Fixture(std::vector<parallel::Unit> units, const config::Optimizer& keys)
-      : shard_map(std::move(units), place),
-        frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), place),
-        storage(shard_map, frozen_map, DType::bf16),
+      : storage(sft::test::stored_part(std::move(units), place, DType::bf16)),
         optimizer(make_optimizer(keys, shard_map)),
         deal(shard_map, place,
              [&](int unit, const parallel::Parameter& parameter) { return optimizer->needs_whole(unit, parameter); }) {
@@ -102,8 +101,8 @@ struct Fixture {
 
   mesh::Place place;
   test::Memory memory;
-  parallel::ShardMap shard_map, frozen_map;
   parallel::UnitStorage storage;
+  const parallel::ShardMap& shard_map = storage.shard_map();
   std::unique_ptr<Optimizer> optimizer;
   parallel::MatrixDeal deal;
   Tensor workspace;

@@ -12,6 +12,7 @@
 
 #include "sft/optim/optimizer.hpp"
 #include "support/error_text.hpp"
+#include "support/stored_part.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
@@ -41,9 +42,7 @@ class Rank {
  public:
   Rank(const Kind& kind, const mesh::Place& place, const std::string& folder)
       : kind_(kind),
-        shard_map_(test::sample_units(), place),
-        frozen_map_(std::vector<parallel::Unit>(shard_map_.units().size()), place),
-        storage_(shard_map_, frozen_map_, kind.compute, kind.master),
+        storage_(sft::test::stored_part(test::sample_units(), place, kind.compute, kind.master)),
         optimizer_(make_optimizer(keys_, shard_map_, kind.form)) {
     memory_.lay_out([&](device::Arena& arena) { storage_.lay_out(arena, arena, arena); });
     memory_.lay_out([&](device::Arena& arena) { optimizer_->lay_out(arena, arena); });
@@ -121,8 +120,8 @@ class Rank {
   const Kind kind_;
   const config::Optimizer keys_ = make_keys(kind_.optim);
   test::Memory memory_;
-  parallel::ShardMap shard_map_, frozen_map_;
   parallel::UnitStorage storage_;
+  const parallel::ShardMap& shard_map_ = storage_.shard_map();
   std::unique_ptr<Optimizer> optimizer_;
 };
 

@@ -8,7 +8,7 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/device/arena.hpp"
-#include "sft/parallel/shard_map.hpp"
+#include "sft/parallel/sharding_policy.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::parallel::test {
@@ -30,8 +30,8 @@ inline std::vector<Unit> sample_units() {
   return units;
 }
 
-/// The same units with frozen parameters: a matrix in each, but for every third.
-inline std::vector<Unit> frozen_sample_units() {
+/// The sample units with other parameters: a matrix in each, but for every third.
+inline std::vector<Unit> more_sample_units() {
   std::vector<Unit> units = sample_units();
   for (std::size_t u = 0; u < units.size(); ++u) {
     std::vector<Parameter>& parameters = units[u].parameters;
@@ -41,6 +41,14 @@ inline std::vector<Unit> frozen_sample_units() {
   }
   return units;
 }
+
+/// Two parts of the sample units: parameters with gradients, and others.
+inline IndexedVector<PartIndex, PartUnits> sample_parts() {
+  return {{sample_units(), /*has_gradient=*/true}, {more_sample_units(), /*has_gradient=*/false}};
+}
+inline constexpr PartIndex trained{0}, untrained{1};
+
+inline constexpr ShardingPolicy all_sharded{.parameters = true, .gradients = true, .optimizer_state = true};
 
 /// Rank `rank` of `num_ranks` in fsdp, and of nothing else.
 inline mesh::Place fsdp_place(int num_ranks, int rank) { return {{{Axis::dp_shard, num_ranks}}, rank}; }

@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "support/layout.hpp"
+#include "unit/parallel/sample_units.hpp"
 
 namespace sft::parallel {
 
@@ -77,11 +78,19 @@ BOOST_AUTO_TEST_CASE(parameters_on_the_node_are_gathered_even_on_one_rank) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(frozen_parameters_are_whole_where_parameters_are) {
+BOOST_AUTO_TEST_CASE(parts_without_gradients_are_whole_where_parameters_are) {
   for (int stage = 0; stage <= 3; ++stage) {
     const ShardingPolicy policy = policy_of_stage({{Axis::dp_shard, 4}}, stage);
-    BOOST_TEST((policy.frozen_axes() == (stage == 3 ? fsdp_axes : AxisSet{})));
-    BOOST_TEST((policy.trainable_axes() == (stage >= 1 ? fsdp_axes : AxisSet{})));
+    BOOST_TEST((policy.shard_axes(/*has_gradient=*/false) == (stage == 3 ? fsdp_axes : AxisSet{})));
+    BOOST_TEST((policy.shard_axes(/*has_gradient=*/true) == (stage >= 1 ? fsdp_axes : AxisSet{})));
+    const auto parts = make_parts(test::sample_parts(), test::fsdp_place(4, 1), policy, DType::bf16);
+    BOOST_TEST(parts.size() == 2);
+    BOOST_TEST(parts[test::trained].has_gradient);
+    BOOST_TEST(parts[test::trained].has_copy());
+    BOOST_TEST(parts[test::trained].is_sharded() == (stage >= 1));
+    BOOST_TEST(!parts[test::untrained].has_gradient);
+    BOOST_TEST(!parts[test::untrained].has_copy());
+    BOOST_TEST(parts[test::untrained].is_sharded() == (stage == 3));
   }
 }
 

@@ -15,45 +15,44 @@ namespace sft::parallel {
 namespace {
 
 using Slots = IndexedVector<UnitIndex, SlotIndex>;
+using test::all_sharded, test::trained, test::untrained;
+const IndexRange<UnitIndex> all_units(test::num_sample_units);
 
 /// Buffers of the sample units over sizing arenas.
 struct Buffered {
   Buffered(int fsdp_size, DType compute, ShardingPolicy of, const SlotAssignment& assignment)
-      : shard_map(test::sample_units(), test::fsdp_place(fsdp_size, 0)),
-        frozen_map(test::frozen_sample_units(), test::fsdp_place(fsdp_size, 0), of.frozen_axes()),
-        storage(shard_map, frozen_map, compute),
-        policy(of),
-        slots(assignment),
-        buffers(storage, policy, slots) {
+      : Buffered(make_parts(test::sample_parts(), test::fsdp_place(fsdp_size, 0), of, compute), of, assignment) {}
+  Buffered(IndexedVector<PartIndex, Part> parts_in, ShardingPolicy of, const SlotAssignment& assignment)
+      : parts(storage_of(std::move(parts_in))), policy(of), slots(assignment), buffers(parts, policy, slots) {
     device::Arena stored_parameters, stored_gradients;
-    storage.lay_out(stored_parameters, stored_parameters, stored_gradients);
+    for (UnitStorage& storage : parts) storage.lay_out(stored_parameters, stored_parameters, stored_gradients);
     buffers.lay_out({parameters, gradients, arena, arena, arena});
   }
 
-  [[nodiscard]] std::int64_t parameter_elements(int u) const {
-    return shard_map.unit(u).num_elements + frozen_map.unit(u).num_elements;
+  [[nodiscard]] std::int64_t elements(PartIndex part, UnitIndex u) const {
+    return parts[part].shard_map().unit(u).num_elements;
   }
-  [[nodiscard]] std::int64_t gradient_elements(int u) const { return shard_map.unit(u).num_elements; }
+  [[nodiscard]] std::int64_t parameter_elements(UnitIndex u) const {
+    return elements(trained, u) + elements(untrained, u);
+  }
+  [[nodiscard]] std::int64_t gradient_elements(UnitIndex u) const { return elements(trained, u); }
 
   /// Elements of the longest unit whose slot is `slot`.
   template <class Elements>
   [[nodiscard]] std::int64_t longest(const Slots& slot_of_unit, SlotIndex slot, const Elements& elements) const {
     std::int64_t most = 0;
-    for (int u = 0; u < shard_map.num_units(); ++u) {
+    for (const UnitIndex u : slot_of_unit.indices()) {
       if (slot_of_unit[u] == slot) most = std::max(most, elements(u));
     }
     return most;
   }
 
-  ShardMap shard_map, frozen_map;
-  UnitStorage storage;
+  StoredParts parts;
   ShardingPolicy policy;
   SlotAssignment slots;
   UnitBuffers buffers;
   device::Arena parameters, gradients, arena;  ///< of the buffers
 };
-
-constexpr ShardingPolicy all_sharded{.parameters = true, .gradients = true, .optimizer_state = true};
 
 SlotAssignment sample_slots(bool reshard, bool tied) {
   return {test::num_sample_units, ShardingPolicy{.reshard = reshard ? config::Reshard::always : config::Reshard::never},
@@ -96,13 +95,13 @@ BOOST_AUTO_TEST_CASE(a_buffer_is_as_long_as_its_longest_unit) {
       for (const DType compute : {DType::float32, DType::bf16}) {
         const Buffered b(3, compute, all_sharded, sample_slots(reshard, tied));
         std::size_t expected_bytes = 0;
-        for (int slot = 0; slot < b.slots.num_parameter_slots(); ++slot) {
+        for (const SlotIndex slot : IndexRange<SlotIndex>(b.slots.num_parameter_slots())) {
           expected_bytes += test::bytes_of(
-              b.longest(b.slots.parameters, slot, [&](int u) { return b.parameter_elements(u); }), compute);
+              b.longest(b.slots.parameters, slot, [&](UnitIndex u) { return b.parameter_elements(u); }), compute);
         }
-        for (int slot = 0; slot < b.slots.num_gradient_slots(); ++slot) {
+        for (const SlotIndex slot : IndexRange<SlotIndex>(b.slots.num_gradient_slots())) {
           expected_bytes += test::bytes_of(
-              b.longest(b.slots.gradients, slot, [&](int u) { return b.gradient_elements(u); }), DType::float32);
+              b.longest(b.slots.gradients, slot, [&](UnitIndex u) { return b.gradient_elements(u); }), DType::float32);
         }
         BOOST_TEST(b.arena.used_bytes() == expected_bytes);
       }
@@ -112,34 +111,64 @@ BOOST_AUTO_TEST_CASE(a_buffer_is_as_long_as_its_longest_unit) {
 
 BOOST_AUTO_TEST_CASE(units_overlap_where_they_share_a_buffer_and_nowhere_else) {
   const Buffered b(2, DType::bf16, all_sharded, sample_slots(true, false));
-  for (int u = 0; u < test::num_sample_units; ++u) {
-    const Tensor parameters = b.buffers.parameters(u), gradients = b.buffers.gradients(u);
-    BOOST_TEST(parameters.num_elements() == b.shard_map.unit(u).num_elements);
-    BOOST_TEST(gradients.num_elements() == b.shard_map.unit(u).num_elements);
+  for (const UnitIndex u : all_units) {
+    const Tensor parameters = b.buffers.parameters(trained, u), gradients = b.buffers.gradients(trained, u);
+    BOOST_TEST(parameters.num_elements() == b.elements(trained, u));
+    BOOST_TEST(gradients.num_elements() == b.elements(trained, u));
     BOOST_TEST((parameters.dtype == DType::bf16));
     BOOST_TEST((gradients.dtype == DType::float32));
-    const Tensor frozen = b.buffers.frozen_parameters(u);
-    BOOST_TEST((frozen.dtype == DType::bf16));
-    BOOST_TEST(frozen.num_elements() == b.frozen_map.unit(u).num_elements);
-    BOOST_TEST(test::distance_bytes(parameters, frozen) == static_cast<std::int64_t>(parameters.size_bytes()));
-    for (int v = 0; v < test::num_sample_units; ++v) {
+    const Tensor other = b.buffers.parameters(untrained, u);
+    BOOST_TEST((other.dtype == DType::bf16));
+    BOOST_TEST(other.num_elements() == b.elements(untrained, u));
+    BOOST_TEST(test::distance_bytes(parameters, other) == static_cast<std::int64_t>(parameters.size_bytes()));
+    for (const UnitIndex v : all_units) {
       const auto are_apart = [](const Tensor& x, const Tensor& y) {
         const std::int64_t distance = test::distance_bytes(x, y);
         return distance >= static_cast<std::int64_t>(x.size_bytes()) ||
                -distance >= static_cast<std::int64_t>(y.size_bytes());
       };
       if (b.slots.parameters[u] == b.slots.parameters[v]) {
-        BOOST_TEST(parameters.data == b.buffers.parameters(v).data);
-        BOOST_TEST(gradients.data == b.buffers.gradients(v).data);
+        BOOST_TEST(parameters.data == b.buffers.parameters(trained, v).data);
+        BOOST_TEST(gradients.data == b.buffers.gradients(trained, v).data);
       } else {
-        BOOST_TEST(are_apart(parameters, b.buffers.parameters(v)));
-        BOOST_TEST(are_apart(gradients, b.buffers.gradients(v)));
-        BOOST_TEST(are_apart(frozen, b.buffers.frozen_parameters(v)));
-        BOOST_TEST(are_apart(frozen, b.buffers.parameters(v)));
+        BOOST_TEST(are_apart(parameters, b.buffers.parameters(trained, v)));
+        BOOST_TEST(are_apart(gradients, b.buffers.gradients(trained, v)));
+        BOOST_TEST(are_apart(other, b.buffers.parameters(untrained, v)));
+        BOOST_TEST(are_apart(other, b.buffers.parameters(trained, v)));
       }
-      BOOST_TEST(are_apart(parameters, b.buffers.gradients(v)));
+      BOOST_TEST(are_apart(parameters, b.buffers.gradients(trained, v)));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(parts_of_any_number_and_dtype_share_a_slot) {
+  auto of_three = test::sample_parts();
+  of_three.push_back({test::more_sample_units(), /*has_gradient=*/true});
+  auto parts = make_parts(of_three, test::fsdp_place(2, 0), all_sharded, DType::bf16);
+  constexpr PartIndex third{2};
+  parts[untrained].stored = parts[untrained].gathered = DType::float32;
+  const SlotAssignment slots = sample_slots(true, false);
+  const Buffered b(std::move(parts), all_sharded, slots);
+  IndexedVector<SlotIndex, std::size_t> bytes(slots.num_parameter_slots()), gradient_bytes(slots.num_gradient_slots());
+  for (const UnitIndex u : all_units) {
+    const Tensor first = b.buffers.parameters(trained, u), second = b.buffers.parameters(untrained, u),
+                 last = b.buffers.parameters(third, u);
+    BOOST_TEST((second.dtype == DType::float32));
+    BOOST_TEST((last.dtype == DType::bf16));
+    BOOST_TEST(last.num_elements() == b.elements(third, u));
+    BOOST_TEST(test::distance_bytes(first, second) == static_cast<std::int64_t>(first.size_bytes()));
+    BOOST_TEST(test::distance_bytes(second, last) == static_cast<std::int64_t>(second.size_bytes()));
+    const Tensor gradient = b.buffers.gradients(trained, u), last_gradient = b.buffers.gradients(third, u);
+    BOOST_TEST(test::distance_bytes(gradient, last_gradient) == static_cast<std::int64_t>(gradient.size_bytes()));
+    std::size_t &most = bytes[slots.parameters[u]], &most_gradients = gradient_bytes[slots.gradients[u]];
+    most = std::max(most, first.size_bytes() + second.size_bytes() + last.size_bytes());
+    most_gradients = std::max(most_gradients, gradient.size_bytes() + last_gradient.size_bytes());
+  }
+  std::size_t expected_bytes = 0;
+  for (const auto* all : {&bytes, &gradient_bytes}) {
+    for (const std::size_t n : *all) expected_bytes += round_up(n, device::Arena::alignment_bytes);
+  }
+  BOOST_TEST(b.arena.used_bytes() == expected_bytes);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_not_sharded_lies_whole_beside_a_sharded_storage) {
@@ -148,11 +177,11 @@ BOOST_AUTO_TEST_CASE(what_is_not_sharded_lies_whole_beside_a_sharded_storage) {
       const Buffered b(3, compute, {.gradients = sharded_gradients, .optimizer_state = true},
                        sample_slots(true, false));
       std::size_t parameters_bytes = 0, gradients_bytes = 0;
-      for (int u = 0; u < test::num_sample_units; ++u) {
+      for (const UnitIndex u : all_units) {
         parameters_bytes += test::bytes_of(b.gradient_elements(u), compute);
         gradients_bytes += test::bytes_of(b.gradient_elements(u), DType::float32);
-        BOOST_TEST(b.buffers.frozen_parameters(u).data == b.storage.frozen_parameters_of(u).data);
-        BOOST_TEST(b.buffers.frozen_parameters(u).num_elements() == b.frozen_map.unit(u).num_elements);
+        BOOST_TEST(b.buffers.parameters(untrained, u).data == b.parts[untrained].parameters_of(u).data);
+        BOOST_TEST(b.buffers.parameters(untrained, u).num_elements() == b.elements(untrained, u));
       }
       BOOST_TEST(b.parameters.used_bytes() == parameters_bytes);
       BOOST_TEST(b.gradients.used_bytes() == (sharded_gradients ? 0U : gradients_bytes));
@@ -168,13 +197,13 @@ BOOST_AUTO_TEST_CASE(neighbours_keep_parts_of_the_units_that_lose_their_buffers)
   const Buffered b(4, DType::bf16, policy, sample_slots(true, false));
   const Buffered plain(4, DType::bf16, all_sharded, sample_slots(true, false));
   std::size_t kept_bytes = 0;
-  for (int u = 0; u < test::num_sample_units; ++u) {
+  for (const UnitIndex u : all_units) {
     const bool is_kept = u < 3;  // the embedding, the first two of four blocks
-    const Tensor kept = b.buffers.kept_parameters(u), frozen = b.buffers.kept_frozen_parameters(u);
-    BOOST_TEST(kept.num_elements() == (is_kept ? b.shard_map.unit(u).num_elements / 2 : 0));
-    BOOST_TEST(frozen.num_elements() == (is_kept ? b.frozen_map.unit(u).num_elements / 2 : 0));
-    kept_bytes += test::bytes_of(kept.num_elements(), DType::bf16) + test::bytes_of(frozen.num_elements(), DType::bf16);
-    BOOST_TEST(plain.buffers.kept_parameters(u).empty());
+    const Tensor kept = b.buffers.kept_parameters(trained, u), other = b.buffers.kept_parameters(untrained, u);
+    BOOST_TEST(kept.num_elements() == (is_kept ? b.elements(trained, u) / 2 : 0));
+    BOOST_TEST(other.num_elements() == (is_kept ? b.elements(untrained, u) / 2 : 0));
+    kept_bytes += test::bytes_of(kept.num_elements(), DType::bf16) + test::bytes_of(other.num_elements(), DType::bf16);
+    BOOST_TEST(plain.buffers.kept_parameters(trained, u).empty());
   }
   BOOST_TEST(b.arena.used_bytes() == plain.arena.used_bytes() + kept_bytes);
 }
@@ -183,13 +212,13 @@ BOOST_AUTO_TEST_CASE(nothing_is_taken_where_nothing_is_sharded) {
   for (const DType compute : {DType::float32, DType::bf16}) {
     const Buffered b(1, compute, {}, sample_slots(true, false));
     BOOST_TEST(b.arena.used_bytes() == 0U);
-    for (int u = 0; u < test::num_sample_units; ++u) {
-      BOOST_TEST(b.buffers.parameters(u).data == b.storage.parameters_of(u).data);
-      BOOST_TEST(b.buffers.frozen_parameters(u).data == b.storage.frozen_parameters_of(u).data);
-      BOOST_TEST(b.buffers.gradients(u).data == b.storage.gradients_of(u).data);
-      BOOST_TEST((b.buffers.parameters(u).dtype == compute));
-      BOOST_TEST(b.buffers.parameters(u).num_elements() == b.shard_map.unit(u).num_elements);
-      BOOST_TEST(b.buffers.gradients(u).num_elements() == b.shard_map.unit(u).num_elements);
+    for (const UnitIndex u : all_units) {
+      BOOST_TEST(b.buffers.parameters(trained, u).data == b.parts[trained].parameters_of(u).data);
+      BOOST_TEST(b.buffers.parameters(untrained, u).data == b.parts[untrained].parameters_of(u).data);
+      BOOST_TEST(b.buffers.gradients(trained, u).data == b.parts[trained].gradients_of(u).data);
+      BOOST_TEST((b.buffers.parameters(trained, u).dtype == compute));
+      BOOST_TEST(b.buffers.parameters(trained, u).num_elements() == b.elements(trained, u));
+      BOOST_TEST(b.buffers.gradients(trained, u).num_elements() == b.elements(trained, u));
     }
   }
 }

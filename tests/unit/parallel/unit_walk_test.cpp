@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a unit when the next one is entered: it stays while nobody needs its buffer.
 
-#include "sft/parallel/unit_walk.hpp"
+#include "sft/parallel/unit_order.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <stdexcept>

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The parts that the units of a model consist of. Parameters are in one part if they are stored, sharded and gathered
+// alike: all weights of a model that is trained whole; with LoRA the weights are one part and the adapters another.
+//
+// The model says which parameter is in which part (PartUnits); make_parts, in sharding_policy.hpp, what becomes of
+// each. All else goes through the list: UnitStorage is the memory of one part, UnitBuffers has room for all parts of a
+// unit, and ShardedUnits gathers and reduces them together. docs/architecture.md says what a further part takes.
+
+#include <vector>
+
+#include "sft/core/dtype.hpp"
+#include "sft/core/index.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/parallel/shard_map.hpp"
+
+namespace sft::parallel {
+
+/// One part of a model, as the model describes it.
+struct PartUnits {
+  std::vector<Unit> units;   ///< all units of the model, each with its parameters in this part: some or none
+  bool has_gradient = true;  ///< its parameters are trained
+};
+
+/// The groups in which a part is exchanged, as members of mesh::Groups.
+struct PartGroups {
+  using Member = comm::Group mesh::Groups::*;
+  Member shards = &mesh::Groups::fsdp;         ///< they have the other shards: gathers and reduce-scatters
+  Member neighbours = &mesh::Groups::reshard;  ///< they keep units together between forward and backward pass
+  Member replicas = &mesh::Groups::replicate;  ///< they hold the same shard: sums of gradients
+};
+
+/// One part of the units, as a rank stores and exchanges it.
+struct Part {
+  ShardMap shard_map;
+  DType stored;             ///< dtype in which the rank shard is kept between steps
+  DType gathered;           ///< dtype in which it is sent, and in which ops read the whole
+  bool has_gradient;        ///< gradients, float32, and the state of an optimizer belong to it
+  bool is_in_file = false;  ///< the optimizer keeps what is stored in a file (optim::Optimizer)
+  PartGroups groups = {};
+
+  /// Each rank of the group stores a shard; else all of them store the whole.
+  [[nodiscard]] bool is_sharded() const { return shard_map.shard_axes() != AxisSet{}; }
+
+  /// Gathers send a copy of what is stored, which the optimizer writes as it updates the parameters.
+  [[nodiscard]] bool has_copy() const { return has_gradient && stored != gathered; }
+};
+
+/// What the optimizer updates, of parts with gradients.
+enum class MasterWeights {
+  in_memory,  ///< float32
+  in_file,    ///< float32, in the optimizer's file: memory has their bf16 copy alone
+  none,       ///< no master weights: the optimizer updates what is computed with
+};
+
+}  // namespace sft::parallel
