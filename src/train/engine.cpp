@@ -23,7 +23,7 @@
 #include "sft/ops/factory.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
-#include "sft/parallel/shard_maximum.hpp"
+#include "sft/parallel/shard_reduction.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
 
@@ -100,7 +100,7 @@ struct Engine::Impl {
         units(plan.storage, plan.unit_buffers, plan.policy, plan.slots, groups, device, *ops, collectives,
               *comm_stream),
         matrices(plan.matrix_deal, plan.storage, groups, *ops, collectives),
-        maximum(groups, *ops, collectives),
+        shard_reduction(groups, *ops, collectives),
         attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *ring_stream)),
         activation_store(make_activation_store()),
         decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
@@ -115,7 +115,7 @@ struct Engine::Impl {
     // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
     // whole matrices has directions; share() comes behind all of them.
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
-        plan.matrix_deal.rounds().empty() && plan.optimizer->num_shared() == 0) {
+        plan.matrix_deal.rounds().empty() && plan.optimizer->max_shared_bytes() == 0) {
       early_update.emplace(*plan.optimizer, plan.storage, *ops, device, *comm_stream);
       units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }
@@ -153,7 +153,7 @@ struct Engine::Impl {
   void open_optimizer() {
     const std::string& folder = config.train.offload_folder;
     plan.optimizer->open(device, *compute_stream, plan.storage, folder);
-    plan.optimizer->use({matrices, maximum});
+    plan.optimizer->use({matrices, shard_reduction});
     if (plan.optimizer->file_bytes() == 0 || plan.optimizer->is_file_direct()) return;
     log_warning("the file system of " + folder +
                 " has no direct I/O: the optimizer's state also passes through the system's file cache, which takes "
@@ -245,7 +245,7 @@ struct Engine::Impl {
   parallel::TensorParallel tp;
   parallel::ShardedUnits units;
   parallel::MatrixExchange matrices;
-  parallel::ShardMaximum maximum;
+  parallel::ShardReduction shard_reduction;
   std::unique_ptr<parallel::SequenceAttention> attention;
   std::unique_ptr<model::ActivationStore> activation_store;  ///< none where nothing is offloaded
   model::Decoder decoder;

@@ -13,7 +13,7 @@
 #include "sft/model/head_split.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
-#include "sft/parallel/shard_maximum.hpp"
+#include "sft/parallel/shard_reduction.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/attention_schedule.hpp"
 
@@ -80,8 +80,9 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   units.finish_step();
   parallel::MatrixExchange matrices(plan.matrix_deal, plan.storage, groups, *ops, counter);
   matrices.for_each([](const parallel::WholeMatrix&) {});
-  const Tensor shared(nullptr, DType::float32, {plan.optimizer->num_shared()});
-  if (plan.optimizer->num_shared() > 0) parallel::ShardMaximum(groups, *ops, counter).take(shared);
+  parallel::ShardReduction reduction(groups, *ops, counter);
+  plan.optimizer->use({matrices, reduction});
+  plan.optimizer->share(plan.storage, *ops);
 
   std::vector<comm::SentBytes> sent = counter.sent();
   for (std::size_t group = 0; group < middle.size(); ++group) {
