@@ -14,10 +14,10 @@ namespace {
 
 /// A key that is stored in `field` of `part`.
 template <class Part, class Value>
-Key key(const char* section, Part Config::*part, const char* name, Value Part::*field, const char* help) {
+Key key(const char* section, Part Config::*part, const char* name, Value Part::*field, std::string help) {
   return {section,
           name,
-          help,
+          std::move(help),
           choices(Value{}),
           /*is_path=*/false,
           [=](const std::string& text, Config& config) { read(text, config.*part.*field); },
@@ -30,6 +30,17 @@ Key path_key(const char* section, Part Config::*part, const char* name, Value Pa
   Key path = key(section, part, name, field, help);
   path.is_path = true;
   return path;
+}
+
+/// "adamw_torch, lion (one moment) or sgd (no state)".
+std::string optimizers_text() {
+  std::string text;
+  for (const OptimizerName& optimizer : optimizer_names) {
+    const bool is_first = &optimizer == &optimizer_names.front(), is_last = &optimizer == &optimizer_names.back();
+    text += std::string(is_first ? "" : is_last ? " or " : ", ") + optimizer.name;
+    if (*optimizer.about != '\0') text += std::string(" (") + optimizer.about + ")";
+  }
+  return text;
 }
 
 /// The whole number that `text` stands for. Throws std::invalid_argument with what is `expected` where it is no number
@@ -329,10 +340,7 @@ std::vector<Key> make_keys() {
           "steps, counted from 1, whose timeline goes to output_dir/trace.json and to NVIDIA's profilers: 3, or 3-5; "
           "none: no step"),
 
-      key("optimizer", &C::optimizer, "optim", &Optimizer::optim,
-          "adamw_torch, adamw_8bit (its moments in 8 bits, as bitsandbytes has them), lion (one moment; take a third "
-          "of AdamW's rate, and three times its decay), muon (matrices of blocks; AdamW for the rest) or sgd (no "
-          "state)"),
+      key("optimizer", &C::optimizer, "optim", &Optimizer::optim, optimizers_text()),
       key("optimizer", &C::optimizer, "learning_rate", &Optimizer::learning_rate, "peak rate"),
       key("optimizer", &C::optimizer, "lr_scheduler_type", &Optimizer::lr_scheduler_type,
           "the schedule: linear, cosine (both to 0 at the last step), constant (without warm-up), "

@@ -188,10 +188,13 @@ void check_optimizer(const Config& config) {
   require(config, optimizer.muon_momentum >= 0 && optimizer.muon_momentum < 1, "optimizer.muon_momentum",
           "at least 0, below 1");
   require(config, optimizer.max_grad_norm >= 0, "optimizer.max_grad_norm", "0 (no clipping) or more");
-  if (optimizer.optim == OptimizerKind::adamw_8bit && optimizer.moments_dtype != DType::float32) {
+  const bool has_codes = optimizer.optim == OptimizerKind::adamw_8bit;
+  const bool has_means = optimizer.optim == OptimizerKind::adafactor;
+  if ((has_codes || has_means) && optimizer.moments_dtype != DType::float32) {
     throw_config_error("`optimizer.moments_dtype = " + write(optimizer.moments_dtype) +
                            "` does not go with optim = " + write(optimizer.optim),
-                       "its moments are in 8 bits, and float32 where those would not do",
+                       has_codes ? "its moments are in 8 bits, and float32 where those would not do"
+                                 : "of a matrix it keeps the means of rows and columns alone, in float32",
                        "leave moments_dtype out, or set optim = adamw_torch");
   }
   check_scheduler(config);

@@ -70,18 +70,11 @@ constexpr Names<ActivationCheckpointing, 3> checkpointing_names{{{"none", Activa
                                                                  {"full", ActivationCheckpointing::full}}};
 constexpr Names<Offload, 3> offload_names{{{"none", Offload::none}, {"host", Offload::host}, {"nvme", Offload::nvme}}};
 constexpr Names<DType, 2> dtype_names{{{"float32", DType::float32}, {"bf16", DType::bf16}}};
-constexpr Names<OptimizerKind, 5> optimizer_names{{{"adamw_torch", OptimizerKind::adamw_torch},
-                                                   {"adamw_8bit", OptimizerKind::adamw_8bit},
-                                                   {"lion", OptimizerKind::lion},
-                                                   {"muon", OptimizerKind::muon},
-                                                   {"sgd", OptimizerKind::sgd}}};
-/// What transformers calls them too: other implementations of the same arithmetic.
-constexpr Names<OptimizerKind, 6> optimizer_synonyms{{{"adamw_torch_fused", OptimizerKind::adamw_torch},
-                                                      {"adamw", OptimizerKind::adamw_torch},
-                                                      {"adamw_bnb_8bit", OptimizerKind::adamw_8bit},
-                                                      {"paged_adamw_8bit", OptimizerKind::adamw_8bit},
-                                                      {"lion_32bit", OptimizerKind::lion},
-                                                      {"paged_lion_32bit", OptimizerKind::lion}}};
+constexpr Names<OptimizerKind, optimizer_names.size()> optimizer_choices = [] {
+  Names<OptimizerKind, optimizer_names.size()> names{};
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = {optimizer_names[i].name, optimizer_names[i].kind};
+  return names;
+}();
 constexpr Names<LrAdjustment, 2> adjustment_names{
     {{"match_rms_adamw", LrAdjustment::match_rms_adamw}, {"original", LrAdjustment::original}}};
 constexpr Names<Scheduler, 11> scheduler_names{{{"linear", Scheduler::linear},
@@ -196,13 +189,14 @@ void read(const std::string& text, Offload& value) {
 }
 void read(const std::string& text, DType& value) { read_choice(text, value, dtype_names); }
 void read(const std::string& text, OptimizerKind& value) {
-  const auto synonym =
-      std::ranges::find(optimizer_synonyms, unquoted(text), [](const auto& name) { return name.first; });
-  if (synonym != optimizer_synonyms.end()) {
-    value = synonym->second;
-  } else {
-    read_choice(text, value, optimizer_names);
+  for (const OptimizerName& optimizer : optimizer_names) {
+    for (const char* synonym : optimizer.synonyms) {
+      if (synonym == nullptr || unquoted(text) != synonym) continue;
+      value = optimizer.kind;
+      return;
+    }
   }
+  read_choice(text, value, optimizer_choices);
 }
 void read(const std::string& text, LrAdjustment& value) { read_choice(text, value, adjustment_names); }
 void read(const std::string& text, Scheduler& value) {
@@ -239,7 +233,7 @@ std::vector<std::string> choices(Precision) { return texts_of(precision_names); 
 std::vector<std::string> choices(ActivationCheckpointing) { return texts_of(checkpointing_names); }
 std::vector<std::string> choices(Offload) { return texts_of(offload_names); }
 std::vector<std::string> choices(DType) { return texts_of(dtype_names); }
-std::vector<std::string> choices(OptimizerKind) { return texts_of(optimizer_names); }
+std::vector<std::string> choices(OptimizerKind) { return texts_of(optimizer_choices); }
 std::vector<std::string> choices(LrAdjustment) { return texts_of(adjustment_names); }
 std::vector<std::string> choices(Scheduler) { return texts_of(scheduler_names); }
 std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names); }
@@ -262,7 +256,7 @@ std::string write(Precision value) { return write_choice(value, precision_names)
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }
 std::string write(DType value) { return write_choice(value, dtype_names); }
-std::string write(OptimizerKind value) { return write_choice(value, optimizer_names); }
+std::string write(OptimizerKind value) { return write_choice(value, optimizer_choices); }
 std::string write(LrAdjustment value) { return write_choice(value, adjustment_names); }
 std::string write(Scheduler value) { return write_choice(value, scheduler_names); }
 std::string write(const SchedulerKwargs& value) { return to_json(value); }

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ops/update_rules.hpp"
+#include "sft/ops/update_rules.hpp"
 
 namespace sft::ops {
 
@@ -28,9 +28,39 @@ struct CrossEntropyArguments {
   std::int64_t rows, columns, vocab_begin;
 };
 
+/// The number of a rule among others.
+template <class Rule, class First, class... Others>
+struct NumberOf {
+  static constexpr int value = 1 + NumberOf<Rule, Others...>::value;
+};
+template <class Rule, class... Others>
+struct NumberOf<Rule, Rule, Others...> {
+  static constexpr int value = 0;
+};
+
+/// The Step of one of the rules: a variant for every compiler.
+template <class... Rules>
+struct StepOf : Rules::Step... {
+  int number = 0;  ///< of the rule
+
+  template <class Rule>
+  static StepOf of(const Rule& rule) {
+    StepOf any;
+    static_cast<typename Rule::Step&>(any) = rule.step();
+    any.number = NumberOf<Rule, Rules...>::value;
+    return any;
+  }
+  /// Calls f with the Step.
+  template <class F>
+  void visit(const F& f) const {
+    ((number == NumberOf<Rules, Rules...>::value ? f(static_cast<const typename Rules::Step&>(*this)) : void()), ...);
+  }
+};
+using StepOfAnyRule = UpdateRuleList<StepOf>;
+
 /// What all elements of an ops::Update share.
 struct UpdateFactors {
-  UpdateRules rules{};
+  StepOfAnyRule rule{};
   float gradient_scale = 1;
   // StochasticRounding; without bf16 it is not read.
   std::uint64_t key = 1;  ///< odd

@@ -3,7 +3,6 @@
 // From the arguments of ops::Backend to those of the kernels, for all backends. Broken contracts throw
 // std::logic_error.
 
-#include <cmath>
 #include <variant>
 
 #include "ops/block_codes.hpp"
@@ -57,43 +56,13 @@ template <class Memory>
           .vocab_begin = chunk.vocab_begin};
 }
 
-[[nodiscard]] inline UpdateRules rules_of(const AdamW& step) {
-  return {.kind = UpdateRules::Kind::adamw,
-          .adamw = {.decay = static_cast<float>(1.0 - step.learning_rate * step.weight_decay),
-                    .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
-                    .beta2 = static_cast<float>(step.beta2),
-                    .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
-                    .inverse_sqrt_bias_correction2 = static_cast<float>(1.0 / std::sqrt(step.bias_correction2)),
-                    .epsilon = static_cast<float>(step.epsilon),
-                    .step_size = static_cast<float>(step.learning_rate / step.bias_correction1)}};
-}
-[[nodiscard]] inline UpdateRules rules_of(const Lion& step) {
-  return {.kind = UpdateRules::Kind::lion,
-          .lion = {.decay = static_cast<float>(1.0 - step.learning_rate * step.weight_decay),
-                   .one_minus_beta1 = static_cast<float>(1.0 - step.beta1),
-                   .one_minus_beta2 = static_cast<float>(1.0 - step.beta2),
-                   .learning_rate = static_cast<float>(step.learning_rate)}};
-}
-[[nodiscard]] inline UpdateRules rules_of(const Sgd& step) {
-  return {.kind = UpdateRules::Kind::sgd,
-          .sgd = {.learning_rate = static_cast<float>(step.learning_rate),
-                  .weight_decay = static_cast<float>(step.weight_decay)}};
-}
-
-[[nodiscard]] inline UpdateRules rules_of(const Momentum& step) {
-  return {.kind = UpdateRules::Kind::momentum,
-          .momentum = {.momentum = static_cast<float>(step.momentum),
-                       .one_minus_momentum = static_cast<float>(1.0 - step.momentum),
-                       .nesterov = step.nesterov}};
-}
-
 /// Checks the dtypes of the step too, as ops::Update says.
 [[nodiscard]] inline UpdateFactors factors_of(const Update& step) {
   SFT_ENSURE(step.gradients.dtype == DType::float32, "ops: float32 expected");
   SFT_ENSURE(step.copy.empty() || step.parameters.dtype == DType::float32, "bf16 parameters have no copy");
   SFT_ENSURE(step.state[1].empty() || step.state[0].dtype == step.state[1].dtype, "state has one dtype");
   const StochasticRounding& rounding = step.rounding;
-  return {.rules = std::visit([](const auto& rule) { return rules_of(rule); }, step.rule),
+  return {.rule = std::visit([](const auto& rule) { return StepOfAnyRule::of(rule); }, step.rule),
           .gradient_scale = static_cast<float>(step.gradient_scale),
           .key = rounding.key | 1U,
           .first_index = rounding.first_index,

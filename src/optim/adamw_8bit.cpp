@@ -3,7 +3,7 @@
 
 #include "elementwise.hpp"
 #include "sft/core/ensure.hpp"
-#include "sft/parallel/shard_maximum.hpp"
+#include "sft/parallel/shard_reduction.hpp"
 
 namespace sft::optim {
 
@@ -48,7 +48,7 @@ Adamw8bit::Adamw8bit(const config::Optimizer& keys, const parallel::ShardMap& sh
 
 void Adamw8bit::lay_out(device::Arena& arena, device::Arena& pinned) {
   arrays_.lay_out(arena, pinned);
-  maxima_ = take(arena, DType::float32, {num_shared()});
+  maxima_ = take(arena, DType::float32, {num_maxima()});
   codes_.clear();
   for (std::size_t i = 0; i < num_moments; ++i) {
     Moment& moment = moments_[i];
@@ -129,15 +129,15 @@ ops::BlockwiseUpdate Adamw8bit::cut_update_of(const BlockRun& run, const paralle
 }
 
 void Adamw8bit::share(const parallel::UnitStorage& storage, ops::Backend& backend) {
-  if (num_shared() == 0) return;
-  SFT_ENSURE(maximum_ != nullptr, "cut blocks have what takes the maximum over ranks");
+  if (num_maxima() == 0) return;
+  SFT_ENSURE(reduction_ != nullptr, "cut blocks have what takes the maximum over ranks");
   backend.fill(maxima_, 0.0F);
   for (const BlockRun& run : plan_.runs) {
     if (run.kind != BlockRun::Kind::cut) continue;
     ops::BlockwiseUpdate step = cut_update_of(run, storage);
     backend.raise_scales(step);
   }
-  maximum_->take(maxima_);
+  reduction_->max(maxima_);
 }
 
 void Adamw8bit::step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
@@ -176,7 +176,7 @@ void Adamw8bit::step_window(std::size_t number, const parallel::UnitStorage& sto
 
 void Adamw8bit::end_step(const parallel::UnitStorage& /*storage*/, ops::Backend& backend) {
   arrays_.end_step();
-  if (num_shared() == 0) return;
+  if (num_maxima() == 0) return;
   for (const Moment& moment : moments_) {
     backend.copy(moment.scales.rows(plan_.num_scales, cuts_.num_slots()), moment.maxima);
   }

@@ -30,8 +30,10 @@ class Adamw8bit final : public Optimizer {
   void zero(ops::Backend& backend) override;
   void read_ahead(Order order) override { arrays_.read_ahead(order); }
   void drain() noexcept override { arrays_.drain(); }
-  [[nodiscard]] std::int64_t num_shared() const override { return 2 * cuts_.num_slots(); }
-  void use(const StepExchange& exchange) override { maximum_ = &exchange.maximum; }
+  [[nodiscard]] std::size_t max_shared_bytes() const override {
+    return static_cast<std::size_t>(num_maxima()) * sizeof(float);
+  }
+  void use(const StepExchange& exchange) override { reduction_ = &exchange.reduction; }
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
   void share(const parallel::UnitStorage& storage, ops::Backend& backend) override;
   void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) override;
@@ -46,6 +48,8 @@ class Adamw8bit final : public Optimizer {
   };
   static constexpr std::size_t num_moments = 2;
 
+  /// Of cut blocks, both moments.
+  [[nodiscard]] std::int64_t num_maxima() const { return 2 * cuts_.num_slots(); }
   [[nodiscard]] ops::UpdateRule rule_of(double weight_decay) const;
   /// All but parameters and copy.
   [[nodiscard]] ops::Update update_of(const BlockRun& run, const parallel::UnitStorage& storage) const;
@@ -66,7 +70,7 @@ class Adamw8bit final : public Optimizer {
   std::array<Moment, num_moments> moments_;
   std::vector<JoinedShard> codes_;  ///< of each moment, all of them
   Tensor maxima_;                   ///< those of both moments
-  parallel::ShardMaximum* maximum_ = nullptr;
+  parallel::ShardReduction* reduction_ = nullptr;
   // Of the step that is under way.
   std::int64_t step_ = 0;
   double learning_rate_ = 0.0, gradient_scale_ = 1.0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/optim/optimizer.hpp"
 
+#include "adafactor.hpp"
 #include "adamw_8bit.hpp"
 #include "elementwise.hpp"
 #include "muon.hpp"
@@ -19,6 +20,7 @@ ElementwiseRule rule_of(const config::Optimizer& o) {
       return {{"exp_avg"}, [o](std::int64_t, double learning_rate, double weight_decay) {
                 return ops::Lion{learning_rate, o.adam_beta1, o.adam_beta2, weight_decay};
               }};
+    case OptimizerKind::adafactor:
     case OptimizerKind::adamw_8bit:
     case OptimizerKind::muon:
       break;  // classes of their own
@@ -50,6 +52,9 @@ void Optimizer::share(const parallel::UnitStorage& /*storage*/, ops::Backend& /*
 
 std::unique_ptr<Optimizer> make_optimizer(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map,
                                           const StateForm& form) {
+  if (optimizer.optim == config::OptimizerKind::adafactor) {
+    return std::make_unique<Adafactor>(optimizer, shard_map, form);
+  }
   if (optimizer.optim == config::OptimizerKind::adamw_8bit) {
     return std::make_unique<Adamw8bit>(optimizer, shard_map, form);
   }

@@ -109,9 +109,8 @@ void RankPlan::lay_out(Arenas& arenas) {
     const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }
-  const auto shared_bytes = static_cast<std::size_t>(optimizer->num_shared()) * sizeof(float);
   if (place.size(shard_map.shard_axes()) * place.size(Axis::tp) > 1) {
-    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, shared_bytes);
+    plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, optimizer->max_shared_bytes());
   }
   staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
 }

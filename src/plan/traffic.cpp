@@ -66,8 +66,8 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   }
   workers.units.finish_step();
   workers.matrices.for_each([](const parallel::WholeMatrix&) {});
-  const Tensor shared(nullptr, DType::float32, {plan.optimizer->num_shared()});
-  if (plan.optimizer->num_shared() > 0) workers.maximum.take(shared);
+  plan.optimizer->use({workers.matrices, workers.shard_reduction});
+  plan.optimizer->share(plan.storage, *workers.ops);
 
   std::vector<comm::SentBytes> sent = counter.sent();
   for (std::size_t group = 0; group < middle.size(); ++group) {

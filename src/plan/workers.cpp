@@ -55,10 +55,10 @@ UnitWorkers::UnitWorkers(const UnitMemory& memory, const mesh::Groups& groups, b
 
 RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mesh::Groups& groups,
                          device::Device& device, comm::Collectives& collectives, Work work)
-    : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1,
-                  device, collectives, work),
+    : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1, device,
+                  collectives, work),
       matrices(plan.matrix_deal, plan.storage, groups, *ops, collectives),
-      maximum(groups, *ops, collectives),
+      shard_reduction(groups, *ops, collectives),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activation_store(
           make_activation_store(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),

@@ -94,7 +94,7 @@ struct Engine::Impl {
     // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
     // whole matrices has directions; share() comes behind all of them.
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
-        plan.matrix_deal.rounds().empty() && plan.optimizer->num_shared() == 0) {
+        plan.matrix_deal.rounds().empty() && plan.optimizer->max_shared_bytes() == 0) {
       early_update.emplace(*plan.optimizer, plan.storage, *workers.ops, device, *workers.streams.comm);
       workers.units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }
@@ -121,7 +121,7 @@ struct Engine::Impl {
   void open_optimizer() {
     const std::string& folder = config.train.offload_folder;
     plan.optimizer->open(device, compute_stream(), plan.storage, folder);
-    plan.optimizer->use({workers.matrices, workers.maximum});
+    plan.optimizer->use({workers.matrices, workers.shard_reduction});
     if (plan.optimizer->file_bytes() == 0 || plan.optimizer->is_file_direct()) return;
     log_warning("the file system of " + folder +
                 " has no direct I/O: the optimizer's state also passes through the system's file cache, which takes "

@@ -105,6 +105,7 @@ class ModelOps {
   void mlp();
   void loss();
   void elementary();
+  void adafactor(const Tensor& parameters, const Tensor& gradients, const Tensor& scratch);
 
   Tensor make(DType dtype, std::initializer_list<std::int64_t> shape) { return bench_.make(dtype, shape); }
 
@@ -272,6 +273,34 @@ void ModelOps::loss() {
                       [&] { ops_.cross_entropy_finish(chunk, dlogits, 1e-3f, metrics); });
 }
 
+/// All of a step of a matrix of the width of the model, as much as `parameters` holds of it; factors lie in `scratch`.
+void ModelOps::adafactor(const Tensor& parameters, const Tensor& gradients, const Tensor& scratch) {
+  const std::int64_t rows = std::min(parameters.num_elements() / C, C), num = rows * C;
+  const Tensor sums = make(DType::float64, {rows + C}), squares = make(DType::float64, {1});
+  const Tensor moments = scratch.rows(0, rows + C), factors = scratch.rows(rows + C, rows + C);
+  ops_.fill(moments, 1.0F);
+  const auto part = [&](const Tensor& x, bool of_columns) { return of_columns ? x.rows(rows, C) : x.rows(0, rows); };
+  const ops::FactoredUpdate step{.parameters = parameters.rows(0, num).view({rows, C}),
+                                 .gradients = gradients.rows(0, num).view({rows, C}),
+                                 .row_factors = part(factors, false),
+                                 .column_factors = part(factors, true),
+                                 .squares = squares,
+                                 .copy = {},
+                                 .learning_rate = 1e-4,
+                                 .weight_decay = 0.1,
+                                 .clip_threshold = 1.0,
+                                 .num_elements = num};
+  bench_.memory_bound("adafactor", bytes_of::adafactor(num), 0, [&] {
+    ops_.sum_squares_by_dim({step.gradients, 1.0, part(sums, false), part(sums, true)});
+    for (const bool of_columns : {false, true}) {
+      ops_.update_factors({part(moments, of_columns), part(sums, of_columns), part(factors, of_columns),
+                           of_columns ? rows : C, 0.5, 1e-30, !of_columns});
+    }
+    ops_.add_direction_squares(step);
+    ops_.update_factored(step);
+  });
+}
+
 /// Over the parameters of a block and the embedding, or of so many as 4 GiB hold.
 void ModelOps::elementary() {
   const std::int64_t block = C * ((H + 2 * K) * D + H * D + 3 * F) + 2 * C;
@@ -292,6 +321,18 @@ void ModelOps::elementary() {
   const bool is_bf16 = dtype_ == DType::bf16;
   bench_.memory_bound("adamw", bytes_of::adamw(4, 4, 0, num), is_bf16 ? 0 : calls, [&] { step({}); });
   bench_.memory_bound("adamw with bf16 copy", bytes_of::adamw(4, 4, 2, num), is_bf16 ? calls : 0, [&] { step(copy); });
+  // Codes and scales lie where moments would; what they are makes no difference to time.
+  const std::int64_t num_blocks = (num + ops::block_elements - 1) / ops::block_elements;
+  const Tensor codes(exp_avg.data, DType::uint8, {2 * num});
+  bench_.memory_bound("adamw_8bit", bytes_of::adamw_8bit(num), 0, [&] {
+    ops_.update_blockwise({.update = {.parameters = parameters,
+                                      .gradients = gradients,
+                                      .state = {codes.rows(0, num), codes.rows(num, num)},
+                                      .copy = {},
+                                      .rule = ops::AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}},
+                           .scales = {exp_avg_sq.rows(0, num_blocks), exp_avg_sq.rows(num_blocks, num_blocks)}});
+  });
+  adafactor(parameters, gradients, exp_avg);
   bench_.memory_bound("sum_squares", bytes_of::sum_squares(num), calls, [&] { ops_.sum_squares(sum, gradients); });
   bench_.memory_bound("fill", bytes_of::fill(4, num), calls, [&] { ops_.fill(gradients, 0.0f); });
   bench_.memory_bound("add", bytes_of::add(num), 0, [&] { ops_.add(gradients, parameters); });

@@ -61,6 +61,10 @@ constexpr Count attention_delta(Count s, Count T, Count n, Count D) { return 2 *
 
 /// Parameters of `p` bytes, moments of `m`, a copy of `c` (0: none).
 constexpr Count adamw(Count p, Count m, Count c, Count N) { return (2 * p + 4 * m + 4 + c) * N; }
+/// Codes of both moments and a scale of each for 256 elements.
+constexpr Count adamw_8bit(Count N) { return 16 * N + N / 16; }
+/// The gradient four times, the parameter twice; vectors left out.
+constexpr Count adafactor(Count N) { return 24 * N; }
 constexpr Count sum_squares(Count N) { return 4 * N + 16; }
 constexpr Count fill(Count s, Count N) { return s * N; }
 constexpr Count scale(Count s, Count N) { return 2 * s * N; }

@@ -133,6 +133,34 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_train_like_one_rank) {
   }
 }
 
+// Sums over a matrix are float64, so its factors hardly know how it is cut.
+BOOST_AUTO_TEST_CASE(adafactor_trains_like_one_rank) {
+  for (const test::MeshCase& mesh_case : test::mesh_table) {
+    if (mesh_case.layout.size() != session().world().size()) continue;
+    test::Task task = task_of(mesh_case);
+    const test::Mesh lone = test::make_lone_mesh(task.model());
+    for (const bool use_peft : {false, true}) {
+      task.use_peft = use_peft;
+      config::Config config;
+      config.train.precision = config::Precision::fp32;
+      const test::Trajectory by_adamw = test::train(task, config, lone, session());
+      config.optimizer.optim = config::OptimizerKind::adafactor;
+      const test::Trajectory alone = test::train(task, config, lone, session());
+      BOOST_TEST(test::deviation(by_adamw, alone).loss > 1e-6);
+      for (const int zero_stage : {0, 1, 2, 3}) {
+        config.parallel = parallel_of(mesh_case);
+        config.parallel.zero_stage = zero_stage;
+        const test::Mesh mesh(session().world(), mesh_case.layout, task.model(), config.parallel);
+        const Deviation worst = test::deviation(test::train(task, config, mesh, session()), alone);
+        BOOST_TEST_MESSAGE(mesh_case.layout.describe() << ", stage " << zero_stage << (use_peft ? ", adapters" : "")
+                                                       << ": loss " << worst.loss << ", grad norm " << worst.grad_norm);
+        BOOST_TEST(worst.loss <= 1e-5);
+        BOOST_TEST(worst.grad_norm <= 1e-4);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_batch_without_a_target_is_a_step_of_zeros) {
   for (const test::MeshCase& mesh_case : test::mesh_table) {
     if (mesh_case.layout.size() != session().world().size()) continue;

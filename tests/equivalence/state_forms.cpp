@@ -155,14 +155,16 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit) {
 BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
   const test::TemporaryFolder folder;
   for_each_layout([&](const mesh::Layout& layout) {
-    for (const config::OptimizerKind optim : {config::OptimizerKind::adamw_8bit, config::OptimizerKind::lion,
-                                              config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
+    for (const config::OptimizerKind optim :
+         {config::OptimizerKind::adamw_8bit, config::OptimizerKind::adafactor, config::OptimizerKind::lion,
+          config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
       for (const Precision precision : {Precision::bf16, Precision::pure_bf16}) {
         config::Config config = base_config();
         config.optimizer.optim = optim;
         const bool has_codes = optim == config::OptimizerKind::adamw_8bit;
         if (has_codes) config.model.intermediate_size = 192;  // matrices of 30 blocks
-        config.optimizer.moments_dtype = has_codes ? DType::float32 : DType::bf16;
+        const bool is_float32 = has_codes || optim == config::OptimizerKind::adafactor;
+        config.optimizer.moments_dtype = is_float32 ? DType::float32 : DType::bf16;
         config.train.precision = precision;
         const Outcome in_memory = run(config, layout);
         config.train.offload_folder = folder.path();
@@ -195,7 +197,8 @@ BOOST_AUTO_TEST_CASE(steps_under_the_backward_pass_change_no_bit) {
 BOOST_AUTO_TEST_CASE(steps_that_need_other_ranks_come_behind_the_backward_pass) {
   const test::TemporaryFolder folder;
   for_each_layout([&](const mesh::Layout& layout) {
-    for (const config::OptimizerKind optim : {config::OptimizerKind::adamw_8bit, config::OptimizerKind::muon}) {
+    for (const config::OptimizerKind optim :
+         {config::OptimizerKind::adamw_8bit, config::OptimizerKind::adafactor, config::OptimizerKind::muon}) {
       config::Config config = base_config();
       config.optimizer.optim = optim;
       config.optimizer.max_grad_norm = 0.0;
@@ -203,6 +206,7 @@ BOOST_AUTO_TEST_CASE(steps_that_need_other_ranks_come_behind_the_backward_pass) 
       const Outcome in_memory = run(config, layout);
       config.train.offload_folder = folder.path();
       config.train.offload_optimizer = Offload::nvme;
+      if (!config.optimizer.needs_whole_matrices()) config.train.offload_parameters = Offload::nvme;
       BOOST_TEST((run(config, layout) == in_memory), config::write(optim));
     }
   });

@@ -218,10 +218,13 @@ BOOST_AUTO_TEST_CASE(entries_of_any_name_and_cut_are_kept) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(moments_in_8_bits_go_to_other_meshes_and_back) {
+/// Saves steps of an optimizer on one mesh, loads and saves them on others: the same tensors, on which it calls
+/// check(tensors). Collective.
+template <class Check>
+void check_other_meshes_and_back(config::OptimizerKind optim, const Check& check) {
   config::Config config = small_config("");
   config.model.intermediate_size = 192;  // matrices of 30 blocks
-  config.optimizer.optim = config::OptimizerKind::adamw_8bit;
+  config.optimizer.optim = optim;
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
   const SharedFolder outputs(test::session().world());
   const auto save = [&](test::EngineFixture& fixture, const test::Mesh& mesh, const std::string& output) {
@@ -254,14 +257,32 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_go_to_other_meshes_and_back) {
                found = checkpoint::open_source(checkpoint::path_of(second, position.step));
     const std::vector<io::TensorInfo> tensors = expected->tensors();
     BOOST_TEST(found->tensors().size() == tensors.size());
-    const auto num_codes = std::ranges::count(tensors, DType::uint8, &io::TensorInfo::dtype);
-    BOOST_TEST(num_codes == 2 * 3 * 3);  // both moments of three matrices in three blocks
+    check(tensors);
     for (const io::TensorInfo& tensor : tensors) {
       BOOST_TEST((test::read_whole(*found, tensor) == test::read_whole(*expected, tensor)),
                  tensor.name << " by " << reader.describe());
     }
     checkpoint::verify(checkpoint::path_of(second, position.step));
   }
+}
+
+BOOST_AUTO_TEST_CASE(moments_in_8_bits_go_to_other_meshes_and_back) {
+  check_other_meshes_and_back(config::OptimizerKind::adamw_8bit, [](const std::vector<io::TensorInfo>& tensors) {
+    const auto num_codes = std::ranges::count(tensors, DType::uint8, &io::TensorInfo::dtype);
+    BOOST_TEST(num_codes == 2 * 3 * 3);  // both moments of three matrices in three blocks
+  });
+}
+
+BOOST_AUTO_TEST_CASE(means_of_rows_and_columns_go_to_other_meshes_and_back) {
+  check_other_meshes_and_back(config::OptimizerKind::adafactor, [](const std::vector<io::TensorInfo>& tensors) {
+    const auto num_of = [&](const std::string& entry) {
+      return std::ranges::count_if(tensors,
+                                   [&](const io::TensorInfo& tensor) { return tensor.name.starts_with(entry); });
+    };
+    BOOST_TEST(num_of("exp_avg_sq_row/") > 3 * 7);  // of three blocks and the embedding
+    BOOST_TEST(num_of("exp_avg_sq_col/") == num_of("exp_avg_sq_row/"));
+    BOOST_TEST(num_of("exp_avg_sq/") + num_of("exp_avg_sq_row/") == num_of("model/"));
+  });
 }
 
 BOOST_AUTO_TEST_CASE(codes_are_no_numbers) {

@@ -160,8 +160,9 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_to_the_bit_and_none_as_another) {
       config.model.intermediate_size = 192;  // matrices of 30 blocks
     });
   };
-  for (const config::OptimizerKind optim : {config::OptimizerKind::adamw_8bit, config::OptimizerKind::lion,
-                                            config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
+  for (const config::OptimizerKind optim :
+       {config::OptimizerKind::adamw_8bit, config::OptimizerKind::adafactor, config::OptimizerKind::lion,
+        config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
     const std::string whole = "whole-" + config::write(optim), parts = "parts-" + config::write(optim);
     test::TrainerProgram uninterrupted = start(whole, "none", optim);
     check_done(uninterrupted, workshop, whole);

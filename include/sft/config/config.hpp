@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/optimizer_kind.hpp"
 #include "sft/config/scheduler.hpp"
 #include "sft/core/axis.hpp"
 #include "sft/core/dtype.hpp"
@@ -25,7 +26,6 @@ enum class Precision {
 enum class Offload { none, host, nvme };
 /// What of a block's activations is computed again in the backward pass rather than kept; see docs/configuration.md.
 enum class ActivationCheckpointing { none, selective, full };
-enum class OptimizerKind { adamw_torch, adamw_8bit, lion, muon, sgd };
 /// How Muon's rate follows from the shape of a matrix: adjust_lr_fn of torch.optim.Muon.
 enum class LrAdjustment { match_rms_adamw, original };
 enum class BackendChoice { automatic, cpu, cuda };

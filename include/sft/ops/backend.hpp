@@ -20,12 +20,14 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <variant>
 #include <vector>
 
 #include "sft/device/device.hpp"
+#include "sft/ops/factored_moment.hpp"
+#include "sft/ops/stochastic_rounding.hpp"
+#include "sft/ops/update_rules.hpp"
 #include "sft/sequence/attention_span.hpp"
 #include "sft/tensor/tensor.hpp"
 
@@ -141,43 +143,7 @@ struct CrossEntropy {
   std::int64_t vocab_begin;  ///< global id of the first column
 };
 
-/// Which random bits round an element to bf16: x becomes one of its two neighbours, the nearer one the more likely, so
-/// that x is the mean of the outcomes, and what bf16 holds stays as it is (Croci et al. 2022). The bits are drawn from
-/// `key` and the element's number in the logical tensor alone, so a slice rounds alike on any mesh.
-struct StochasticRounding {
-  std::uint64_t key = 0;         ///< of the tensor and the step; well mixed, the last bit does not count
-  std::int64_t first_index = 0;  ///< number, in the logical tensor, of the rectangle's first element
-  // Element i of the call is number begin + i, row-major, of a rectangle with rows of num_columns elements, which lie
-  // row_stride apart in the logical tensor.
-  std::int64_t num_columns = std::numeric_limits<std::int64_t>::max(), row_stride = 0, begin = 0;
-};
-
-// Hyper-parameters of one step of the optimizers that treat elements alone.
-
-/// AdamW (Loshchilov & Hutter 2019; the arithmetic of torch.optim.AdamW). State: exp_avg, exp_avg_sq.
-struct AdamW {
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
-  double bias_correction1, bias_correction2;  ///< 1 - beta^step
-};
-
-/// Lion (Chen et al. 2023). State: exp_avg.
-struct Lion {
-  double learning_rate, beta1, beta2, weight_decay;
-};
-
-/// torch.optim.SGD without momentum: weight_decay * parameter is added to the gradient. No state.
-struct Sgd {
-  double learning_rate, weight_decay;
-};
-
-/// The momentum of torch.optim.Muon: the direction of a step overwrites the parameters, for which the caller gives
-/// memory of its own, or the gradients themselves. State: the mean of the gradients.
-struct Momentum {
-  double momentum;
-  bool nesterov;
-};
-
-using UpdateRule = std::variant<AdamW, Lion, Sgd, Momentum>;
+using UpdateRule = UpdateRuleList<std::variant>;
 
 /// One step over vectors (N), contiguous, computed in float32. What is bf16 is rounded as `rounding` says.
 struct Update {
@@ -319,6 +285,13 @@ class Backend {
   /// new_scales = the larger of itself and what the update makes of the moments of these elements, block by block; the
   /// update's parameters and copy are not touched and may be empty, and codes and scales are only read.
   virtual void raise_scales(const BlockwiseUpdate& step) = 0;
+
+  // Adafactor; see factored_moment.hpp.
+  virtual void sum_squares_by_dim(const SquareSums& sums) = 0;
+  virtual void update_factors(const MomentFactors& step) = 0;
+  /// squares += u^2 of these elements; parameters and copy are not touched.
+  virtual void add_direction_squares(const FactoredUpdate& step) = 0;
+  virtual void update_factored(const FactoredUpdate& step) = 0;
 };
 
 }  // namespace sft::ops

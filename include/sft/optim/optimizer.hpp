@@ -17,7 +17,7 @@
 
 namespace sft::parallel {
 class MatrixExchange;
-class ShardMaximum;
+class ShardReduction;
 }  // namespace sft::parallel
 
 namespace sft::optim {
@@ -57,10 +57,10 @@ struct StateEntry {
 /// How a step meets those of the other ranks that share the parameters.
 struct StepExchange {
   parallel::MatrixExchange& matrices;
-  parallel::ShardMaximum& maximum;
+  parallel::ShardReduction& reduction;
 };
 
-/// Nothing here is collective but share, where num_shared() > 0, and end_step, where needs_whole() is true of any
+/// Nothing here is collective but share, where max_shared_bytes() > 0, and end_step, where needs_whole() is true of any
 /// parameter. Everything but open() and what must follow it is pure: planning lays it out without a device.
 class Optimizer {
  public:
@@ -99,8 +99,9 @@ class Optimizer {
 
   /// Whether the end of a step works on all of this matrix at once. Pure.
   [[nodiscard]] virtual bool needs_whole(int unit, const parallel::Parameter& parameter) const;
-  /// Numbers, float32, of which share() takes the maximum over fsdp and tp; the same on all their ranks. Pure.
-  [[nodiscard]] virtual std::int64_t num_shared() const { return 0; }
+  /// Of the largest tensor that share() reduces over fsdp and tp; the same on all their ranks. 0: there is nothing to
+  /// share. Pure.
+  [[nodiscard]] virtual std::size_t max_shared_bytes() const { return 0; }
   /// What whole matrices and share() need, before the first step. Outlives this.
   virtual void use(const StepExchange& exchange);
 
@@ -109,8 +110,8 @@ class Optimizer {
   // the element's number in its logical tensor.
   /// `step` is 1-based; gradients are scaled by `gradient_scale`.
   virtual void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) = 0;
-  /// What ranks have to know of each other's gradients before they step any unit: behind the sums of all gradients.
-  /// May be left out where num_shared() is 0. Collective over fsdp and tp elsewhere.
+  /// What has to be known of all gradients, those of other ranks too, before any unit is stepped: behind their sums.
+  /// May be left out where max_shared_bytes() is 0. Collective over fsdp and tp elsewhere.
   virtual void share(const parallel::UnitStorage& storage, ops::Backend& backend);
   /// Units without trainable parameters may be left out.
   virtual void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) = 0;

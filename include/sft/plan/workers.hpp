@@ -13,7 +13,7 @@
 #include "sft/ops/backend.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/sequence_attention.hpp"
-#include "sft/parallel/shard_maximum.hpp"
+#include "sft/parallel/shard_reduction.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/parallel/tensor_parallel.hpp"
 #include "sft/plan/rank_plan.hpp"
@@ -63,7 +63,7 @@ struct RankWorkers : UnitWorkers {
               comm::Collectives& collectives, Work work);
 
   parallel::MatrixExchange matrices;
-  parallel::ShardMaximum maximum;
+  parallel::ShardReduction shard_reduction;
   std::unique_ptr<parallel::SequenceAttention> attention;
   std::unique_ptr<model::ActivationStore> activation_store;  ///< none where nothing is offloaded
   model::Decoder decoder;

@@ -10,6 +10,7 @@
 #include "ops/cpu/attention_plan.hpp"
 #include "ops/cpu/matmul.hpp"
 #include "ops/cpu/planning.hpp"
+#include "ops/factored_tensors.hpp"
 #include "ops/tensor_arguments.hpp"
 #include "sft/core/ensure.hpp"
 
@@ -272,6 +273,27 @@ class CpuBackend final : public Backend {
   void raise_scales(const BlockwiseUpdate& step) override {
     stream_.synchronize();
     kernels_.raise_scales(arguments_of_blocks(step));
+  }
+
+  void sum_squares_by_dim(const SquareSums& sums) override {
+    stream_.synchronize();
+    kernels_.sum_squares_by_dim(arguments_of(sums));
+  }
+
+  void update_factors(const MomentFactors& step) override {
+    stream_.synchronize();
+    kernels_.update_factors(arguments_of(step));
+  }
+
+  void add_direction_squares(const FactoredUpdate& step) override {
+    stream_.synchronize();
+    const FactoredArguments arguments = arguments_of(step);
+    *arguments.squares += kernels_.direction_squares(arguments);
+  }
+
+  void update_factored(const FactoredUpdate& step) override {
+    stream_.synchronize();
+    kernels_.update_factored(arguments_of(step));
   }
 
  private:

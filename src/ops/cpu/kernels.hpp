@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "ops/factored_arguments.hpp"
 #include "ops/kernel_arguments.hpp"
 
 namespace sft::ops::cpu {
@@ -151,6 +152,11 @@ struct Kernels {
   void (*update)(const UpdateArguments& step);
   void (*update_blockwise)(const BlockwiseArguments& step);
   void (*raise_scales)(const BlockwiseArguments& step);
+
+  void (*sum_squares_by_dim)(const SquareSumsArguments& sums);
+  void (*update_factors)(const MomentFactorsArguments& step);
+  double (*direction_squares)(const FactoredArguments& step);
+  void (*update_factored)(const FactoredArguments& step);
 };
 
 }  // namespace sft::ops::cpu

@@ -9,6 +9,7 @@
 #include "ops/cuda/kernels/cross_entropy.hpp"
 #include "ops/cuda/kernels/elementary.hpp"
 #include "ops/cuda/kernels/embedding.hpp"
+#include "ops/cuda/kernels/factored.hpp"
 #include "ops/cuda/kernels/random.hpp"
 #include "ops/cuda/kernels/reduce.hpp"
 #include "ops/cuda/kernels/rms_norm.hpp"
@@ -18,6 +19,7 @@
 #include "ops/cuda/kernels/update_blockwise.hpp"
 #include "ops/cuda/matmul.hpp"
 #include "ops/cuda/view.hpp"
+#include "ops/factored_tensors.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {
@@ -206,6 +208,18 @@ class CudaBackend final : public Backend {
   }
 
   void raise_scales(const BlockwiseUpdate& step) override { cuda::raise_scales(arguments_of_blocks(step), native_); }
+
+  void sum_squares_by_dim(const SquareSums& sums) override {
+    cuda::sum_squares_by_dim(arguments_of(sums), scratch(factored_scratch_bytes), native_);
+  }
+
+  void update_factors(const MomentFactors& step) override { cuda::update_factors(arguments_of(step), native_); }
+
+  void add_direction_squares(const FactoredUpdate& step) override {
+    cuda::add_direction_squares(arguments_of(step), scratch(factored_scratch_bytes), native_);
+  }
+
+  void update_factored(const FactoredUpdate& step) override { cuda::update_factored(arguments_of(step), native_); }
 
  private:
   static BlockwiseArguments arguments_of_blocks(const BlockwiseUpdate& step) {

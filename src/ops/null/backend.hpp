@@ -65,6 +65,10 @@ class NullBackend final : public Backend {
   void update(const Update& /*step*/) override {}
   void update_blockwise(const BlockwiseUpdate& /*step*/) override {}
   void raise_scales(const BlockwiseUpdate& /*step*/) override {}
+  void sum_squares_by_dim(const SquareSums& /*sums*/) override {}
+  void update_factors(const MomentFactors& /*step*/) override {}
+  void add_direction_squares(const FactoredUpdate& /*step*/) override {}
+  void update_factored(const FactoredUpdate& /*step*/) override {}
 
  private:
   device::Stream& stream_;

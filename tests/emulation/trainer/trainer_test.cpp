@@ -45,6 +45,11 @@ const std::vector<TinyRun> runs{
      .precision = Precision::bf16,
      .optim = OptimizerKind::adamw_8bit,
      .offload_optimizer = config::Offload::host},
+    {.layout = {1, 1, 1, 1},
+     .family = Family::qwen2,
+     .precision = Precision::bf16,
+     .optim = OptimizerKind::adafactor,
+     .offload_optimizer = config::Offload::host},
     // 2 ranks
     {.layout = {1, 2, 1, 1}, .family = Family::llama, .accumulation = 2},
     {.layout = {2, 1, 1, 1}, .family = Family::qwen2, .precision = Precision::bf16},
@@ -70,6 +75,7 @@ const std::vector<TinyRun> runs{
     {.layout = {1, 2, 2, 1}, .family = Family::qwen2, .zero_stage = 1, .way = comm::Transport::Way::host_copy},
     {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .optim = OptimizerKind::muon},
     {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .optim = OptimizerKind::adamw_8bit},
+    {.layout = {1, 2, 1, 2}, .family = Family::qwen2, .optim = OptimizerKind::adafactor},
     {.layout = {1, 1, 2, 2}, .family = Family::llama, .precision = Precision::bf16, .optim = OptimizerKind::muon},
     // 8 ranks
     {.layout = {2, 2, 2, 1}, .family = Family::qwen3},

@@ -201,7 +201,7 @@ const Refused refused_texts[] = {
     {"max_seq_length = 4096\n", "give --max_length to sft-prepare"},
     {"max_length = 4096\n", "give --max_length to sft-prepare"},
     {"report_to = wandb\n", "metrics.jsonl"},
-    {"optim = adamw_4bit\n", "expected one of adamw_torch | adamw_8bit | lion | muon | sgd"},
+    {"optim = adamw_4bit\n", "expected one of adamw_torch | adamw_8bit | adafactor | lion | muon | sgd"},
     {"offload_optimizer_device = disk\n", "expected one of none | host | nvme"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
     {"metric_for_best_model = eval_entropy\n", "eval_loss is what lr_scheduler_type = reduce_lr_on_plateau goes by"},

@@ -164,6 +164,8 @@ const Refused refused_configs[] = {
      }},
     {"`train.offload_parameters = host` does not go with optim = muon",
      [](Config& c) { c.train.offload_parameters = Offload::host, c.optimizer.optim = OptimizerKind::muon; }},
+    {"`optimizer.moments_dtype = bf16` does not go with optim = adafactor",
+     [](Config& c) { c.optimizer.moments_dtype = DType::bf16, c.optimizer.optim = OptimizerKind::adafactor; }},
     {"`optimizer.moments_dtype = bf16` does not go with optim = adamw_8bit",
      [](Config& c) { c.optimizer.moments_dtype = DType::bf16, c.optimizer.optim = OptimizerKind::adamw_8bit; }},
     // the rest

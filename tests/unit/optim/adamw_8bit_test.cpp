@@ -16,7 +16,7 @@
 #include "ops/block_codes.hpp"
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
-#include "sft/parallel/shard_maximum.hpp"
+#include "sft/parallel/shard_reduction.hpp"
 #include "support/stored_part.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/optim/shard_fixture.hpp"
@@ -98,11 +98,11 @@ class Rank {
         storage_(sft::test::stored_part(std::move(units), place, kind.compute, kind.master)),
         optimizer_(make_optimizer(keys_, shard_map_, kind.form)),
         groups_(mesh::Groups::planned(place, {})),
-        maximum_(groups_, *memory_.backend, recorder_) {
+        reduction_(groups_, *memory_.backend, recorder_) {
     memory_.lay_out([&](device::Arena& arena) { storage_.lay_out(arena, arena, arena); });
     memory_.lay_out([&](device::Arena& arena) { optimizer_->lay_out(arena, arena); });
     optimizer_->open(*memory_.device, *memory_.stream, storage_, folder);
-    optimizer_->use({matrices_, maximum_});
+    optimizer_->use({matrices_, reduction_});
     std::vector<float> values(static_cast<std::size_t>(shard_map_.rank_shard_elements()));
     for_each_number([&](std::int64_t number, std::int64_t at) {
       values[static_cast<std::size_t>(at)] = static_cast<float>(value_of(number, 0));
@@ -228,7 +228,7 @@ class Rank {
   std::unique_ptr<Optimizer> optimizer_;
   mesh::Groups groups_;
   Recorder recorder_;
-  parallel::ShardMaximum maximum_;
+  parallel::ShardReduction reduction_;
   mesh::Place lone_place_;
   parallel::MatrixDeal deal_{shard_map_, lone_place_, [](int, const parallel::Parameter&) { return false; }};
   parallel::MatrixExchange matrices_{deal_, storage_, groups_, *memory_.backend, recorder_};

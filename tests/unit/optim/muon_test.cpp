@@ -13,7 +13,7 @@
 #include "sft/comm/traffic.hpp"
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
-#include "sft/parallel/shard_maximum.hpp"
+#include "sft/parallel/shard_reduction.hpp"
 #include "support/stored_part.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
@@ -81,7 +81,7 @@ struct Fixture {
                        {static_cast<std::int64_t>(ops::workspace_bytes(device::Kind::cpu, 8, {}) / sizeof(BFloat16))});
     });
     memory.backend->set_workspace(workspace);
-    optimizer->use({exchange, maximum});
+    optimizer->use({exchange, reduction});
     optimizer->zero(*memory.backend);
     test::fill(storage.parameters(), 0.0F);
     fill(storage.parameters(), 0);
@@ -109,7 +109,7 @@ struct Fixture {
   mesh::Groups groups = mesh::Groups::planned(place, {});
   comm::TrafficCounter collectives;
   parallel::MatrixExchange exchange{deal, storage, groups, *memory.backend, collectives};
-  parallel::ShardMaximum maximum{groups, *memory.backend, collectives};
+  parallel::ShardReduction reduction{groups, *memory.backend, collectives};
 };
 
 /// A line of muon.txt.

@@ -18,6 +18,7 @@ void fill_table(Kernels& table) {
   enter_cross_entropy(table);
   enter_update(table);
   enter_update_blockwise(table);
+  enter_factored(table);
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

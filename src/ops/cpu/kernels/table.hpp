@@ -18,5 +18,6 @@ void enter_swiglu(Kernels& table);
 void enter_cross_entropy(Kernels& table);
 void enter_update(Kernels& table);
 void enter_update_blockwise(Kernels& table);
+void enter_factored(Kernels& table);
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -66,7 +66,7 @@ void update_all(const UpdateArguments& step) {
 #pragma omp parallel for if (step.size >= min_parallel_elements)
   for (std::int64_t i = 0; i < num_chunks; ++i) {
     const std::int64_t begin = i * chunk, end = min(step.size, begin + chunk);
-    with_rule(step.rules, [&](const auto& rule) { update_any(step, rule, begin, end); });
+    step.rule.visit([&](const auto& rule) { update_any(step, rule, begin, end); });
   }
 }
 

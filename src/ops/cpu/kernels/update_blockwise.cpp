@@ -35,61 +35,79 @@ struct Moments {
   float largest[2];
 };
 
+/// The largest magnitude.
+float largest_of(const float* x, std::int64_t count) {
+  std::int32_t largest = 0;  // numbers that are not negative have the order of their bits
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t j = 0; j < count; ++j) {
+    const std::int32_t bits = __builtin_bit_cast(std::int32_t, x[j]) & 0x7fffffff;
+    largest = largest > bits ? largest : bits;
+  }
+  return __builtin_bit_cast(float, largest);
+}
+
 /// Computes the moments, and with `stores` the parameters.
 template <class Parameter, bool has_copy, bool stores, class Elements>
-void step_block(const BlockwiseArguments& step, const Elements& elements, std::int64_t count, std::int64_t scale,
+void step_block(const BlockwiseArguments& step, Elements elements, std::int64_t count, std::int64_t scale,
                 Moments& moments) {
   const auto* first_codes = static_cast<const std::uint8_t*>(step.state[0]);
   const auto* second_codes = static_cast<const std::uint8_t*>(step.state[1]);
+  look_up(moments.first, signed_code.values, count, [=](std::int64_t j) { return first_codes[elements.at(j)]; });
+  look_up(moments.second, unsigned_code.values, count, [=](std::int64_t j) { return second_codes[elements.at(j)]; });
+  // What the loop stores might be any of these, if they were read in it.
+  const AdamW::Step rule = step.rule;
+  const float* gradients = step.gradients;
+  const float gradient_scale = step.gradient_scale;
+  const std::uint64_t key = step.key;
   auto* parameters = static_cast<Parameter*>(step.parameters);
   auto* copy = reinterpret_cast<Bf16*>(step.copy);
   const float first_scale = step.blocks.old_scales[0][scale], second_scale = step.blocks.old_scales[1][scale];
-  float first_largest = 0, second_largest = 0;
-#pragma omp simd reduction(max : first_largest, second_largest)
+#pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t i = elements.at(j);
-    float state[max_update_states] = {signed_code.values[first_codes[i]] * first_scale,
-                                      unsigned_code.values[second_codes[i]] * second_scale};
+    float state[max_update_states] = {moments.first[j] * first_scale, moments.second[j] * second_scale};
     float parameter = stores ? load(parameters[i]) : 0;
-    step.rules.adamw.update(parameter, step.gradients[i] * step.gradient_scale, state,
-                            [](float x) { return __builtin_sqrtf(x); });
+    rule.update(parameter, gradients[i] * gradient_scale, state, [](float x) { return __builtin_sqrtf(x); });
     moments.first[j] = state[0];
     moments.second[j] = state[1];
-    const float magnitude = __builtin_fabsf(state[0]);
-    first_largest = first_largest > magnitude ? first_largest : magnitude;
-    second_largest = second_largest > state[1] ? second_largest : state[1];
     if constexpr (stores) {
       std::uint64_t bits = 0;
       if constexpr (sizeof(Parameter) == sizeof(Bf16)) {
-        bits = squares(step.key, static_cast<std::uint64_t>(elements.number(j)));
+        bits = squares(key, static_cast<std::uint64_t>(elements.number(j)));
       }
       store_at_random(parameters[i], parameter, bits >> 32);
       if constexpr (has_copy) store(copy[i], parameter);
     }
   }
-  moments.largest[0] = first_largest;
-  moments.largest[1] = second_largest;
+  moments.largest[0] = largest_of(moments.first, count);
+  moments.largest[1] = largest_of(moments.second, count);
 }
 
+/// Overwrites the moments.
 template <class Elements>
-void store_codes(const BlockwiseArguments& step, const Elements& elements, std::int64_t count, std::int64_t scale,
-                 const Moments& moments) {
+void store_codes(const BlockwiseArguments& step, Elements elements, std::int64_t count, std::int64_t scale,
+                 Moments& moments) {
   // A block of zeros has no scale to divide by.
   const auto divisor_of = [](float x) { return x > 0 ? x : 1.0f; };
   const float first_scale = divisor_of(step.blocks.new_scales[0][scale]);
   const float second_scale = divisor_of(step.blocks.new_scales[1][scale]);
-  std::int32_t first[block_size], second[block_size];
+  std::int32_t first[block_size], second[block_size];  // places of cells, then the cells
 #pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
-    first[j] = nearest_signed_code(signed_search, moments.first[j] / first_scale);
-    second[j] = nearest_unsigned_code(unsigned_search, moments.second[j] / second_scale);
+    moments.first[j] /= first_scale;
+    moments.second[j] /= second_scale;
+    first[j] = CodeSearch::cell_of(__builtin_fabsf(moments.first[j]));
+    second[j] = CodeSearch::cell_of(moments.second[j]);
   }
+  look_up(first, signed_search.cells, count, [&](std::int64_t j) { return first[j]; });
+  look_up(second, unsigned_search.cells, count, [&](std::int64_t j) { return second[j]; });
   auto* first_codes = static_cast<std::uint8_t*>(step.state[0]);
   auto* second_codes = static_cast<std::uint8_t*>(step.state[1]);
+#pragma omp simd
   for (std::int64_t j = 0; j < count; ++j) {
     const std::int64_t i = elements.at(j);
-    first_codes[i] = static_cast<std::uint8_t>(first[j]);
-    second_codes[i] = static_cast<std::uint8_t>(second[j]);
+    first_codes[i] = static_cast<std::uint8_t>(nearest_signed_code(first[j], moments.first[j]));
+    second_codes[i] = static_cast<std::uint8_t>(nearest_unsigned_code(second[j], moments.second[j]));
   }
 }
 

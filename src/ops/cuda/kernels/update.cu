@@ -108,7 +108,7 @@ void update_as(const UpdateArguments& arguments, const Rule& rule, cudaStream_t 
 }  // namespace
 
 void update(const UpdateArguments& arguments, cudaStream_t stream) {
-  with_rule(arguments.rules, [&](const auto& rule) {
+  arguments.rule.visit([&](const auto& rule) {
     with_type(arguments.state[0].is_bf16, [&](auto state_type) {
       using State = typename decltype(state_type)::type;
       if (arguments.parameters.is_bf16) {

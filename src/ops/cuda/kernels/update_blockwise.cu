@@ -69,6 +69,7 @@ __host__ __device__ inline std::int64_t number_of(const BlockwiseArguments& step
 template <class Parameter, bool has_copy, bool stores>
 __global__ void __launch_bounds__(threads)
     blocks_kernel(BlockwiseArguments step, CodeValues values, std::int64_t begin, std::int64_t end) {
+  const AdamW::Step& rule = step.rule;
   auto* shared = shared_memory<float>();
   const SharedCode first = read_code(shared, values.of[0]), second = read_code(shared + 512, values.of[1]);
   __syncthreads();
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(threads)
       auto* at = static_cast<Parameter*>(step.parameters) + i;
       float parameter[1] = {};
       if constexpr (stores) load(parameter, at);
-      step.rules.adamw.update(parameter[0], step.gradients[i] * step.gradient_scale, state,
+      rule.update(parameter[0], step.gradients[i] * step.gradient_scale, state,
                               [](float x) { return sqrtf(x); });
       moments[0][j] = state[0];
       moments[1][j] = state[1];

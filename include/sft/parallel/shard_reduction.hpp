@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Maxima and sums of numbers that the ranks which share the parameters each know in part.
+
+#include "sft/comm/collectives.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/tensor/tensor.hpp"
+
+namespace sft::parallel {
+
+/// On the stream of the backend. All ranks get the same. Collective over fsdp and tp.
+class ShardReduction {
+ public:
+  /// References outlive it.
+  ShardReduction(const mesh::Groups& groups, ops::Backend& backend, comm::Collectives& collectives)
+      : groups_(groups), backend_(backend), collectives_(collectives) {}
+
+  /// numbers, float32 or float64, = their maximum, or their sum, over fsdp x tp.
+  void max(const Tensor& numbers) const { reduce(numbers, comm::ReduceOp::max); }
+  void sum(const Tensor& numbers) const { reduce(numbers, comm::ReduceOp::sum); }
+
+ private:
+  void reduce(const Tensor& numbers, comm::ReduceOp op) const {
+    for (const comm::Group* group : {&groups_.fsdp, &groups_.tp}) {
+      if (group->size() > 1) collectives_.all_reduce(*group, numbers, op, backend_.stream());
+    }
+  }
+
+  const mesh::Groups& groups_;
+  ops::Backend& backend_;
+  comm::Collectives& collectives_;
+};
+
+}  // namespace sft::parallel

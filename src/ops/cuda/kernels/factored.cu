@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums in float64 and always in the same order: of pieces that follow from the shape alone, then of these.
+#include "ops/cuda/kernels/factored.hpp"
+
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/random_rounding.cuh"
+#include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
+#include "ops/random_bits.hpp"
+
+namespace sft::ops::cuda {
+namespace {
+
+using sft::cuda::launch;
+using sft::cuda::shared_memory;
+
+constexpr unsigned threads = 256;
+constexpr std::size_t sum_scratch_bytes = threads / warp_size * sizeof(double);
+constexpr std::int64_t max_partials = static_cast<std::int64_t>(factored_scratch_bytes / sizeof(double));
+constexpr std::int64_t max_blocks = 1024;
+
+/// threadIdx.y is a row of the block, whose threads go over the columns. Moves 4 bytes an element.
+__global__ void __launch_bounds__(threads) sum_rows_kernel(SquareSumsArguments s) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  double sum = 0.0;
+  if (row < s.num_rows) {
+#pragma unroll 4
+    for (std::int64_t column = threadIdx.x; column < s.num_columns; column += blockDim.x) {
+      sum += square_of(s, s.x[row * s.num_columns + column]);
+    }
+  }
+  sum = row_sum(sum, shared_memory<double>());
+  if (row < s.num_rows && threadIdx.x == 0) s.rows[row] += sum;
+}
+
+/// Row b of `partials` (gridDim.y, num_columns) = the sums of row block b; lane l takes rows l, l + 8, ... of it. Moves
+/// 4 bytes an element.
+__global__ void __launch_bounds__(threads)
+    sum_columns_kernel(SquareSumsArguments s, double* partials, std::int64_t rows_per_block) {
+  auto* lanes = shared_memory<double>();  // (blockDim.y, warp_size)
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + threadIdx.x;
+  const std::int64_t begin = blockIdx.y * rows_per_block,
+                     end = begin + rows_per_block < s.num_rows ? begin + rows_per_block : s.num_rows;
+  double sum = 0.0;
+  if (column < s.num_columns) {
+#pragma unroll 4
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += blockDim.y) {
+      sum += square_of(s, s.x[row * s.num_columns + column]);
+    }
+  }
+  lanes[threadIdx.y * warp_size + threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= s.num_columns) return;
+  for (unsigned lane = 1; lane < blockDim.y; ++lane) sum += lanes[lane * warp_size + threadIdx.x];
+  partials[blockIdx.y * s.num_columns + column] = sum;
+}
+
+/// columns += the rows of partials. Moves 8 bytes a partial.
+__global__ void __launch_bounds__(threads)
+    add_columns_kernel(double* columns, const double* partials, std::int64_t num_columns, std::int64_t num_partials) {
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  if (column >= num_columns) return;
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < num_partials; ++i) sum += partials[i * num_columns + column];
+  columns[column] += sum;
+}
+
+/// One block. Moves 24 bytes a moment.
+__global__ void __launch_bounds__(threads) update_factors_kernel(MomentFactorsArguments step) {
+  double sum = 0.0;
+  for (std::int64_t i = threadIdx.x; i < step.size; i += threads) {
+    const float moment = new_moment_of(step, i);
+    step.moment[i] = moment;
+    sum += static_cast<double>(moment);
+  }
+  sum = row_sum(sum, shared_memory<double>());
+  const float mean = step.by_mean ? static_cast<float>(sum / static_cast<double>(step.size)) : 1.0f;
+  for (std::int64_t i = threadIdx.x; i < step.size; i += threads) step.factors[i] = 1.0f / sqrtf(step.moment[i] / mean);
+}
+
+/// partials[block] = the squares of the directions of its rows. Moves 4 bytes an element.
+__global__ void __launch_bounds__(threads) direction_squares_kernel(FactoredArguments step, double* partials) {
+  double sum = 0.0;
+  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; r < step.num_rows;
+       r += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+    const FactoredRow row = row_of(step, r);
+#pragma unroll 4
+    for (std::int64_t column = threadIdx.x; column < step.num_columns; column += blockDim.x) {
+      const float direction = direction_of(step, row, column);
+      sum += static_cast<double>(direction * direction);
+    }
+  }
+  auto* rows = shared_memory<double>() + blockDim.y * (blockDim.x / warp_size);  // behind the scratch of row_sum
+  sum = row_sum(sum, shared_memory<double>());
+  if (threadIdx.x == 0) rows[threadIdx.y] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0 || threadIdx.y != 0) return;
+  for (unsigned row = 1; row < blockDim.y; ++row) sum += rows[row];
+  partials[blockIdx.x] = sum;
+}
+
+/// One block: result += the partials. Moves 8 bytes a partial.
+__global__ void __launch_bounds__(threads) add_partials_kernel(double* result, const double* partials, int count) {
+  double sum = 0.0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(threads)) sum += partials[i];
+  sum = row_sum(sum, shared_memory<double>());
+  if (threadIdx.x == 0) *result += sum;
+}
+
+/// Moves the parameter twice, the gradient, and 2 bytes of the copy: 12 or 14 bytes an element in float32.
+template <class Parameter, bool has_copy>
+__global__ void __launch_bounds__(threads) update_factored_kernel(FactoredArguments step) {
+  const float rate = rate_of(step, [](double x) { return sqrt(x); });
+  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; r < step.num_rows;
+       r += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+    const FactoredRow row = row_of(step, r);
+    auto* parameters = static_cast<Parameter*>(step.parameters) + r * step.num_columns;
+#pragma unroll 4
+    for (std::int64_t column = threadIdx.x; column < step.num_columns; column += blockDim.x) {
+      float parameter = stepped(step, load(parameters + column), direction_of(step, row, column), rate);
+      if constexpr (sizeof(Parameter) == sizeof(Bf16)) {
+        const std::int64_t number = step.first_index + r * step.row_stride + column;
+        const std::uint64_t bits = squares(step.key, static_cast<std::uint64_t>(number));
+        parameter = rounded_at_random<Parameter>(parameter, bits >> 32);
+      }
+      store(parameters + column, parameter);
+      if constexpr (has_copy) store(static_cast<Bf16*>(step.copy) + r * step.num_columns + column, parameter);
+    }
+  }
+}
+
+/// Threads that go over the columns of a row, a warp or more, and rows of a block beside one another.
+dim3 block_of(std::int64_t num_columns) {
+  unsigned x = warp_size;
+  while (x < num_columns && x < threads) x *= 2;
+  return {x, threads / x};
+}
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+dim3 grid_of(std::int64_t blocks) { return {static_cast<unsigned>(blocks)}; }
+
+/// Row blocks of column sums: as many as give a large GPU blocks enough, each of at least 32 rows.
+std::int64_t num_row_blocks(const SquareSumsArguments& sums) {
+  const std::int64_t limit = smaller(max_partials / sums.num_columns, 128);
+  return smaller(divide_up(sums.num_rows, 32), limit < 1 ? 1 : limit);
+}
+
+}  // namespace
+
+void sum_squares_by_dim(const SquareSumsArguments& sums, Workspace workspace, cudaStream_t stream) {
+  if (sums.num_rows == 0 || sums.num_columns == 0) return;
+  if (sums.rows != nullptr) {
+    const dim3 block = block_of(sums.num_columns);
+    launch("sum_rows", sum_rows_kernel, grid_of(divide_up(sums.num_rows, block.y)), block, sum_scratch_bytes, stream,
+           sums);
+  }
+  if (sums.columns == nullptr) return;
+  const std::int64_t num_blocks = num_row_blocks(sums);
+  auto* partials = static_cast<double*>(workspace.data);
+  const dim3 grid(static_cast<unsigned>(divide_up(sums.num_columns, warp_size)), static_cast<unsigned>(num_blocks));
+  launch("sum_columns", sum_columns_kernel, grid, dim3(warp_size, threads / warp_size), threads * sizeof(double),
+         stream, sums, partials, divide_up(sums.num_rows, num_blocks));
+  launch("add_columns", add_columns_kernel, grid_of(divide_up(sums.num_columns, threads)), dim3(threads), 0, stream,
+         sums.columns, partials, sums.num_columns, num_blocks);
+}
+
+void update_factors(const MomentFactorsArguments& step, cudaStream_t stream) {
+  if (step.size == 0) return;
+  launch("update_factors", update_factors_kernel, dim3(1), dim3(threads), sum_scratch_bytes, stream, step);
+}
+
+void add_direction_squares(const FactoredArguments& step, Workspace workspace, cudaStream_t stream) {
+  if (step.num_rows == 0 || step.num_columns == 0) return;
+  auto* partials = static_cast<double*>(workspace.data);
+  const dim3 block = block_of(step.num_columns);
+  const std::int64_t num_blocks = smaller(divide_up(step.num_rows, block.y), max_blocks);
+  launch("direction_squares", direction_squares_kernel, grid_of(num_blocks), block,
+         sum_scratch_bytes + block.y * sizeof(double), stream, step, partials);
+  launch("add_partials", add_partials_kernel, dim3(1), dim3(threads), sum_scratch_bytes, stream, step.squares, partials,
+         static_cast<int>(num_blocks));
+}
+
+void update_factored(const FactoredArguments& step, cudaStream_t stream) {
+  if (step.num_rows == 0 || step.num_columns == 0) return;
+  const dim3 block = block_of(step.num_columns);
+  const dim3 grid = grid_of(smaller(divide_up(step.num_rows, block.y), max_blocks));
+  const auto run = [&](void (*kernel)(FactoredArguments)) {
+    launch("update_factored", kernel, grid, block, 0, stream, step);
+  };
+  if (step.has_bf16_parameters) return run(update_factored_kernel<Bf16, false>);
+  if (step.copy != nullptr) return run(update_factored_kernel<float, true>);
+  run(update_factored_kernel<float, false>);
+}
+
+}  // namespace sft::ops::cuda
