@@ -9,10 +9,10 @@
 namespace sft::ops {
 
 /// The elements of a float64 tensor; null where it is empty.
-[[nodiscard]] inline double* doubles_of(const Tensor& x) {
-  if (x.empty()) return nullptr;
-  SFT_ENSURE(x.dtype == DType::float64 && x.is_contiguous(), "ops: contiguous float64 expected");
-  return x.as<double>();
+template <class Memory>
+[[nodiscard]] auto* doubles_of(const BasicTensor<Memory>& x) {
+  SFT_ENSURE(x.empty() || (x.dtype == DType::float64 && x.is_contiguous()), "ops: contiguous float64 expected");
+  return x.empty() ? nullptr : x.template as<double>();
 }
 
 [[nodiscard]] inline SquareSumsArguments arguments_of(const SquareSums& sums) {
@@ -42,7 +42,7 @@ namespace sft::ops {
 }
 
 [[nodiscard]] inline FactoredArguments arguments_of(const FactoredUpdate& step) {
-  const Tensor& gradients = step.gradients;
+  const ConstTensor& gradients = step.gradients;
   SFT_ENSURE(gradients.ndim == 2, "ops: a part of a matrix is one");
   SFT_ENSURE(step.row_factors.empty() || step.row_factors.num_elements() == gradients.shape[0],
              "ops: a row has a factor");

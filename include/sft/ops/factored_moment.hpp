@@ -17,7 +17,7 @@ namespace sft::ops {
 
 /// Squares of (scale x), summed along both dims.
 struct SquareSums {
-  Tensor x;              ///< (R, C) float32
+  ConstTensor x;         ///< (R, C) float32
   double scale;          ///< clipping factor
   Tensor rows, columns;  ///< (R), (C) float64, "+="; empty: not asked for
 };
@@ -25,7 +25,7 @@ struct SquareSums {
 /// moment = beta2 moment + (1 - beta2) (sums / count + epsilon), and the factors that follow from it.
 struct MomentFactors {
   Tensor moment;       ///< (N) float32
-  Tensor sums;         ///< (N) float64
+  ConstTensor sums;    ///< (N) float64
   Tensor factors;      ///< (N) float32: 1 / sqrt(moment)
   std::int64_t count;  ///< of numbers in each sum
   double beta2, epsilon;
@@ -35,12 +35,12 @@ struct MomentFactors {
 /// A step against the direction u = row factor * column factor * gradient of each element, divided by max(1, its root
 /// mean square / clip_threshold).
 struct FactoredUpdate {
-  Tensor parameters;      ///< (R, C) float32 or bf16
-  Tensor gradients;       ///< (R, C) float32
-  Tensor row_factors;     ///< (R) float32; empty: ones
-  Tensor column_factors;  ///< (C) float32
-  Tensor squares;         ///< float64 (1): the sum of u^2 over the whole tensor
-  Tensor copy;            ///< (R, C) bf16, or empty: receives new float32 parameters, rounded to the nearest
+  Tensor parameters;           ///< (R, C) float32 or bf16
+  ConstTensor gradients;       ///< (R, C) float32
+  ConstTensor row_factors;     ///< (R) float32; empty: ones
+  ConstTensor column_factors;  ///< (C) float32
+  Tensor squares;              ///< float64 (1): the sum of u^2 over the whole tensor
+  Tensor copy;                 ///< (R, C) bf16, or empty: receives new float32 parameters, rounded to the nearest
   double learning_rate, weight_decay, clip_threshold;
   std::int64_t num_elements;    ///< of the whole tensor
   double gradient_scale = 1.0;  ///< clipping factor

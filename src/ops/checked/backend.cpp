@@ -444,6 +444,26 @@ class CheckedBackend final : public Backend {
     inner_->raise_scales(step);
   }
 
+  void sum_squares_by_dim(const SquareSums& sums) override {
+    check_square_sums("sum_squares_by_dim", sums);
+    inner_->sum_squares_by_dim(sums);
+  }
+
+  void update_factors(const MomentFactors& step) override {
+    check_moment_factors("update_factors", step);
+    inner_->update_factors(step);
+  }
+
+  void add_direction_squares(const FactoredUpdate& step) override {
+    check_factored_update("add_direction_squares", step, false);
+    inner_->add_direction_squares(step);
+  }
+
+  void update_factored(const FactoredUpdate& step) override {
+    check_factored_update("update_factored", step, true);
+    inner_->update_factored(step);
+  }
+
  private:
   static void check_normed_heads(Call& call, const ConstTensor& in, const ConstTensor& weight, const RopeTable& table) {
     const std::int64_t head_dim = in.shape[2];

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "ops/checked/call.hpp"
 
@@ -16,13 +17,7 @@ constexpr std::array<std::string_view, 2> state_names = {"state[0]", "state[1]"}
                                           new_scale_names = {"new_scales[0]", "new_scales[1]"};
 
 std::size_t num_states_of(const UpdateRule& rule) {
-  struct Count {
-    std::size_t operator()(const AdamW&) const { return 2; }
-    std::size_t operator()(const Lion&) const { return 1; }
-    std::size_t operator()(const Sgd&) const { return 0; }
-    std::size_t operator()(const Momentum&) const { return 1; }
-  };
-  return std::visit(Count{}, rule);
+  return std::visit([]<class Rule>(const Rule&) { return std::size_t{Rule::Step::num_states}; }, rule);
 }
 
 void check_parameters(Call& call, const Update& step) {
@@ -103,6 +98,46 @@ void check_raised_scales(std::string_view op, const BlockwiseUpdate& step) {
   Call call(op);
   call.require(!step.new_scales[0].empty(), "new_scales[0] is empty");
   check_blocks(call, step, false);
+  call.check_memory();
+}
+
+void check_square_sums(std::string_view op, const SquareSums& sums) {
+  Call call(op);
+  call.require_dims("x", sums.x, 2);
+  call.in("x", sums.x, shape_of(sums.x), DType::float32);
+  if (!sums.rows.empty()) call.out("rows", sums.rows, {sums.x.shape[0]}, DType::float64);
+  if (!sums.columns.empty()) call.out("columns", sums.columns, {sums.x.shape[1]}, DType::float64);
+  call.check_memory();
+}
+
+void check_moment_factors(std::string_view op, const MomentFactors& step) {
+  Call call(op);
+  const std::int64_t size = step.moment.num_elements();
+  call.out("moment", step.moment, {size}, DType::float32);
+  call.in("sums", step.sums, {size}, DType::float64);
+  call.out("factors", step.factors, {size}, DType::float32);
+  call.require(step.count > 0, "count is no number of elements");
+  call.check_memory();
+}
+
+void check_factored_update(std::string_view op, const FactoredUpdate& step, bool writes_parameters) {
+  Call call(op);
+  call.require_dims("gradients", step.gradients, 2);
+  const std::vector<std::int64_t> shape = shape_of(step.gradients);
+  call.in("gradients", step.gradients, shape, DType::float32);
+  if (!step.row_factors.empty()) call.in("row_factors", step.row_factors, {shape[0]}, DType::float32);
+  call.in("column_factors", step.column_factors, {shape[1]}, DType::float32);
+  call.require(step.num_elements > 0, "num_elements is no number of elements");
+  if (writes_parameters) {
+    call.in("squares", step.squares, {1}, DType::float64);
+    call.out("parameters", step.parameters, shape, any_compute);
+    if (!step.copy.empty()) {
+      call.require(step.parameters.dtype == DType::float32, "copy is given with bf16 parameters, which have none");
+      call.out("copy", step.copy, shape, DType::bf16);
+    }
+  } else {
+    call.out("squares", step.squares, {1}, DType::float64);
+  }
   call.check_memory();
 }
 
