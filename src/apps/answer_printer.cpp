@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "sft/core/log.hpp"
-#include "sft/core/printable.hpp"
 
 namespace sft::apps {
 

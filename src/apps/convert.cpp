@@ -26,7 +26,6 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/core/process.hpp"
 #include "sft/core/program.hpp"
 #include "sft/hub/adapter_config.hpp"
 #include "sft/hub/folder.hpp"

@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint_at.hpp"
 #include "inspect_data.hpp"
 #include "inspect_options.hpp"
 #include "json_text.hpp"
@@ -30,9 +29,9 @@
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/core/process.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/table.hpp"
+#include "start_model.hpp"
 
 namespace {
 

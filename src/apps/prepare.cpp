@@ -18,7 +18,6 @@
 
 #include "prepare_options.hpp"
 #include "prepare_summary.hpp"
-#include "preview.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"

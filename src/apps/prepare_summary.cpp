@@ -14,7 +14,6 @@
 #include "json_text.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/core/printable.hpp"
 #include "sft/core/table.hpp"
 
 namespace sft::apps {

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What sft-prepare says at its end: what became of the records, and what their owner may not have meant.
+// What sft-prepare says at its end: what became of the records, what their owner may not have meant, and packed rows as
+// a person reads them.
 
+#include <cstdint>
+#include <string>
+
+#include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
+#include "sft/text/tokenizer.hpp"
 
 namespace sft::apps {
 
@@ -15,5 +21,10 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
 
 /// How long documents are, as a histogram.
 void print_statistics(const data::PrepareSummary& summary);
+
+/// Row `index` as text. What is trained on is green, or stands in ⟦brackets⟧ without colour, and other weights than 1
+/// are written before it; what is not is dim. Every document begins with a line of its own.
+[[nodiscard]] std::string preview_of(const data::Row& row, std::int64_t index, std::int64_t num_rows,
+                                     const text::Tokenizer& tokenizer, bool has_colour);
 
 }  // namespace sft::apps

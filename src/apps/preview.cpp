@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "preview.hpp"
+#include "prepare_summary.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "sft/core/log.hpp"
 #include "sft/core/plural.hpp"
-#include "sft/core/printable.hpp"
 
 namespace sft::apps {
 

@@ -3,19 +3,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string_view>
 
-#include "checkpoint_at.hpp"
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 #include "sft/hub/folder.hpp"
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
+#include "sft/io/file_kind.hpp"
 
 namespace sft::apps {
 
@@ -68,6 +70,19 @@ void check_on_rank_0(const comm::Group& world, const Check& check) {
 }
 
 }  // namespace
+
+std::string checkpoint_at(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw_data_error("cannot find the checkpoint " + path, "there is no such folder", "check the path");
+  }
+  io::require_kind(path, io::Expected::checkpoint);
+  if (std::filesystem::exists(std::filesystem::path(path) / "checkpoint.h5", ignored)) return path;
+  const std::string chosen = checkpoint::saved_last(path);
+  if (chosen.empty()) return path;
+  if (log_rank() == 0) std::fprintf(stderr, "using %s, saved last\n", printable(chosen, /*keep_layout=*/false).c_str());
+  return chosen;
+}
 
 StartModel find_start_model(const config::Model& model) {
   const std::string folder = hub::find_model_folder(model.model_name_or_path, model.model_revision);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The model that a run begins with: what [model] model_name_or_path means.
+// The model that a run begins with: what [model] model_name_or_path means, and what other paths of checkpoints do.
 
 #include <string>
 #include <vector>
@@ -12,6 +12,10 @@
 #include "sft/device/device.hpp"
 
 namespace sft::apps {
+
+/// The checkpoint that `path` means: the folder itself, or of the output folder of a run the one saved last, which a
+/// line on standard error names.
+[[nodiscard]] std::string checkpoint_at(const std::string& path);
 
 /// A folder with weights.
 struct StartModel {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "checkpoint_at.hpp"
 #include "merge_adapter.hpp"
 #include "model_folder.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
@@ -16,6 +15,7 @@
 #include "sft/hub/model_config.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/file_kind.hpp"
+#include "start_model.hpp"
 
 namespace sft::apps {
 

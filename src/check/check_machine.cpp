@@ -23,7 +23,6 @@
 #include "sft/core/table.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/machine/gpus.hpp"
-#include "sft/machine/network.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/plan/start_table.hpp"
 

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "config/scheduler_fields.hpp"
 #include "config/scheduler_kwargs.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "config/scheduler_fields.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/nearest.hpp"
 

@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <ctime>
 
-#include "sft/core/printable.hpp"
-
 namespace sft {
 
 namespace {

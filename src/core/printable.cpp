@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/core/printable.hpp"
+#include "sft/core/log.hpp"
 
 #include <array>
 #include <cstdio>

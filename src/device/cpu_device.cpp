@@ -2,11 +2,14 @@
 #include "cpu_device.hpp"
 
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
-#include "host_memory.hpp"
+#include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/plural.hpp"
 
 namespace sft::device {
@@ -49,6 +52,34 @@ void CpuDevice::fill_zero(void* destination, std::size_t bytes, Stream& stream) 
   stream.synchronize();
   auto* to = static_cast<std::byte*>(destination);
   for_each_piece(bytes, [=](std::size_t begin, std::size_t count) { std::memset(to + begin, 0, count); });
+}
+
+class CpuTimeline::Mark final : public Pending {
+ public:
+  Mark(CpuTimeline& timeline, Id id, Edge edge) : timeline_(timeline), id_(id), edge_(edge) {}
+  bool test() override {
+    timeline_.set_time(id_, edge_, now_ns());
+    return true;
+  }
+
+ private:
+  CpuTimeline& timeline_;
+  Id id_;
+  Edge edge_;
+};
+
+void CpuTimeline::stamp(Stream& stream, Id id, Edge edge) { stream.push(std::make_unique<Mark>(*this, id, edge)); }
+
+Device::Block allocate_host(std::size_t bytes) {
+  constexpr std::size_t huge_page_threshold_bytes = std::size_t{8} << 20;
+  if (bytes == 0) return {};
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes), std::strerror(errno),
+                "use more ranks, shorter rows or a smaller model");
+  }
+  if (bytes >= huge_page_threshold_bytes) madvise(memory, bytes, MADV_HUGEPAGE);
+  return {memory, [bytes](void* block) { munmap(block, bytes); }};
 }
 
 }  // namespace sft::device

@@ -5,10 +5,21 @@
 #include <memory>
 
 #include "cpu_stream.hpp"
-#include "cpu_timeline.hpp"
 #include "sft/device/device.hpp"
+#include "sft/device/timeline.hpp"
 
 namespace sft::device {
+
+/// Ranges on the streams of the CPU, where MPI may still be at work when a call returns: each end of a range is a piece
+/// of work of its own, which takes the time when its turn comes. It ends no earlier than somebody looks (Stream::poll).
+class CpuTimeline final : public Timeline {
+ private:
+  class Mark;
+  void stamp(Stream& stream, Id id, Edge edge) override;
+};
+
+/// Ordinary memory of the node. Pages that were never written to take none. Throws as Device::allocate.
+[[nodiscard]] Device::Block allocate_host(std::size_t bytes);
 
 class CpuDevice : public Device {
  public:

@@ -5,10 +5,9 @@
 #include <array>
 #include <bit>
 
-#include "cuda_check.hpp"
+#include "cpu_device.hpp"
 #include "cuda_stream.hpp"
 #include "cuda_timeline.hpp"
-#include "host_memory.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"

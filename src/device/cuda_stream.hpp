@@ -8,6 +8,10 @@
 
 namespace sft::device {
 
+/// Throws an Error naming `call`, CUDA's own text and the rank unless `code` is cudaSuccess. Errors of earlier queued
+/// work may show up here too.
+void check_cuda(cudaError_t code, const char* call);
+
 class CudaStream final : public Stream {
  public:
   /// Who waits for the stream asks `checks`.

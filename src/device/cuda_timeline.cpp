@@ -6,7 +6,6 @@
 
 #include <cmath>
 
-#include "cuda_check.hpp"
 #include "cuda_stream.hpp"
 
 namespace sft::device {

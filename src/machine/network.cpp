@@ -2,7 +2,7 @@
 // Linux says it in files: /sys/class/infiniband/ADAPTER/ports/PORT/{state,rate} ("4: ACTIVE", "400 Gb/sec (4X NDR)")
 // and /sys/class/net/INTERFACE/{operstate,speed} ("up", Mb/s).
 
-#include "sft/machine/network.hpp"
+#include "sft/machine/node.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/plan/dry_run.hpp"
-
 #include <nlohmann/json.hpp>
 
 #include "sft/core/format.hpp"

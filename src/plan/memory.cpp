@@ -10,7 +10,7 @@
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/table.hpp"
-#include "sft/plan/loader_plan.hpp"
+#include "sft/plan/datasets.hpp"
 #include "sft/plan/rank_plan.hpp"
 
 namespace sft::plan {

@@ -13,7 +13,7 @@
 
 #include "equivalence/mesh_table.hpp"
 #include "sft/core/error.hpp"
-#include "sft/plan/loader_plan.hpp"
+#include "sft/plan/datasets.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "sft/data/loader.hpp"
-#include "sft/plan/loader_plan.hpp"
+#include "sft/plan/datasets.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/layout.hpp"

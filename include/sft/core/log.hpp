@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Messages for the person who runs the program. Only the rank that owns the console prints. Many hold words of files
-// that strangers wrote: whatever these are, a terminal gets printable text (printable.hpp).
+// that strangers wrote: whatever these are, a terminal gets printable text (printable).
 
 #include <string>
+#include <string_view>
 
 namespace sft {
 
@@ -28,5 +29,9 @@ void log_warning(const std::string& line);
 /// One line on standard error, from any rank, prefixed `PROGRAM: error: ` with the name that the program was started
 /// by.
 void log_error(const std::string& line);
+
+/// Valid UTF-8 stays; control characters and stray bytes come out as \xNN, a newline as \n. `keep_layout`: newlines and
+/// tabs stay. What is printable already stays as it is.
+[[nodiscard]] std::string printable(std::string_view text, bool keep_layout);
 
 }  // namespace sft

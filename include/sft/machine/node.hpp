@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a node offers to the ranks it runs: memory and processor cores.
+// What a node offers to the ranks it runs: memory, processor cores and network, as it promises its rate.
 
 #include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace sft::machine {
 
@@ -37,5 +39,10 @@ void set_num_threads(int num_local_ranks);
 
 /// Whether the node has more ranks than cores.
 [[nodiscard]] bool ranks_share_cores(int num_local_ranks);
+
+/// The network adapters of this node that have a link, each with the rate that Linux gives for it: "mlx5_0 400 Gb/s (4X
+/// NDR)" for InfiniBand and RoCE, which come first, "eth0 25 Gb/s" for Ethernet. Those whose rate is not known, such as
+/// virtual ones, are left out. `root` is where /sys is looked for; only tests have another one.
+[[nodiscard]] std::vector<std::string> network_adapters(const std::filesystem::path& root = "/");
 
 }  // namespace sft::machine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The table that a run opens with.
+// The table that a run opens with, and what a run would be, without training.
 
 #include <cstdint>
 #include <string>
@@ -36,6 +36,11 @@ struct StartFacts {
 /// Mesh, model, batch, steps, data, device, what a rank sends, and memory per rank. Pure but for facts of the data
 /// sets.
 [[nodiscard]] std::string start_table(const StartFacts& facts);
+
+/// The start table of a configuration on any mesh, worked out on one rank; as one JSON object when `json`.
+/// `process_bytes`: what a process holds before it trains. `sp_choice`: what resolve_sp_method returned.
+[[nodiscard]] std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
+                                  std::size_t process_bytes, const std::string& sp_choice, bool json);
 
 /// The node of every rank: equal numbers are one node. Collective over the world.
 [[nodiscard]] std::vector<int> nodes_of_ranks(const comm::Session& session);

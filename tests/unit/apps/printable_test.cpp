@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/json_text.hpp"
-#include "sft/core/printable.hpp"
+#include "sft/core/log.hpp"
 
 using sft::printable;
 

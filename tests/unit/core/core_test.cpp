@@ -8,7 +8,6 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/core/error.hpp"
-#include "sft/core/process.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/version.hpp"
 

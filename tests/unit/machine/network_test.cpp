@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/machine/network.hpp"
+#include "sft/machine/node.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <fstream>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/plan/loader_plan.hpp"
+#include "sft/plan/datasets.hpp"
 
 #include "sft/plan/run_length.hpp"
 
