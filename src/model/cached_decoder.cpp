@@ -8,10 +8,7 @@
 namespace sft::model {
 
 CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens)
-    : layers(static_cast<std::size_t>(config.num_hidden_layers)),
-      sizes_(sizes),
-      qk_norm_(config.qk_norm),
-      max_tokens_(max_tokens) {}
+    : layers(config.num_hidden_layers), sizes_(sizes), qk_norm_(config.qk_norm), max_tokens_(max_tokens) {}
 
 void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspace) {
   for (LayerCache& layer : layers) {

@@ -23,7 +23,7 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
       sizes_(sizes),
       qk_norm_(config.qk_norm),
       policy_(policy),
-      num_blocks_(static_cast<std::size_t>(config.num_hidden_layers)),
+      num_blocks_(config.num_hidden_layers),
       slots_(policy.place == ActivationPolicy::Place::device ? num_blocks_
                                                              : std::min(num_blocks_, num_slots_of_offloading)) {}
 

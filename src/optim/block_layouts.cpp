@@ -15,7 +15,7 @@ using parallel::StoredTensor;
 /// Those whose state is in blocks, or all others. Calls visit(parameter).
 template <class Visit>
 void for_each_parameter(const ShardMap& shard_map, bool in_blocks, const Visit& visit) {
-  for (int unit = 0; unit < shard_map.num_units(); ++unit) {
+  for (const parallel::UnitIndex unit : shard_map.unit_indices()) {
     for (const Parameter& parameter : shard_map.unit(unit).parameters) {
       if (is_blockwise(unit, parameter) == in_blocks) visit(parameter);
     }

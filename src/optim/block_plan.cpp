@@ -162,7 +162,7 @@ BlockCuts::BlockCuts(const ShardMap& shard_map) {
   std::map<std::string, std::set<std::int64_t>> cut_blocks;
   for (int tp_rank = 0; tp_rank < shard_map.place().size(Axis::tp); ++tp_rank) {
     const ShardMap map = shard_map.of_rank(tp_rank);
-    for (int unit = 0; unit < map.num_units(); ++unit) {
+    for (const parallel::UnitIndex unit : map.unit_indices()) {
       for (const Parameter& parameter : map.unit(unit).parameters) {
         if (!is_blockwise(unit, parameter)) continue;
         if (has_cut_rows(parameter)) {
@@ -219,7 +219,7 @@ BlockPlan::BlockPlan(const ShardMap& shard_map, const BlockCuts& cuts) {
 
 std::vector<BlockWindow> plan_windows(const ShardMap& shard_map, const BlockPlan& plan, std::int64_t max_elements) {
   std::vector<BlockWindow> windows;
-  for (int u = 0; u < shard_map.num_units(); ++u) {
+  for (const parallel::UnitIndex u : shard_map.unit_indices()) {
     const parallel::Unit& unit = shard_map.unit(u);
     std::vector<BlockRun> runs;
     std::ranges::copy_if(plan.runs, std::back_inserter(runs), [&](const BlockRun& run) { return run.unit == u; });

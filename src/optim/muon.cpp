@@ -32,7 +32,7 @@ Muon::Muon(const config::Optimizer& keys, const parallel::ShardMap& shard_map, c
       matrix_runs_(plan_parameters(shard_map, [&](int unit, const parallel::Parameter& parameter) {
         return is_matrix_of_block(shard_map, unit, parameter);
       })) {
-  for (int unit = 0; unit < shard_map.num_units(); ++unit) {
+  for (const parallel::UnitIndex unit : shard_map.unit_indices()) {
     for (const parallel::Parameter& parameter : shard_map.unit(unit).parameters) {
       if (needs_whole(unit, parameter)) newton_schulz_.reserve(parameter.rows, parameter.columns);
     }

@@ -66,7 +66,7 @@ void step_all(Optimizer& optimizer, const parallel::UnitStorage& storage, ops::B
               double learning_rate, double gradient_scale) {
   optimizer.begin_step(step, learning_rate, gradient_scale, Optimizer::Order::ascending);
   optimizer.share(storage, backend);
-  for (int unit = 0; unit < storage.shard_map().num_units(); ++unit) optimizer.step_unit(unit, storage, backend);
+  for (const int unit : storage.shard_map().unit_indices()) optimizer.step_unit(unit, storage, backend);
   optimizer.end_step(storage, backend);
 }
 

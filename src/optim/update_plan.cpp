@@ -25,7 +25,8 @@ Treatment treatment_of(int unit, const Parameter& parameter, const IsParameter& 
 }
 
 /// Runs as long as they can be.
-std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, int unit, const IsParameter& is_directed) {
+std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, parallel::UnitIndex unit,
+                             const IsParameter& is_directed) {
   std::vector<Run> runs;
   for (const Treatment treatment : {Treatment::decay, Treatment::no_decay, Treatment::direct}) {
     for (const parallel::ShardRange& range : shard_map.ranges_of_unit(
@@ -37,7 +38,7 @@ std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, int unit, cons
 }
 
 /// A run for each rectangle of a logical tensor.
-std::vector<ParameterRun> rectangle_runs(const parallel::ShardMap& shard_map, int unit_index) {
+std::vector<ParameterRun> rectangle_runs(const parallel::ShardMap& shard_map, parallel::UnitIndex unit_index) {
   const parallel::Unit& unit = shard_map.unit(unit_index);
   std::vector<ParameterRun> runs;
   for (const parallel::Piece& piece : shard_map.pieces()) {
@@ -62,7 +63,8 @@ std::vector<ParameterRun> rectangle_runs(const parallel::ShardMap& shard_map, in
   return runs;
 }
 
-std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, int unit, const IsParameter& is_directed) {
+std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, parallel::UnitIndex unit,
+                                 const IsParameter& is_directed) {
   std::vector<Run> runs;
   for (const ParameterRun& run : rectangle_runs(shard_map, unit)) {
     runs.push_back({run.begin, run.count, treatment_of(unit, *run.parameter, is_directed), run.rounding});
@@ -92,7 +94,7 @@ std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64
   SFT_ENSURE(max_elements > 0, "windows end at aligned elements");
   SFT_ENSURE(max_elements % parallel::alignment_elements == 0, "windows end at aligned elements");
   std::vector<Window> windows;
-  for (int u = 0; u < shard_map.num_units(); ++u) {
+  for (const parallel::UnitIndex u : shard_map.unit_indices()) {
     const parallel::Unit& unit = shard_map.unit(u);
     const std::vector<Run> runs =
         by_element ? runs_by_element(shard_map, u, is_directed) : merged_runs(shard_map, u, is_directed);
@@ -107,7 +109,7 @@ std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64
 
 std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map, const IsParameter& is_meant) {
   std::vector<ParameterRun> runs;
-  for (int unit = 0; unit < shard_map.num_units(); ++unit) {
+  for (const parallel::UnitIndex unit : shard_map.unit_indices()) {
     for (const ParameterRun& run : rectangle_runs(shard_map, unit)) {
       if (is_meant(unit, *run.parameter)) runs.push_back(run);
     }

@@ -55,8 +55,8 @@ SlotAssignment::SlotAssignment(int num_units, const ShardingPolicy& policy, bool
   const int head_slot = tied ? 3 : 0;
   for (int u = 0; u <= last; ++u) {
     const int slot = u == 0 ? 0 : u == last ? head_slot : 1 + u % 2;
-    gradients.push_back(SlotIndex(slot));
-    parameters.push_back(SlotIndex(policy.reshard == config::Reshard::never ? u : slot));
+    gradients.push_back(SlotIndex::from(slot));
+    parameters.push_back(SlotIndex::from(policy.reshard == config::Reshard::never ? u : slot));
   }
 }
 

@@ -51,7 +51,7 @@ template <class Visit>
 void for_each_element(const ShardMap& shard_map, const Visit& visit) {
   for (const Piece& piece : shard_map.pieces()) {
     int unit = shard_map.num_units() - 1;
-    while (shard_map.unit(unit).shard_offset > piece.shard_offset) --unit;
+    while (shard_map.unit(UnitIndex::from(unit)).shard_offset > piece.shard_offset) --unit;
     for (const LogicalRectangle& r : ShardMap::rectangles(piece)) {
       for (std::int64_t i = 0; i < r.num_rows; ++i) {
         for (std::int64_t j = 0; j < r.num_columns; ++j) {

@@ -10,13 +10,20 @@
 
 namespace sft {
 
-/// The number of one thing among all of its kind, from 0. A plain number converts to it, and it to one; a number of
-/// another kind does not: it is neither compared with it nor does it index an IndexedVector.
+/// The number of one thing among all of its kind, from 0. It converts to a plain number. A constant converts to it; a
+/// number that is known at run time only does with from(), and a number of another kind does not: it is neither
+/// compared with it nor does it index an IndexedVector.
 template <class Kind>
 class Index {
  public:
   constexpr Index() = default;
-  constexpr Index(int value) : value_(value) {}      // NOLINT(google-explicit-constructor): as above
+  consteval Index(int value) : value_(value) {}  // NOLINT(google-explicit-constructor): as above
+  /// Number `value` of the kind, for whoever counts things that no IndexRange goes through.
+  [[nodiscard]] static constexpr Index from(int value) {
+    Index index;
+    index.value_ = value;
+    return index;
+  }
   constexpr operator int() const { return value_; }  // NOLINT(google-explicit-constructor): as above
   constexpr Index& operator++() {
     ++value_;
@@ -37,7 +44,7 @@ class IndexRange {
   class Iterator {
    public:
     constexpr explicit Iterator(int value) : value_(value) {}
-    constexpr Number operator*() const { return Number(value_); }
+    constexpr Number operator*() const { return Number::from(value_); }
     constexpr Iterator& operator++() {
       ++value_;
       return *this;
@@ -78,7 +85,7 @@ class IndexedVector {
   void push_back(T value) { values_.push_back(std::move(value)); }
   void clear() { values_.clear(); }
   /// The number of the last one, which there is.
-  [[nodiscard]] Number last() const { return Number(size() - 1); }
+  [[nodiscard]] Number last() const { return Number::from(size() - 1); }
   [[nodiscard]] T& front() { return values_.front(); }
   [[nodiscard]] const T& front() const { return values_.front(); }
   [[nodiscard]] auto begin() { return values_.begin(); }

@@ -24,7 +24,8 @@ concept IndexedBy = requires(Vector vector, Number number) {
   vector[number];
 };
 
-static_assert(std::is_convertible_v<int, Apple> && std::is_convertible_v<Apple, int>);
+static_assert(std::is_convertible_v<Apple, int>);
+static_assert(Apple::from(3) == 3);
 static_assert(!std::is_convertible_v<Apple, Pear>);
 static_assert(Comparable<Apple, Apple> && Comparable<Apple, int> && !Comparable<Apple, Pear>);
 static_assert(IndexedBy<IndexedVector<Apple, double>, Apple> && IndexedBy<IndexedVector<Apple, double>, int>);

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_norms_are_summed_where_tokens_are_cut) {
 }
 
 BOOST_AUTO_TEST_CASE(parameters_that_are_not_trained_are_a_part_of_their_own) {
-  using sft::parallel::PartUnits, sft::parallel::UnitIndex;
+  using sft::parallel::PartUnits;
   auto m = small();
   m.qk_norm = true;
   const auto is_norm = [](const std::string& name) { return name.find("norm") != std::string::npos; };
@@ -164,7 +164,8 @@ BOOST_AUTO_TEST_CASE(a_pass_enters_units_in_their_order_and_back) {
   for (const bool tied : {false, true}) {
     m.tie_word_embeddings = tied;
     const auto parameters = sft::model::make_architecture(m, sft::model::all_parameters, {}, 0).parameters;
-    const int table = tied ? 0 : 5;  // what the head multiplies with
+    const sft::parallel::UnitIndex table =
+        tied ? sft::parallel::UnitIndex(0) : sft::parallel::UnitIndex(5);  // what the head multiplies with
     BOOST_TEST(parameters.forward_units() == (Units{0, 1, 2, 3, 4, 5, table}), boost::test_tools::per_element());
     BOOST_TEST(parameters.forward_backward_units(false) == (Units{0, 1, 2, 3, 4, 5, table, table, 5, 4, 3, 2, 1, 0}),
                boost::test_tools::per_element());

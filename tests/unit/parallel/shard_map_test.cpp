@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(groups_of_parameters_begin_on_borders) {
 
 BOOST_AUTO_TEST_CASE(parameters_and_padding_fill_a_unit) {
   const ShardMap shard_map(make_units(), place({2, 1, 3}, 0, 1, 0));
-  for (int u = 0; u < shard_map.num_units(); ++u) {
+  for (const UnitIndex u : shard_map.unit_indices()) {
     std::vector<int> covers(static_cast<std::size_t>(shard_map.unit(u).num_elements));
     const auto cover = [&](std::int64_t begin, std::int64_t count) {
       for (std::int64_t i = begin; i < begin + count; ++i) ++covers.at(static_cast<std::size_t>(i));

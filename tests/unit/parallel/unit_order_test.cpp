@@ -8,6 +8,7 @@
 namespace {
 
 using namespace sft::parallel;
+using sft::IndexRange;
 
 /// Embedding, four blocks, head.
 struct Fixture {
@@ -41,9 +42,9 @@ BOOST_AUTO_TEST_CASE(a_pass_in_the_right_order) {
   for (int pass = 0; pass < 2; ++pass) {
     BOOST_TEST(f.order.gather(1));
     BOOST_TEST(!f.order.gather(1));  // on its way already
-    for (int u = 1; u <= 4; ++u) {
+    for (UnitIndex u = 1; u <= 4; ++u) {
       f.order.use(u);
-      if (u < 4) BOOST_TEST(f.order.gather(u + 1));
+      if (u < 4) BOOST_TEST(f.order.gather(UnitIndex::from(u + 1)));
       f.order.read_parameters(u);
       f.order.write_gradient(u);
       BOOST_TEST(f.order.release(u));
@@ -91,5 +92,5 @@ BOOST_AUTO_TEST_CASE(tied_tables_and_kept_parameters_have_buffers_of_their_own) 
   tied.order.gather(0);
   BOOST_TEST(tied.order.gather(5));
   Fixture kept(false);
-  for (int u = 0; u < 6; ++u) BOOST_TEST(kept.order.gather(u));
+  for (const UnitIndex u : IndexRange<UnitIndex>(6)) BOOST_TEST(kept.order.gather(u));
 }

@@ -16,7 +16,7 @@ struct Stored {
   Stored(int fsdp_size, DType compute, MasterWeights master = MasterWeights::in_memory)
       : parts(storage_of(make_parts(test::sample_parts(), test::fsdp_place(fsdp_size, fsdp_size - 1), test::all_sharded,
                                     compute, master))) {
-    for (UnitStorage& storage : parts) storage.lay_out(masters, parameters, gradients);
+    for (UnitStorage& stored : parts) stored.lay_out(masters, parameters, gradients);
   }
 
   StoredParts parts;
