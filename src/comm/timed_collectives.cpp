@@ -19,7 +19,7 @@ void TimedCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op,
   run(group, "all_reduce", inout.size_bytes(), stream, [&] { inner_->all_reduce(group, inout, op, stream); });
 }
 
-void TimedCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+void TimedCollectives::all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
   run(group, "all_gather", full.size_bytes(), stream, [&] { inner_->all_gather(group, full, local, stream); });
 }
 

@@ -18,7 +18,7 @@ class TimedCollectives final : public Collectives {
       : timeline_(timeline), inner_(std::move(inner)) {}
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
+  void all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) override;
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;

@@ -9,7 +9,7 @@ namespace sft::comm {
 
 namespace {
 
-std::int64_t num_bytes(const Tensor& tensor) { return static_cast<std::int64_t>(tensor.size_bytes()); }
+std::int64_t num_bytes(const ConstTensor& tensor) { return static_cast<std::int64_t>(tensor.size_bytes()); }
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void TrafficCounter::all_reduce(const Group& group, Tensor inout, ReduceOp op, d
   if (inner_ != nullptr) inner_->all_reduce(group, inout, op, stream);
 }
 
-void TrafficCounter::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+void TrafficCounter::all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
   count(group, num_bytes(local) * (group.size() - 1));
   if (inner_ != nullptr) inner_->all_gather(group, full, local, stream);
 }

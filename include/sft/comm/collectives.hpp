@@ -91,7 +91,7 @@ class Collectives {
   virtual void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) = 0;
   /// full (size * n) = every rank's local (n) in rank order; any dtype, the same in both. local may be its own place in
   /// full.
-  virtual void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) = 0;
+  virtual void all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) = 0;
   /// local (n) += sum over ranks of piece `rank` of full (size * n); float32. full is left undefined.
   virtual void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) = 0;
   /// Piece `rank` of inout (size * n) = sum of that piece over the group; the other pieces are left undefined. float32

@@ -28,7 +28,7 @@ void CudaMpiCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp o
   run(group, "all_reduce", inout.size_bytes(), stream, [&] { mpi_.all_reduce(group, inout, op, *host_stream_); });
 }
 
-void CudaMpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+void CudaMpiCollectives::all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
   run(group, "all_gather", full.size_bytes(), stream, [&] { mpi_.all_gather(group, full, local, *host_stream_); });
 }
 

@@ -21,7 +21,7 @@ class CudaMpiCollectives final : public Collectives {
   CudaMpiCollectives(device::Device& gpu, const std::vector<TensorGroup>& groups, double timeout_s);
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
+  void all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) override;
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;
   void exchange(const Group& group, Tensor send, int to, Tensor receive, int from, device::Stream& stream) override;

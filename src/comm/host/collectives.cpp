@@ -93,7 +93,7 @@ void HostCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, 
   call.leave();
 }
 
-void HostCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+void HostCollectives::all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
   SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
   const std::size_t all_bytes = local.size_bytes();
   SFT_ENSURE(full.size_bytes() == all_bytes * group.size(), "all_gather into size times the elements");

@@ -21,7 +21,10 @@ namespace sft::comm {
 
 namespace {
 
-std::byte* bytes_of(const Tensor& tensor) { return tensor.as<std::byte>(); }
+template <class Memory>
+auto* bytes_of(const BasicTensor<Memory>& tensor) {
+  return tensor.template as<std::byte>();
+}
 
 /// The other ranks of `group`, starting behind this one so that not all send to the same rank first.
 std::vector<int> peers_of(const Group& group) {
@@ -247,7 +250,7 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
       std::make_unique<WindowCall>(window, bytes_of(inout), std::vector<WindowCall::Round>{reduce_piece, copy_pieces}));
 }
 
-void MpiCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+void MpiCollectives::all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
   SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
   const std::size_t bytes = local.size_bytes();
   SFT_ENSURE(full.size_bytes() == bytes * group.size(), "all_gather into size times the elements");

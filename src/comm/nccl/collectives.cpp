@@ -30,7 +30,7 @@ ncclDataType_t nccl_type(DType dtype) {
   return ncclNumTypes;
 }
 
-std::size_t count_of(const Tensor& tensor) { return tensor.num_elements(); }
+std::size_t count_of(const ConstTensor& tensor) { return tensor.num_elements(); }
 
 }  // namespace
 
@@ -75,7 +75,7 @@ void NcclCollectives::all_reduce(const Group& group, Tensor inout, ReduceOp op, 
   });
 }
 
-void NcclCollectives::all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+void NcclCollectives::all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
   SFT_ENSURE(full.is_contiguous() && local.is_contiguous(), "all_gather of contiguous tensors");
   SFT_ENSURE(full.num_elements() == local.num_elements() * group.size(), "all_gather into size times the elements");
   if (group.size() == 1) {

@@ -16,7 +16,7 @@ class NcclCollectives final : public Collectives {
   NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s);
 
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) override;
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) override;
+  void all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) override;
   /// Reduces in place into this rank's piece of `full`, then adds that to `local`: no staging memory.
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) override;
   void reduce_scatter(const Group& group, Tensor inout, device::Stream& stream) override;

@@ -66,7 +66,7 @@ class Recorder final : public comm::Collectives {
     BOOST_TEST_REQUIRE((op == comm::ReduceOp::max));
     reduced = inout;
   }
-  void all_gather(const comm::Group&, Tensor, Tensor, device::Stream&) override {}
+  void all_gather(const comm::Group&, Tensor, ConstTensor, device::Stream&) override {}
   void reduce_scatter_add(const comm::Group&, Tensor, Tensor, device::Stream&) override {}
   void reduce_scatter(const comm::Group&, Tensor, device::Stream&) override {}
   void exchange(const comm::Group&, Tensor, int, Tensor, int, device::Stream&) override {}
