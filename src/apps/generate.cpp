@@ -251,7 +251,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   }
 
   // 4. Weights
-  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {});
   device::Ledger ledger;
   generate::Generator generator(found.model, options->dtype, max_length, session.world(), *device, *collectives,

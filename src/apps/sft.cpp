@@ -278,7 +278,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   world.agree([&, kind = kind, gpu = gpu] {
     transport = apps::transport_of(config->device, kind);
     apps::require_place_of_state(config, kind);
-    device = device::make_device(kind, gpu.index, session.node().size(), gpu.num_sharing);
+    device = device::make_device(
+        kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
   });
 
   // 3. Mesh: this rank's place in it, and every communicator of the run

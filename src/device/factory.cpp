@@ -28,12 +28,11 @@ OwnGpu own_gpu() {
 #endif
 }
 
-std::unique_ptr<Device> make_device(Kind kind, [[maybe_unused]] int gpu, int num_local_ranks,
-                                    [[maybe_unused]] int num_sharing) {
-  machine::set_num_threads(num_local_ranks);
-  if (kind == Kind::cpu) return std::make_unique<CpuDevice>(machine::ranks_share_cores(num_local_ranks));
+std::unique_ptr<Device> make_device(Kind kind, const NodeShare& share) {
+  machine::set_num_threads(share.num_local_ranks);
+  if (kind == Kind::cpu) return std::make_unique<CpuDevice>(machine::ranks_share_cores(share.num_local_ranks));
 #if SFT_HAVE_CUDA
-  return std::make_unique<CudaDevice>(gpu, num_sharing);
+  return std::make_unique<CudaDevice>(share.gpu, share.num_sharing);
 #else
   throw_config_error("no CUDA device", "this program was built without CUDA and NCCL",
                      "install both and build again with -DSFT_CUDA=ON, or set backend = cpu");

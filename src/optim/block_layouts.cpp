@@ -41,7 +41,7 @@ std::vector<LogicalRectangle> rectangles_of(const BlockRun& run, std::int64_t wi
   const ops::StochasticRounding& r = run.rounding;
   const std::int64_t size = (run.count + per - 1) / per;
   if (r.begin + run.count <= r.num_columns) {
-    return ShardMap::rectangles((r.first_index + r.begin) / per, size, width, offset);
+    return ShardMap::rectangles({(r.first_index + r.begin) / per, size, width}, offset);
   }
   const std::int64_t first = r.first_index / per;
   return {{first / width, run.count / r.num_columns, first % width, r.num_columns / per, offset}};
@@ -116,7 +116,7 @@ std::vector<StoredPart> ScalesLayout::parts(const ShardMap& shard_map) const {
     const CutBlocks& cuts = cuts_.of(parameter);
     const auto add_slots = [&](std::int64_t block, std::int64_t count, std::int64_t slot) {
       for (const LogicalRectangle& where :
-           ShardMap::rectangles(block, count, width(parameter), plan.num_scales + slot)) {
+           ShardMap::rectangles({block, count, width(parameter)}, plan.num_scales + slot)) {
         parts.push_back({&parameter, where, shard_map.place().rank() == 0});
       }
     };

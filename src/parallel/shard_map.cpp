@@ -110,7 +110,7 @@ ShardMap::ShardMap(std::vector<Unit> units, const mesh::Place& place, const Axis
 
 std::vector<LogicalRectangle> ShardMap::rectangles(const Piece& piece) {
   const Parameter& p = *piece.parameter;
-  std::vector<LogicalRectangle> result = rectangles(piece.begin, piece.count, p.local_columns, piece.shard_offset);
+  std::vector<LogicalRectangle> result = rectangles({piece.begin, piece.count, p.local_columns}, piece.shard_offset);
   for (LogicalRectangle& rectangle : result) {
     rectangle.row_begin += p.row_begin;
     rectangle.column_begin += p.column_begin;
@@ -118,8 +118,8 @@ std::vector<LogicalRectangle> ShardMap::rectangles(const Piece& piece) {
   return result;
 }
 
-std::vector<LogicalRectangle> ShardMap::rectangles(std::int64_t begin, std::int64_t count, std::int64_t width,
-                                                   std::int64_t shard_offset) {
+std::vector<LogicalRectangle> ShardMap::rectangles(const LogicalRun& run, std::int64_t shard_offset) {
+  const auto& [begin, count, width] = run;
   std::vector<LogicalRectangle> result;
   std::int64_t at = begin;
   std::int64_t left = count;

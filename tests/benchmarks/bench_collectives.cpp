@@ -53,7 +53,8 @@ class Bench {
  public:
   explicit Bench(comm::Session& session)
       : session_(session),
-        device_(device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
+        device_(device::make_device(device::Kind::cpu,
+                                    {.num_local_ranks = session.node().size(), .gpu = session.node().rank()})),
         collectives_(comm::make_collectives(*device_, {world()})),
         stream_(device_->make_stream()) {
     const std::size_t size = static_cast<std::size_t>(world().size()), most = largest_part_bytes * size;

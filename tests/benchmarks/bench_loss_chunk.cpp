@@ -32,7 +32,7 @@ class Bench {
   Bench(std::int64_t vocab, std::int64_t hidden)
       : vocab_(vocab),
         hidden_(hidden),
-        device_(device::make_device(device::Kind::cpu, 0, 1)),
+        device_(device::make_device(device::Kind::cpu)),
         stream_(device_->make_stream()),
         ops_(ops::make_backend(*device_, *stream_)) {}
 

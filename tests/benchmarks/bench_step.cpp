@@ -257,7 +257,8 @@ void run_on_gpus(const Options& options, const config::Config& config, test::Eng
 int run(comm::Session& session, const Options& options) {
   const comm::Group &world = session.world(), &node = session.node();
   const bool is_cuda = options.kind() == device::Kind::cuda;
-  std::unique_ptr<device::Device> own = device::make_device(options.kind(), is_cuda ? node.rank() : 0, node.size());
+  std::unique_ptr<device::Device> own =
+      device::make_device(options.kind(), {.num_local_ranks = node.size(), .gpu = is_cuda ? node.rank() : 0});
   device::Device& device = *own;
   const config::Config config = make_config(options, device, world);
   test::EngineFixture fixture(config, options.length, test::Mesh(world, mesh::Layout(options.mesh_sizes), config.model),

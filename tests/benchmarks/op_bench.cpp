@@ -22,7 +22,7 @@ double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock:
 
 OpBench::OpBench(const OpBenchOptions& options)
     : options_(options),
-      device_(device::make_device(options.kind, 0, 1)),
+      device_(device::make_device(options.kind)),
       stream_(device_->make_stream()),
       ops_(ops::make_backend(*device_, *stream_)) {
   const std::int64_t tokens = options.shapes.tokens;

@@ -22,7 +22,7 @@ cudaStream_t native(device::Stream& stream) { return static_cast<cudaStream_t>(s
 struct Machine {
   const comm::Group& world = session().world();
   comm::Group other = world.split(0, world.rank(), "other");
-  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda, 0, 1);
+  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda);
   std::unique_ptr<device::Stream> stream = device->make_stream(device::Priority::communication),
                                   other_stream = device->make_stream();
   comm::NcclCommunicators communicators{{world, other}, /*timeout_s=*/600.0, device->wait_checks()};

@@ -59,7 +59,7 @@ struct Outcome {
 /// Trains a few steps and saves. Collective over the mesh.
 Outcome run(const config::Config& config, const mesh::Layout& layout, std::int64_t steps = num_steps) {
   const test::Mesh mesh(session().world(), layout, config.model);
-  const std::unique_ptr<device::Device> own_device = device::make_device(device::Kind::cpu, 0, 1);
+  const std::unique_ptr<device::Device> own_device = device::make_device(device::Kind::cpu);
   test::EngineFixture fixture(config, max_length, mesh, session());
   fixture.engine().initialize();
   Outcome outcome;

@@ -23,7 +23,8 @@ constexpr std::int64_t max_length = 48, rows_per_rank = 2;
 /// The CPU with memory that is NaN at first.
 class PoisonedDevice final : public test::DeviceAround {
  public:
-  PoisonedDevice() : DeviceAround(device::make_device(device::Kind::cpu, 0, session().node().size())) {}
+  PoisonedDevice()
+      : DeviceAround(device::make_device(device::Kind::cpu, {.num_local_ranks = session().node().size()})) {}
 
   Block allocate(std::size_t bytes, device::Space space) override {
     Block block = DeviceAround::allocate(bytes, space);

@@ -71,7 +71,8 @@ BOOST_AUTO_TEST_CASE(memory_and_reading_are_those_of_the_shard) {
       config.train.precision = config::Precision::fp32;
       test::EngineFixture fixture(config, 8, test::Mesh(world, layout, model), session());
       fixture.engine().initialize();  // all of its memory is there
-      const auto device = device::make_device(device::Kind::cpu, session().node().rank(), session().node().size());
+      const auto device = device::make_device(
+          device::Kind::cpu, {.num_local_ranks = session().node().size(), .gpu = session().node().rank()});
 
       const std::size_t peak_before = machine::peak_resident_bytes(), read_before = bytes_read();
       const auto source = hub::open_weights(folder.file("model"), model.tie_word_embeddings);

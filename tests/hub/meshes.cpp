@@ -99,7 +99,8 @@ BOOST_DATA_TEST_CASE(a_folder_is_read_and_written_by_any_mesh, boost::unit_test:
       config.train.per_device_train_batch_size = 1;
       test::EngineFixture fixture(config, 48, test::Mesh(world, layout, model), session());
       train::Engine& engine = fixture.engine();
-      const auto device = device::make_device(device::Kind::cpu, session().node().rank(), session().node().size());
+      const auto device = device::make_device(
+          device::Kind::cpu, {.num_local_ranks = session().node().size(), .gpu = session().node().rank()});
 
       const auto source = hub::open_weights(folder.file("start"), is_tied);
       checkpoint::check_entries(*source, engine.weights().entries());

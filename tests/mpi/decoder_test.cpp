@@ -210,7 +210,7 @@ class Stand {
   Tensor workspace_;
   comm::StagingMemory staging_;
   device::Ledger ledger_;
-  std::unique_ptr<device::Device> device_ = device::make_device(device::Kind::cpu, 0, 1);
+  std::unique_ptr<device::Device> device_ = device::make_device(device::Kind::cpu);
   device::Arena arena_;
   std::unique_ptr<comm::Collectives> collectives_ = comm::make_collectives(*device_, mesh_.groups.of_tensors());
   std::unique_ptr<device::Stream> stream_ = device_->make_stream(), comm_stream_ = device_->make_stream(),

@@ -64,7 +64,7 @@ void for_each_element(const ShardMap& shard_map, const Visit& visit) {
 
 /// Collective over the mesh.
 void exchange_on(const test::Mesh& mesh, bool is_sharded) {
-  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   const std::unique_ptr<ops::Backend> backend = ops::make_checked_backend(ops::make_backend(*device, *stream));
   const auto collectives = comm::make_collectives(*device, mesh.groups.of_tensors({}, true));

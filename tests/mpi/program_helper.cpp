@@ -23,7 +23,7 @@ struct WaitsForAll {
 
 /// All ranks but the last sum something.
 void wait_for_a_rank_that_does_not_come(const comm::Group& world) {
-  const auto device = device::make_device(device::Kind::cpu, 0, world.size());
+  const auto device = device::make_device(device::Kind::cpu, {.num_local_ranks = world.size()});
   const auto collectives =
       comm::make_collectives(*device, {world}, {.way = comm::Transport::Way::host_copy, .timeout_s = 1});
   const auto stream = device->make_stream();

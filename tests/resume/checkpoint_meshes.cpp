@@ -88,7 +88,7 @@ void check_splits(const test::Layout& layout, const std::vector<config::Config>&
   for (std::size_t writer = 0; writer < splits.size(); ++writer) {
     const SharedFolder output(test::session().world());
     on_mesh(layout, [&](const test::Mesh& small) {
-      const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+      const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
       const std::vector<data::Row> rows = test::make_awkward_rows(2, split_max_length, 1);
       const auto mesh_of = [&](const config::Config& of) {
         return test::Mesh(small.groups.world, layout, of.model, of.parallel);
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(entries_of_any_name_and_cut_are_kept) {
   const SharedFolder output(test::session().world());
   const std::string folder = checkpoint::path_of(output.path(), position.step);
   on_mesh({1, 2, 1, 2}, [&](const test::Mesh& mesh) {
-    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
     const std::unique_ptr<device::Stream> stream = device->make_stream();
     const std::vector<parallel::Unit> units = test::make_units(4, 5);
     const parallel::ShardMap all(units, mesh.place);
@@ -225,7 +225,7 @@ void check_other_meshes_and_back(config::OptimizerKind optim, const Check& check
   config::Config config = small_config("");
   config.model.intermediate_size = 192;  // matrices of 30 blocks
   config.optimizer.optim = optim;
-  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   const SharedFolder outputs(test::session().world());
   const auto save = [&](test::EngineFixture& fixture, const test::Mesh& mesh, const std::string& output) {
     checkpoint::save(output, config, "byte", mesh.place, mesh.groups, fixture.engine().state(), position, *device,
@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(means_of_rows_and_columns_go_to_other_meshes_and_back) {
 BOOST_AUTO_TEST_CASE(codes_are_no_numbers) {
   const SharedFolder output(test::session().world());
   on_mesh({1, 2, 1, 1}, [&](const test::Mesh& mesh) {
-    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
     const std::unique_ptr<device::Stream> stream = device->make_stream();
     const parallel::ShardMap shard_map(test::make_units(4, 5), mesh.place);
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(shard_map.rank_shard_elements()), 200);
@@ -323,7 +323,7 @@ BOOST_AUTO_TEST_CASE(loading_refreshes_the_low_precision_copy) {
   const test::Layout layout = {1, 2, 1, 1};
   on_mesh(layout, [&](const test::Mesh& small) {
     const test::Mesh mesh(small.groups.world, layout, config.model);
-    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
     const std::vector<data::Row> rows = test::make_awkward_rows(2, max_length, 1);
 
     test::EngineFixture first(config, max_length, mesh, test::session());

@@ -65,7 +65,7 @@ std::vector<float> read_whole(const io::TensorSource& source, const io::TensorIn
 CheckpointFixture::CheckpointFixture(const test::Mesh& mesh, std::vector<parallel::Unit> units)
     : mesh_(mesh),
       shard_map_(std::move(units), mesh.place),
-      device_(device::make_device(device::Kind::cpu, 0, 1)),
+      device_(device::make_device(device::Kind::cpu)),
       stream_(device_->make_stream()) {
   const std::int64_t size = shard_map_.rank_shard_elements();
   memory_.assign(std::size(entries), std::vector<float>(static_cast<std::size_t>(size), -1.0F));

@@ -26,7 +26,7 @@ struct CollectivesFixture {
   const comm::Group& world = session().world();
   int rank = world.rank();
   int size = world.size();
-  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, size);
+  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, {.num_local_ranks = size});
   device::Ledger ledger;
   device::Arena staging;
   std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(*device, {world});

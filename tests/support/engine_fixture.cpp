@@ -81,7 +81,8 @@ EngineFixture::EngineFixture(config::Config config, std::int64_t max_length, tes
     : config_(with_mesh(std::move(config), mesh.place.layout())),
       mesh_(std::move(mesh)),
       device_(device ? std::move(device)
-                     : device::make_device(device::Kind::cpu, session.node().rank(), session.node().size())),
+                     : device::make_device(device::Kind::cpu,
+                                           {.num_local_ranks = session.node().size(), .gpu = session.node().rank()})),
       collectives_(comm::make_collectives(
           *device_, mesh_.groups.of_tensors({}, config_->optimizer.needs_whole_matrices()), transport)),
       traffic_(*collectives_),

@@ -30,7 +30,8 @@ struct AllReduce {
 /// full (size * n) = every rank's local (n) in rank order; any dtype, the same in both; contiguous. local may be its
 /// own place in full.
 struct AllGather {
-  Tensor full, local;
+  Tensor full;
+  ConstTensor local;
 };
 
 /// local (n) += sum over ranks of piece `rank` of full (size * n); float32, contiguous. full is left undefined.

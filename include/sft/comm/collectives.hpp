@@ -87,7 +87,7 @@ class Collectives {
   void all_reduce(const Group& group, Tensor inout, ReduceOp op, device::Stream& stream) {
     run(group, AllReduce{inout, op}, stream);
   }
-  void all_gather(const Group& group, Tensor full, Tensor local, device::Stream& stream) {
+  void all_gather(const Group& group, Tensor full, ConstTensor local, device::Stream& stream) {
     run(group, AllGather{full, local}, stream);
   }
   void reduce_scatter_add(const Group& group, Tensor local, Tensor full, device::Stream& stream) {

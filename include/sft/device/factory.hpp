@@ -12,10 +12,16 @@ namespace sft::device {
 /// Whether this build contains `kind`.
 [[nodiscard]] bool is_built(Kind kind);
 
-/// Makes the device of this process, on a node whose cores `num_local_ranks` ranks share: for Kind::cuda number `gpu`
-/// of the GPUs that this process sees, which `num_sharing` ranks share (machine::deal_gpus). Throws a configuration
-/// error that says what to install when the build lacks `kind`.
-[[nodiscard]] std::unique_ptr<Device> make_device(Kind kind, int gpu, int num_local_ranks, int num_sharing = 1);
+/// What this process has of its node.
+struct NodeShare {
+  int num_local_ranks = 1;  ///< that share the node's cores
+  int gpu = 0;              ///< number of its GPU among those that it sees
+  int num_sharing = 1;      ///< ranks that share the GPU (machine::deal_gpus)
+};
+
+/// Makes the device of this process. Throws a configuration error that says what to install when the build lacks
+/// `kind`.
+[[nodiscard]] std::unique_ptr<Device> make_device(Kind kind, const NodeShare& share = {});
 
 /// The host beside a GPU: the memory of the node, and streams for messages that the host waits for. Leaves the threads
 /// of the process as they are.

@@ -147,10 +147,11 @@ using UpdateRule = UpdateRuleList<std::variant>;
 
 /// One step over vectors (N), contiguous, computed in float32. What is bf16 is rounded as `rounding` says.
 struct Update {
-  Tensor parameters;            ///< float32 or bf16
-  ConstTensor gradients;        ///< float32; may be the parameters
-  std::array<Tensor, 2> state;  ///< as many as the rule keeps: all float32 or all bf16
-  Tensor copy;                  ///< bf16, or empty: receives new float32 parameters, rounded to the nearest
+  Tensor parameters;      ///< float32 or bf16
+  ConstTensor gradients;  ///< float32; may be the parameters
+  /// All float32 or all bf16: as many as the rule keeps. What else is given is not touched.
+  std::array<Tensor, 2> state;
+  Tensor copy;  ///< bf16, or empty: receives new float32 parameters, rounded to the nearest
   UpdateRule rule;
   double gradient_scale = 1.0;  ///< clipping factor, applied to the gradient as it is read
   StochasticRounding rounding = {};

@@ -114,6 +114,11 @@ struct LogicalRectangle {
   std::int64_t shard_offset;  ///< where its first element lies in the rank shard
 };
 
+/// Elements [begin, begin + count) of a row-major tensor with rows of `width`.
+struct LogicalRun {
+  std::int64_t begin, count, width;
+};
+
 /// Elements of all logical parameters of a model, each counted once.
 struct ParameterCounts {
   std::int64_t all, trainable;
@@ -139,10 +144,8 @@ class ShardMap {
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   /// A piece as at most three rectangles (part row, whole rows, part row) of the logical tensor.
   [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const Piece& piece);
-  /// Elements [begin, begin + count) of a row-major tensor with rows of `width`, as at most three rectangles of it; the
-  /// first element lies at `shard_offset`.
-  [[nodiscard]] static std::vector<LogicalRectangle> rectangles(std::int64_t begin, std::int64_t count,
-                                                                std::int64_t width, std::int64_t shard_offset);
+  /// The elements of `run` as at most three rectangles of the tensor; the first element lies at `shard_offset`.
+  [[nodiscard]] static std::vector<LogicalRectangle> rectangles(const LogicalRun& run, std::int64_t shard_offset);
   /// The parts of the rank shard whose parameters satisfy `predicate`, neighbours merged, ascending.
   [[nodiscard]] std::vector<ShardRange> ranges(const std::function<bool(const Parameter&)>& predicate) const;
   /// The parts of one unit's shard whose parameters satisfy `predicate`, neighbours merged, ascending; begins count

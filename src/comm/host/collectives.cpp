@@ -99,7 +99,7 @@ void HostCollectives::start(const Group& group, const AllReduce& call, device::S
 
 void HostCollectives::start(const Group& group, const AllGather& call, device::Stream& stream) {
   const Tensor full = call.full;
-  const Tensor local = call.local;
+  const ConstTensor local = call.local;
   const std::size_t all_bytes = local.size_bytes();
   if (group.size() == 1) {
     if (full.data != local.data) device_.copy(full.data, local.data, all_bytes, stream);

@@ -20,7 +20,10 @@ namespace sft::comm {
 
 namespace {
 
-std::byte* memory_of(const Tensor& tensor) { return tensor.as<std::byte>(); }
+template <class Memory>
+auto* memory_of(const BasicTensor<Memory>& tensor) {
+  return tensor.template as<std::byte>();
+}
 
 /// The other ranks of `group`, starting behind this one so that not all send to the same rank first.
 std::vector<int> peers_of(const Group& group) {
@@ -253,7 +256,7 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
 
 void MpiCollectives::start(const Group& group, const AllGather& call, device::Stream& stream) {
   const Tensor full = call.full;
-  const Tensor local = call.local;
+  const ConstTensor local = call.local;
   const std::size_t bytes = local.size_bytes();
   if (SharedWindow* window = window_of(group, MemoryUse::gathered, full); window != nullptr) {
     const auto write_own = [=, this](const WindowCall::Site& site) {

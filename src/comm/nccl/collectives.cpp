@@ -29,7 +29,7 @@ ncclDataType_t nccl_type(DType dtype) {
   return ncclNumTypes;
 }
 
-std::size_t count_of(const Tensor& tensor) { return tensor.num_elements(); }
+std::size_t count_of(const ConstTensor& tensor) { return tensor.num_elements(); }
 
 }  // namespace
 
@@ -81,7 +81,7 @@ void NcclCollectives::start(const Group& group, const AllReduce& call, device::S
 
 void NcclCollectives::start(const Group& group, const AllGather& call, device::Stream& stream) {
   const Tensor full = call.full;
-  const Tensor local = call.local;
+  const ConstTensor local = call.local;
   if (group.size() == 1) {
     if (full.data != local.data) device_.copy(full.data, local.data, local.size_bytes(), stream);
     return;

@@ -77,11 +77,11 @@ void check_update(std::string_view op, const Update& step) {
   check_parameters(call, step);
   const std::size_t num_states = num_states_of(step.rule);
   for (std::size_t i = 0; i < step.state.size(); ++i) {
+    const DTypes dtypes = i == 0 ? any_compute : DTypes(step.state[0].dtype);
     if (i < num_states) {
-      call.out(state_names[i], step.state[i], {step.gradients.num_elements()},
-               i == 0 ? any_compute : DTypes(step.state[0].dtype));
-    } else {
-      call.require(step.state[i].empty(), std::string(state_names[i]) + " is given, which the rule does not keep");
+      call.out(state_names[i], step.state[i], {step.gradients.num_elements()}, dtypes);
+    } else if (!step.state[i].empty()) {
+      call.in(state_names[i], step.state[i], {step.gradients.num_elements()}, dtypes);
     }
   }
   call.check_memory();

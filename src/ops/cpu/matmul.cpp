@@ -23,17 +23,13 @@ struct Float32Tiles {
   std::int64_t rows, columns, depth;
 
   /// Sums that fit into one tile leave each tile of b in place for all rows; longer ones are kept in larger tiles of c.
-  Float32Tiles(std::int64_t k, int num_threads) {
+  static Float32Tiles of(std::int64_t k, int num_threads) {
     constexpr std::int64_t whole_depth = 512;
-    *this = k <= whole_depth ? Float32Tiles{256, 256, whole_depth} : Float32Tiles{512, 512, 128};
-    rows *= num_threads;
+    const std::int64_t side = k <= whole_depth ? 256 : 512;
+    return {.rows = side * num_threads, .columns = side, .depth = k <= whole_depth ? whole_depth : 128};
   }
 
   [[nodiscard]] std::int64_t num_floats() const { return (rows + columns) * depth + (rows + 1) * columns; }
-
- private:
-  Float32Tiles(std::int64_t rows_in, std::int64_t columns_in, std::int64_t depth_in)
-      : rows(rows_in), columns(columns_in), depth(depth_in) {}
 };
 
 const dnnl::engine& engine() {
@@ -277,7 +273,7 @@ void MatmulEngine::run_halves(const Matmul& product, Tensor workspace) {
 void MatmulEngine::run_in_float32(const Matmul& product, Tensor workspace) {
   const auto& [a, b, c, transpose_a, transpose_b, accumulate, bias] = product;
   const Dims dims(product);
-  const Float32Tiles sizes(dims.k, omp_get_max_threads());
+  const auto sizes = Float32Tiles::of(dims.k, omp_get_max_threads());
   float* scratch = workspace.as<float>();
   const Tensor rest(scratch + sizes.num_floats(), DType::float32,
                     {static_cast<std::int64_t>(workspace.size_bytes() / sizeof(float)) - sizes.num_floats()});

@@ -56,7 +56,8 @@ class Machine {
   const comm::Group& world = session().world();
   comm::Group half = world.split(world.rank() % 2, world.rank(), "half");
   int rank = world.rank(), size = world.size();
-  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda, rank, size);
+  std::unique_ptr<device::Device> device =
+      device::make_device(device::Kind::cuda, {.num_local_ranks = size, .gpu = rank});
   std::unique_ptr<device::Stream> stream = device->make_stream(), other = device->make_stream();
 
  private:

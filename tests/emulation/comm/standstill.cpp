@@ -11,7 +11,7 @@ using namespace sft;
 
 int run(comm::Session& session) {
   const comm::Group& world = session.world();
-  const auto device = device::make_device(device::Kind::cuda, world.rank(), world.size());
+  const auto device = device::make_device(device::Kind::cuda, {.num_local_ranks = world.size(), .gpu = world.rank()});
   const comm::Group fsdp = world.split(0, world.rank(), "fsdp"), tp = world.split(0, world.rank(), "tp");
   const auto collectives =
       comm::make_collectives(*device, {{fsdp, false, 0}, {tp, false, 0}}, {.way = {}, .timeout_s = 4});

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t mebibyte = std::size_t{1} << 20U;
 
 struct Machine {
-  std::unique_ptr<Device> device = make_device(Kind::cuda, 1, 2);
+  std::unique_ptr<Device> device = make_device(Kind::cuda, {.num_local_ranks = 2, .gpu = 1});
   std::unique_ptr<Stream> stream = device->make_stream();
 };
 
@@ -59,7 +59,7 @@ BOOST_FIXTURE_TEST_CASE(memory_is_counted_and_its_peak_stays, Machine) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_share_a_gpu_count_their_part_of_it) {
-  const auto device = make_device(Kind::cuda, 0, 4, 4);
+  const auto device = make_device(Kind::cuda, {.num_local_ranks = 4, .num_sharing = 4});
   BOOST_TEST(device->own_memory()->total_bytes == 16 * mebibyte);
   BOOST_TEST(device->description().ends_with(", shared by 4 ranks"));
 }

@@ -156,8 +156,8 @@ class Backends {
     gpu_->set_workspace(tensor(gpu_workspace_.get(), gpu_bytes));
   }
 
-  std::unique_ptr<device::Device> cpu_device_ = device::make_device(device::Kind::cpu, 0, 1),
-                                  gpu_device_ = device::make_device(device::Kind::cuda, 0, 1);
+  std::unique_ptr<device::Device> cpu_device_ = device::make_device(device::Kind::cpu),
+                                  gpu_device_ = device::make_device(device::Kind::cuda);
   std::unique_ptr<device::Stream> cpu_stream_ = cpu_device_->make_stream(), gpu_stream_ = gpu_device_->make_stream();
   device::Device::Block cpu_workspace_, gpu_workspace_, staging_;
   std::size_t staging_bytes_ = 0;

@@ -13,7 +13,7 @@
 namespace sft::ops::testing {
 
 BOOST_AUTO_TEST_CASE(rows_of_threads_share_their_results) {
-  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda, 0, 1);
+  const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda);
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   for (const unsigned row_threads : {32U, 64U, 128U}) {
     const unsigned num_rows = 256 / row_threads;

@@ -38,7 +38,7 @@ BOOST_AUTO_TEST_CASE(no_batch_is_overwritten_on_its_way) {
   constexpr std::size_t record_bytes = 4 * max_tokens * sizeof(float);
   for (unsigned long long seed = 0; seed < 10; ++seed) {
     emulation::set_seed(seed);
-    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda, 0, 1);
+    const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda);
     const std::unique_ptr<device::Stream> stream = device->make_stream();
     device::Arena sizing_device, sizing_pinned;
     (void)take_upload_buffers(sizing_device, sizing_pinned, max_tokens);

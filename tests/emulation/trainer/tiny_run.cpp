@@ -98,7 +98,8 @@ TinyOutcome run(const TinyRun& tiny, device::Kind kind, const comm::Session& ses
   const config::Config config = config_of(tiny, kind, transport.way);
   const Mesh mesh(session.world(), tiny.layout, config.model, config.parallel);
   const machine::DealtGpu gpu = kind == device::Kind::cuda ? gpu_of_rank(node) : machine::DealtGpu{};
-  std::unique_ptr<device::Device> own = device::make_device(kind, gpu.index, node.size(), gpu.num_sharing);
+  std::unique_ptr<device::Device> own =
+      device::make_device(kind, {.num_local_ranks = node.size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
   device::Device& device = *own;
   EngineFixture fixture(config, tiny.max_length, mesh, session, std::move(own), transport);
   train::Engine& engine = fixture.engine();

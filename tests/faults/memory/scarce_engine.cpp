@@ -29,7 +29,7 @@ void set_engine_up(const config::ValidConfig& config, const Scarcity& scarcity, 
   const comm::Group& world = session.world();
   const bool is_scarce = world.rank() == scarcity.rank;
   const Mesh mesh(world, mesh::layout_of(config->parallel), config->model, config->parallel);
-  FailingDevice device(device::make_device(device::Kind::cpu, 0, session.node().size()));
+  FailingDevice device(device::make_device(device::Kind::cpu, {.num_local_ranks = session.node().size()}));
   const auto collectives = comm::make_collectives(device, mesh.groups.of_tensors());
   device::Ledger ledger;
   std::optional<NoWindows> no_windows;

@@ -171,7 +171,7 @@ struct Memory {
 };
 
 struct Machine {
-  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   std::unique_ptr<device::Stream> stream = device->make_stream();
 };
 

@@ -16,7 +16,7 @@ namespace sft::device {
 namespace {
 
 struct Machine {
-  std::unique_ptr<Device> device = make_device(Kind::cpu, 0, 1);
+  std::unique_ptr<Device> device = make_device(Kind::cpu);
   Ledger ledger;
 };
 

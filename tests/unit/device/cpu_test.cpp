@@ -37,7 +37,7 @@ class Recorded final : public Pending {
 };
 
 struct Machine {
-  std::unique_ptr<Device> device = make_device(Kind::cpu, 0, 1);
+  std::unique_ptr<Device> device = make_device(Kind::cpu);
   std::unique_ptr<Stream> stream = device->make_stream();
   std::unique_ptr<Stream> other = device->make_stream();
   std::vector<std::string> log;
@@ -167,7 +167,7 @@ BOOST_FIXTURE_TEST_CASE(describes_itself, Machine) {
 
 BOOST_AUTO_TEST_CASE(an_absent_device_says_what_to_do) {
   if (is_built(Kind::cuda)) return;
-  BOOST_CHECK_EXCEPTION((void)make_device(Kind::cuda, 0, 1), Error, [](const Error& error) {
+  BOOST_CHECK_EXCEPTION((void)make_device(Kind::cuda), Error, [](const Error& error) {
     return error.status() == ExitStatus::configuration &&
            std::string(error.what()).find("backend = cpu") != std::string::npos;
   });

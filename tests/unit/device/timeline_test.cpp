@@ -26,7 +26,7 @@ class Held final : public Pending {
 };
 
 struct Machine {
-  std::unique_ptr<Device> device = make_device(Kind::cpu, 0, 1);
+  std::unique_ptr<Device> device = make_device(Kind::cpu);
   std::unique_ptr<Stream> stream = device->make_stream();
   Timeline& timeline = device->timeline();
 };

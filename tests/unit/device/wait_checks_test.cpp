@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(a_removed_check_is_not_asked) {
 }
 
 BOOST_AUTO_TEST_CASE(waits_of_the_cpu_ask_nothing) {
-  const auto device = make_device(Kind::cpu, 0, 1);
+  const auto device = make_device(Kind::cpu);
   device->wait_checks().add(&device, [] { BOOST_ERROR("asked on the CPU"); });
   const auto stream = device->make_stream();
   const auto event = device->make_event();

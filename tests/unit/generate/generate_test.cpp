@@ -40,7 +40,7 @@ std::unique_ptr<test::EngineFixture> make_engine(const config::Model& model, std
 /// A Generator with the weights of an Engine, and what it stands on.
 struct Copy {
   Copy(test::EngineFixture& trained, const config::Model& model, std::int64_t length, DType compute = DType::float32)
-      : device(device::make_device(device::Kind::cpu, 0, 1)),
+      : device(device::make_device(device::Kind::cpu)),
         collectives(comm::make_collectives(*device, {})),
         generator(model, compute, length, comm::self_group(), *device, *collectives, ledger) {
     const checkpoint::Entry from = trained.engine().weights().entries().front();

@@ -161,7 +161,7 @@ class TestBackend {
                                                                     .num_kv_heads = 8,
                                                                     .head_dim = 256})
       : isa_(isa),
-        device_(device::make_device(device::Kind::cpu, 0, 1)),
+        device_(device::make_device(device::Kind::cpu)),
         stream_(device_->make_stream()),
         workspace_(DType::float32,
                    {static_cast<std::int64_t>(cpu::workspace_bytes(omp_get_max_threads(), largest_shapes, needs) /

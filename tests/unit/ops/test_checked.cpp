@@ -371,7 +371,7 @@ std::vector<Op> all_ops() {
 }
 
 struct Fixture {
-  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   std::unique_ptr<device::Stream> stream = device->make_stream();
   std::unique_ptr<Backend> backend = make_checked_backend(make_null_backend(*stream));
 

@@ -28,7 +28,7 @@ class CudaDevice final : public device::Device {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(makes_a_cpu_backend_on_the_given_stream) {
-  const auto device = device::make_device(device::Kind::cpu, 0, 1);
+  const auto device = device::make_device(device::Kind::cpu);
   const auto stream = device->make_stream();
   const auto backend = make_backend(*device, *stream);
   BOOST_TEST(&backend->stream() == stream.get());
@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(products_let_the_communication_of_other_streams_progress) {
    private:
     int& num_tests_;
   };
-  const auto device = device::make_device(device::Kind::cpu, 0, 1);
+  const auto device = device::make_device(device::Kind::cpu);
   const auto compute = device->make_stream();
   const auto communication = device->make_stream(device::Priority::communication);
   const auto backend = make_backend(*device, *compute);
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(a_workspace_grows_with_threads_and_shapes) {
 
 BOOST_AUTO_TEST_CASE(an_op_on_the_planned_workspace_runs_and_on_a_smaller_one_says_so) {
   const Shapes wide{.tokens = 3, .hidden = std::int64_t{1} << 19};
-  const auto device = device::make_device(device::Kind::cpu, 0, 1);
+  const auto device = device::make_device(device::Kind::cpu);
   const auto stream = device->make_stream();
   const auto backend = make_backend(*device, *stream);
   const auto run = [&](const Shapes& planned) {
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(the_workspace_of_a_gpu_holds_attention_plans_beside_the_scr
 
 BOOST_AUTO_TEST_CASE(an_absent_backend_is_a_configuration_error_that_says_what_to_set) {
   if (ops::is_built(device::Kind::cuda)) return;
-  const auto cpu = device::make_device(device::Kind::cpu, 0, 1);
+  const auto cpu = device::make_device(device::Kind::cpu);
   const auto stream = cpu->make_stream();
   CudaDevice device;
   BOOST_CHECK_EXCEPTION((void)make_backend(device, *stream), Error, [](const Error& error) {

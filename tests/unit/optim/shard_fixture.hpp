@@ -37,7 +37,7 @@ struct Memory {
     into(*arenas.back());
   }
 
-  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   std::unique_ptr<device::Stream> stream = device->make_stream();
   std::unique_ptr<ops::Backend> backend = ops::make_checked_backend(ops::make_backend(*device, *stream));
   device::Ledger ledger;

@@ -45,7 +45,7 @@ std::string error_of(const std::function<void()>& action) {
 
 struct Fixture {
   test::TemporaryFolder folder;
-  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu, 0, 1);
+  std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   std::size_t place_bytes = (num_floats + 7) * sizeof(float);
 };
 

@@ -29,13 +29,17 @@ class AmxTiles {
   AmxTiles& operator=(const AmxTiles&) = delete;
 };
 
+struct ProductSize {
+  std::int64_t rows, columns, depth;
+};
+
 /// c (rows, columns) float32 = a (rows, depth) b (depth, columns), or +=; strides in elements of the pointers.
 template <bool accumulate>
 void amx_multiply(float* c, std::int64_t c_stride, const Bf16* a, std::int64_t a_stride, const std::int32_t* b,
-                  std::int64_t b_stride, std::int64_t rows, std::int64_t columns, std::int64_t depth) {
+                  std::int64_t b_stride, ProductSize size) {
   const std::int64_t c_bytes = c_stride * 4, a_bytes = a_stride * 2, b_bytes = b_stride * 4;
-  for (std::int64_t i = 0; i < rows; i += amx_step) {
-    for (std::int64_t j = 0; j < columns; j += amx_step) {
+  for (std::int64_t i = 0; i < size.rows; i += amx_step) {
+    for (std::int64_t j = 0; j < size.columns; j += amx_step) {
       float* upper = c + i * c_stride + j;
       float* lower = upper + 16 * c_stride;
       if constexpr (accumulate) {
@@ -49,7 +53,7 @@ void amx_multiply(float* c, std::int64_t c_stride, const Bf16* a, std::int64_t a
         _tile_zero(2);
         _tile_zero(3);
       }
-      for (std::int64_t p = 0; p < depth; p += amx_step) {
+      for (std::int64_t p = 0; p < size.depth; p += amx_step) {
         _tile_loadd(4, a + i * a_stride + p, a_bytes);
         _tile_loadd(5, a + (i + 16) * a_stride + p, a_bytes);
         _tile_loadd(6, b + p / 2 * b_stride + j, b_bytes);
@@ -76,9 +80,9 @@ inline __m512i pair_of(__m512 first, __m512 second) {
 
 /// out (rows / 2, columns) paired = in (rows, columns) float32
 inline void pair_rows(std::int32_t* out, std::int64_t out_stride, const float* in, std::int64_t in_stride,
-                      std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; r += 2) {
-    for (std::int64_t c = 0; c < columns; c += 16) {
+                      Extent size) {
+  for (std::int64_t r = 0; r < size.rows; r += 2) {
+    for (std::int64_t c = 0; c < size.columns; c += 16) {
       const float* first = in + r * in_stride + c;
       _mm512_storeu_si512(out + r / 2 * out_stride + c,
                           pair_of(_mm512_loadu_ps(first), _mm512_loadu_ps(first + in_stride)));
@@ -87,12 +91,11 @@ inline void pair_rows(std::int32_t* out, std::int64_t out_stride, const float* i
 }
 
 /// The same of bf16 rows.
-inline void pair_rows(std::int32_t* out, std::int64_t out_stride, const Bf16* in, std::int64_t in_stride,
-                      std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; r += 2) {
+inline void pair_rows(std::int32_t* out, std::int64_t out_stride, const Bf16* in, std::int64_t in_stride, Extent size) {
+  for (std::int64_t r = 0; r < size.rows; r += 2) {
     const Bf16 *first = in + r * in_stride, *second = first + in_stride;
 #pragma omp simd
-    for (std::int64_t c = 0; c < columns; ++c) {
+    for (std::int64_t c = 0; c < size.columns; ++c) {
       out[r / 2 * out_stride + c] =
           static_cast<std::int32_t>(static_cast<std::uint32_t>(second[c].bits) << 16 | first[c].bits);
     }
@@ -100,10 +103,9 @@ inline void pair_rows(std::int32_t* out, std::int64_t out_stride, const Bf16* in
 }
 
 /// out (rows, columns) = in (rows, columns), rounded
-inline void round_rows(Bf16* out, std::int64_t out_stride, const float* in, std::int64_t in_stride, std::int64_t rows,
-                       std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; c += 32) {
+inline void round_rows(Bf16* out, std::int64_t out_stride, const float* in, std::int64_t in_stride, Extent size) {
+  for (std::int64_t r = 0; r < size.rows; ++r) {
+    for (std::int64_t c = 0; c < size.columns; c += 32) {
       const float* x = in + r * in_stride + c;
       _mm512_storeu_si512(out + r * out_stride + c,
                           reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x))));
@@ -111,16 +113,15 @@ inline void round_rows(Bf16* out, std::int64_t out_stride, const float* in, std:
   }
 }
 
-/// out (padded_rows, padded_columns) = in (rows, columns), zeros behind
-inline void pad_rows(Bf16* out, std::int64_t padded_rows, std::int64_t padded_columns, const Bf16* in,
-                     std::int64_t in_stride, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t r = 0; r < padded_rows; ++r) {
-    Bf16* to = out + r * padded_columns;
-    const std::int64_t size = r < rows ? columns : 0;
+/// out (padded_size) = in (size), zeros behind
+inline void pad_rows(Bf16* out, Extent padded_size, const Bf16* in, std::int64_t in_stride, Extent size) {
+  for (std::int64_t r = 0; r < padded_size.rows; ++r) {
+    Bf16* to = out + r * padded_size.columns;
+    const std::int64_t columns = r < size.rows ? size.columns : 0;
 #pragma omp simd
-    for (std::int64_t c = 0; c < size; ++c) to[c].bits = in[r * in_stride + c].bits;
+    for (std::int64_t c = 0; c < columns; ++c) to[c].bits = in[r * in_stride + c].bits;
 #pragma omp simd
-    for (std::int64_t c = size; c < padded_columns; ++c) to[c].bits = 0;
+    for (std::int64_t c = columns; c < padded_size.columns; ++c) to[c].bits = 0;
   }
 }
 

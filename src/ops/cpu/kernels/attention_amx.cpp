@@ -55,14 +55,14 @@ struct ForwardHead {
 
 /// `rows` (padded rows, D) as the right operand of products along D: paired (D / 2, rows).
 void pair_along_depth(std::int32_t* out, const Bf16* rows, const Sizes& sizes) {
-  transpose(out, attention_tile, reinterpret_cast<const std::int32_t*>(rows), sizes.depth / 2, sizes.queries,
-            sizes.depth / 2);
+  transpose(out, attention_tile, reinterpret_cast<const std::int32_t*>(rows), sizes.depth / 2,
+            {sizes.queries, sizes.depth / 2});
 }
 
 /// `rows` (keys, D) transposed, (D, keys), as a left operand; `paired` is scratch.
 void transpose_rows(Bf16* out, std::int32_t* paired, const Bf16* rows, std::int64_t num_rows, std::int64_t depth) {
-  pair_rows(paired, depth, rows, depth, num_rows, depth);
-  transpose(reinterpret_cast<std::int32_t*>(out), attention_tile / 2, paired, depth, num_rows / 2, depth);
+  pair_rows(paired, depth, rows, depth, {num_rows, depth});
+  transpose(reinterpret_cast<std::int32_t*>(out), attention_tile / 2, paired, depth, {num_rows / 2, depth});
 }
 
 /// Rows behind the last key of a block of scores (k, q) = 0.
@@ -81,13 +81,18 @@ void read_sums(float* sums, float* rows, const AttentionArguments& arguments, co
     for (std::int64_t d = 0; d < size; ++d) rows[r * sizes.depth + d] = out[d];
     for (std::int64_t d = size; d < sizes.depth; ++d) rows[r * sizes.depth + d] = 0.0f;
   }
-  transpose(sums, attention_tile, rows, sizes.depth, sizes.queries, sizes.depth);
+  transpose(sums, attention_tile, rows, sizes.depth, {sizes.queries, sizes.depth});
 }
 
 constexpr std::int64_t max_forward_heads = 4, max_backward_heads = 2;
 
-void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t kv_head,
-                  std::int64_t first_head, std::int64_t num_heads, float* scratch) {
+/// Query heads [first, first + count), which read one key/value head.
+struct HeadGroup {
+  std::int64_t kv_head, first, count;
+};
+
+void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile, const HeadGroup& group,
+                  float* scratch) {
   const Sizes sizes(arguments, tile);
   Words32 words(scratch);
   Bf16* rows = words.take<Bf16>(sizes.half_tile_words);               // of queries, keys or values
@@ -98,12 +103,12 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
   ForwardHead heads[max_forward_heads];
 
   float* result = reinterpret_cast<float*>(paired);  // (q, D)
-  for (std::int64_t h = 0; h < num_heads; ++h) {
-    const std::int64_t column = (first_head + h) * sizes.head_dim;
+  for (std::int64_t h = 0; h < group.count; ++h) {
+    const std::int64_t column = (group.first + h) * sizes.head_dim;
     heads[h].queries = words.take<std::int32_t>(sizes.half_tile_words);
     heads[h].sums = words.take<float>(sizes.tile_words);
-    pad_rows(rows, sizes.queries, sizes.depth, row<Bf16>(arguments.q, tile.q_begin) + column, arguments.q.stride,
-             tile.q_len, sizes.head_dim);
+    pad_rows(rows, {sizes.queries, sizes.depth}, row<Bf16>(arguments.q, tile.q_begin) + column, arguments.q.stride,
+             {tile.q_len, sizes.head_dim});
     pair_along_depth(heads[h].queries, rows, sizes);
     if (arguments.merges) {
       read_sums(heads[h].sums, result, arguments, tile, column, sizes);
@@ -112,36 +117,36 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
         for (std::int64_t r = 0; r < sizes.queries; ++r) heads[h].sums[d * attention_tile + r] = 0.0f;
       }
     }
-    heads[h].running.read(arguments, tile, first_head + h);
+    heads[h].running.read(arguments, tile, group.first + h);
   }
 
   for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
-    const std::int64_t num_keys = amx_padded(block.num_keys), column = kv_head * sizes.head_dim;
-    pad_rows(rows, num_keys, sizes.depth, row<Bf16>(arguments.v, key) + column, arguments.v.stride, block.num_keys,
-             sizes.head_dim);
+    const std::int64_t num_keys = amx_padded(block.num_keys), column = group.kv_head * sizes.head_dim;
+    pad_rows(rows, {num_keys, sizes.depth}, row<Bf16>(arguments.v, key) + column, arguments.v.stride,
+             {block.num_keys, sizes.head_dim});
     transpose_rows(values, paired, rows, num_keys, sizes.depth);
-    pad_rows(rows, num_keys, sizes.depth, row<Bf16>(arguments.k, key) + column, arguments.k.stride, block.num_keys,
-             sizes.head_dim);
-    for (std::int64_t h = 0; h < num_heads; ++h) {
+    pad_rows(rows, {num_keys, sizes.depth}, row<Bf16>(arguments.k, key) + column, arguments.k.stride,
+             {block.num_keys, sizes.head_dim});
+    for (std::int64_t h = 0; h < group.count; ++h) {
       ForwardHead& head = heads[h];
-      amx_multiply<false>(scores, attention_tile, rows, sizes.depth, head.queries, attention_tile, num_keys,
-                          sizes.queries, sizes.depth);
+      amx_multiply<false>(scores, attention_tile, rows, sizes.depth, head.queries, attention_tile,
+                          {num_keys, sizes.queries, sizes.depth});
       head.running.absorb(scores, block, arguments.scale);
       clear_padding(scores, block);
-      pair_rows(weights, attention_tile, scores, attention_tile, num_keys, sizes.queries);
+      pair_rows(weights, attention_tile, scores, attention_tile, {num_keys, sizes.queries});
       for (std::int64_t d = 0; head.running.rescales && d < sizes.depth; ++d) {
 #pragma omp simd
         for (std::int64_t r = 0; r < padded(tile.q_len); ++r) {
           head.sums[d * attention_tile + r] *= head.running.rescale[r];
         }
       }
-      amx_multiply<true>(head.sums, attention_tile, values, attention_tile, weights, attention_tile, sizes.depth,
-                         sizes.queries, num_keys);
+      amx_multiply<true>(head.sums, attention_tile, values, attention_tile, weights, attention_tile,
+                         {sizes.depth, sizes.queries, num_keys});
     }
   });
-  for (std::int64_t h = 0; h < num_heads; ++h) {
-    transpose(result, sizes.depth, heads[h].sums, attention_tile, sizes.depth, sizes.queries);
-    heads[h].running.write(arguments, tile, first_head + h, result, sizes.depth);
+  for (std::int64_t h = 0; h < group.count; ++h) {
+    transpose(result, sizes.depth, heads[h].sums, attention_tile, {sizes.depth, sizes.queries});
+    heads[h].running.write(arguments, tile, group.first + h, result, sizes.depth);
   }
 }
 
@@ -157,8 +162,8 @@ void attention_forward(const AttentionArguments& arguments, Scratch scratch) {
 #pragma omp for schedule(dynamic)
     for (std::int64_t item = 0; item < num_items; ++item) {
       const std::int64_t kv_head = item % items_per_tile / parts, first = item % parts * max_forward_heads;
-      forward_tile(arguments, arguments.tiles[item / items_per_tile], kv_head, kv_head * group + first,
-                   min(max_forward_heads, group - first),
+      forward_tile(arguments, arguments.tiles[item / items_per_tile],
+                   {kv_head, kv_head * group + first, min(max_forward_heads, group - first)},
                    scratch.data + omp_get_thread_num() * attention_scratch_floats);
     }
   }
@@ -174,10 +179,10 @@ struct BackwardHead {
   void read(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t head, const Sizes& sizes,
             Bf16* rows) {
     const auto pack_operand = [&](std::int32_t* along_depth, std::int32_t* along_rows, const ConstView& x) {
-      pad_rows(rows, sizes.queries, sizes.depth, row<Bf16>(x, tile.q_begin) + head * sizes.head_dim, x.stride,
-               tile.q_len, sizes.head_dim);
+      pad_rows(rows, {sizes.queries, sizes.depth}, row<Bf16>(x, tile.q_begin) + head * sizes.head_dim, x.stride,
+               {tile.q_len, sizes.head_dim});
       pair_along_depth(along_depth, rows, sizes);
-      pair_rows(along_rows, sizes.depth, rows, sizes.depth, sizes.queries, sizes.depth);
+      pair_rows(along_rows, sizes.depth, rows, sizes.depth, {sizes.queries, sizes.depth});
     };
     pack_operand(queries, queries_by_row, arguments.q);
     pack_operand(douts, douts_by_row, arguments.dout);
@@ -191,8 +196,8 @@ struct BackwardHead {
   }
 };
 
-void backward_tile(const AttentionArguments& arguments, const AttentionTile& tile, std::int64_t kv_head,
-                   std::int64_t first_head, std::int64_t num_heads, const KeySums& sums, float* scratch) {
+void backward_tile(const AttentionArguments& arguments, const AttentionTile& tile, const HeadGroup& group,
+                   const KeySums& sums, float* scratch) {
   const Sizes sizes(arguments, tile);
   Words32 words(scratch);
   Bf16* keys = words.take<Bf16>(sizes.half_tile_words);
@@ -205,51 +210,52 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
   Bf16* rounded = words.take<Bf16>(score_words / 2);                // (k, q) of either
   std::int32_t* dscores_paired = words.take<std::int32_t>(score_words / 2);
   BackwardHead heads[max_backward_heads];
-  for (std::int64_t h = 0; h < num_heads; ++h) {
+  for (std::int64_t h = 0; h < group.count; ++h) {
     BackwardHead& head = heads[h];
     head.queries = words.take<std::int32_t>(sizes.half_tile_words);
     head.queries_by_row = words.take<std::int32_t>(sizes.half_tile_words);
     head.douts = words.take<std::int32_t>(sizes.half_tile_words);
     head.douts_by_row = words.take<std::int32_t>(sizes.half_tile_words);
     head.dqueries = words.take<float>(sizes.tile_words);
-    head.read(arguments, tile, first_head + h, sizes, keys);
+    head.read(arguments, tile, group.first + h, sizes, keys);
   }
 
-  const std::int64_t column = kv_head * sizes.head_dim;
+  const std::int64_t column = group.kv_head * sizes.head_dim;
   for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
     const std::int64_t num_keys = amx_padded(block.num_keys);
-    pad_rows(keys, num_keys, sizes.depth, row<Bf16>(arguments.k, key) + column, arguments.k.stride, block.num_keys,
-             sizes.head_dim);
-    pad_rows(values, num_keys, sizes.depth, row<Bf16>(arguments.v, key) + column, arguments.v.stride, block.num_keys,
-             sizes.head_dim);
+    pad_rows(keys, {num_keys, sizes.depth}, row<Bf16>(arguments.k, key) + column, arguments.k.stride,
+             {block.num_keys, sizes.head_dim});
+    pad_rows(values, {num_keys, sizes.depth}, row<Bf16>(arguments.v, key) + column, arguments.v.stride,
+             {block.num_keys, sizes.head_dim});
     transpose_rows(keys_transposed, reinterpret_cast<std::int32_t*>(dkeys), keys, num_keys, sizes.depth);
     for (std::int64_t i = 0; i < num_keys * sizes.depth; ++i) dkeys[i] = dvalues[i] = 0.0f;
-    for (std::int64_t h = 0; h < num_heads; ++h) {
+    for (std::int64_t h = 0; h < group.count; ++h) {
       BackwardHead& head = heads[h];
-      amx_multiply<false>(probabilities, attention_tile, keys, sizes.depth, head.queries, attention_tile, num_keys,
-                          sizes.queries, sizes.depth);
-      amx_multiply<false>(dscores, attention_tile, values, sizes.depth, head.douts, attention_tile, num_keys,
-                          sizes.queries, sizes.depth);
+      amx_multiply<false>(probabilities, attention_tile, keys, sizes.depth, head.queries, attention_tile,
+                          {num_keys, sizes.queries, sizes.depth});
+      amx_multiply<false>(dscores, attention_tile, values, sizes.depth, head.douts, attention_tile,
+                          {num_keys, sizes.queries, sizes.depth});
       softmax_backward(probabilities, dscores, head.lse, head.delta, block, arguments.scale);
       clear_padding(probabilities, block);
       clear_padding(dscores, block);
-      round_rows(rounded, attention_tile, probabilities, attention_tile, num_keys, sizes.queries);
-      amx_multiply<true>(dvalues, sizes.depth, rounded, attention_tile, head.douts_by_row, sizes.depth, num_keys,
-                         sizes.depth, sizes.queries);
-      round_rows(rounded, attention_tile, dscores, attention_tile, num_keys, sizes.queries);
-      amx_multiply<true>(dkeys, sizes.depth, rounded, attention_tile, head.queries_by_row, sizes.depth, num_keys,
-                         sizes.depth, sizes.queries);
-      pair_rows(dscores_paired, attention_tile, dscores, attention_tile, num_keys, sizes.queries);
+      round_rows(rounded, attention_tile, probabilities, attention_tile, {num_keys, sizes.queries});
+      amx_multiply<true>(dvalues, sizes.depth, rounded, attention_tile, head.douts_by_row, sizes.depth,
+                         {num_keys, sizes.depth, sizes.queries});
+      round_rows(rounded, attention_tile, dscores, attention_tile, {num_keys, sizes.queries});
+      amx_multiply<true>(dkeys, sizes.depth, rounded, attention_tile, head.queries_by_row, sizes.depth,
+                         {num_keys, sizes.depth, sizes.queries});
+      pair_rows(dscores_paired, attention_tile, dscores, attention_tile, {num_keys, sizes.queries});
       amx_multiply<true>(head.dqueries, attention_tile, keys_transposed, attention_tile, dscores_paired, attention_tile,
-                         sizes.depth, sizes.queries, num_keys);
+                         {sizes.depth, sizes.queries, num_keys});
     }
-    add_rows_to(sums.dk_of(key), sums.dk_stride(), dkeys, sizes.depth, block.num_keys, sizes.head_dim, arguments.scale);
-    add_rows_to(sums.dv_of(key), sums.dv_stride(), dvalues, sizes.depth, block.num_keys, sizes.head_dim, 1.0f);
+    add_rows_to(sums.dk_of(key), sums.dk_stride(), dkeys, sizes.depth, {block.num_keys, sizes.head_dim},
+                arguments.scale);
+    add_rows_to(sums.dv_of(key), sums.dv_stride(), dvalues, sizes.depth, {block.num_keys, sizes.head_dim}, 1.0f);
   });
-  for (std::int64_t h = 0; h < num_heads; ++h) {
-    transpose(dkeys, sizes.depth, heads[h].dqueries, attention_tile, sizes.depth, sizes.queries);
-    put_rows(arguments.dq, tile.q_begin, (first_head + h) * sizes.head_dim, dkeys, sizes.depth, tile.q_len,
-             sizes.head_dim, arguments.scale, arguments.adds_to_dq);
+  for (std::int64_t h = 0; h < group.count; ++h) {
+    transpose(dkeys, sizes.depth, heads[h].dqueries, attention_tile, {sizes.depth, sizes.queries});
+    put_rows(arguments.dq, tile.q_begin, (group.first + h) * sizes.head_dim, dkeys, sizes.depth,
+             {tile.q_len, sizes.head_dim}, arguments.scale, arguments.adds_to_dq);
   }
 }
 
@@ -268,8 +274,9 @@ void attention_backward(const AttentionArguments& arguments, Scratch scratch) {
       const KeySums sums(arguments, lane, kv_head, omp_get_thread_num());
       for (std::int64_t i = lane.tile_begin; i < lane.tile_end; ++i) {
         for (std::int64_t first = 0; first < group; first += max_backward_heads) {
-          backward_tile(arguments, arguments.tiles[i], kv_head, kv_head * group + first,
-                        min(max_backward_heads, group - first), sums, thread_scratch);
+          backward_tile(arguments, arguments.tiles[i],
+                        {kv_head, kv_head * group + first, min(max_backward_heads, group - first)}, sums,
+                        thread_scratch);
         }
       }
       sums.finish(arguments);

@@ -31,9 +31,9 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
 
   const T* q = row<T>(arguments.q, tile.q_begin) + head * head_dim;
   const T* dout = row<T>(arguments.dout, tile.q_begin) + head * head_dim;
-  pack(queries, q, arguments.q.stride, tile.q_len, head_dim);
+  pack(queries, q, arguments.q.stride, {tile.q_len, head_dim});
   pack_transposed(queries_transposed, queries, tile.q_len, head_dim);
-  pack(douts, dout, arguments.dout.stride, tile.q_len, head_dim);
+  pack(douts, dout, arguments.dout.stride, {tile.q_len, head_dim});
   pack_transposed(douts_transposed, douts, tile.q_len, head_dim);
   for (std::int64_t i = 0; i < tile.q_len * stride; ++i) dqueries[i] = 0.0f;
   float lse[attention_tile] = {}, delta[attention_tile] = {};
@@ -44,18 +44,19 @@ void backward_tile(const AttentionArguments& arguments, const AttentionTile& til
   }
 
   for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
-    pack(keys, row<T>(arguments.k, key) + kv_head * head_dim, arguments.k.stride, block.num_keys, head_dim);
-    pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, block.num_keys, head_dim);
+    pack(keys, row<T>(arguments.k, key) + kv_head * head_dim, arguments.k.stride, {block.num_keys, head_dim});
+    pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, {block.num_keys, head_dim});
     multiply_scores(probabilities, keys, queries_transposed, head_dim, block);
     multiply_scores(dscores, values, douts_transposed, head_dim, block);
     softmax_backward(probabilities, dscores, lse, delta, block, arguments.scale);
     sum_over_queries(dkeys_or_dvalues, probabilities, douts, head_dim, block);
-    add_rows_to(sums.dv_of(key), sums.dv_stride(), dkeys_or_dvalues, stride, block.num_keys, head_dim, 1.0f);
+    add_rows_to(sums.dv_of(key), sums.dv_stride(), dkeys_or_dvalues, stride, {block.num_keys, head_dim}, 1.0f);
     sum_over_queries(dkeys_or_dvalues, dscores, queries, head_dim, block);
-    add_rows_to(sums.dk_of(key), sums.dk_stride(), dkeys_or_dvalues, stride, block.num_keys, head_dim, arguments.scale);
+    add_rows_to(sums.dk_of(key), sums.dk_stride(), dkeys_or_dvalues, stride, {block.num_keys, head_dim},
+                arguments.scale);
     add_over_keys(dqueries, dscores, keys, head_dim, block);
   });
-  put_rows(arguments.dq, tile.q_begin, head * head_dim, dqueries, stride, tile.q_len, head_dim, arguments.scale,
+  put_rows(arguments.dq, tile.q_begin, head * head_dim, dqueries, stride, {tile.q_len, head_dim}, arguments.scale,
            arguments.adds_to_dq);
 }
 

@@ -19,10 +19,10 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
   float* sums = values + tile_floats;  // (q, D)
   float* scores = sums + tile_floats;  // (k, q)
 
-  pack(sums, row<T>(arguments.q, tile.q_begin) + head * head_dim, arguments.q.stride, tile.q_len, head_dim);
+  pack(sums, row<T>(arguments.q, tile.q_begin) + head * head_dim, arguments.q.stride, {tile.q_len, head_dim});
   pack_transposed(queries, sums, tile.q_len, head_dim);
   if (arguments.merges) {
-    pack(sums, row<float>(arguments.out, tile.q_begin) + head * head_dim, arguments.out.stride, tile.q_len, head_dim);
+    pack(sums, row<float>(arguments.out, tile.q_begin) + head * head_dim, arguments.out.stride, {tile.q_len, head_dim});
   } else {
     for (std::int64_t i = 0; i < tile.q_len * stride; ++i) sums[i] = 0.0f;
   }
@@ -30,8 +30,8 @@ void forward_tile(const AttentionArguments& arguments, const AttentionTile& tile
   running.read(arguments, tile, head);
 
   for_each_block(arguments, tile, [&](std::int64_t key, const Block& block) {
-    pack(keys, row<T>(arguments.k, key) + kv_head * head_dim, arguments.k.stride, block.num_keys, head_dim);
-    pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, block.num_keys, head_dim);
+    pack(keys, row<T>(arguments.k, key) + kv_head * head_dim, arguments.k.stride, {block.num_keys, head_dim});
+    pack(values, row<T>(arguments.v, key) + kv_head * head_dim, arguments.v.stride, {block.num_keys, head_dim});
     multiply_scores(scores, keys, queries, head_dim, block);
     running.absorb(scores, block, arguments.scale);
     for (std::int64_t r = 0; running.rescales && r < block.num_queries; ++r) {

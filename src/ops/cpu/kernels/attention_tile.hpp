@@ -17,12 +17,12 @@ inline std::int64_t padded(std::int64_t size) { return round_up(size, 16); }
 
 /// out (rows, padded(D)) = in (rows, D)
 template <class T>
-void pack(float* out, const T* in, std::int64_t in_stride, std::int64_t rows, std::int64_t head_dim) {
-  const std::int64_t stride = padded(head_dim);
-  for (std::int64_t r = 0; r < rows; ++r) {
+void pack(float* out, const T* in, std::int64_t in_stride, Extent size) {
+  const std::int64_t stride = padded(size.columns);
+  for (std::int64_t r = 0; r < size.rows; ++r) {
 #pragma omp simd
-    for (std::int64_t d = 0; d < head_dim; ++d) out[r * stride + d] = load(in[r * in_stride + d]);
-    for (std::int64_t d = head_dim; d < stride; ++d) out[r * stride + d] = 0.0f;
+    for (std::int64_t d = 0; d < size.columns; ++d) out[r * stride + d] = load(in[r * in_stride + d]);
+    for (std::int64_t d = size.columns; d < stride; ++d) out[r * stride + d] = 0.0f;
   }
 }
 
@@ -30,34 +30,34 @@ void pack(float* out, const T* in, std::int64_t in_stride, std::int64_t rows, st
 inline void pack_transposed(float* out, float* packed, std::int64_t rows, std::int64_t head_dim) {
   const std::int64_t stride = padded(head_dim);
   for (std::int64_t i = rows * stride; i < padded(rows) * stride; ++i) packed[i] = 0.0f;
-  transpose(out, attention_tile, packed, stride, padded(rows), stride);
+  transpose(out, attention_tile, packed, stride, {padded(rows), stride});
 }
 
 /// Rows of `out` from `first_row`, from `first_column` on, = factor * tile (rows, D), or += where it is float32.
 inline void put_rows(const View& out, std::int64_t first_row, std::int64_t first_column, const float* tile,
-                     std::int64_t tile_stride, std::int64_t rows, std::int64_t head_dim, float factor, bool adds) {
+                     std::int64_t tile_stride, Extent size, float factor, bool adds) {
   with_type(out, [&](auto type) {
     using T = typename decltype(type)::type;
-    for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t r = 0; r < size.rows; ++r) {
       T* to = row<T>(out, first_row + r) + first_column;
       const float* from = tile + r * tile_stride;
       if (adds) {
 #pragma omp simd
-        for (std::int64_t d = 0; d < head_dim; ++d) store(to[d], load(to[d]) + factor * from[d]);
+        for (std::int64_t d = 0; d < size.columns; ++d) store(to[d], load(to[d]) + factor * from[d]);
       } else {
 #pragma omp simd
-        for (std::int64_t d = 0; d < head_dim; ++d) store(to[d], factor * from[d]);
+        for (std::int64_t d = 0; d < size.columns; ++d) store(to[d], factor * from[d]);
       }
     }
   });
 }
 
 /// sums (rows, D) += factor * tile (rows, D)
-inline void add_rows_to(float* sums, std::int64_t sums_stride, const float* tile, std::int64_t tile_stride,
-                        std::int64_t rows, std::int64_t head_dim, float factor) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+inline void add_rows_to(float* sums, std::int64_t sums_stride, const float* tile, std::int64_t tile_stride, Extent size,
+                        float factor) {
+  for (std::int64_t r = 0; r < size.rows; ++r) {
 #pragma omp simd
-    for (std::int64_t d = 0; d < head_dim; ++d) sums[r * sums_stride + d] += factor * tile[r * tile_stride + d];
+    for (std::int64_t d = 0; d < size.columns; ++d) sums[r * sums_stride + d] += factor * tile[r * tile_stride + d];
   }
 }
 

@@ -69,7 +69,7 @@ void copy_transposed(View destination, ConstView source) {
 #pragma omp simd
             for (std::int64_t j = 0; j < step; ++j) square[i * step + j] = load(from[j]);
           }
-          transpose(to, destination.stride, square, step, step, step);
+          transpose(to, destination.stride, square, step, {step, step});
         } else {
           for (std::int64_t i = 0; i < rows; ++i) {
             const T* from = row<T>(source, r + i) + c;

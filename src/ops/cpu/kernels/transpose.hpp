@@ -37,9 +37,9 @@ inline void exchange(Words (&rows)[vector_floats]) {
 
 /// out (columns, rows) = transpose of in (rows, columns), both multiples of vector_floats.
 inline void transpose(std::int32_t* out, std::int64_t out_stride, const std::int32_t* in, std::int64_t in_stride,
-                      std::int64_t num_rows, std::int64_t num_columns) {
-  for (std::int64_t r = 0; r < num_rows; r += vector_floats) {
-    for (std::int64_t c = 0; c < num_columns; c += vector_floats) {
+                      Extent size) {
+  for (std::int64_t r = 0; r < size.rows; r += vector_floats) {
+    for (std::int64_t c = 0; c < size.columns; c += vector_floats) {
       Words rows[vector_floats];
 #pragma GCC unroll 16
       for (int i = 0; i < vector_floats; ++i) {
@@ -57,10 +57,9 @@ inline void transpose(std::int32_t* out, std::int64_t out_stride, const std::int
   }
 }
 
-inline void transpose(float* out, std::int64_t out_stride, const float* in, std::int64_t in_stride,
-                      std::int64_t num_rows, std::int64_t num_columns) {
+inline void transpose(float* out, std::int64_t out_stride, const float* in, std::int64_t in_stride, Extent size) {
   transpose(reinterpret_cast<std::int32_t*>(out), out_stride, reinterpret_cast<const std::int32_t*>(in), in_stride,
-            num_rows, num_columns);
+            size);
 }
 
 }  // namespace sft::ops::cpu::SFT_ISA

@@ -43,6 +43,11 @@ const T* row(const ConstView& view, std::int64_t index) {
   return static_cast<const T*>(view.data) + index * view.stride;
 }
 
+/// Of a part of a matrix.
+struct Extent {
+  std::int64_t rows, columns;
+};
+
 template <class T>
 struct Type {
   using type = T;
