@@ -86,8 +86,14 @@ function(sft_test_defaults)
   endwhile()
 endfunction()
 
-# sft_test_properties(NAME TIMEOUT LABEL TIER CORES ENVIRONMENT): of a ctest.
+# sft_test_properties(NAME TIMEOUT LABEL TIER CORES ENVIRONMENT): of a ctest. Its name says where it stands: FOLDER,
+# FOLDER_WHAT, FOLDER_WHAT_np4; tests/unit/ops has unit_ops_WHAT.
 function(sft_test_properties name timeout label tier cores environment)
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE "/" "_" folder ${folder})
+  if(NOT name MATCHES "^${folder}(_|$)")
+    message(FATAL_ERROR "test ${name} is not named after its folder: ${folder}_...")
+  endif()
   if(SFT_SANITIZE)
     math(EXPR timeout "4 * ${timeout}")
   endif()

@@ -53,7 +53,7 @@ void for_each_mesh(config::Precision precision, const Check& check) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(equivalence)
+BOOST_AUTO_TEST_SUITE(meshes)
 
 BOOST_AUTO_TEST_CASE(float32_trains_like_one_rank) {
   for_each_mesh(config::Precision::fp32, [](const auto& trajectory, const auto& baseline, const Deviation& worst) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* entries[] = {"model", "exp_avg", "exp_avg_sq"};
 
-/// FNV-1a: the same on every system, as the checkpoint in tests/resume/fixtures needs.
+/// FNV-1a: the same on every system, as the checkpoint in tests/trainer/fixtures needs.
 std::uint64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "resume/trainer_program.hpp"
-#include "resume/workshop.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
+#include "trainer/program.hpp"
+#include "trainer/workshop.hpp"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "resume/trainer_program.hpp"
-#include "resume/workshop.hpp"
+#include "trainer/program.hpp"
+#include "trainer/workshop.hpp"
 
 namespace {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "resume/trainer_program.hpp"
-#include "resume/workshop.hpp"
+#include "trainer/program.hpp"
+#include "trainer/workshop.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resume/trainer_program.hpp"
+#include "trainer/program.hpp"
 
 #include <fcntl.h>
 #include <sys/wait.h>

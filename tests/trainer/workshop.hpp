@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "resume/trainer_program.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/error.hpp"
 #include "support/awkward_data.hpp"
 #include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
+#include "trainer/program.hpp"
 
 namespace sft::test {
 

@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_other_units_is_read) {
 
 /// Written on 1 x 2 x 1 x 2 by sft 0.1.0, whose shard files hold whole rank shards with the padding behind each unit.
 BOOST_AUTO_TEST_CASE(a_checkpoint_of_the_first_release_is_read) {
-  const std::string folder = SFT_SOURCE_DIR "/tests/resume/fixtures/checkpoint-000007";
+  const std::string folder = SFT_SOURCE_DIR "/tests/trainer/fixtures/checkpoint-000007";
   for (const test::Layout& layout : layouts) check_load_on(layout, folder, config::RowOrder::endless);
   on_mesh({1, 1, 1, 1}, [&](const test::Mesh& mesh) {
     const test::LogicalTensors expected = CheckpointFixture(mesh, test::make_units()).expected(seed);

@@ -15,14 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include "resume/trainer_program.hpp"
-#include "resume/workshop.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "support/awkward_data.hpp"
 #include "support/packed_file.hpp"
+#include "trainer/program.hpp"
+#include "trainer/workshop.hpp"
 
 namespace {
 
