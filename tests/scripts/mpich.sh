@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 jobs=${JOBS:-$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)}
 
-targets=(sft sft-prepare sft-inspect sft-generate mpi mpi_program reference equivalence resume)
+targets=(sft sft-prepare sft-inspect sft-generate mpi mpi_program reference equivalence trainer)
 cmake -S . -B build/mpich -DCMAKE_BUILD_TYPE=Release -DSFT_CUDA=OFF \
   -DMPI_CXX_COMPILER="$(command -v mpicxx.mpich)" -DMPIEXEC_EXECUTABLE="$(command -v mpiexec.mpich)" \
   -DHDF5_C_COMPILER_EXECUTABLE="$(command -v h5pcc.mpich)"
