@@ -16,7 +16,7 @@ namespace sft::apps {
 /// when they are many, of roles that the model will not be asked in, of records that were skipped.
 void print_summary(const data::PrepareSummary& summary, const data::PrepareOptions& options);
 
-/// The same for programs: one JSON object on standard output.
+/// The summary for programs: one JSON object on standard output.
 void print_summary_json(const data::PrepareSummary& summary, const data::PrepareOptions& options);
 
 /// How long documents are, as a histogram.

@@ -19,7 +19,7 @@ namespace sft::apps {
 void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
                        train::Engine& engine, const comm::Group& world, device::Device& device);
 
-/// The same of the engine's adapters: adapter_config.json and adapter_model.safetensors.
+/// Saves the engine's adapters in the same way: adapter_config.json and adapter_model.safetensors.
 void save_adapter_folder(const std::string& folder, const config::Config& config, train::Engine& engine,
                          const comm::Group& world, device::Device& device);
 

@@ -20,7 +20,7 @@ struct TextModel {
   config::Model model;
   StartModel start;                       ///< where the weights are; with an adapter those below it
   std::unique_ptr<MergedWeights> merged;  ///< weights with the adapter added; null without one
-  /// Of the weights below an adapter, as its checkpoint says: what they are, and where they were. Empty: not known.
+  /// The weights below an adapter, as its checkpoint says: what they are, and where they were. Empty: not known.
   std::string frozen_fingerprint, frozen_origin;
   std::string tokenizer;              ///< what text::make_tokenizer takes
   std::string generation_folder;      ///< the model folder whose settings hold; empty: there is none

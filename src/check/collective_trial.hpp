@@ -42,7 +42,7 @@ class CollectiveTrial {
   [[nodiscard]] std::vector<float> download(const Tensor& from);
   void make_call(const comm::Group& group, Call call, std::int64_t num_elements);
   [[nodiscard]] std::string find_error_of(const comm::TensorGroup& group, std::int64_t num_elements);
-  /// Of one call, the mean of `num_calls`.
+  /// Seconds of one call, the mean of `num_calls`.
   [[nodiscard]] double time_s(const comm::Group& group, Call call, std::int64_t num_elements, int num_calls);
 
   device::Device& device_;

@@ -23,7 +23,7 @@ class ProductTrial {
   /// Queues one product.
   void multiply();
   void wait() { stream_->synchronize(); }
-  /// Of one product.
+  /// Floating-point operations of one product.
   [[nodiscard]] double num_flops() const;
 
  private:

@@ -31,7 +31,7 @@ struct EvalNotFinite {
   std::vector<std::int64_t> rows;  ///< where this rank saw it first, in file order
 };
 
-/// The same for an evaluation.
+/// Throws the numerical Error of an evaluation, as throw_not_finite that of a step.
 [[noreturn]] void throw_eval_not_finite(const EvalNotFinite& seen, const comm::Group& world);
 
 }  // namespace sft::train

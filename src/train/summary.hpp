@@ -21,13 +21,13 @@ struct LossCourse {
     std::int64_t step = 0;
     double loss = 0.0;
   };
-  std::optional<Point> first, last;                  ///< of the lines of steps; empty: there is none
+  std::optional<Point> first, last;                  ///< among the lines of steps; empty: there is none
   std::optional<Point> first_eval, last_eval, best;  ///< of those of evaluations; best: the lowest loss
 };
-/// Of a metrics.jsonl; of one that is gone, nothing.
+/// The losses of a metrics.jsonl; of one that is gone, nothing.
 [[nodiscard]] LossCourse read_loss_course(const std::string& path);
 
-/// Of the rank that needed most: the highest so far, and what its ledger planned for the same memory.
+/// Memory of the rank that needed most: the highest so far, and what its ledger planned for the same memory.
 struct HighestPeak {
   std::size_t peak_bytes = 0, planned_bytes = 0;
   int rank = 0;

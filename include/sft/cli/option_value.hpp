@@ -83,7 +83,7 @@ inline boost::program_options::typed_value<bool>* truth(bool* target = nullptr) 
 /// Name of the value of what is shown without one.
 inline constexpr const char* unnamed = "FLAG";
 
-/// The same, false unless it is given, and shown without a value.
+/// A truth that is false unless it is given, and shown without a value.
 inline boost::program_options::typed_value<bool>* flag(bool* target) {
   return truth(target)->default_value(false, "false")->value_name(unnamed);
 }

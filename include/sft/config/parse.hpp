@@ -17,7 +17,7 @@ namespace sft::config {
 /// cannot read. Reads no file.
 [[nodiscard]] Config parse(const std::string& ini_text, const std::vector<Option>& overrides,
                            const std::string& source);
-/// The same for keys that were given alone: all others keep what `base` says.
+/// parse() onto `base`: keys that are not given keep what it says.
 [[nodiscard]] Config parse(const std::string& ini_text, const std::vector<Option>& overrides, const std::string& source,
                            const Config& base);
 

@@ -35,7 +35,7 @@ struct OwnGpu {
   double memory_bytes_per_second = 0;  ///< read and written together; 0: unknown
 };
 
-/// Of the thread that has called make_device for one; throws std::logic_error in a build without CUDA.
+/// The GPU of the thread that has called make_device for one; throws std::logic_error in a build without CUDA.
 [[nodiscard]] OwnGpu own_gpu();
 
 /// A device that touches no memory, with streams on which nothing happens: for planning over sizing arenas.

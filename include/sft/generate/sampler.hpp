@@ -16,7 +16,7 @@ struct Sampling {
   std::uint64_t seed = 0;
 };
 
-/// The same seed and logits give the same tokens on every machine, but for rounding.
+/// A seed and logits give the same tokens on every machine, but for rounding.
 class Sampler {
  public:
   explicit Sampler(const Sampling& sampling);

@@ -27,7 +27,7 @@ struct Datasets {
   }
 };
 
-/// Of the micro-batches of training, from its first step on, and of evaluation: reads the document tables.
+/// The limits of the micro-batches of training, from its first step on, and of evaluation: reads the document tables.
 [[nodiscard]] data::MicroBatchLimits measure_limits(const config::ValidConfig& config, const Datasets& datasets);
 
 /// What a rank reads of num_rows rows in steps [first_step, last_step). Pure.

@@ -13,7 +13,7 @@ namespace sft::plan {
 struct Machine {
   device::Kind kind = device::Kind::cpu;
   int num_threads = 1;  ///< OpenMP threads of the rank; machine/node.hpp says how many there will be
-  /// Of a GPU: what CUDA, its libraries and other programs hold beside the rank's arenas, or will hold.
+  /// What CUDA, its libraries and other programs hold of a GPU beside the rank's arenas, or will.
   std::size_t gpu_process_bytes = 0;
 };
 
@@ -21,8 +21,8 @@ struct Machine {
 /// HDF5 and the staging memory of a checkpoint. Measured: 0 to 4 MiB, less on ranks that write no checkpoint.
 inline constexpr std::size_t later_process_bytes = std::size_t{2} << 20;
 
-/// The same for the memory of a GPU: kernels of this program and of its libraries, which CUDA loads at their first use.
-/// An assumption.
+/// What a GPU takes after the start on top of the arenas: kernels of this program and of its libraries, which CUDA
+/// loads at their first use. An assumption.
 inline constexpr std::size_t later_gpu_bytes = std::size_t{256} << 20;
 /// What the CUDA runtime and cuBLAS, and NCCL for each group that sends tensors, hold on a GPU when training starts:
 /// assumptions for plans of machines that are not there. A run measures it (Device::own_memory).

@@ -34,7 +34,7 @@ struct MemoryTable {
 [[nodiscard]] device::Ledger plan_ledger(const config::ValidConfig& config, const Datasets& datasets,
                                          const mesh::Place& place, const Machine& machine, std::size_t process_bytes);
 
-/// The same for every rank of the mesh, on one rank.
+/// plan_ledger() of every rank of the mesh, worked out on one rank.
 [[nodiscard]] MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datasets,
                                       const Machine& machine, std::size_t process_bytes);
 
@@ -50,8 +50,8 @@ struct MemoryTable {
 void require_node_memory(const device::Ledger& planned, device::Kind kind, std::optional<std::size_t> node_bytes,
                          const comm::Session& session);
 
-/// The same for the GPUs of the ranks; `own` is this rank's (Device::own_memory), none on CPUs. Collective over the
-/// world.
+/// Refuses a run of which a rank needs more than its part of a GPU, as require_node_memory does; `own` is this rank's
+/// (Device::own_memory), none on CPUs. Collective over the world.
 void require_gpu_memory(const device::Ledger& planned, const std::optional<device::OwnMemory>& own,
                         const comm::Group& world);
 

@@ -16,7 +16,7 @@ struct SpFacts {
   double micro_batch_tokens = 0.0;  ///< mean tokens of a micro-batch, on all ranks of sp together
   int ranks_per_node = 1;           ///< on every node at least, numbered node by node
 
-  /// Of a run that trains on `data`.
+  /// The facts of a run that trains on `data`.
   [[nodiscard]] static SpFacts of(const config::ValidConfig& config, const data::PackedDataset& data,
                                   int ranks_per_node);
 };

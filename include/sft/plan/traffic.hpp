@@ -20,7 +20,8 @@ namespace sft::plan {
                                                         const data::MicroBatchLimits& limits, const mesh::Place& place,
                                                         const Machine& machine);
 
-/// The same of micro-batches that consist of documents of these lengths.
+/// What rank place.rank() sends in a step whose micro-batches all consist of documents of these lengths, by group.
+/// Pure.
 [[nodiscard]] std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config,
                                                         const std::vector<std::int32_t>& documents,
                                                         const mesh::Place& place, const Machine& machine);

@@ -18,7 +18,7 @@
 
 namespace sft::train {
 
-/// Of one optimizer step; the same on every rank.
+/// What one optimizer step did; alike on every rank.
 struct StepResult {
   double loss = 0.0;       ///< sum w nll / sum w over the global batch; 0 without a target
   double grad_norm = 0.0;  ///< before clipping
@@ -67,10 +67,10 @@ class Engine {
   /// Logits (T, V) of one row, on one rank without parallelism: for generation and tests.
   [[nodiscard]] std::vector<float> logits(const std::vector<std::int32_t>& tokens, bool last_only);
 
-  /// Of the trainable parameters.
+  /// The map of the trainable parameters.
   [[nodiscard]] const parallel::ShardMap& shard_map() const;
   [[nodiscard]] parallel::ParameterCounts num_parameters() const;
-  /// Of this rank's state in files.
+  /// Bytes of this rank's state in files.
   [[nodiscard]] std::uint64_t offloaded_bytes() const;
   /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
   /// refresh(). The entries are model, with LoRA adapter in its place, and what the optimizer keeps.

@@ -38,12 +38,12 @@ struct StepMetrics {
   std::optional<double> mfu;                 ///< share of the peak FLOP rate; empty: the peak is unknown
   MemoryPeaks peak_memory;
 
-  /// Of this step.
+  /// The rates of this step.
   [[nodiscard]] double tokens_per_second() const;
   [[nodiscard]] double target_tokens_per_second() const;
 };
 
-/// Of one evaluation, over all rows of data.eval_files.
+/// What one evaluation found, over all rows of data.eval_files.
 struct EvalMetrics {
   std::int64_t step = 0;  ///< steps done before it
   double epoch = 0.0;

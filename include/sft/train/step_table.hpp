@@ -12,7 +12,7 @@ namespace sft::train {
 
 class StepTable {
  public:
-  /// Of a run of `last_step` steps.
+  /// The table of a run of `last_step` steps.
   StepTable(bool is_log, std::int64_t last_step);
 
   /// The names of the columns.

@@ -77,7 +77,7 @@ class Trainer {
   [[nodiscard]] bool is_evaluation_due() const;
   /// Evaluates them, prints and appends what comes out, unless a signal of some rank cuts it short, which is returned.
   [[nodiscard]] int evaluate(Progress& progress);
-  /// The same, and the run is saved before rows that cannot be read end it.
+  /// evaluate(); the run is saved before rows that cannot be read end it.
   [[nodiscard]] int evaluate_or_save(Progress& progress);
   /// Appends a line to metrics.jsonl, on rank 0. What kept it from that is in failure_.
   template <class Metrics>
