@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "sft/core/error.hpp"
-#include "sft/jinja/chat_template.hpp"
 
 namespace sft::apps {
 
@@ -23,10 +22,8 @@ std::string ChatMarkup::render(const std::vector<text::Message>& messages, bool 
   for (const text::Message& message : messages) {
     list.push_back({{"role", message.role}, {"content", message.content}});
   }
-  return template_->compiled()
-      .render(
-          jinja::make_context(list, nullptr, nullptr, asks, data::token_variables(tokenizer_, tokenizer_.specials())))
-      .text;
+  const nlohmann::ordered_json variables = data::token_variables(tokenizer_, tokenizer_.specials());
+  return template_->render(data::ChatTemplate::make_context(list, nullptr, asks, variables)).text;
 }
 
 std::vector<text::TokenId> ChatMarkup::prompt(const std::vector<text::Message>& messages) const {

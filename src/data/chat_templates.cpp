@@ -7,12 +7,24 @@
 
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
+#include "sft/jinja/chat_template.hpp"
+#include "sft/jinja/error.hpp"
 
 namespace sft::data {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+/// What `action` gives; a data Error in place of a TemplateError.
+template <class Action>
+auto with_data_errors(const Action& action) {
+  try {
+    return action();
+  } catch (const jinja::TemplateError& error) {
+    throw Error(ExitStatus::data, error.what());
+  }
+}
 
 std::shared_ptr<const ChatTemplate> compile(const std::string& source, const std::string& file) {
   try {
@@ -40,6 +52,26 @@ ChatTemplates named_templates(const nlohmann::json& list, const std::string& fil
 }
 
 }  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view source)
+    : compiled_(with_data_errors([&] { return jinja::Template(source); })) {}
+
+nlohmann::ordered_json ChatTemplate::make_context(const nlohmann::ordered_json& messages,
+                                                  const nlohmann::ordered_json& tools, bool add_generation_prompt,
+                                                  const nlohmann::ordered_json& variables) {
+  return with_data_errors(
+      [&] { return jinja::make_context(messages, tools, nullptr, add_generation_prompt, variables); });
+}
+
+jinja::Rendered ChatTemplate::render(const nlohmann::ordered_json& context, const jinja::RenderOptions& options) const {
+  return with_data_errors([&] { return compiled_.render(context, options); });
+}
+
+std::vector<jinja::ByteSpan> ChatTemplate::assistant_spans(const nlohmann::ordered_json& context,
+                                                           const jinja::Rendered& rendered,
+                                                           const jinja::RenderOptions& options) const {
+  return with_data_errors([&] { return jinja::assistant_spans(compiled_, context, rendered, options); });
+}
 
 bool ChatTemplate::mentions(std::string_view name) const {
   const std::string_view source = compiled_.source();

@@ -9,7 +9,6 @@
 #include "data/encoder.hpp"
 #include "data/text_parts.hpp"
 #include "sft/core/error.hpp"
-#include "sft/jinja/chat_template.hpp"
 
 namespace sft::data {
 
@@ -82,7 +81,7 @@ class TemplateEncoder : public Encoder {
       if (!has_text_parts(chat)) return document_of(chat, chat_template, parts, census);
       Conversation shown = chat;
       shown.messages = messages_for_template(chat, [&](const Json& messages) {
-        return chat_template.compiled().render(context_of(messages, chat, false), render_options_);
+        return chat_template.render(context_of(messages, chat, false), render_options_);
       });
       return document_of(shown, chat_template, parts, census);
     } catch (const Error& error) {
@@ -149,14 +148,13 @@ class TemplateEncoder : public Encoder {
   [[nodiscard]] Json context_of(const Json& messages, const Conversation& chat, bool add_generation_prompt) const {
     Json variables = tokens_.variables;
     for (const auto& [name, value] : chat.template_kwargs.items()) variables[name] = value;
-    return jinja::make_context(messages, chat.tools, Json(), add_generation_prompt, variables);
+    return ChatTemplate::make_context(messages, chat.tools, add_generation_prompt, variables);
   }
 
   [[nodiscard]] Document document_of(const Conversation& chat, const ChatTemplate& chat_template, TrainedParts parts,
                                      RecordCensus& census) const {
-    const jinja::Template& compiled = chat_template.compiled();
     const Json context = context_of(chat.messages, chat, false);
-    const jinja::Rendered rendered = compiled.render(context, render_options_);
+    const jinja::Rendered rendered = chat_template.render(context, render_options_);
     const bool is_weighted = std::ranges::any_of(chat.weights, [](float weight) { return weight != 1.0f; });
     text::Encoding encoding;
     if (is_weighted || parts.assistant_only) {
@@ -169,13 +167,13 @@ class TemplateEncoder : public Encoder {
       const auto end_of_prompt = chat.messages.begin() + static_cast<std::ptrdiff_t>(chat.num_prompt_messages);
       const Json prompt_messages(Json::array_t(chat.messages.begin(), end_of_prompt));
       const Json prompt = context_of(prompt_messages, chat, true);
-      begin = completion_begin(tokenizer_.encode(compiled.render(prompt, render_options_).text, markup_), encoding.ids,
-                               census);
+      begin = completion_begin(tokenizer_.encode(chat_template.render(prompt, render_options_).text, markup_),
+                               encoding.ids, census);
     }
     Document document = trained_from(std::move(encoding.ids), begin);
     if (parts.assistant_only) {
       const std::vector<bool> within =
-          tokens_within(jinja::assistant_spans(compiled, context, rendered, render_options_), encoding.offsets);
+          tokens_within(chat_template.assistant_spans(context, rendered, render_options_), encoding.offsets);
       for (std::size_t i = 0; i < within.size(); ++i) document.loss_weight[i] *= within[i] ? 1.0f : 0.0f;
       if (std::ranges::find(within, true) == within.end()) ++census.num_unmarked_chats;
     }

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "sft/core/error.hpp"
 #include "sft/jinja/chat_template.hpp"
+#include "sft/jinja/error.hpp"
 
 namespace sft::jinja {
 
@@ -68,7 +68,7 @@ std::string generation_prompt(const Template& chat_template, const Json& context
     with_prompt = chat_template.render(asked, options).text;
     asked["add_generation_prompt"] = false;
     without_prompt = chat_template.render(asked, options).text;
-  } catch (const Error&) {
+  } catch (const TemplateError&) {
     return {};
   }
   const auto border =

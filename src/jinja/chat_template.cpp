@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "sft/core/error.hpp"
+#include "sft/jinja/error.hpp"
 
 namespace sft::jinja {
 
@@ -24,8 +24,8 @@ const Json* reasoning_of(const Json& message) {
 
 Json normalize_message(const Json& message) {
   if (!message.is_object()) {
-    throw_data_error("a message is no object", std::string("it is of the type ") + message.type_name(),
-                     "give messages as objects with a role and content");
+    throw TemplateError("a message is no object", std::string("it is of the type ") + message.type_name(),
+                        "give messages as objects with a role and content");
   }
   Json normalized = Json::object();
   auto& members = normalized.get_ref<Json::object_t&>();  // by keys that differ: no need to look for them
@@ -43,7 +43,7 @@ Json normalize_message(const Json& message) {
 Json make_context(const Json& messages, const Json& tools, const Json& documents, bool add_generation_prompt,
                   const Json& variables) {
   if (!messages.is_array() || messages.empty()) {
-    throw_data_error("a conversation has no messages", "a chat template needs at least one", "leave the record out");
+    throw TemplateError("a conversation has no messages", "a chat template needs at least one", "leave the record out");
   }
   Json context = Json::object();
   context["messages"] = Json::array();

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "jinja/depth.hpp"
 #include "jinja/evaluator.hpp"
 #include "jinja/operators.hpp"
-#include "jinja/printing.hpp"
 #include "jinja/registry.hpp"
 
 namespace sft::jinja {
@@ -129,17 +127,6 @@ Arguments Evaluator::evaluate_arguments(const Expression& expression) {
   if (expression.star) {
     for (Value& item : items_of(heap_, evaluate(*expression.star))) arguments.positional.push_back(std::move(item));
   }
-  if (expression.star_star) {
-    const Value more = evaluate(*expression.star_star);
-    if (more.dict() == nullptr) throw Failure("argument after ** must be a mapping, not " + type_name(more));
-    for (const auto& [key, value] : more.dict()->entries) {
-      const std::string& name = require_text(key, "the name of an argument")->bytes;
-      const bool is_known = std::any_of(arguments.named.begin(), arguments.named.end(),
-                                        [&, &known = name](const auto& argument) { return argument.first == known; });
-      if (is_known) throw Failure("got multiple values for keyword argument '" + name + "'");
-      arguments.named.emplace_back(name, value);
-    }
-  }
   return arguments;
 }
 
@@ -236,7 +223,7 @@ Value Evaluator::get_attribute(const Value& object, const std::string& name) {
       break;
   }
   if (const auto* loop = object.get<LoopRef>()) {
-    if (std::optional<Value> value = (*loop)->attribute(*loop, name)) return *std::move(value);
+    if (std::optional<Value> value = (*loop)->attribute(name)) return *std::move(value);
   }
   if (const auto* space = object.get<NamespaceRef>()) {
     if (const Value* value = (*space)->find(name)) return *value;

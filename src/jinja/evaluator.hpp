@@ -10,7 +10,6 @@
 
 #include "jinja/heap.hpp"
 #include "jinja/loop.hpp"
-#include "jinja/macro.hpp"
 #include "jinja/syntax.hpp"
 #include "jinja/value.hpp"
 
@@ -41,17 +40,31 @@ class Evaluator {
 
  private:
   enum class Flow : std::uint8_t { next, break_loop, continue_loop };
-  class Depth;
+
+  /// One level of evaluation, as long as it lives. Bounds the recursion of a rendering.
+  class Depth {
+   public:
+    explicit Depth(Evaluator& evaluator) : evaluator_(evaluator) {
+      if (evaluator_.depth_ >= evaluator_.heap_.max_depth()) {
+        throw Failure("it is evaluated more than " + std::to_string(evaluator_.heap_.max_depth()) + " levels deep");
+      }
+      ++evaluator_.depth_;
+    }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+    ~Depth() { --evaluator_.depth_; }
+
+   private:
+    Evaluator& evaluator_;
+  };
   class Filtered;
 
   // execution.cpp
   Flow execute(const Body& body);
   Flow execute(const Statement& statement);
-  Flow execute_loop(const Statement& statement, const Value& iterable, std::int64_t depth0);
+  Flow execute_loop(const Statement& statement);
   Flow execute_captured(const Statement& statement);
-  Flow execute_with(const Statement& statement);
   Flow execute_generation(const Statement& statement);
-  void execute_call(const Statement& statement);
   void write(const Value& value);
   FrameRef enter(const Scope& scope, const FrameRef& parent);
   void load(Frame& frame, const Scope& scope);
@@ -61,7 +74,6 @@ class Evaluator {
   [[nodiscard]] Value make_macro(const MacroSyntax& syntax);
   [[nodiscard]] Value call_macro(const Macro& macro, const Arguments& arguments);
   void bind_parameters(const MacroSyntax& syntax, Frame& frame, const Arguments& arguments);
-  [[nodiscard]] Value call_loop(const LoopRef& loop, const Arguments& arguments);
 
   // evaluation.cpp
   [[nodiscard]] Value evaluate(const Expression& expression);

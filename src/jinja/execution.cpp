@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "jinja/depth.hpp"
 #include "jinja/evaluator.hpp"
-#include "jinja/printing.hpp"
 #include "jinja/registry.hpp"
 
 namespace sft::jinja {
@@ -117,7 +115,7 @@ Evaluator::Flow Evaluator::execute(const Statement& statement) {
     case Kind::condition:
       return execute(is_true(evaluate(*statement.expression)) ? statement.body : statement.otherwise);
     case Kind::loop:
-      return execute_loop(statement, evaluate(*statement.expression), 0);
+      return execute_loop(statement);
     case Kind::assign: {
       const Value value = evaluate(*statement.expression);
       note_message(value);
@@ -127,14 +125,9 @@ Evaluator::Flow Evaluator::execute(const Statement& statement) {
     case Kind::macro:
       slot(*frame_, statement.place) = make_macro(*statement.macro);
       break;
-    case Kind::call:
-      execute_call(statement);
-      break;
     case Kind::assign_block:
     case Kind::filter:
       return execute_captured(statement);
-    case Kind::with:
-      return execute_with(statement);
     case Kind::generation:
       return execute_generation(statement);
     case Kind::break_loop:
@@ -152,17 +145,16 @@ void Evaluator::note_message(const Value& value) {
   if (is_in_index_loop_ && dict != nullptr && dict->message >= 0) turn_ = dict->message;
 }
 
-Evaluator::Flow Evaluator::execute_loop(const Statement& statement, const Value& iterable, std::int64_t depth0) {
+Evaluator::Flow Evaluator::execute_loop(const Statement& statement) {
+  const Value iterable = evaluate(*statement.expression);
   std::unique_ptr<Iterator> items = iterate(heap_, iterable);
   if (statement.test) items = std::make_unique<Filtered>(*this, statement, std::move(items));
   const bool has_length = !statement.test && !iterable.get<GeneratorRef>();
-  const auto loop = std::make_shared<Loop>(heap_, std::move(items), iterable, has_length, depth0);
+  const auto loop = std::make_shared<Loop>(heap_, std::move(items), iterable, has_length);
   const FrameRef outer = frame_;
-  if (statement.is_recursive) loop->recursion = {&statement, outer};
   const std::int32_t outer_turn = turn_;
   const bool was_in_index_loop = is_in_index_loop_;
   FrameRef frame;
-  bool has_finished_one = false;
   while (const std::optional<Value> item = loop->advance()) {
     heap_.step();
     if (frame == nullptr || frame.use_count() > 1) {
@@ -180,18 +172,12 @@ Evaluator::Flow Evaluator::execute_loop(const Statement& statement, const Value&
     frame_ = frame;
     const Flow flow = execute(statement.body);
     frame_ = outer;
-    if (flow == Flow::next) has_finished_one = true;
     if (flow == Flow::break_loop) break;
   }
   turn_ = outer_turn;
   is_in_index_loop_ = was_in_index_loop;
   if (frame != nullptr && frame.use_count() == 1) frame->slots.clear();
-  // As in Jinja's own compiler, an iteration that `continue` or `break` ends does not keep `else` from being executed.
-  if (has_finished_one || statement.otherwise.empty()) return Flow::next;
-  frame_ = enter(statement.otherwise_scope, outer);
-  const Flow flow = execute(statement.otherwise);
-  frame_ = outer;
-  return flow;
+  return Flow::next;
 }
 
 Evaluator::Flow Evaluator::execute_captured(const Statement& statement) {
@@ -202,30 +188,15 @@ Evaluator::Flow Evaluator::execute_captured(const Statement& statement) {
   const Flow flow = execute(statement.body);
   output_ = outer_output;
   if (flow == Flow::next) {
-    Value value = captured.take();
-    if (statement.expression) {
-      const Value outer_text = std::exchange(block_text_, value);
-      value = evaluate(*statement.expression);
+    const Value text = captured.take();
+    if (statement.kind == Statement::Kind::assign_block) {
+      assign(*outer, *statement.target, text);
+    } else {
+      const Value outer_text = std::exchange(block_text_, text);
+      write(evaluate(*statement.expression));
       block_text_ = outer_text;
     }
-    if (statement.kind == Statement::Kind::assign_block) {
-      assign(*outer, *statement.target, value);
-    } else {
-      write(value);
-    }
   }
-  frame_ = outer;
-  return flow;
-}
-
-Evaluator::Flow Evaluator::execute_with(const Statement& statement) {
-  const FrameRef outer = frame_;
-  const FrameRef inner = enter(statement.scope, outer);
-  for (std::size_t i = 0; i < statement.targets.size(); ++i) {
-    assign(*inner, *statement.targets[i], evaluate(*statement.values[i]));
-  }
-  frame_ = inner;
-  const Flow flow = execute(statement.body);
   frame_ = outer;
   return flow;
 }
@@ -238,15 +209,6 @@ Evaluator::Flow Evaluator::execute_generation(const Statement& statement) {
   frame_ = outer;
   output_->mark_generation(begin, num_generations_++);
   return flow;
-}
-
-void Evaluator::execute_call(const Statement& statement) {
-  const Expression& expression = *statement.expression;
-  const Value callee = evaluate(*expression.operands[0]);
-  Arguments arguments = evaluate_arguments(expression);
-  arguments.named.emplace_back("caller", make_macro(*statement.macro));
-  line_ = statement.line;
-  write(call(callee, arguments));
 }
 
 Value Evaluator::make_macro(const MacroSyntax& syntax) {
@@ -265,32 +227,19 @@ Value Evaluator::make_namespace() {
 
 void Evaluator::bind_parameters(const MacroSyntax& syntax, Frame& frame, const Arguments& arguments) {
   const std::size_t num_parameters = syntax.parameters.size();
-  std::vector<std::pair<Value, Value>> rest;
-  for (std::size_t i = 0; i < std::min(num_parameters, arguments.positional.size()); ++i) {
+  if (arguments.positional.size() > num_parameters) {
+    throw Failure("macro '" + syntax.name + "' takes not more than " + std::to_string(num_parameters) + " argument(s)");
+  }
+  for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
     frame.slots[syntax.slots[i]] = arguments.positional[i];
   }
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find(syntax.parameters.begin(), syntax.parameters.end(), name);
     const auto index = static_cast<std::size_t>(found - syntax.parameters.begin());
-    if (index < num_parameters && index >= arguments.positional.size()) {
-      frame.slots[syntax.slots[index]] = value;
-    } else if (name == "caller" && syntax.caller) {
-      frame.slots[*syntax.caller] = value;
-    } else if (syntax.kwargs) {
-      rest.emplace_back(make_text(&heap_, name), value);
-    } else {
+    if (index >= num_parameters || index < arguments.positional.size()) {
       throw Failure("macro '" + syntax.name + "' takes no keyword argument '" + name + "'");
     }
-  }
-  std::vector<Value> more;
-  for (std::size_t i = num_parameters; i < arguments.positional.size(); ++i) more.push_back(arguments.positional[i]);
-  if (!more.empty() && !syntax.varargs) {
-    throw Failure("macro '" + syntax.name + "' takes not more than " + std::to_string(num_parameters) + " argument(s)");
-  }
-  if (syntax.varargs) frame.slots[*syntax.varargs] = make_list(List::Kind::tuple, std::move(more));
-  if (syntax.kwargs) frame.slots[*syntax.kwargs] = std::make_shared<const Dict>(&heap_, std::move(rest));
-  if (syntax.caller && frame.slots[*syntax.caller].is_missing()) {
-    frame.slots[*syntax.caller] = make_undefined("No caller defined");
+    frame.slots[syntax.slots[index]] = value;
   }
   const std::size_t first_default = num_parameters - syntax.defaults.size();
   for (std::size_t i = 0; i < num_parameters; ++i) {
@@ -322,25 +271,9 @@ Value Evaluator::call_macro(const Macro& macro, const Arguments& arguments) {
   return text.take();
 }
 
-Value Evaluator::call_loop(const LoopRef& loop, const Arguments& arguments) {
-  const Depth depth(*this);
-  if (loop->recursion.statement == nullptr) {
-    throw Failure("The loop must have the 'recursive' marker to be called recursively.");
-  }
-  if (arguments.positional.size() != 1 || !arguments.named.empty()) throw Failure("loop() takes exactly one argument");
-  TextBuilder text(&heap_);
-  TextBuilder* const outer_output = std::exchange(output_, &text);
-  const FrameRef outer = std::exchange(frame_, loop->recursion.frame);
-  (void)execute_loop(*loop->recursion.statement, arguments.positional[0], loop->depth());
-  frame_ = outer;
-  output_ = outer_output;
-  return text.take();
-}
-
 Value Evaluator::call(const Value& callee, const Arguments& arguments) {
   if (const auto* function = callee.get<FunctionRef>()) return (*function)->call(*this, (*function)->self, arguments);
   if (const auto* macro = callee.get<MacroRef>()) return call_macro(**macro, arguments);
-  if (const auto* loop = callee.get<LoopRef>()) return call_loop(*loop, arguments);
   if (callee.is_undefined()) throw Failure(undefined_message(callee));
   throw Failure("'" + type_name(callee) + "' object is not callable");
 }

@@ -184,25 +184,16 @@ ExpressionRef ExpressionParser::parse_concat() {
 ExpressionRef ExpressionParser::parse_product() {
   static constexpr std::pair<std::string_view, Operator> symbols[] = {
       {"*", Operator::multiply}, {"/", Operator::divide}, {"//", Operator::floor_divide}, {"%", Operator::modulo}};
-  ExpressionRef left = parse_power();
+  ExpressionRef left = parse_unary();
   while (true) {
     const auto symbol = std::find_if(std::begin(symbols), std::end(symbols),
                                      [&](const auto& entry) { return tokens_.is_symbol(entry.first); });
+    if (tokens_.is_symbol("**")) tokens_.refuse("the operator **");
     if (symbol == std::end(symbols)) return left;
     const int line = tokens_.next().line;
-    left = make(Kind::binary, line, std::move(left), parse_power());
+    left = make(Kind::binary, line, std::move(left), parse_unary());
     left->operators = {symbol->second};
   }
-}
-
-ExpressionRef ExpressionParser::parse_power() {
-  ExpressionRef left = parse_unary();
-  while (tokens_.is_symbol("**")) {
-    const int line = tokens_.next().line;
-    left = make(Kind::binary, line, std::move(left), parse_unary());
-    left->operators = {Operator::power};
-  }
-  return left;
 }
 
 ExpressionRef ExpressionParser::parse_unary(bool with_filter) {

@@ -39,7 +39,6 @@ class ExpressionParser {
   ExpressionRef parse_sum();
   ExpressionRef parse_concat();
   ExpressionRef parse_product();
-  ExpressionRef parse_power();
   ExpressionRef parse_unary(bool with_filter = true);
   ExpressionRef parse_primary();
   ExpressionRef parse_name();

@@ -126,18 +126,13 @@ ExpressionRef ExpressionParser::parse_test(ExpressionRef input) {
 void ExpressionParser::parse_arguments(Expression& call) {
   tokens_.expect_symbol("(");
   while (!tokens_.is_symbol(")")) {
-    const bool has_unpacked = call.star || call.star_star;
+    if (tokens_.is_symbol("**")) tokens_.refuse("the argument **");
     if (tokens_.skip_symbol("*")) {
-      if (has_unpacked) tokens_.fail("the arguments of a call are out of order");
+      if (call.star) tokens_.fail("the arguments of a call are out of order");
       call.star = parse();
       rise(call, *call.star);
-    } else if (tokens_.skip_symbol("**")) {
-      if (call.star_star) tokens_.fail("the arguments of a call are out of order");
-      call.star_star = parse();
-      rise(call, *call.star_star);
     } else if (tokens_.is(Token::Kind::name) && tokens_.following().kind == Token::Kind::symbol &&
                tokens_.following().text == "=") {
-      if (call.star_star) tokens_.fail("the arguments of a call are out of order");
       std::string name = tokens_.next().text;
       tokens_.next();
       const bool is_known =
@@ -146,7 +141,7 @@ void ExpressionParser::parse_arguments(Expression& call) {
       call.named.emplace_back(std::move(name), parse());
       rise(call, *call.named.back().second);
     } else {
-      if (has_unpacked || !call.named.empty()) tokens_.fail("the arguments of a call are out of order");
+      if (call.star || !call.named.empty()) tokens_.fail("the arguments of a call are out of order");
       add(call, parse());
     }
     if (!tokens_.skip_symbol(",")) break;

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "sft/core/error.hpp"
+#include "sft/jinja/error.hpp"
 
 namespace sft::jinja {
 
@@ -33,7 +33,7 @@ Failure::Failure(const std::string& why, std::string what_to_do)
     : std::runtime_error(why), what_to_do_(std::move(what_to_do)) {}
 
 void throw_at_line(int line, const std::string& why, const std::string& what_to_do) {
-  throw_data_error("the chat template fails at line " + std::to_string(line), one_line(why), what_to_do);
+  throw TemplateError("the chat template fails at line " + std::to_string(line), one_line(why), what_to_do);
 }
 
 void fail_unsupported(const std::string& what) {

@@ -7,7 +7,7 @@
 
 namespace sft::jinja {
 
-/// Thrown by operations on values; whoever knows the line makes it an Error.
+/// Thrown by operations on values; whoever knows the line makes it a TemplateError.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(const std::string& why, std::string what_to_do = "correct the data or the template");
@@ -17,10 +17,10 @@ class Failure : public std::runtime_error {
   std::string what_to_do_;
 };
 
-/// A data Error `the chat template fails at line LINE (WHY): WHAT_TO_DO` on one line of text.
+/// Throws the TemplateError `the chat template fails at line LINE (WHY): WHAT_TO_DO`, on one line of text.
 [[noreturn]] void throw_at_line(int line, const std::string& why, const std::string& what_to_do);
 
-/// For what Jinja or Python has and this engine has not.
+/// Throws the Failure `WHAT is not supported`: for what Jinja or Python has and this engine has not.
 [[noreturn]] void fail_unsupported(const std::string& what);
 
 }  // namespace sft::jinja

@@ -8,10 +8,6 @@ namespace sft::jinja {
 
 // filters_text.cpp
 Value filter_capitalize(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_center(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_escape(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_forceescape(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_format(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_indent(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_lower(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_replace(Evaluator& evaluator, const Value& input, const Arguments& arguments);
@@ -20,23 +16,15 @@ Value filter_string(Evaluator& evaluator, const Value& input, const Arguments& a
 Value filter_title(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_tojson(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_trim(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_truncate(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_upper(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_urlencode(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_wordcount(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 
 // filters_values.cpp
-Value filter_abs(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_attr(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_default(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_float(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_int(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_items(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_length(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_round(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 
 // filters_sequences.cpp
-Value filter_batch(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_first(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_join(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_last(Evaluator& evaluator, const Value& input, const Arguments& arguments);
@@ -47,12 +35,9 @@ Value filter_rejectattr(Evaluator& evaluator, const Value& input, const Argument
 Value filter_reverse(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_select(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_selectattr(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_slice(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_sum(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 
 // filters_order.cpp
 Value filter_dictsort(Evaluator& evaluator, const Value& input, const Arguments& arguments);
-Value filter_groupby(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_max(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_min(Evaluator& evaluator, const Value& input, const Arguments& arguments);
 Value filter_sort(Evaluator& evaluator, const Value& input, const Arguments& arguments);

@@ -98,7 +98,7 @@ Value filter_sort(Evaluator& evaluator, const Value& input, const Arguments& arg
     if (text != nullptr) {
       paths.clear();
       const TextRef comma = make_text(nullptr, ",");
-      for (const TextRef& path : split(evaluator.heap(), *text, comma.get(), -1, false)) paths.emplace_back(path);
+      for (const TextRef& path : split(evaluator.heap(), *text, comma.get(), -1)) paths.emplace_back(path);
     }
   }
   std::vector<Keyed> items;
@@ -127,29 +127,6 @@ Value filter_unique(Evaluator& evaluator, const Value& input, const Arguments& a
     unique.push_back(std::move(item));
   }
   return std::make_shared<Generator>(&evaluator.heap(), std::move(unique));
-}
-
-Value filter_groupby(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-  const Parameters parameters("groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
-  const Value* otherwise = parameters.has(1) ? parameters[1] : nullptr;
-  std::vector<Keyed> items;
-  for (Value& item : items_of(evaluator.heap(), input)) {
-    const Value member = member_of(evaluator, item, *parameters[0], otherwise);
-    items.push_back({{ignore_case(evaluator, member, parameters.truth(2, false))}, std::move(item)});
-  }
-  sort_keyed(evaluator.heap(), items, false);
-  std::vector<Value> groups;
-  for (std::size_t begin = 0; begin < items.size();) {
-    std::vector<Value> group;
-    const Value name = member_of(evaluator, items[begin].item, *parameters[0], otherwise);
-    std::size_t end = begin;
-    while (end < items.size() && are_equal(evaluator.heap(), items[begin].key[0], items[end].key[0]))
-      group.push_back(items[end++].item);
-    begin = end;
-    groups.push_back(
-        evaluator.make_list(List::Kind::tuple, {name, evaluator.make_list(List::Kind::list, std::move(group))}));
-  }
-  return evaluator.make_list(List::Kind::list, std::move(groups));
 }
 
 Value filter_max(Evaluator& evaluator, const Value& input, const Arguments& arguments) {

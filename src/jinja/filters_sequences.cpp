@@ -7,7 +7,6 @@
 #include "jinja/arguments.hpp"
 #include "jinja/filters.hpp"
 #include "jinja/operators.hpp"
-#include "jinja/printing.hpp"
 #include "jinja/registry.hpp"
 #include "jinja/strings.hpp"
 
@@ -60,53 +59,12 @@ Value member_of(Evaluator& evaluator, const Value& item, const Value& path, cons
   const auto* text = path.get<TextRef>();
   if (text == nullptr) return path.is_none() ? item : get(item, path);
   Value member = item;
-  for (const TextRef& part : split(evaluator.heap(), *text, make_text(&evaluator.heap(), ".").get(), -1, false)) {
+  for (const TextRef& part : split(evaluator.heap(), *text, make_text(&evaluator.heap(), ".").get(), -1)) {
     const bool is_index = !part->bytes.empty() && part->bytes.size() < 18 &&
                           part->bytes.find_first_not_of("0123456789") == std::string::npos;
     member = get(member, is_index ? Value(std::int64_t{std::stoll(part->bytes)}) : Value(part));
   }
   return member;
-}
-
-Value filter_batch(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-  const Parameters parameters("batch", arguments, {"linecount", "fill_with"}, 1);
-  const std::int64_t size = parameters.integer(0, 1);
-  std::vector<Value> lines;
-  std::vector<Value> line;
-  for (Value& item : items_of(evaluator.heap(), input)) {
-    if (static_cast<std::int64_t>(line.size()) == size) {
-      lines.push_back(evaluator.make_list(List::Kind::list, std::exchange(line, {})));
-    }
-    line.push_back(std::move(item));
-  }
-  if (!line.empty()) {
-    if (parameters.has(1) && size > 0) {
-      evaluator.heap().require(static_cast<std::size_t>(size) * sizeof(Value));
-      if (line.size() < static_cast<std::size_t>(size)) line.resize(size, *parameters[1]);
-    }
-    lines.push_back(evaluator.make_list(List::Kind::list, std::move(line)));
-  }
-  return generate(evaluator, std::move(lines));
-}
-
-Value filter_slice(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-  const Parameters parameters("slice", arguments, {"slices", "fill_with"}, 1);
-  const std::vector<Value> items = items_of(evaluator.heap(), input);
-  const std::int64_t count = parameters.integer(0, 1);
-  if (count == 0) throw Failure("integer division or modulo by zero");
-  const auto size = static_cast<std::int64_t>(items.size());
-  std::vector<Value> slices;
-  std::int64_t begin = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const bool has_extra = i < size % count;
-    const std::int64_t end = begin + size / count + (has_extra ? 1 : 0);
-    std::vector<Value> part(items.begin() + begin, items.begin() + end);
-    if (parameters.has(1) && !has_extra) part.push_back(*parameters[1]);
-    slices.push_back(evaluator.make_list(List::Kind::list, std::move(part)));
-    begin = end;
-    evaluator.heap().require(slices.size() * 2 * sizeof(Value));
-  }
-  return generate(evaluator, std::move(slices));
 }
 
 Value filter_first(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
@@ -184,17 +142,6 @@ Value filter_selectattr(Evaluator& evaluator, const Value& input, const Argument
 }
 Value filter_rejectattr(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   return choose(evaluator, input, arguments, true, false);
-}
-
-Value filter_sum(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-  const Parameters parameters("sum", arguments, {"attribute", "start"});
-  Value total = parameters[1] == nullptr ? Value(std::int64_t{0}) : *parameters[1];
-  if (total.text() != nullptr) throw Failure("sum() can't sum strings [use ''.join(seq) instead]");
-  for (const Value& item : items_of(evaluator.heap(), input)) {
-    const Value part = parameters.has(0) ? member_of(evaluator, item, *parameters[0]) : item;
-    total = apply_binary(evaluator, Operator::add, total, part);
-  }
-  return total;
 }
 
 }  // namespace sft::jinja

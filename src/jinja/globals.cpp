@@ -8,7 +8,6 @@
 
 #include "jinja/arguments.hpp"
 #include "jinja/evaluator.hpp"
-#include "jinja/printing.hpp"
 #include "jinja/registry.hpp"
 
 namespace sft::jinja {
@@ -39,36 +38,10 @@ Value call_range(Evaluator&, const Value&, const Arguments& arguments) {
   return std::make_shared<const Range>(range);
 }
 
-/// dict(...): the entries of a mapping or of pairs, then the named arguments.
-Dict::Entries entries_of(Evaluator& evaluator, std::string_view function, const Arguments& arguments) {
-  if (arguments.positional.size() > 1)
-    throw Failure(std::string(function) + "() takes at most one positional argument");
-  Dict::Entries entries;
-  if (!arguments.positional.empty()) {
-    const Value& first = arguments.positional[0];
-    if (first.dict() != nullptr) {
-      entries = first.dict()->entries;
-    } else {
-      for (const Value& pair : items_of(evaluator.heap(), first)) {
-        std::vector<Value> parts = items_of(evaluator.heap(), pair);
-        if (parts.size() != 2) throw Failure("dictionary update sequence element needs two parts");
-        require_key(parts[0]);
-        entries.emplace_back(std::move(parts[0]), std::move(parts[1]));
-      }
-    }
-  }
-  for (const auto& [name, value] : arguments.named) entries.emplace_back(make_text(&evaluator.heap(), name), value);
-  return entries;
-}
-
-Value call_dict(Evaluator& evaluator, const Value&, const Arguments& arguments) {
-  return std::make_shared<const Dict>(&evaluator.heap(), entries_of(evaluator, "dict", arguments));
-}
-
 Value call_namespace(Evaluator& evaluator, const Value&, const Arguments& arguments) {
+  if (!arguments.positional.empty()) fail_unsupported("namespace() of another dict");
   Value space = evaluator.make_namespace();
-  for (const auto& [key, value] : entries_of(evaluator, "namespace", arguments)) {
-    const std::string& name = require_text(key, "the name of a namespace's attribute")->bytes;
+  for (const auto& [name, value] : arguments.named) {
     if (name.starts_with('_')) throw Failure("a namespace cannot have the attribute '" + name + "'");
     (*space.get<NamespaceRef>())->set(name, value);
   }
@@ -102,6 +75,7 @@ Value call_unsupported(Evaluator&, const Value&, const Arguments&) {
 }
 
 constexpr const char* cycler = "cycler";
+constexpr const char* dict = "dict";
 constexpr const char* joiner = "joiner";
 constexpr const char* lipsum = "lipsum";
 constexpr const char* self = "self";
@@ -109,11 +83,11 @@ constexpr const char* self = "self";
 const std::map<std::string, Value, std::less<>>& globals() {
   static const std::map<std::string, Value, std::less<>> all = [] {
     const std::pair<const char*, Method> functions[] = {{"range", call_range},
-                                                        {"dict", call_dict},
                                                         {"namespace", call_namespace},
                                                         {"raise_exception", call_raise_exception},
                                                         {"strftime_now", call_strftime_now},
                                                         {cycler, call_unsupported<cycler>},
+                                                        {dict, call_unsupported<dict>},
                                                         {joiner, call_unsupported<joiner>},
                                                         {lipsum, call_unsupported<lipsum>},
                                                         {self, call_unsupported<self>}};

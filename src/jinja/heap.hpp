@@ -3,6 +3,7 @@
 // The budget of one rendering: steps of work, and bytes that values hold.
 
 #include <cstddef>
+#include <string>
 
 #include "jinja/failure.hpp"
 #include "sft/jinja/template.hpp"
@@ -33,8 +34,14 @@ class Heap {
   [[nodiscard]] std::size_t max_depth() const { return limits_.max_depth; }
 
  private:
-  [[noreturn]] void fail_steps() const;
-  [[noreturn]] void fail_memory() const;
+  [[noreturn]] void fail_steps() const {
+    throw Failure("it takes more than " + std::to_string(limits_.max_steps) + " steps", shorten);
+  }
+  [[noreturn]] void fail_memory() const {
+    throw Failure("its values take more than " + std::to_string(limits_.max_memory_bytes >> 20) + " MiB", shorten);
+  }
+
+  static constexpr const char* shorten = "shorten the conversation, or mend the template's loops";
 
   const Limits limits_;
   std::size_t num_steps_ = 0;

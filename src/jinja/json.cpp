@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "jinja/printing.hpp"
 #include "jinja/unicode.hpp"
 
 namespace sft::jinja {

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
 
 #include "jinja/failure.hpp"
-#include "jinja/string_literal.hpp"
 #include "jinja/unicode.hpp"
 
 namespace sft::jinja {
@@ -44,6 +42,63 @@ bool is_name_byte(char c) { return is_name_begin(c) || is_digit_byte(c); }
 char sign_at(std::string_view source, std::size_t position) {
   const char c = position < source.size() ? source[position] : '\0';
   return c == '-' || c == '+' ? c : '\0';
+}
+
+/// The character of exactly `count` hexadecimal digits at `position`, which moves behind them.
+CodePoint read_hexadecimal(std::string_view literal, std::size_t& position, std::size_t count) {
+  const std::string_view digits = literal.substr(position, count);
+  CodePoint character = 0;
+  const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), character, 16);
+  if (digits.size() != count || error != std::errc{} || rest != digits.data() + count || digits[0] == '-') {
+    throw Failure("an escape in a string needs " + std::to_string(count) + " hexadecimal digits");
+  }
+  position += count;
+  return character;
+}
+
+CodePoint read_octal(std::string_view literal, std::size_t& position) {
+  CodePoint character = 0;
+  for (int i = 0; i < 3 && position < literal.size() && literal[position] >= '0' && literal[position] <= '7'; ++i) {
+    character = character * 8 + (literal[position++] - '0');
+  }
+  return character;
+}
+
+void append_escape(std::string& text, std::string_view literal, std::size_t& position) {
+  const char kind = literal[position];
+  static constexpr std::string_view letters = "\\'\"abfnrtv";
+  static constexpr std::string_view meanings = "\\'\"\a\b\f\n\r\t\v";
+  if (const std::size_t found = letters.find(kind); found != std::string_view::npos) {
+    ++position;
+    text.push_back(meanings[found]);
+  } else if (kind == '\n') {
+    ++position;
+  } else if (kind >= '0' && kind <= '7') {
+    append_code_point(text, read_octal(literal, position));
+  } else if (kind == 'x' || kind == 'u' || kind == 'U') {
+    ++position;
+    append_code_point(text, read_hexadecimal(literal, position, kind == 'x' ? 2 : (kind == 'u' ? 4 : 8)));
+  } else if (kind == 'N') {
+    fail_unsupported("a character by its name (\\N)");
+  } else {
+    text.push_back('\\');
+  }
+}
+
+/// What stands between the quotes of a string literal, with Python's escapes replaced. Fails on a broken escape and on
+/// \N{...}.
+std::string unescape(std::string_view literal) {
+  std::string text;
+  for (std::size_t position = 0; position < literal.size();) {
+    if (literal[position] != '\\') {
+      text.push_back(literal[position++]);
+      continue;
+    }
+    ++position;
+    if (position == literal.size()) throw Failure("a string ends in a backslash");
+    append_escape(text, literal, position);
+  }
+  return text;
 }
 
 class Lexer {
@@ -133,52 +188,16 @@ class Lexer {
     }
     const char kind = source_[tag + 1];
     const char sign = sign_at(source_, tag + 2);
-    const std::size_t raw = kind == '%' ? end_of_raw_tag(tag, "raw") : std::string::npos;
     push_data(tag, sign, kind == '{');
-    if (raw != std::string::npos) return read_raw(raw);
     advance(sign == '\0' ? 2 : 3);
     if (kind == '#') return skip_comment();
     push(kind == '{' ? Token::Kind::variable_begin : Token::Kind::block_begin);
+    skip_spaces();
+    if (kind == '%' && at("raw") && (position_ + 3 == source_.size() || !is_name_byte(source_[position_ + 3]))) {
+      // What follows would not be read as a template.
+      throw_at_line(line_, "the statement 'raw' is not supported", "write the template without it");
+    }
     read_tag(kind == '{');
-  }
-
-  /// The end of the tag `{% WORD %}` at `position`, before its closing; npos if it is not that tag.
-  [[nodiscard]] std::size_t end_of_raw_tag(std::size_t position, std::string_view word) const {
-    std::size_t i = position + 2 + (sign_at(source_, position + 2) == '\0' ? 0 : 1);
-    const auto skip = [&] {
-      while (i < source_.size()) {
-        std::size_t next = i;
-        if (!is_space(next_code_point(source_, next))) return;
-        i = next;
-      }
-    };
-    skip();
-    if (source_.compare(i, word.size(), word) != 0) return std::string::npos;
-    i += word.size();
-    skip();
-    for (const std::string_view closing : {"%}", "-%}", "+%}"}) {
-      const bool is_allowed = closing[0] != '+' || word == "endraw";
-      if (is_allowed && source_.compare(i, closing.size(), closing) == 0) return i;
-    }
-    return std::string::npos;
-  }
-
-  /// The text of a raw block whose opening tag closes at `closing`.
-  void read_raw(std::size_t closing) {
-    advance(closing - position_);
-    const bool takes_spaces = source_[position_] == '-';
-    advance(takes_spaces ? 3 : 2);
-    if (takes_spaces) skip_spaces();
-    is_line_start_ = source_[position_ - 1] == '\n';
-    for (std::size_t i = position_; (i = source_.find("{%", i)) != std::string::npos; ++i) {
-      const std::size_t end = end_of_raw_tag(i, "endraw");
-      if (end == std::string::npos) continue;
-      push_data(i, sign_at(source_, i + 2), false);
-      advance(end - position_);
-      close_block();
-      return;
-    }
-    fail("a raw block has no end");
   }
 
   /// The closing of a block or a comment: two bytes with a sign before them.
@@ -307,45 +326,36 @@ class Lexer {
         }
       }
     }
-    if (is_floating) {
-      push_number(end, 10, true);
-    } else {
-      push_integer(end);
-    }
+    is_floating ? push_floating(end) : push_integer(end);
   }
 
   void push_integer(std::size_t end) {
     const char kind = position_ + 1 < source_.size() ? static_cast<char>(source_[position_ + 1] | 0x20) : '\0';
     if (source_[position_] == '0' && (kind == 'x' || kind == 'o' || kind == 'b')) {
-      const int base = kind == 'x' ? 16 : (kind == 'o' ? 8 : 2);
-      end = position_ + 2;
-      while (end < source_.size() && (std::isxdigit(static_cast<unsigned char>(source_[end])) || source_[end] == '_'))
-        ++end;
-      if (end > position_ + 2) return push_number(end, base, false);
-      end = position_ + 1;
+      throw_at_line(line_, std::string("a number that begins with 0") + kind + " is not supported",
+                    "write it as a decimal number");
     }
-    push_number(end, 10, false);
-  }
-
-  void push_number(std::size_t end, int base, bool is_floating) {
-    std::string digits;
-    for (std::size_t i = position_ + (base == 10 ? 0 : 2); i < end; ++i) {
-      if (source_[i] != '_') digits.push_back(source_[i]);
-    }
-    if (!is_floating && base == 10 && digits.size() > 1 && digits[0] == '0' &&
-        digits.find_first_not_of('0') != std::string::npos) {
+    const std::string digits = digits_up_to(end);
+    if (digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of('0') != std::string::npos) {
       fail("the number " + digits + " begins with 0");
     }
-    Token& token = push(is_floating ? Token::Kind::floating : Token::Kind::integer, digits);
-    if (is_floating) {
-      token.floating = std::strtod(digits.c_str(), nullptr);
-    } else {
-      const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), token.integer, base);
-      if (error != std::errc{} || rest != digits.data() + digits.size()) {
-        fail("the number " + digits + " does not fit 64 bits");
-      }
-    }
+    Token& token = push(Token::Kind::integer, digits);
+    const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), token.integer);
+    if (error != std::errc{}) fail("the number " + digits + " does not fit 64 bits");
     advance(end - position_);
+  }
+
+  void push_floating(std::size_t end) {
+    const std::string digits = digits_up_to(end);
+    push(Token::Kind::floating, digits).floating = std::strtod(digits.c_str(), nullptr);
+    advance(end - position_);
+  }
+
+  /// Without underscores.
+  [[nodiscard]] std::string digits_up_to(std::size_t end) const {
+    std::string digits = source_.substr(position_, end - position_);
+    std::erase(digits, '_');
+    return digits;
   }
 
   const std::string source_;

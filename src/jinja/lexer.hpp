@@ -32,7 +32,7 @@ struct Token {
 
 /// The tokens of `source`, Kind::end the last. White space: a newline after a block or a comment goes, blanks before a
 /// block or comment that begins its line go, `-` takes all white space on its side, `+` keeps it, and the last newline
-/// of the source goes. Throws a data Error that names the line.
+/// of the source goes. Throws a TemplateError that names the line.
 [[nodiscard]] std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace sft::jinja

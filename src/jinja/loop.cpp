@@ -91,18 +91,6 @@ class GeneratorIterator : public Iterator {
   GeneratorRef generator_;
 };
 
-Value call_cycle(Evaluator&, const Value& self, const Arguments& arguments) {
-  return (*self.get<LoopRef>())->cycle(arguments);
-}
-
-Value call_changed(Evaluator&, const Value& self, const Arguments& arguments) {
-  return (*self.get<LoopRef>())->changed(arguments);
-}
-
-Value bind(const LoopRef& self, std::string_view name, Method method) {
-  return std::make_shared<const Function>(Function{std::string(name), method, self});
-}
-
 }  // namespace
 
 std::unique_ptr<Iterator> iterate(Heap& heap, const Value& value) {
@@ -125,8 +113,8 @@ std::vector<Value> items_of(Heap& heap, const Value& value) {
   return items;
 }
 
-Loop::Loop(Heap& heap, std::unique_ptr<Iterator> items, Value iterable, bool has_length, std::int64_t depth0)
-    : heap_(heap), items_(std::move(items)), iterable_(std::move(iterable)), has_length_(has_length), depth0_(depth0) {}
+Loop::Loop(Heap& heap, std::unique_ptr<Iterator> items, Value iterable, bool has_length)
+    : heap_(heap), items_(std::move(items)), iterable_(std::move(iterable)), has_length_(has_length) {}
 
 std::optional<Value> Loop::advance() {
   std::optional<Value> item = after_ ? std::exchange(after_, std::nullopt) : items_->next();
@@ -158,7 +146,7 @@ std::int64_t Loop::length() {
   return *length_;
 }
 
-std::optional<Value> Loop::attribute(const LoopRef& self, std::string_view name) {
+std::optional<Value> Loop::attribute(std::string_view name) {
   if (name == "index0") return index0_;
   if (name == "index") return index0_ + 1;
   if (name == "first") return index0_ == 0;
@@ -166,26 +154,12 @@ std::optional<Value> Loop::attribute(const LoopRef& self, std::string_view name)
   if (name == "length") return length();
   if (name == "revindex") return length() - index0_;
   if (name == "revindex0") return length() - index0_ - 1;
-  if (name == "depth") return depth0_ + 1;
-  if (name == "depth0") return depth0_;
   if (name == "previtem") return before_ ? *before_ : make_undefined("there is no previous item");
   if (name == "nextitem") return peek() ? *after_ : make_undefined("there is no next item");
-  if (name == "cycle") return bind(self, name, call_cycle);
-  if (name == "changed") return bind(self, name, call_changed);
+  for (const std::string_view known : {"cycle", "changed", "depth", "depth0"}) {
+    if (name == known) fail_unsupported("'loop." + std::string(name) + "'");
+  }
   return std::nullopt;
-}
-
-Value Loop::cycle(const Arguments& arguments) const {
-  if (arguments.positional.empty()) throw Failure("no items for cycling given");
-  return arguments.positional[static_cast<std::size_t>(index0_) % arguments.positional.size()];
-}
-
-bool Loop::changed(const Arguments& arguments) {
-  const bool is_same = last_changed_ && last_changed_->size() == arguments.positional.size() &&
-                       std::equal(last_changed_->begin(), last_changed_->end(), arguments.positional.begin(),
-                                  [&](const Value& a, const Value& b) { return are_equal(heap_, a, b); });
-  if (!is_same) last_changed_ = arguments.positional;
-  return !is_same;
 }
 
 }  // namespace sft::jinja

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which methods values have.
 
-#include "jinja/methods.hpp"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -15,7 +13,7 @@ namespace sft::jinja {
 
 namespace {
 
-using Table = std::map<std::string_view, Method>;
+using Methods = std::map<std::string_view, Method>;
 
 Value dict_get(Evaluator&, const Value& self, const Arguments& arguments) {
   if (!arguments.named.empty()) throw Failure("dict.get() takes no keyword arguments");
@@ -46,43 +44,11 @@ Value dict_items(Evaluator& e, const Value& self, const Arguments& a) {
   return dict_view(e, self, a, List::Kind::items);
 }
 
-/// Lists and dicts cannot be changed, so that a copy may be the same object.
-Value copy(Evaluator&, const Value& self, const Arguments& arguments) {
-  const Parameters none("copy", arguments, {});
-  return self;
-}
-
-Value list_index(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
-  const Parameters parameters("index", arguments, {"value", "start", "stop"}, 1);
-  const std::vector<Value>& items = self.list()->items;
-  const auto size = static_cast<std::int64_t>(items.size());
-  const auto clamp = [&](std::int64_t i) { return std::clamp<std::int64_t>(i < 0 ? i + size : i, 0, size); };
-  const std::int64_t stop = clamp(parameters.integer(2, size));
-  for (std::int64_t i = clamp(parameters.integer(1, 0)); i < stop; ++i) {
-    if (are_equal(evaluator.heap(), items[i], *parameters[0])) return i;
-  }
-  throw Failure("a value is not in the list");
-}
-
-Value list_count(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
-  const Parameters parameters("count", arguments, {"value"}, 1);
-  const std::vector<Value>& items = self.list()->items;
-  return static_cast<std::int64_t>(std::count_if(items.begin(), items.end(), [&](const Value& item) {
-    return are_equal(evaluator.heap(), item, *parameters[0]);
-  }));
-}
-
-const Table& table_of(const Value& value) {
-  static const Table dict = {
-      {"get", dict_get}, {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}, {"copy", copy}};
-  static const Table list = {{"index", list_index}, {"count", list_count}, {"copy", copy}};
-  static const Table tuple = {{"index", list_index}, {"count", list_count}};
-  static const Table none;
+const Methods& table_of(const Value& value) {
+  static const Methods dict = {{"get", dict_get}, {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}};
+  static const Methods none;
   if (value.text() != nullptr) return text_methods();
-  if (value.dict() != nullptr) return dict;
-  const List* items = value.list();
-  if (items == nullptr) return none;
-  return items->kind == List::Kind::list ? list : (items->kind == List::Kind::tuple ? tuple : none);
+  return value.dict() != nullptr ? dict : none;
 }
 
 template <std::size_t size>
@@ -100,27 +66,33 @@ bool is_forbidden(const Value& value, std::string_view name) {
 
 /// What Python has on these types and templates do not need.
 bool is_unsupported(const Value& value, std::string_view name) {
-  static constexpr std::array<std::string_view, 6> of_text = {"encode",     "translate", "maketrans",
-                                                              "format_map", "unescape",  "striptags"};
+  static constexpr std::array<std::string_view, 37> of_text = {
+      "casefold",     "center",  "count",     "encode",    "expandtabs", "find",         "format_map", "index",
+      "isalnum",      "isalpha", "isascii",   "isdecimal", "isdigit",    "isidentifier", "islower",    "isnumeric",
+      "isprintable",  "isspace", "istitle",   "isupper",   "ljust",      "maketrans",    "partition",  "removeprefix",
+      "removesuffix", "rfind",   "rindex",    "rjust",     "rpartition", "rsplit",       "splitlines", "striptags",
+      "swapcase",     "title",   "translate", "unescape",  "zfill"};
   static constexpr std::array<std::string_view, 12> of_number = {
       "real",      "imag",     "numerator",  "denominator",      "conjugate",  "bit_length",
       "bit_count", "to_bytes", "from_bytes", "as_integer_ratio", "is_integer", "hex"};
   static constexpr std::array<std::string_view, 5> of_range = {"start", "stop", "step", "index", "count"};
+  static constexpr std::array<std::string_view, 3> of_list = {"copy", "count", "index"};
   static constexpr std::array<std::string_view, 2> of_view = {"mapping", "isdisjoint"};
   static constexpr std::array<std::string_view, 3> of_generator = {"send", "throw", "close"};
   if (value.text() != nullptr) return has(of_text, name);
-  if (value.dict() != nullptr) return name == "fromkeys";
+  if (value.dict() != nullptr) return name == "copy" || name == "fromkeys";
   if (as_number(value)) return has(of_number, name);
   if (value.get<RangeRef>()) return has(of_range, name);
   if (value.get<GeneratorRef>()) return has(of_generator, name);
-  return value.list() != nullptr && !value.list()->is_sequence() && has(of_view, name);
+  const List* list = value.list();
+  return list != nullptr && (list->is_sequence() ? has(of_list, name) : has(of_view, name));
 }
 
 }  // namespace
 
 MethodLookup find_method(const Value& value, std::string_view name) {
   using Kind = MethodLookup::Kind;
-  const Table& table = table_of(value);
+  const Methods& table = table_of(value);
   if (const auto found = table.find(name); found != table.end()) return {Kind::method, found->second};
   if (is_forbidden(value, name)) return {Kind::forbidden, nullptr};
   if (is_unsupported(value, name)) return {Kind::unsupported, nullptr};

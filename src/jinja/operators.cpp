@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "jinja/evaluator.hpp"
-#include "jinja/string_format.hpp"
 #include "jinja/unicode.hpp"
 
 namespace sft::jinja {
@@ -26,10 +25,8 @@ std::string_view symbol_of(Operator which) {
       return "/";
     case Operator::floor_divide:
       return "//";
-    case Operator::modulo:
-      return "%";
     default:
-      return "** or pow()";
+      return "%";
   }
 }
 
@@ -56,21 +53,6 @@ std::int64_t floor_divide(std::int64_t left, std::int64_t right) {
   return left / right - (left % right != 0 && (left < 0) != (right < 0) ? 1 : 0);
 }
 
-Value integer_power(std::int64_t base, std::int64_t exponent) {
-  if (exponent < 0) {
-    if (base == 0) throw Failure("0.0 cannot be raised to a negative power");
-    return std::pow(static_cast<double>(base), static_cast<double>(exponent));
-  }
-  if (base == 0 || base == 1) return exponent == 0 ? std::int64_t{1} : base;
-  if (base == -1) return exponent % 2 == 0 ? std::int64_t{1} : std::int64_t{-1};
-  std::int64_t result = 1;
-  for (; exponent > 0; --exponent) {
-    const bool overflows = __builtin_mul_overflow(result, base, &result);
-    (void)require_fit(overflows, result);
-  }
-  return result;
-}
-
 Value integer_arithmetic(Operator which, std::int64_t left, std::int64_t right) {
   std::int64_t result = 0;
   switch (which) {
@@ -91,11 +73,9 @@ Value integer_arithmetic(Operator which, std::int64_t left, std::int64_t right) 
       return static_cast<double>(left) / static_cast<double>(right);
     case Operator::floor_divide:
       return floor_divide(left, right);
-    case Operator::modulo:
+    default:
       if (right == -1) return std::int64_t{0};
       return left - floor_divide(left, right) * right;
-    default:
-      return integer_power(left, right);
   }
 }
 
@@ -123,12 +103,8 @@ Value floating_arithmetic(Operator which, double left, double right) {
       const double floor = std::floor(quotient);
       return quotient - floor > 0.5 ? floor + 1 : floor;
     }
-    case Operator::modulo:
-      return floating_modulo(left, right);
     default:
-      if (left == 0 && right < 0) throw Failure("0.0 cannot be raised to a negative power");
-      if (left < 0 && right != std::floor(right)) fail_unsupported("a complex number");
-      return std::pow(left, right);
+      return floating_modulo(left, right);
   }
 }
 
@@ -236,8 +212,7 @@ Value apply_unary(Operator which, const Value& value) {
 }
 
 Value apply_binary(Evaluator& evaluator, Operator which, const Value& left, const Value& right) {
-  const bool formats = which == Operator::modulo && left.text() != nullptr;
-  if (formats) return format_percent(evaluator, *left.get<TextRef>(), right);
+  if (which == Operator::modulo && left.text() != nullptr) fail_unsupported("the operator % of a string");
   for (const Value* side : {&left, &right}) {
     if (side->is_undefined()) throw Failure(undefined_message(*side));
   }

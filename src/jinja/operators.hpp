@@ -21,7 +21,7 @@ namespace sft::jinja {
 /// The item with that index, a negative one from the end; nothing if there is none or the object has no items by index.
 [[nodiscard]] std::optional<Value> item_at(Evaluator& evaluator, const Value& object, std::int64_t index);
 
-/// The same string with & < > ' " as HTML entities, taken for finished; a finished string stays as it is.
+/// `text` with & < > ' " as HTML entities, taken for finished; a finished string stays as it is.
 [[nodiscard]] TextRef escape_html(Heap& heap, const TextRef& text);
 
 }  // namespace sft::jinja

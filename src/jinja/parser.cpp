@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jinja/parser.hpp"
+// The statements of a template.
 
 #include <algorithm>
 #include <initializer_list>
@@ -75,18 +75,16 @@ class Parser {
     if (word == "for") return body.push_back(parse_for(line));
     if (word == "set") return body.push_back(parse_set(line));
     if (word == "macro") return body.push_back(parse_macro(line));
-    if (word == "call") return body.push_back(parse_call(line));
     if (word == "filter") return body.push_back(parse_filter(line));
-    if (word == "with") return body.push_back(parse_with(line));
     if (word == "generation") return body.push_back(parse_generation(line));
-    if (word == "print") return parse_print(line, body);
     if (word == "break" || word == "continue") {
       if (num_loops_ == 0) throw_at_line(line, "'" + word + "' stands outside of a loop", "correct the template");
       return body.push_back(make(word == "break" ? Kind::break_loop : Kind::continue_loop, line));
     }
-    for (const std::string_view known : {"include", "import", "from", "extends", "block", "autoescape"}) {
-      if (word == known)
-        throw_at_line(line, "the statement '" + word + "' is not supported", "write the template without it");
+    for (const std::string_view known : {"include", "import", "from", "extends", "block", "autoescape", "call", "with",
+                                         "print", "do", "debug", "trans"}) {
+      if (word != known) continue;
+      throw_at_line(line, "the statement '" + word + "' is not supported", "write the template without it");
     }
     throw_at_line(line, "there is no statement '" + word + "', or its block was not opened", "correct the template");
   }
@@ -108,12 +106,12 @@ class Parser {
     tokens_.expect_name("in");
     statement->expression = expressions_.parse_tuple(false, "recursive");
     if (tokens_.skip_name("if")) statement->test = expressions_.parse();
-    statement->is_recursive = tokens_.skip_name("recursive");
+    if (tokens_.is_name("recursive")) tokens_.refuse("a recursive loop");
     std::string end;
     ++num_loops_;
     statement->body = parse_block({"endfor", "else"}, &end);
     --num_loops_;
-    if (end == "else") statement->otherwise = parse_block({"endfor"});
+    if (end == "else") tokens_.refuse("the 'else' of a loop");
     require_no_loop_target(*statement->target);
     return statement;
   }
@@ -131,7 +129,7 @@ class Parser {
       return statement;
     }
     statement->kind = Kind::assign_block;
-    if (tokens_.skip_symbol("|")) statement->expression = expressions_.parse_filters();
+    if (tokens_.is_symbol("|")) tokens_.refuse("a block that is set through a filter");
     statement->body = parse_block({"endset"});
     return statement;
   }
@@ -167,33 +165,10 @@ class Parser {
     return statement;
   }
 
-  StatementRef parse_call(int line) {
-    StatementRef statement = make(Kind::call, line);
-    statement->macro = std::make_unique<MacroSyntax>();
-    statement->macro->name = "caller";
-    if (tokens_.is_symbol("(")) parse_parameters(*statement->macro);
-    statement->expression = expressions_.parse();
-    if (statement->expression->kind != Expression::Kind::call) tokens_.fail_expected("a call of a macro");
-    statement->macro->body = parse_own_block({"endcall"});
-    return statement;
-  }
-
   StatementRef parse_filter(int line) {
     StatementRef statement = make(Kind::filter, line);
     statement->expression = expressions_.parse_filters();
     statement->body = parse_block({"endfilter"});
-    return statement;
-  }
-
-  StatementRef parse_with(int line) {
-    StatementRef statement = make(Kind::with, line);
-    while (!tokens_.is(Token::Kind::block_end)) {
-      statement->targets.push_back(expressions_.parse_target(false));
-      tokens_.expect_symbol("=");
-      statement->values.push_back(expressions_.parse());
-      if (!tokens_.skip_symbol(",")) break;
-    }
-    statement->body = parse_block({"endwith"});
     return statement;
   }
 
@@ -202,14 +177,6 @@ class Parser {
     statement->body = parse_own_block({"endgeneration"});
     has_generation_ = true;
     return statement;
-  }
-
-  void parse_print(int line, Body& body) {
-    while (!tokens_.is(Token::Kind::block_end)) {
-      body.push_back(make(Kind::output, line));
-      body.back()->expression = expressions_.parse();
-      if (!tokens_.skip_symbol(",")) break;
-    }
   }
 
   TokenStream tokens_;

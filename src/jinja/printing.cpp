@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jinja/printing.hpp"
+// How values print.
 
 #include <array>
 #include <charconv>

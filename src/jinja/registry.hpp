@@ -2,6 +2,7 @@
 #pragma once
 // The filters, tests, methods and global names that templates may use.
 
+#include <map>
 #include <string_view>
 
 #include "jinja/syntax.hpp"
@@ -24,6 +25,8 @@ struct MethodLookup {
   Method call = nullptr;
 };
 [[nodiscard]] MethodLookup find_method(const Value& value, std::string_view name);
+/// The methods of strings, by name.
+[[nodiscard]] const std::map<std::string_view, Method>& text_methods();
 
 /// The value of a global name; nullptr if there is none of that name.
 [[nodiscard]] const Value* find_global(std::string_view name);

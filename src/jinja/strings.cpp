@@ -38,50 +38,6 @@ std::vector<TextRef> split_words(Heap& heap, const TextRef& text, std::int64_t m
   return words;
 }
 
-std::vector<TextRef> split_words_from_right(Heap& heap, const TextRef& text, std::int64_t max_splits) {
-  const std::string& bytes = text->bytes;
-  std::vector<TextRef> words;
-  std::size_t position = bytes.size();
-  const auto skip = [&](bool spaces) {
-    while (position > 0) {
-      const std::size_t previous = previous_position(bytes, position);
-      std::size_t next = previous;
-      if (is_space(next_code_point(bytes, next)) != spaces) return;
-      position = previous;
-    }
-  };
-  for (skip(true); position > 0; skip(true)) {
-    const std::size_t end = position;
-    if (max_splits >= 0 && static_cast<std::int64_t>(words.size()) == max_splits) {
-      words.push_back(cut_text(&heap, text, 0, end));
-      break;
-    }
-    skip(false);
-    words.push_back(cut_text(&heap, text, position, end));
-  }
-  std::reverse(words.begin(), words.end());
-  return words;
-}
-
-std::vector<TextRef> split_from_right(Heap& heap, const TextRef& text, const std::string& separator,
-                                      std::int64_t max_splits) {
-  std::vector<TextRef> parts;
-  const std::string& bytes = text->bytes;
-  std::size_t end = bytes.size();
-  while (max_splits < 0 || static_cast<std::int64_t>(parts.size()) < max_splits) {
-    heap.move_bytes(separator.size());
-    const std::size_t found =
-        end < separator.size() ? std::string::npos : bytes.rfind(separator, end - separator.size());
-    if (found == std::string::npos) break;
-    heap.move_bytes((end - found) * std::min<std::size_t>(separator.size(), 64));
-    parts.push_back(cut_text(&heap, text, found + separator.size(), end));
-    end = found;
-  }
-  parts.push_back(cut_text(&heap, text, 0, end));
-  std::reverse(parts.begin(), parts.end());
-  return parts;
-}
-
 }  // namespace
 
 std::optional<std::size_t> find_bytes(std::string_view text, std::string_view part, std::size_t begin) {
@@ -157,28 +113,10 @@ TextRef capitalize(Heap& heap, const TextRef& text) {
   return builder.take(text->is_markup);
 }
 
-TextRef title(Heap& heap, const TextRef& text) {
-  TextBuilder builder(&heap);
-  bool is_inside = false;
-  const std::string_view bytes = text->bytes;
-  for (std::size_t position = 0; position < bytes.size();) {
-    const std::size_t begin = position;
-    const CodePoint character = next_code_point(bytes, position);
-    builder.append(map_case(bytes.substr(begin, position - begin), is_inside ? Case::lower : Case::title),
-                   tag_at(*text, begin));
-    is_inside = is_lower(character) || is_upper(character) || is_title(character);
-  }
-  return builder.take(text->is_markup);
-}
-
-std::vector<TextRef> split(Heap& heap, const TextRef& text, const Text* separator, std::int64_t max_splits,
-                           bool from_right) {
+std::vector<TextRef> split(Heap& heap, const TextRef& text, const Text* separator, std::int64_t max_splits) {
   heap.move_bytes(text->bytes.size());
-  if (separator == nullptr) {
-    return from_right ? split_words_from_right(heap, text, max_splits) : split_words(heap, text, max_splits);
-  }
+  if (separator == nullptr) return split_words(heap, text, max_splits);
   if (separator->bytes.empty()) throw Failure("empty separator");
-  if (from_right) return split_from_right(heap, text, separator->bytes, max_splits);
   std::vector<TextRef> parts;
   std::size_t done = 0;
   while (max_splits < 0 || static_cast<std::int64_t>(parts.size()) < max_splits) {
@@ -191,7 +129,7 @@ std::vector<TextRef> split(Heap& heap, const TextRef& text, const Text* separato
   return parts;
 }
 
-std::vector<TextRef> split_lines(Heap& heap, const TextRef& text, bool keeps_ends) {
+std::vector<TextRef> split_lines(Heap& heap, const TextRef& text) {
   const std::string& bytes = text->bytes;
   heap.move_bytes(bytes.size());
   std::vector<TextRef> lines;
@@ -201,7 +139,7 @@ std::vector<TextRef> split_lines(Heap& heap, const TextRef& text, bool keeps_end
     const CodePoint character = next_code_point(bytes, position);
     if (!is_line_break(character)) continue;
     if (character == '\r' && position < bytes.size() && bytes[position] == '\n') ++position;
-    lines.push_back(cut_text(&heap, text, begin, keeps_ends ? position : end));
+    lines.push_back(cut_text(&heap, text, begin, end));
     begin = position;
   }
   if (begin < bytes.size()) lines.push_back(cut_text(&heap, text, begin, bytes.size()));
@@ -215,20 +153,6 @@ TextRef join(Heap& heap, const Text& separator, const std::vector<TextRef>& part
     builder.append(*parts[i]);
   }
   return builder.take(separator.is_markup);
-}
-
-TextRef pad(Heap& heap, const TextRef& text, std::int64_t width, std::string_view fill, Side side) {
-  const std::int64_t missing = width - count_characters(text->bytes);
-  if (missing <= 0) return text;
-  heap.require(static_cast<std::size_t>(missing) * fill.size());
-  std::int64_t before = side == Side::left ? missing : 0;
-  // CPython's str.center: an odd character goes to the left only if the width is odd as well.
-  if (side == Side::both) before = missing / 2 + (missing & width & 1);
-  TextBuilder builder(&heap);
-  for (std::int64_t i = 0; i < before; ++i) builder.append(fill);
-  builder.append(*text);
-  for (std::int64_t i = before; i < missing; ++i) builder.append(fill);
-  return builder.take(text->is_markup);
 }
 
 }  // namespace sft::jinja

@@ -23,18 +23,15 @@ enum class Side : std::uint8_t { both, left, right };
 [[nodiscard]] TextRef change_case(Heap& heap, const TextRef& text, Case to);
 /// First character raised, the rest lowered: str.capitalize.
 [[nodiscard]] TextRef capitalize(Heap& heap, const TextRef& text);
-/// Every word capitalized, where words are runs of letters that have a case: str.title.
-[[nodiscard]] TextRef title(Heap& heap, const TextRef& text);
-/// Parts between occurrences of `separator`, at most `max_splits` + 1 (< 0: any number), counted from the right if
-/// `from_right`. With no separator, the words between white space.
+/// Parts between occurrences of `separator`, at most `max_splits` + 1 (< 0: any number). With no separator, the words
+/// between white space.
 [[nodiscard]] std::vector<TextRef> split(Heap& heap, const TextRef& text, const Text* separator,
-                                         std::int64_t max_splits, bool from_right);
-[[nodiscard]] std::vector<TextRef> split_lines(Heap& heap, const TextRef& text, bool keeps_ends);
+                                         std::int64_t max_splits);
+/// Python's str.splitlines: without the ends of lines.
+[[nodiscard]] std::vector<TextRef> split_lines(Heap& heap, const TextRef& text);
 /// The texts with `separator` between them.
 [[nodiscard]] TextRef join(Heap& heap, const Text& separator, const std::vector<TextRef>& parts);
 /// The position of `part` in `text` from `begin` on; nothing if it is not there. Linear in time.
 [[nodiscard]] std::optional<std::size_t> find_bytes(std::string_view text, std::string_view part, std::size_t begin);
-/// With `fill` added on one or both sides up to `width` characters.
-[[nodiscard]] TextRef pad(Heap& heap, const TextRef& text, std::int64_t width, std::string_view fill, Side side);
 
 }  // namespace sft::jinja

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jinja/symbols.hpp"
+// Which variable a name means.
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 
 #include "jinja/failure.hpp"
-#include "sft/core/ensure.hpp"
+#include "jinja/syntax.hpp"
 
 namespace sft::jinja {
 
@@ -106,7 +107,6 @@ class Collector {
     for (const ExpressionRef& operand : expression->operands) visit_loads(operand.get());
     for (const auto& [name, argument] : expression->named) visit_loads(argument.get());
     visit_loads(expression->star.get());
-    visit_loads(expression->star_star.get());
   }
 
   void visit_target(const Expression& target, bool is_parameter) {
@@ -134,9 +134,6 @@ class Collector {
         return visit_target(*statement.target, false);
       case Kind::macro:
         return symbols_->store(statement.macro->name);
-      case Kind::with:
-        for (const ExpressionRef& value : statement.values) visit_loads(value.get());
-        return;
       default:
         return visit_loads(statement.expression.get());
     }
@@ -178,14 +175,13 @@ class Binder {
     for (const ExpressionRef& operand : expression->operands) bind(operand.get());
     for (const auto& [name, argument] : expression->named) bind(argument.get());
     bind(expression->star.get());
-    bind(expression->star_star.get());
     is_optional_ = was_optional;
   }
 
  private:
   [[nodiscard]] Place place_of(const std::string& name) const {
     Place place;
-    SFT_ENSURE(symbols_.find(name, place), "every name of a template was collected");
+    if (!symbols_.find(name, place)) throw std::logic_error("internal error: a template's name was not collected");
     return place;
   }
 
@@ -211,18 +207,13 @@ class Binder {
         return bind(statement.target.get());
       case Kind::macro:
         statement.place = place_of(statement.macro->name);
-        return bind_macro(*statement.macro);
-      case Kind::call:
-        bind(statement.expression.get());
-        return bind_macro(*statement.macro);
+        return bind_macro(statement);
       case Kind::assign_block:
         bind(statement.target.get());
         return bind_inner(statement);
       case Kind::filter:
       case Kind::generation:
         return bind_inner(statement);
-      case Kind::with:
-        return bind_with(statement);
       default:
         return bind(statement.expression.get());
     }
@@ -261,11 +252,6 @@ class Binder {
     binder.bind(statement.body);
     statement.scope = inner.scope();
 
-    Symbols otherwise = symbols_.inner();
-    Collector(otherwise).visit(statement.otherwise);
-    Binder(otherwise).bind(statement.otherwise);
-    statement.otherwise_scope = otherwise.scope();
-
     if (!statement.test) return;
     Symbols test = symbols_.inner();
     (void)test.declare_parameter("");  // in the slot of `loop`, which a test cannot see
@@ -276,27 +262,17 @@ class Binder {
     statement.test_scope = test.scope();
   }
 
-  void bind_with(Statement& statement) {
-    for (const ExpressionRef& value : statement.values) bind(value.get());
-    Symbols inner = symbols_.inner();
-    Collector collector(inner);
-    for (const ExpressionRef& target : statement.targets) collector.visit_target(*target, true);
-    collector.visit(statement.body);
-    Binder binder(inner);
-    for (const ExpressionRef& target : statement.targets) binder.bind(target.get());
-    binder.bind(statement.body);
-    statement.scope = inner.scope();
-  }
-
-  void bind_macro(MacroSyntax& macro) {
+  void bind_macro(Statement& statement) {
+    MacroSyntax& macro = *statement.macro;
     Symbols inner = symbols_.inner();
     for (const std::string& parameter : macro.parameters) macro.slots.push_back(inner.declare_parameter(parameter));
-    const std::pair<const char*, std::optional<std::size_t>*> specials[] = {
-        {"caller", &macro.caller}, {"kwargs", &macro.kwargs}, {"varargs", &macro.varargs}};
-    for (const auto& [name, slot] : specials) {
+    // Jinja gives these to every macro that names them.
+    for (const std::string name : {"caller", "kwargs", "varargs"}) {
       const bool is_parameter =
           std::find(macro.parameters.begin(), macro.parameters.end(), name) != macro.parameters.end();
-      if (!is_parameter && mentions(macro.body, name)) *slot = inner.declare_parameter(name);
+      if (is_parameter || !mentions(macro.body, name)) continue;
+      throw_at_line(statement.line, "'" + name + "' in the macro '" + macro.name + "' is not supported",
+                    "write the template without it");
     }
     Collector collector(inner);
     for (const ExpressionRef& value : macro.defaults) collector.visit_loads(value.get());
@@ -314,7 +290,7 @@ class Binder {
     return std::any_of(expression->operands.begin(), expression->operands.end(), is_hit) ||
            std::any_of(expression->named.begin(), expression->named.end(),
                        [&](const auto& e) { return is_hit(e.second); }) ||
-           is_hit(expression->star) || is_hit(expression->star_star);
+           is_hit(expression->star);
   }
 
   static bool mentions(const Body& body, std::string_view name) {
@@ -323,9 +299,8 @@ class Binder {
       const bool in_macro = statement->macro &&
                             (mentions(statement->macro->body, name) ||
                              std::any_of(statement->macro->defaults.begin(), statement->macro->defaults.end(), is_hit));
-      return in_macro || is_hit(statement->expression) || is_hit(statement->test) ||
-             std::any_of(statement->values.begin(), statement->values.end(), is_hit) ||
-             mentions(statement->body, name) || mentions(statement->otherwise, name);
+      return in_macro || is_hit(statement->expression) || is_hit(statement->test) || mentions(statement->body, name) ||
+             mentions(statement->otherwise, name);
     });
   }
 

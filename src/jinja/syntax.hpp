@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,8 +47,7 @@ enum class Operator : std::uint8_t {
   multiply,
   divide,
   floor_divide,
-  modulo,
-  power,  // binary
+  modulo,  // binary
   equal,
   not_equal,
   less,
@@ -73,7 +72,7 @@ struct Expression {
     attribute,    // operands[0].attribute
     item,         // operands[0][operands[1]]
     slice,        // operands[0][operands[1]:operands[2]:operands[3]], each of these three may be missing
-    call,         // operands[0](operands[1] ..., named, star, star_star)
+    call,         // operands[0](operands[1] ..., named, star)
     filter,       // operands[0]|name(operands[1] ...); operands[0] is missing where it filters a block
     test,         // operands[0] is name(operands[1] ...)
     unary,        // operators[0] operands[0]
@@ -94,7 +93,7 @@ struct Expression {
   Place place;
   std::vector<ExpressionRef> operands;
   std::vector<std::pair<std::string, ExpressionRef>> named;
-  ExpressionRef star, star_star;
+  ExpressionRef star;
   std::vector<Operator> operators;
   FilterFunction filter = nullptr;  ///< nullptr: there is none of that name, which fails when it is used
   TestFunction test = nullptr;
@@ -106,8 +105,7 @@ struct MacroSyntax {
   std::vector<ExpressionRef> defaults;  ///< of the last parameters
   Body body;
   Scope scope;
-  std::vector<std::size_t> slots;                      ///< of the parameters
-  std::optional<std::size_t> caller, kwargs, varargs;  ///< slots of these, where the body names them
+  std::vector<std::size_t> slots;  ///< of the parameters
 };
 
 struct Statement {
@@ -115,13 +113,11 @@ struct Statement {
     data,          // text
     output,        // expression
     condition,     // if expression: body; elif, else: otherwise
-    loop,          // for target in expression if test: body; else: otherwise
+    loop,          // for target in expression if test: body
     assign,        // set target = expression
-    assign_block,  // set target | expression: body; the filter may be missing
+    assign_block,  // set target: body
     macro,         // macro
-    call,          // call(macro's parameters) expression: macro's body
     filter,        // filter expression: body
-    with,          // with targets = values: body
     generation,    // body
     break_loop,
     continue_loop,
@@ -131,13 +127,11 @@ struct Statement {
   int line = 0;
   Value text;
   ExpressionRef expression, target, test;
-  std::vector<ExpressionRef> targets, values;
   Body body, otherwise;
   std::unique_ptr<MacroSyntax> macro;
-  bool is_recursive = false;
-  Scope scope, otherwise_scope, test_scope;  ///< of a loop: scope and test_scope have the target in the same slots
-  std::size_t loop_slot = 0;                 ///< of `loop` in `scope`
-  Place place;                               ///< of the name of a macro
+  Scope scope, test_scope;    ///< of a loop: both have the target in the same slots
+  std::size_t loop_slot = 0;  ///< of `loop` in `scope`
+  Place place;                ///< of the name of a macro
 };
 
 /// A whole template.
@@ -147,5 +141,14 @@ struct Syntax {
   Scope scope;
   bool has_generation = false;
 };
+
+/// The syntax tree of a template, its names not yet bound to places. Throws a TemplateError that names the line.
+[[nodiscard]] Syntax parse(std::string_view source);
+
+/// Binds every name of `syntax` to a place and fills the scopes, by Jinja's rules: loops, macros and blocks with an end
+/// of their own have a scope, conditions have none; a scope sees the variables of those around it and assigns to its
+/// own; what no scope assigns is looked up in the context. Refuses, by line, filters and tests that do not exist,
+/// unless a condition may keep them from being used. Throws a TemplateError, or a Failure of no line.
+void bind_names(Syntax& syntax);
 
 }  // namespace sft::jinja

@@ -7,9 +7,8 @@
 #include "jinja/evaluator.hpp"
 #include "jinja/failure.hpp"
 #include "jinja/json.hpp"
-#include "jinja/parser.hpp"
-#include "jinja/symbols.hpp"
-#include "sft/core/error.hpp"
+#include "jinja/syntax.hpp"
+#include "sft/jinja/error.hpp"
 
 namespace sft::jinja {
 
@@ -49,8 +48,8 @@ Rendered rendered_from(const TextBuilder& text, std::vector<Source> sources) {
 
 Template::Template(std::string_view source) {
   if (source.size() > max_source_bytes) {
-    throw_data_error("the chat template has " + std::to_string(source.size()) + " bytes",
-                     "at most " + std::to_string(max_source_bytes) + " are read", "give a chat template");
+    throw TemplateError("the chat template has " + std::to_string(source.size()) + " bytes",
+                        "at most " + std::to_string(max_source_bytes) + " are read", "give a chat template");
   }
   auto syntax = std::make_unique<Syntax>(parse(source));
   syntax->source = source;
@@ -77,7 +76,7 @@ Rendered Template::render(const nlohmann::ordered_json& context, const RenderOpt
     return rendered_from(evaluator.text(), std::move(sources));
   } catch (const Failure& failure) {
     if (evaluator.line() > 0) throw_at_line(evaluator.line(), failure.what(), failure.what_to_do());
-    throw_data_error("the chat template cannot take its data", failure.what(), failure.what_to_do());
+    throw TemplateError("the chat template cannot take its data", failure.what(), failure.what_to_do());
   }
 }
 

@@ -52,8 +52,8 @@ class TextBuilder {
   void append(const Text& text) { append(text, 0, text.bytes.size()); }
   /// Bytes [begin, end) of `text`.
   void append(const Text& text, std::size_t begin, std::size_t end);
-  /// As above, written in the turn `turn`: it takes the place of the turns of the text if `is_written`, else it is
-  /// given to bytes that have none. -1 changes nothing.
+  /// Appends `text`, written in the turn `turn`: it takes the place of the turns of the text if `is_written`, else it
+  /// is given to bytes that have none. -1 changes nothing.
   void append_in_turn(const Text& text, std::int32_t turn, bool is_written);
   /// Bytes from `begin` on were written by that `generation` block.
   void mark_generation(std::size_t begin, std::int32_t generation);

@@ -47,6 +47,10 @@ class TokenStream {
   std::string expect_identifier() { return expect(Token::Kind::name, "a name").text; }
 
   [[noreturn]] void fail(const std::string& why) const { throw_at_line(line(), why, "correct the template"); }
+  /// For what Jinja has and this engine has not.
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw_at_line(line(), what + " is not supported", "write the template without it");
+  }
   [[noreturn]] void fail_expected(std::string_view what) const {
     fail("it reads " + describe(current()) + " where " + std::string(what) + " is expected");
   }

@@ -24,14 +24,10 @@ std::string map_ascii(std::string_view text, Case to) {
   bool is_first = true;
   for (char& c : mapped) {
     if ((to == Case::upper || (to == Case::title && is_first)) && c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-    if ((to == Case::lower || to == Case::fold) && c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    if (to == Case::lower && c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
     is_first = false;
   }
   return mapped;
-}
-
-int num_type(CodePoint character) {
-  return character < 0 ? U_NT_NONE : u_getIntPropertyValue(character, UCHAR_NUMERIC_TYPE);
 }
 
 }  // namespace
@@ -110,14 +106,10 @@ bool is_printable(CodePoint c) {
   return (U_GET_GC_MASK(c) & hidden) == 0;
 }
 
-bool is_alphabetic(CodePoint c) { return c >= 0 && (U_GET_GC_MASK(c) & U_GC_L_MASK) != 0; }
-bool is_decimal(CodePoint c) { return num_type(c) == U_NT_DECIMAL; }
-bool is_digit(CodePoint c) { return num_type(c) == U_NT_DECIMAL || num_type(c) == U_NT_DIGIT; }
-bool is_numeric(CodePoint c) { return num_type(c) != U_NT_NONE; }
-bool is_lower(CodePoint c) { return c >= 0 && u_isULowercase(c); }
-bool is_upper(CodePoint c) { return c >= 0 && u_isUUppercase(c); }
-bool is_title(CodePoint c) { return c >= 0 && u_charType(c) == U_TITLECASE_LETTER; }
-bool is_word(CodePoint c) { return c == '_' || is_alphabetic(c) || is_numeric(c); }
+bool is_word(CodePoint c) {
+  if (c < 0) return false;
+  return c == '_' || (U_GET_GC_MASK(c) & U_GC_L_MASK) != 0 || u_getIntPropertyValue(c, UCHAR_NUMERIC_TYPE) != U_NT_NONE;
+}
 
 std::string map_case(std::string_view text, Case to) {
   if (is_ascii(text)) return map_ascii(text, to);
@@ -136,9 +128,6 @@ std::string map_case(std::string_view text, Case to) {
       icu::CaseMap::utf8ToTitle("",
                                 U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_LOWERCASE | U_TITLECASE_NO_BREAK_ADJUSTMENT,
                                 nullptr, piece, sink, nullptr, status);
-      break;
-    case Case::fold:
-      icu::CaseMap::utf8Fold(0, piece, sink, nullptr, status);
       break;
   }
   if (U_FAILURE(status)) throw Failure("the case of a text cannot be changed");

@@ -27,17 +27,10 @@ void append_code_point(std::string& text, CodePoint character);
 [[nodiscard]] bool is_space(CodePoint character);
 /// Whether repr prints it as it is.
 [[nodiscard]] bool is_printable(CodePoint character);
-[[nodiscard]] bool is_alphabetic(CodePoint character);
-[[nodiscard]] bool is_decimal(CodePoint character);
-[[nodiscard]] bool is_digit(CodePoint character);
-[[nodiscard]] bool is_numeric(CodePoint character);
-[[nodiscard]] bool is_lower(CodePoint character);
-[[nodiscard]] bool is_upper(CodePoint character);
-[[nodiscard]] bool is_title(CodePoint character);
-/// Part of a word of a regular expression: \w.
+/// Part of an identifier: a letter, a number or an underscore.
 [[nodiscard]] bool is_word(CodePoint character);
 
-enum class Case : std::uint8_t { upper, lower, title, fold };
+enum class Case : std::uint8_t { upper, lower, title };
 /// Full case mapping of a whole text by Unicode's rules without a language (a final sigma is lowered as one). Title
 /// raises the first character alone and keeps the rest.
 [[nodiscard]] std::string map_case(std::string_view text, Case to);

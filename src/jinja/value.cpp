@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "jinja/loop.hpp"
-#include "jinja/macro.hpp"
 #include "jinja/unicode.hpp"
 
 namespace sft::jinja {

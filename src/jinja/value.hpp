@@ -101,7 +101,7 @@ struct List {
 /// A dict in the order of insertion.
 struct Dict {
   using Entries = std::vector<std::pair<Value, Value>>;
-  /// Of equal keys the first keeps its place and the last its value.
+  /// Where keys are equal, the first keeps its place and the last its value.
   Dict(Heap* heap, Entries dict_entries, std::int32_t dict_source = -1);
 
   /// nullptr if there is no such key.
@@ -149,6 +149,23 @@ struct Arguments {
 
 using Method = Value (*)(Evaluator&, const Value& self, const Arguments&);
 
+/// The variables of one scope while it is executed; symbols.cpp says which there are.
+struct Frame {
+  Frame(Heap* heap, std::shared_ptr<Frame> outer, std::size_t num_slots)
+      : parent(std::move(outer)), slots(num_slots), charge(heap, sizeof(Frame) + num_slots * sizeof(Value)) {}
+
+  std::shared_ptr<Frame> parent;
+  std::vector<Value> slots;
+  Charge charge;
+};
+using FrameRef = std::shared_ptr<Frame>;
+
+struct MacroSyntax;
+struct Macro {
+  const MacroSyntax* syntax;
+  FrameRef frame;  ///< the scope around it, which it remembers
+};
+
 /// A function of the engine, or a method bound to its object.
 struct Function {
   std::string name;
@@ -187,5 +204,12 @@ void require_key(const Value& value);
 [[nodiscard]] const TextRef& require_text(const Value& value, std::string_view what);
 /// The number of a value that has to be an integer.
 [[nodiscard]] std::int64_t require_integer(const Value& value, std::string_view what);
+
+/// Python's str(); of an undefined value nothing. Fails for what prints an address in Python (macros, generators ...).
+[[nodiscard]] TextRef to_text(Evaluator& evaluator, const Value& value);
+/// Python's repr().
+[[nodiscard]] TextRef to_repr(Evaluator& evaluator, const Value& value);
+/// The shortest digits that are read back as the same number, with ".0" or an exponent as Python writes them.
+[[nodiscard]] std::string float_text(double number);
 
 }  // namespace sft::jinja

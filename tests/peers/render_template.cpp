@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "sft/core/error.hpp"
 #include "sft/jinja/chat_template.hpp"
+#include "sft/jinja/error.hpp"
 #include "sft/jinja/template.hpp"
 
 namespace {
@@ -54,7 +54,7 @@ Json render(const Json& job) {
       result["assistant"] = characters_of(rendered.text, assistant_spans(found->second, context, rendered, options));
     }
     return result;
-  } catch (const sft::Error& error) {
+  } catch (const TemplateError& error) {
     return {{"error", error.what()}};
   }
 }

@@ -6,18 +6,32 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sft/jinja/template.hpp"
 #include "sft/text/tokenizer.hpp"
 
 namespace sft::data {
 
-/// A template, compiled, and the names that it speaks of.
+/// A template, compiled, and the names that it speaks of. What jinja's functions refuse with a jinja::TemplateError is
+/// a data Error of the same text here.
 class ChatTemplate {
  public:
-  explicit ChatTemplate(std::string_view source) : compiled_(source) {}
+  /// Compiles `source` (UTF-8).
+  explicit ChatTemplate(std::string_view source);
 
-  [[nodiscard]] const jinja::Template& compiled() const { return compiled_; }
+  /// jinja::make_context: the variables of a conversation.
+  [[nodiscard]] static nlohmann::ordered_json make_context(const nlohmann::ordered_json& messages,
+                                                           const nlohmann::ordered_json& tools,
+                                                           bool add_generation_prompt,
+                                                           const nlohmann::ordered_json& variables);
+  /// jinja::Template::render with the variables `context`.
+  [[nodiscard]] jinja::Rendered render(const nlohmann::ordered_json& context,
+                                       const jinja::RenderOptions& options = {}) const;
+  /// jinja::assistant_spans of what render() made of `context`.
+  [[nodiscard]] std::vector<jinja::ByteSpan> assistant_spans(const nlohmann::ordered_json& context,
+                                                             const jinja::Rendered& rendered,
+                                                             const jinja::RenderOptions& options = {}) const;
   /// Whether the source has the name as a word; where it has not, a value under that name changes nothing.
   [[nodiscard]] bool mentions(std::string_view name) const;
 

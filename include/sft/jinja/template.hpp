@@ -3,7 +3,8 @@
 // Chat templates in the language Jinja (https://jinja.palletsprojects.com, version 3.1), rendered as the Python library
 // transformers renders them: blocks trimmed on both sides, `break` and `continue`, `raise_exception`, `strftime_now`,
 // `tojson` without HTML escapes, and the block `generation`. Values, their operators and how they print are Python's.
-// The rendered text remembers, byte by byte, which message it came from.
+// The rendered text remembers, byte by byte, which message it came from. src/jinja/README.md lists what there is of the
+// language: what published templates use. Anything else is refused by name.
 
 #include <chrono>
 #include <cstddef>
@@ -62,16 +63,15 @@ struct Syntax;
 /// A compiled template. Immutable: threads may render with one object at the same time.
 class Template {
  public:
-  /// Compiles `source` (UTF-8). Throws a data Error that names the line of what is wrong or not supported: inheritance,
-  /// includes and imports, `autoescape`, integers beyond 64 bits.
+  /// Compiles `source` (UTF-8). Throws a TemplateError that names the line of what is wrong or not supported.
   explicit Template(std::string_view source);
   ~Template();
   Template(Template&&) noexcept;
   Template& operator=(Template&&) noexcept;
 
-  /// Renders with the members of the object `context` as variables; strings under `messages` are tracked. Throws a data
-  /// Error that names the line: what the template raises, an operation that Python refuses, a method or filter that is
-  /// not supported, or a limit that is exceeded.
+  /// Renders with the members of the object `context` as variables; strings under `messages` are tracked. Throws a
+  /// TemplateError that names the line: what the template raises, an operation that Python refuses, what is not
+  /// supported, or a limit that is exceeded.
   [[nodiscard]] Rendered render(const nlohmann::ordered_json& context, const RenderOptions& options = {}) const;
 
   /// Whether it has a `{% generation %}` block, so that Rendered::generation says what an assistant wrote.

@@ -14,6 +14,7 @@
 #include "sft/config/valid_config.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/data/chat_templates.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
 #include "sft/hub/model_config.hpp"
@@ -21,8 +22,6 @@
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/tensor_source.hpp"
-#include "sft/jinja/chat_template.hpp"
-#include "sft/jinja/template.hpp"
 #include "sft/text/hub_tokenizer.hpp"
 
 namespace sft::test {
@@ -149,7 +148,7 @@ std::string read_template(const std::string& path) {
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
     "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>"
   })");
-  const jinja::Template chat_template(io::read_file(path));
+  const data::ChatTemplate chat_template(io::read_file(path));
   jinja::RenderOptions options;
   options.limits.max_steps = 2'000'000;
   options.limits.max_memory_bytes = std::size_t{64} << 20;
@@ -161,7 +160,7 @@ std::string read_template(const std::string& path) {
     end = piece.bytes.end;
   }
   SFT_ENSURE(end == rendered.text.size(), "the pieces of a rendering cover its text");
-  for (const jinja::ByteSpan& span : jinja::assistant_spans(chat_template, context, rendered, options)) {
+  for (const jinja::ByteSpan& span : chat_template.assistant_spans(context, rendered, options)) {
     SFT_ENSURE(span.begin < span.end && span.end <= end, "the assistant's spans lie in the text");
   }
   return rendered.text;

@@ -52,7 +52,7 @@ BOOST_AUTO_TEST_CASE(null_members_of_messages_go_and_reasoning_has_both_names) {
 
 BOOST_AUTO_TEST_CASE(a_conversation_is_a_list_of_objects) {
   for (const Json& messages : {Json::array(), Json("text"), Json{1}}) {
-    BOOST_TEST(test::data_error_of([&] { (void)make_context(messages, none, none, false, Json::object()); }) != "");
+    BOOST_TEST(test::template_error_of([&] { (void)make_context(messages, none, none, false, Json::object()); }) != "");
   }
 }
 

@@ -33,13 +33,11 @@ const std::string end_100 = "{% endfor %}{% endfor %}{% endfor %}{% endfor %}";
 BOOST_AUTO_TEST_SUITE(limits)
 
 BOOST_AUTO_TEST_CASE(loops_and_recursion_end, *boost::unit_test::label("long")) {
-  BOOST_TEST(mentions(limited("{% for i in range(10**9) %}x{% endfor %}"), {"Range too big"}));
+  BOOST_TEST(mentions(limited("{% for i in range(1000000000) %}x{% endfor %}"), {"Range too big"}));
   BOOST_TEST(mentions(limited(times_100 + end_100), {"steps"}));
   BOOST_TEST(mentions(limited("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), {"levels deep"}));
-  BOOST_TEST(mentions(
-      limited("{% macro f() %}{{ caller() }}{% call f() %}{% endcall %}{% endmacro %}{% call f() %}{% endcall %}"),
-      {"levels deep"}));
-  BOOST_TEST(mentions(limited("{% for x in [[1]] recursive %}{{ loop([x]) }}{% endfor %}"), {"levels deep"}));
+  BOOST_TEST(mentions(limited("{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}{{ f() }}"),
+                      {"levels deep"}));
 }
 
 BOOST_AUTO_TEST_CASE(texts_and_lists_cannot_grow_without_bound, *boost::unit_test::label("long")) {
@@ -49,12 +47,8 @@ BOOST_AUTO_TEST_CASE(texts_and_lists_cannot_grow_without_bound, *boost::unit_tes
   BOOST_TEST(
       mentions(limited("{% set n = namespace(s=[1,2]) %}{% for i in range(99) %}{% set n.s = n.s + n.s %}{% endfor %}"),
                {"line 1"}));
-  BOOST_TEST(mentions(limited("{{ 'a' * 10**12 }}"), {"MiB"}));
-  BOOST_TEST(mentions(limited("{{ [0] * 10**12 }}"), {"MiB"}));
-  BOOST_TEST(mentions(limited("{{ 'a'.center(10**12) }}"), {"MiB"}));
-  BOOST_TEST(mentions(limited("{{ '%1000000000d' % 1 }}"), {"MiB"}));
-  BOOST_TEST(mentions(limited("{{ '{:1000000000d}'.format(1) }}"), {"MiB"}));
-  BOOST_TEST(mentions(limited("{{ '%.999999999f' % 1 }}"), {"precise"}));
+  BOOST_TEST(mentions(limited("{{ 'a' * 1000000000000 }}"), {"MiB"}));
+  BOOST_TEST(mentions(limited("{{ [0] * 1000000000000 }}"), {"MiB"}));
   BOOST_TEST(mentions(limited(times_100 + "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" + end_100), {"line 1"}));
   BOOST_TEST(mentions(limited("{% set s = 'ab' * 1000000 %}{{ s.replace('a', s) }}"), {"line 1"}));
 }
@@ -89,7 +83,7 @@ BOOST_AUTO_TEST_CASE(syntax_cannot_be_nested_without_bound) {
   }
   BOOST_TEST(mentions(limited("{{ 1" + repeat("+1", 100000) + " }}"), {"nested more than"}));
   BOOST_TEST(mentions(limited("{{ a" + repeat(".a", 100000) + " }}"), {"nested more than"}));
-  BOOST_TEST(mentions(limited("{{ a" + repeat("|e", 100000) + " }}"), {"nested more than"}));
+  BOOST_TEST(mentions(limited("{{ a" + repeat("|d", 100000) + " }}"), {"nested more than"}));
   BOOST_TEST(mentions(limited(repeat("{% if a %}", 100000)), {"nested more than"}));
   BOOST_TEST(mentions(limited("{% if a %}" + repeat("{% elif a %}", 100000) + "{% endif %}"), {"nested more than"}));
   BOOST_TEST(

@@ -22,6 +22,44 @@ BOOST_AUTO_TEST_CASE(what_is_not_supported_is_named_with_its_line) {
   BOOST_TEST(mentions(refusal("{{ x }}", {{"x", 18446744073709551615ULL}}), {"18446744073709551615", "not supported"}));
 }
 
+BOOST_AUTO_TEST_CASE(what_no_published_template_uses_is_refused_by_name) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{% call f() %}{% endcall %}", "'call'"},
+      {"{% with a = 1 %}{% endwith %}", "'with'"},
+      {"{% print 1 %}", "'print'"},
+      {"{%- raw %}{{ ( }}{% endraw %}", "'raw'"},
+      {"{% for x in [1] recursive %}{% endfor %}", "recursive loop"},
+      {"{% for x in [] %}{% else %}{% endfor %}", "'else' of a loop"},
+      {"{% set x | upper %}a{% endset %}", "set through a filter"},
+      {"{% macro f() %}{{ varargs }}{% endmacro %}", "'varargs' in the macro 'f'"},
+      {"{% macro f() %}{% if kwargs %}{% endif %}{% endmacro %}", "'kwargs' in the macro 'f'"},
+      {"{% macro f() %}{{ caller() }}{% endmacro %}", "'caller' in the macro 'f'"},
+      {"{{ 2 ** 3 }}", "operator **"},
+      {"{{ '%s' % 1 }}", "operator % of a string"},
+      {"{{ range(**{}) }}", "argument **"},
+      {"{{ 0x1F }}", "begins with 0x"},
+      {"{% for x in [1] %}{{ loop.cycle(1) }}{% endfor %}", "'loop.cycle'"},
+      {"{% for x in [1] %}{{ loop.depth0 }}{% endfor %}", "'loop.depth0'"},
+      {"{{ dict(a=1) }}", "function 'dict'"},
+      {"{{ cycler(1) }}", "function 'cycler'"},
+      {"{{ 1|abs }}", "filter 'abs'"},
+      {"{{ ['x']|map('center')|list }}", "filter 'center'"},
+      {"{{ 1 is odd }}", "test 'odd'"},
+      {"{{ [1]|select('odd')|list }}", "test 'odd'"},
+      {"{{ 'a'.splitlines() }}", "'splitlines' of str"},
+      {"{{ {}.copy() }}", "'copy' of dict"},
+      {"{{ [1].index(1) }}", "'index' of list"},
+      {"{{ '{:>3}'.format(1) }}", "{:>3}"},
+      {"{{ 'a'.startswith(('a', 'b')) }}", "tuple of strings for startswith()"},
+      {"{{ 'a'.endswith('a', 0) }}", "part of the string for endswith()"},
+      {"{{ '1'|int(base=2) }}", "argument 'base'"}};
+  for (const auto& [source, name] : cases) {
+    BOOST_TEST_CONTEXT(source) { BOOST_TEST(mentions(refusal("\n" + source), {"line 2", name, "not supported"})); }
+  }
+  BOOST_TEST(sft::test::render("{% if false %}{{ 1|abs }}{{ 1 is odd }}{% endif %}") == "");
+  BOOST_TEST(sft::test::render("{% macro f(kwargs) %}{{ kwargs }}{% endmacro %}{{ f(kwargs=1) }}") == "1");
+}
+
 BOOST_AUTO_TEST_CASE(what_a_template_raises_is_told) {
   const std::string error = refusal("\n{% if true %}\n{{ raise_exception('Roles must\nalternate') }}{% endif %}");
   BOOST_TEST(mentions(error, {"line 3", "Roles must alternate", "conversation"}));

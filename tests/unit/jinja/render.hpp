@@ -2,12 +2,14 @@
 #pragma once
 // Short ways to render a template and to show spans of its text.
 
+#include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "sft/jinja/error.hpp"
 #include "sft/jinja/template.hpp"
-#include "support/error_text.hpp"
 
 namespace sft::test {
 
@@ -17,10 +19,28 @@ inline std::string render(const std::string& source, const Json& context = Json:
   return jinja::Template(source).render(context).text;
 }
 
-/// The message of the data Error; "" if there is none.
+/// The message of the TemplateError that `action` throws; "" if it throws none.
+inline std::string template_error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const jinja::TemplateError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The message that a template or its rendering is refused with; "" if it is not.
 inline std::string refusal(const std::string& source, const Json& context = Json::object(),
                            const jinja::RenderOptions& options = {}) {
-  return data_error_of([&] { (void)jinja::Template(source).render(context, options); });
+  return template_error_of([&] { (void)jinja::Template(source).render(context, options); });
+}
+
+/// Whether `text` holds all of `parts`.
+inline bool mentions(const std::string& text, const std::initializer_list<std::string>& parts) {
+  for (const std::string& part : parts) {
+    if (text.find(part) == std::string::npos) return false;
+  }
+  return true;
 }
 
 /// The text with [brackets] around the spans.
