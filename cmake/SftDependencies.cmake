@@ -42,7 +42,7 @@ function(sft_find_library target name header library package)
   target_link_libraries(${target} INTERFACE ${${prefix}_LIBRARY})
 endfunction()
 sft_find_library(sft_xxhash xxHash xxhash.h xxhash libxxhash-dev)          # content hashes
-sft_find_library(sft_pcre2 PCRE2 pcre2.h pcre2-8 libpcre2-dev)             # regular expressions of tokenizers
+sft_find_library(sft_onig Oniguruma oniguruma.h onig libonig-dev)          # regular expressions of tokenizers and adapters
 sft_find_library(sft_liburing liburing liburing.h uring liburing-dev)      # direct I/O in the background
 sft_find_library(sft_zstd Zstandard zstd.h zstd libzstd-dev)               # compressed inputs
 sft_find_library(sft_libedit libedit histedit.h edit libedit-dev)          # line editing of sft-generate --chat

@@ -31,7 +31,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefiles/${PROJECT_VERSION}
 # The CMake package: find_package(sft) gives sft::core, sft::data and every other room.
 set(SFT_CMAKE_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/sft)
 install(DIRECTORY include/sft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS sft_hdf5 sft_liburing sft_pcre2 sft_xxhash sft_zstd EXPORT sft)
+install(TARGETS sft_hdf5 sft_liburing sft_onig sft_xxhash sft_zstd EXPORT sft)
 install(EXPORT sft NAMESPACE sft:: FILE sftTargets.cmake DESTINATION ${SFT_CMAKE_PACKAGE})
 configure_package_config_file(cmake/sftConfig.cmake.in sftConfig.cmake INSTALL_DESTINATION ${SFT_CMAKE_PACKAGE})
 write_basic_package_version_file(sftConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/hub/target_modules.hpp"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include <oniguruma.h>
 
 #include <algorithm>
 #include <array>
@@ -15,39 +14,40 @@ namespace sft::hub {
 
 namespace {
 
-std::string pcre2_message(int error) {
-  std::array<PCRE2_UCHAR, 256> buffer{};
-  ::pcre2_get_error_message(error, buffer.data(), buffer.size());
-  return reinterpret_cast<const char*>(buffer.data());
+std::string message_of(int error, OnigErrorInfo* info = nullptr) {
+  std::array<OnigUChar, ONIG_MAX_ERROR_MESSAGE_LEN> message{};
+  const int size = info == nullptr ? ::onig_error_code_to_str(message.data(), error)
+                                   : ::onig_error_code_to_str(message.data(), error, info);
+  return {reinterpret_cast<const char*>(message.data()), static_cast<std::size_t>(size)};
 }
 
-PCRE2_SPTR bytes_of(const std::string& text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+const OnigUChar* bytes_of(const std::string& text) { return reinterpret_cast<const OnigUChar*>(text.data()); }
 
 }  // namespace
 
-/// A regular expression of Python, which PCRE2 reads alike as far as names of modules go.
+/// A regular expression of Python.
 struct TargetModules::Pattern {
   explicit Pattern(const std::string& text) {
-    int error = 0;
-    PCRE2_SIZE place = 0;
-    code = ::pcre2_compile(bytes_of(text), text.size(), PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &place,
-                           nullptr);
-    if (code == nullptr)
-      throw std::invalid_argument(pcre2_message(error) + " at character " + std::to_string(place + 1));
+    std::array<OnigEncoding, 1> encodings = {ONIG_ENCODING_UTF8};
+    ::onig_initialize(encodings.data(), static_cast<int>(encodings.size()));
+    OnigErrorInfo info = {};
+    // The longest match of all is the whole path wherever any match is.
+    const int status = ::onig_new(&regex, bytes_of(text), bytes_of(text) + text.size(), ONIG_OPTION_FIND_LONGEST,
+                                  ONIG_ENCODING_UTF8, ONIG_SYNTAX_PYTHON, &info);
+    if (status != ONIG_NORMAL) throw std::invalid_argument(message_of(status, &info));
   }
-  ~Pattern() { ::pcre2_code_free(code); }
+  ~Pattern() { ::onig_free(regex); }
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;
 
   [[nodiscard]] bool matches(const std::string& module) const {
-    const std::unique_ptr<pcre2_match_data, decltype(&::pcre2_match_data_free)> data(
-        ::pcre2_match_data_create_from_pattern(code, nullptr), &::pcre2_match_data_free);
-    const int result = ::pcre2_match(code, bytes_of(module), module.size(), 0, 0, data.get(), nullptr);
-    if (result < 0 && result != PCRE2_ERROR_NOMATCH) throw std::invalid_argument(pcre2_message(result));
-    return result >= 0;
+    const OnigUChar* const begin = bytes_of(module);
+    const int result = ::onig_match(regex, begin, begin + module.size(), begin, /*region=*/nullptr, ONIG_OPTION_NONE);
+    if (result < 0 && result != ONIG_MISMATCH) throw std::invalid_argument(message_of(result));
+    return result >= 0 && static_cast<std::size_t>(result) == module.size();
   }
 
-  pcre2_code* code = nullptr;
+  OnigRegex regex = nullptr;
 };
 
 TargetModules TargetModules::named(std::vector<std::string> names) {

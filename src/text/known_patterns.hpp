@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The regular expressions that most tokenizers split texts with, by hand: several times faster than PCRE2.
+// The regular expressions that most tokenizers split texts with, by hand: many times faster than a library of
+// regular expressions.
 
 #include <string_view>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Regular expressions of tokenizer.json, by PCRE2 with its compiler to machine code.
+// Regular expressions of tokenizer.json, by Oniguruma, the library that `tokenizers` uses.
 
 #include <memory>
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace sft::text {
 
-/// An expression in the Ruby syntax of Oniguruma, the library that `tokenizers` uses, over Unicode 16.
+/// An expression in Oniguruma's own syntax, over Unicode 16. Threads may search with one object at the same time.
 class Regex {
  public:
-  /// Throws std::invalid_argument with the reason when it is none, or means something else in PCRE2.
+  /// Throws std::invalid_argument with the reason when it is none.
   explicit Regex(const std::string& pattern);
   ~Regex();
   Regex(Regex&&) noexcept;
@@ -32,9 +32,5 @@ class Regex {
 /// Throws std::invalid_argument where replacing matches by `content` is not supported: the expression matches an empty
 /// text, or the content refers to groups of it.
 void check_replacement(const Regex& regex, const std::string& content);
-
-/// The same expression in the syntax of PCRE2 with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE. Without additions it is
-/// simpler, and the same for texts that have none of unicode_additions().
-[[nodiscard]] std::string translate_regex(const std::string& pattern, bool with_additions);
 
 }  // namespace sft::text

@@ -48,4 +48,10 @@ struct UnicodeAddition {
 };
 [[nodiscard]] std::span<const UnicodeAddition> unicode_additions();
 
+/// A well-formed text for what knows Unicode 14 alone: each character that is younger, or has become alphabetic since,
+/// is replaced by the nearest older one of the same category of Unicode 16, as alphabetic and as many bytes long. So
+/// positions stay, classes of characters mean what they mean over Unicode 16, and blocks nearly so. Empty if there is
+/// nothing to replace.
+[[nodiscard]] std::string replace_young_characters(std::string_view text);
+
 }  // namespace sft::text

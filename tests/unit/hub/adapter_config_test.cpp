@@ -113,8 +113,8 @@ BOOST_AUTO_TEST_CASE(other_kinds_of_adapters_are_refused_by_field) {
   BOOST_TEST(mentions(refusal("bias", "all"), {"bias"}));
   BOOST_TEST(mentions(refusal("rank_pattern", {{"q_proj", 3}}), {"rank_pattern"}));
   BOOST_TEST(mentions(refusal("modules_to_save", {"lm_head"}), {"modules_to_save"}));
-  BOOST_TEST(
-      mentions(refusal("target_modules", "(q_proj"), {"target_modules", "no regular expression", "character 8"}));
+  BOOST_TEST(mentions(refusal("target_modules", "(q_proj"),
+                      {"target_modules", "no regular expression", "unmatched parenthesis"}));
   BOOST_TEST(mentions(refusal("target_modules", {1, 2}), {"target_modules"}));
   BOOST_TEST(mentions(refusal("r", 0), {"r = 0"}));
   BOOST_TEST(mentions(refusal("r", "four"), {"r"}));

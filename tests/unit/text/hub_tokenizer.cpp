@@ -240,7 +240,7 @@ BOOST_AUTO_TEST_CASE(rules_that_would_run_wild_are_stopped) {
       test::mentions(test::data_error_of([&] { (void)blown_up->encode(std::string(10000, 'a')); }), {"normalizer"}));
   description["normalizer"] = nullptr;
   description["pre_tokenizer"] = {
-      {"type", "Split"}, {"pattern", {{"Regex", "(?:a+)+[bc]"}}}, {"behavior", "Isolated"}, {"invert", false}};
+      {"type", "Split"}, {"pattern", {{"Regex", "(?:a|aa)+[bc]"}}}, {"behavior", "Isolated"}, {"invert", false}};
   const auto endless = make_tokenizer(description);
   BOOST_TEST(test::mentions(test::data_error_of([&] { (void)endless->encode(std::string(200, 'a')); }),
                             {"regular expression"}));

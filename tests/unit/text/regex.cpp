@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions with the meaning that they have in Ruby's syntax and Unicode 16, and the splitters written by
-// hand.
+// Regular expressions with the meaning that they have in Oniguruma's syntax and Unicode 16, and the splitters written
+// by hand.
 #include "text/regex.hpp"
 
 #include <array>
@@ -86,9 +86,35 @@ BOOST_AUTO_TEST_CASE(lines_and_modes) {
 
 BOOST_AUTO_TEST_CASE(empty_matches_do_not_follow_another_match) { BOOST_TEST(matches_of("x*", "axxb") == "|xx||"); }
 
-BOOST_AUTO_TEST_CASE(what_means_something_else_is_refused) {
-  for (const char* pattern : {"(", ")", "[a", "[a&&b]", "[a[^b]]", "(?<n>a)", "(?x)a", "\\k<n>", "[\\W]", "\\y", "\\",
-                              "*", "(?~a)", "[[:punct:]]", "\\p{Nonsense}"}) {
+BOOST_AUTO_TEST_CASE(sets_groups_and_modes_are_read_as_by_the_reference) {
+  // As PyPI's tokenizers 0.23.3 splits them.
+  BOOST_TEST(matches_of("[a-d&&[^c]]+", "abcd") == "ab|d|");
+  BOOST_TEST(matches_of("[a[^b]]+", "abcx") == "a|cx|");
+  BOOST_TEST(matches_of(R"((?<n>a)\k<n>)", "aab") == "aa|");
+  BOOST_TEST(matches_of("(?x) a b # c\n", "ab a b") == "ab|");
+  BOOST_TEST(matches_of(R"([\W]+)", "a, b") == ", |");
+  BOOST_TEST(matches_of("[[:punct:]]+", "a.,$\U0001F600b") == ".,$\U0001F600|");
+  BOOST_TEST(matches_of(R"([\p{Lu}\p{Lo}\p{M}&&[^\p{Han}]]+)", "AB\u6F22C\u3042b\U00031350") == "AB|C\u3042|");
+  BOOST_TEST(matches_of("[^[:punct:]x]+", "!$ax\u00E9^") == "a|\u00E9|");
+  BOOST_TEST(matches_of("[[:^punct:]]+", "!$a|\u00E9[:") == "a|\u00E9|");
+  BOOST_TEST(matches_of("[]a[:digit:]]+R?", "]a1R[") == "]a1R|");
+  BOOST_TEST(matches_of(R"(\R*[ab]*)", "x\na\r\n\n") == "|\na|\r\n\n|");
+  BOOST_TEST(matches_of(R"(\s*\R+)", "x \n\n") == " \n\n|");
+  BOOST_TEST(matches_of(R"(\X)", "e\u0301a") == "e\u0301|a|");
+}
+
+BOOST_AUTO_TEST_CASE(young_characters_have_their_category_and_block) {
+  BOOST_TEST(matches_of(R"(\p{So}+)", "a\U0001FAE8\U0001FAE7!") == "\U0001FAE8\U0001FAE7|");
+  BOOST_TEST(matches_of("[\U0001F300-\U0001FAFF]+", "a\U0001FAE8!") == "\U0001FAE8|");
+  BOOST_TEST(matches_of(R"(\p{Lao}+)", "\u0E81\u0ECE!") == "\u0E81\u0ECE|");
+  BOOST_TEST(matches_of(R"([[:alnum:]]+)", "a\u0363\U00011F50-") == "a\u0363\U00011F50|");
+  BOOST_TEST(matches_of(R"(\d+)", "1\U00011F50\u0663x") == "1\U00011F50\u0663|");
+  BOOST_TEST(matches_of(R"(\bb)", "a\u0897b b") == "b|");
+  BOOST_TEST(matches_of("(?i)[[:upper:]]+", "A\u0363a") == "A|a|");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_expression_is_refused) {
+  for (const char* pattern : {"(", ")", "[a", "\\k<n>", "\\", "*", "\\p{Nonsense}"}) {
     BOOST_TEST_CONTEXT(pattern) { BOOST_CHECK_THROW(Regex{pattern}, std::invalid_argument); }
   }
 }
