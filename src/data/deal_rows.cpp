@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/deal_rows.hpp"
+#include "data/step_rows.hpp"
 
 #include <algorithm>
 #include <functional>

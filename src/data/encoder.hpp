@@ -40,11 +40,20 @@ struct NamedTokens {
   Json variables = Json::object();  ///< what templates are told: bos_token, eos_token, ...
 };
 
-/// As TRL does it: the name of the end-of-text token is appended to a text that does not end with it, the tokenizer
-/// adds its special tokens to plain text, the chat template writes conversations, and names of special tokens in any
-/// text are those tokens. `chat_templates` may be empty: then conversations are refused.
+/// An encoder that does what TRL does: the name of the end-of-text token is appended to a text that does not end with
+/// it, the tokenizer adds its special tokens to plain text, the chat template writes conversations, and names of
+/// special tokens in any text are those tokens. `chat_templates` may be empty: then conversations are refused.
 [[nodiscard]] std::unique_ptr<Encoder> make_template_encoder(const text::Tokenizer& tokenizer, NamedTokens tokens,
                                                              ChatTemplates chat_templates,
                                                              std::chrono::system_clock::time_point template_date);
+
+/// Renders messages with the template; throws where it refuses them.
+using RenderMessages = std::function<jinja::Rendered(const Json& messages)>;
+
+/// The messages of a chat as a template is to be given them. Some templates read lists of parts, and may trim each of
+/// them or write something between; others print the list as Python does, raise, or write nothing. So it is tried: the
+/// lists of a role stay where the text of all their parts is shown, but for blanks, or as much of it as of one text;
+/// elsewhere a list is the text of its parts, one behind the other.
+[[nodiscard]] Json messages_for_template(const Conversation& chat, const RenderMessages& render);
 
 }  // namespace sft::data

@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "data/conversation.hpp"
-#include "data/dropped_fields.hpp"
 #include "data/encoder.hpp"
 #include "data/record.hpp"
-#include "data/token_record.hpp"
 #include "sft/core/error.hpp"
 #include "sft/io/files.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/input_files.hpp"
+#include "data/prepare_options.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

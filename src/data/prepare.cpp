@@ -13,12 +13,11 @@
 #include <utility>
 
 #include "data/example_pipeline.hpp"
-#include "data/input_files.hpp"
-#include "data/numpy_random.hpp"
 #include "data/output_folder.hpp"
 #include "data/permutation.hpp"
 #include "data/prepare_options.hpp"
 #include "data/record_reader.hpp"
+#include "data/reference_random.hpp"
 #include "data/shard_writer.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/plural.hpp"

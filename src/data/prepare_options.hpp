@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which options of a preparation can be, and what follows from them.
+// What a preparation is asked for: which options can be, and the files that its words name.
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "sft/data/prepare.hpp"
 
@@ -11,5 +15,19 @@ void check_options(const PrepareOptions& options);
 
 /// `length` rounded up to a multiple of pad_to_multiple_of.
 [[nodiscard]] std::int64_t padded_length(const PrepareOptions& options, std::int64_t length);
+
+/// The files of one word of the user.
+struct InputGroup {
+  std::string pattern;
+  std::vector<std::string> files;
+};
+
+/// Files that the paths, folders and globs name, in the order given, globs sorted, "-" as it is. Of a folder those that
+/// end in .jsonl or .json, .gz or .zst behind it included, sorted. A data Error names what matches nothing or is named
+/// twice.
+[[nodiscard]] std::vector<InputGroup> find_inputs(const std::vector<std::string>& patterns);
+
+/// Bytes of all files together; 0, that is not known, when one of them is a pipe or standard input.
+[[nodiscard]] std::int64_t total_size_bytes(const std::vector<InputGroup>& groups);
 
 }  // namespace sft::data

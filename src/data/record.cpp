@@ -2,6 +2,7 @@
 #include "data/record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include "data/json_builder.hpp"
@@ -21,6 +22,17 @@ void refuse_other_forms(const std::string& text) {
   if (text[begin] == '{' && begin == end) {
     refuse_record(
         "the object goes on in the next line, and JSON lines are one object a line: `jq -c . FILE` makes them");
+  }
+}
+
+constexpr std::array lists_of_messages = {"messages", "conversations", "prompt", "completion"};
+
+void drop_from(Json& object, const std::vector<std::string>& names, const std::string& path, RecordCensus& census) {
+  for (const std::string& name : names) {
+    const auto field = object.find(name);
+    if (field == object.end()) continue;
+    if (!field->is_null()) census.dropped_fields.add(path + name);
+    object.erase(name);
   }
 }
 
@@ -82,6 +94,18 @@ void check_fields(const Json& object, std::span<const FormlessField> formless, c
       census.ignored_fields.add(path + key);
     } else if (!is_empty(value)) {
       refuse_unshown(key, where + " has '" + key + "', and " + field->why);
+    }
+  }
+}
+
+void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census) {
+  if (names.empty()) return;
+  drop_from(record, names, "", census);
+  for (const char* list : lists_of_messages) {
+    const auto messages = record.find(list);
+    if (messages == record.end() || !messages->is_array()) continue;
+    for (Json& message : *messages) {
+      if (message.is_object()) drop_from(message, names, std::string(list) + "[].", census);
     }
   }
 }

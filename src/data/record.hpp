@@ -17,7 +17,8 @@ using Json = nlohmann::ordered_json;
 /// Ends the reading of a record: throws std::invalid_argument.
 [[noreturn]] void refuse_record(const std::string& why);
 
-/// The same because of a field whose value would be lost, which its owner may not want.
+/// Ends the reading of a record as refuse_record() does, because of a field whose value would be lost, which its owner
+/// may not want.
 [[noreturn]] void refuse_unshown(const std::string& field, const std::string& why);
 
 /// The value that a text holds (RFC 8259), in a time and memory that grow with its length alone. Here and below, what
@@ -47,5 +48,15 @@ struct FormlessField {
 /// in `used`.
 void check_fields(const Json& object, std::span<const FormlessField> formless, const std::string& where,
                   std::initializer_list<std::string_view> used, const std::string& path, RecordCensus& census);
+
+/// Takes the fields of these names out of the record and of the messages in its lists. Those that hold a value are
+/// counted as dropped: "tools", "messages[].reasoning_content".
+void drop_fields(Json& record, const std::vector<std::string>& names, RecordCensus& census);
+
+/// The document of a record that has tokens already, {"input_ids": [...]}: all is trained on, or the tokens whose
+/// "labels" are not -100, or those whose "completion_mask" (obeyed with completion_only_loss) and "assistant_masks" are
+/// both 1. Ids lie in [0, vocab_size).
+[[nodiscard]] Document document_of_ids(const Json& record, std::int64_t vocab_size, const ExampleOptions& options,
+                                       RecordCensus& census);
 
 }  // namespace sft::data

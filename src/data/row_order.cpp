@@ -2,7 +2,7 @@
 #include "sft/data/row_order.hpp"
 
 #include "data/permutation.hpp"
-#include "data/torch_random.hpp"
+#include "data/reference_random.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::data {

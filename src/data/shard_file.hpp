@@ -55,7 +55,7 @@ class ShardFile {
 
   /// Row `index` of this file, by hyperslab; refuses impossible document tables, ids and weights by file and row.
   [[nodiscard]] Row read_row(std::int64_t index) const;
-  /// The same row without its tokens, which are not read: what counts follow from.
+  /// Row `index` as read_row() has it, but for the tokens, which are not read: what counts follow from.
   [[nodiscard]] Row read_labels(std::int64_t index) const;
   /// Appends the number of tokens of every row, in order: reads the document table.
   void append_row_lengths(std::vector<std::int32_t>& lengths) const;

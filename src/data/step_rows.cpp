@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "data/deal_rows.hpp"
-
 namespace sft::data {
 
 bool StepRows::are_dealt(const PackedDataset& dataset, const LoaderPlan& plan) {

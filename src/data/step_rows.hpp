@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which rows every data rank has in every micro-batch of a step.
+// Which data rank computes which rows of a step, and in which micro-batch, so that no rank waits long for another. Free
+// to choose: the loss is a sum over all rows of the step.
 
 #include <cstdint>
 #include <vector>
@@ -11,6 +12,24 @@
 
 namespace sft::data {
 
+/// The slots of a step: one for each data rank in each micro-batch, with room for so many rows.
+struct StepSlots {
+  std::int64_t micro_batches = 1;
+  int data_size = 1;
+  std::int64_t rows_per_slot = 1;
+};
+
+/// The rows of each slot, by their index in `lengths`, ascending; slot micro_batch * data_size + data_rank. `lengths`
+/// are the tokens of the rows of a step, at most as many rows as there is room for.
+///
+/// Ranks wait for each other in every micro-batch (gathers, sums), so a step takes as long as the fullest slot of each
+/// micro-batch together. Rows stay in their order, slot after slot, where that costs at most 2 % more than dealing
+/// them: longest first, each into the emptiest slot with room (Graham 1969), then slots of like size into the same
+/// micro-batch. A function of its arguments alone, so all ranks agree without a word.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> deal_rows(const std::vector<std::int32_t>& lengths,
+                                                               const StepSlots& slots);
+
+/// The rows of each step of a run.
 class StepRows {
  public:
   /// Whether it matters which data rank has which row, and the lengths of so many rows fit in memory.

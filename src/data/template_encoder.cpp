@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "data/encoder.hpp"
-#include "data/text_parts.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::data {

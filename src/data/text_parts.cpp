@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/text_parts.hpp"
+#include "data/encoder.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/token_record.hpp"
+#include "data/record.hpp"
 
 #include <string>
 #include <vector>

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "config_fields.hpp"
-#include "json_file.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::hub {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The fields of a config.json, read one by one: what nobody asked for is known in the end.
+// Small JSON files of a model folder, and the fields of a config.json, read one by one: what nobody asked for is known
+// in the end.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -8,7 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "sft/config/config.hpp"
+
 namespace sft::hub {
+
+/// The object that `text` is; a data Error that names `source` when it is none or nested too deeply.
+[[nodiscard]] nlohmann::json parse_json_object(const std::string& text, const std::string& source);
+/// The object that the file at `path`, of at most 64 MiB, holds; a data Error that names it when it holds none.
+[[nodiscard]] nlohmann::json read_json_object(const std::string& path);
 
 /// A field that is null counts as one that is not there, but for has(). Errors are data Errors that name the source and
 /// the field.
@@ -41,5 +49,9 @@ class ConfigFields {
   std::string source_;
   std::set<std::string> read_;
 };
+
+/// Reads rotary embeddings: sets model.rope_theta and model.rope_scaling, as transformers 5 would understand the
+/// fields; where 4 would not agree, a sentence in `warnings` says so. model.max_position_embeddings is set.
+void read_rope(ConfigFields& fields, config::Model& model, std::vector<std::string>& warnings);
 
 }  // namespace sft::hub

@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "json_file.hpp"
+#include "config_fields.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::hub {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json_file.hpp"
+#include "config_fields.hpp"
 
 #include <filesystem>
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "config_fields.hpp"
 #include "families.hpp"
-#include "json_file.hpp"
 #include "sft/config/rope_scaling.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/model_config.hpp"

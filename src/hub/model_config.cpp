@@ -7,8 +7,6 @@
 
 #include "config_fields.hpp"
 #include "families.hpp"
-#include "json_file.hpp"
-#include "rope_fields.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::hub {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rope_fields.hpp"
+#include "config_fields.hpp"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "safetensors_header.hpp"
+#include "weight_files.hpp"
 
 #include <algorithm>
 #include <array>

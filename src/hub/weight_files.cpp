@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "json_file.hpp"
+#include "config_fields.hpp"
 #include "sft/core/error.hpp"
 
 namespace sft::hub {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Which safetensors files a model folder has.
+// Which safetensors files a model folder has, and which tensors they hold.
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "sft/io/raw_file.hpp"
 
 namespace sft::hub {
 
@@ -20,5 +23,18 @@ struct WeightFiles {
 [[nodiscard]] WeightFiles find_weight_files(const std::string& folder);
 /// adapter_model.safetensors; refuses a folder without it.
 [[nodiscard]] WeightFiles find_adapter_files(const std::string& folder);
+
+/// A tensor of a safetensors file.
+struct StoredTensor {
+  std::string name;
+  std::string dtype;  ///< "F32", "BF16" ..., as the file says
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;  ///< bytes of the file
+};
+
+/// The tensors of a file, in the order of their bytes. Refuses a file that is no whole safetensors file, with a data
+/// Error that names it, and the tensor where one is concerned: a header that is too long, no such JSON or has a name
+/// twice; bytes that are missing, left over or used twice; a place that does not fit dtype and shape.
+[[nodiscard]] std::vector<StoredTensor> read_safetensors_header(const io::RawFile& file);
 
 }  // namespace sft::hub

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "number_formats.hpp"
-#include "safetensors_header.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 #include "sft/hub/weights.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "global_heap.hpp"
+#include "hdf5_driver.hpp"
 
 #include <algorithm>
 #include <array>

@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "descriptor.hpp"
-#include "global_heap.hpp"
 #include "hdf5_versions.hpp"
 
 namespace sft::io {

@@ -9,6 +9,8 @@
 
 #include <hdf5.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,5 +38,14 @@ struct IoStatus {
 /// own bytes come through `seal`, unless that is null.
 void set_noting_driver(hid_t access_properties, const std::shared_ptr<IoStatus>& status,
                        const std::shared_ptr<SealedBytes>& seal);
+
+/// Whether these bytes can be the begin of a global heap's collection. Global heaps hold the texts of variable length
+/// of HDF5 files. They carry no checksum, and the library (1.10 at least) never ends when it meets a damaged one, so
+/// the driver looks at each before the library does.
+[[nodiscard]] bool begins_global_heap(const char* bytes, std::size_t size);
+
+/// Why the collection of a global heap that begins at `address` of an open file cannot be what HDF5 wrote there; ""
+/// when it can. (HDF5 File Format Specification 3.0, III.E "Disk Format: Level 1E - Global Heap".)
+[[nodiscard]] std::string damage_of_global_heap(int descriptor, std::uint64_t address);
 
 }  // namespace sft::io

@@ -71,7 +71,7 @@ struct Hdf5File::Impl {
   [[nodiscard]] std::string reason() const;
   /// Throws the data Error "PROBLEM in FILE (reason()): WHAT_TO_DO".
   [[noreturn]] void fail(const std::string& problem, const std::string& what_to_do) const;
-  /// The same with a reason of ours.
+  /// Throws the data Error "PROBLEM in FILE (WHY): WHAT_TO_DO".
   [[noreturn]] void fail_because(const std::string& problem, const std::string& why,
                                  const std::string& what_to_do) const;
   /// The attribute `name` of `object` ("" = root), holding one text or one number.

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "text/json_fields.hpp"
-#include "text/normalizer.hpp"
+#include "text/text_steps.hpp"
 #include "text/vocabulary.hpp"
 
 namespace sft::text {

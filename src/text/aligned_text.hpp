@@ -3,6 +3,7 @@
 // Texts on their way from the input to tokens, and where in the input their bytes come from.
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
@@ -62,5 +63,12 @@ class AlignedText {
 
 /// Keeps texts alive, at places that do not change, until the tokens are made.
 using TextStore = std::deque<AlignedText>;
+
+/// The normal forms of Unicode.
+enum class Form : std::uint8_t { nfc, nfd, nfkc, nfkd };
+
+/// `text` itself where it has the form, otherwise a new text in `store`. Characters younger than Unicode 9 stay as they
+/// are: so the library whose ids we give has it.
+[[nodiscard]] TextView to_unicode_form(Form form, const TextView& text, TextStore& store, bool with_origins);
 
 }  // namespace sft::text

@@ -36,7 +36,7 @@ class CharacterSet {
 
 class BytePairModel {
  public:
-  /// Of the "model" of tokenizer.json. With `takes_bytes`, words are bytes that stand for the characters of a
+  /// Reads the "model" of tokenizer.json. With `takes_bytes`, words are bytes that stand for the characters of a
   /// byte-level vocabulary. Throws std::invalid_argument with the reason if it is damaged or not supported.
   BytePairModel(const Json& description, bool takes_bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/decoder.hpp"
+#include "text/text_steps.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -13,10 +13,7 @@
 #include "sft/io/hash.hpp"
 #include "text/added_tokens.hpp"
 #include "text/byte_pair_model.hpp"
-#include "text/decoder.hpp"
-#include "text/normalizer.hpp"
-#include "text/post_processor.hpp"
-#include "text/pre_tokenizer.hpp"
+#include "text/text_steps.hpp"
 #include "text/tokenizer_config.hpp"
 #include "text/utf8.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/normalizer.hpp"
+#include "text/text_steps.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "text/aligned_text.hpp"
 #include "text/byte_characters.hpp"
 #include "text/regex.hpp"
 #include "text/unicode.hpp"
-#include "text/unicode_forms.hpp"
 #include "text/utf8.hpp"
 
 namespace sft::text {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/post_processor.hpp"
+#include "text/text_steps.hpp"
 
 #include <stdexcept>
 #include <string>

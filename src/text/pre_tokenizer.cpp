@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/pre_tokenizer.hpp"
+#include "text/text_steps.hpp"
 
 #include <stdexcept>
 #include <utility>

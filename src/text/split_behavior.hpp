@@ -18,7 +18,7 @@ enum class SplitBehavior : std::uint8_t {
   contiguous,            ///< as isolated, but neighbouring delimiters are one part
 };
 
-/// As tokenizer.json names it ("MergedWithNext"); throws std::invalid_argument otherwise.
+/// The behavior that tokenizer.json names so ("MergedWithNext"); throws std::invalid_argument for another name.
 [[nodiscard]] SplitBehavior split_behavior_of(const std::string& name);
 
 /// Replaces `parts` by the parts of a text of `size` bytes in which `matches` are the delimiters, or with `invert` what

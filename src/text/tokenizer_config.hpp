@@ -18,16 +18,16 @@ struct TokenizerConfig {
   std::map<std::string, AddedToken> roles;
   /// Roles that the tokenizer_class fills where its vocabulary has these tokens and `roles` has none.
   std::map<std::string, std::string> default_roles;
-  /// Of "added_tokens_decoder", by ascending id.
+  /// The tokens of "added_tokens_decoder", by ascending id.
   std::vector<AddedToken> added;
-  /// Of "additional_special_tokens" or "extra_special_tokens".
+  /// The tokens of "additional_special_tokens" or "extra_special_tokens".
   std::vector<AddedToken> extra_specials;
   /// Whether the tokenizer_class puts the bos_token before every text, whatever tokenizer.json says.
   bool begins_with_bos = false;
 };
 
-/// Of the texts of the two files; empty where there is none. Throws std::invalid_argument with the reason and the name
-/// of the file.
+/// Reads the texts of the two files, empty where there is none. Throws std::invalid_argument with the reason and the
+/// name of the file.
 [[nodiscard]] TokenizerConfig read_tokenizer_config(const std::string& tokenizer_config_json,
                                                     const std::string& special_tokens_map_json);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/unicode_forms.hpp"
+#include "text/aligned_text.hpp"
 
 #include <unicode/bytestream.h>
 #include <unicode/edits.h>

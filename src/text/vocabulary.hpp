@@ -17,7 +17,7 @@ namespace sft::text {
 
 class Vocabulary {
  public:
-  /// Of an object {token: id}. Throws std::invalid_argument where ids are shared, or far more than there are tokens.
+  /// Reads an object {token: id}. Throws std::invalid_argument where ids are shared, or far more than there are tokens.
   explicit Vocabulary(const Json& description);
 
   [[nodiscard]] std::size_t size() const { return ids_.size(); }

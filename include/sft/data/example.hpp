@@ -87,7 +87,7 @@ class ExampleMaker {
   [[nodiscard]] Document make(std::string record, RecordCensus& census) const;
 
   [[nodiscard]] const text::Tokenizer& tokenizer() const;
-  /// Of the model's config.json where there is one, else the tokenizer's: every id is below it.
+  /// The vocabulary's size in the model's config.json where there is one, else the tokenizer's: every id is below it.
   [[nodiscard]] std::int64_t vocab_size() const;
   [[nodiscard]] std::int32_t pad_token_id() const;
   /// -1 where the tokenizer has none.

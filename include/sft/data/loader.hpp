@@ -25,11 +25,11 @@ struct LoaderPlan {
   /// Most tokens of a micro-batch, before the cut for sp; 0: as many as its rows have room for.
   std::int64_t max_tokens = 0;
 
-  /// Of a step that is not the short one at the end of an epoch.
+  /// Rows of a step over all data ranks, unless it is the short one at the end of an epoch.
   [[nodiscard]] std::int64_t rows_per_step() const { return rows_per_micro_batch * data_size * micro_batches; }
 };
 
-/// Of data sets with more rows the lengths would take too much memory: such rows keep their order.
+/// Most rows of a data set whose lengths are held to deal rows by them: beyond, rows keep their order.
 inline constexpr std::int64_t max_rows_dealt = std::int64_t{1} << 24;
 
 /// Host memory of a Loader, however many micro-batches a step has: the one that its user holds and the one that is

@@ -16,12 +16,12 @@ struct MicroBatchLimits {
   MicroBatchLimits& operator|=(const MicroBatchLimits& other);
 };
 
-/// Of rows that may be full: `num_rows` of `max_length` tokens.
+/// The limits of micro-batches of `num_rows` rows that may be full, of `max_length` tokens.
 [[nodiscard]] MicroBatchLimits limits_of_full_rows(std::int64_t num_rows, std::int64_t max_length);
 
-/// Of all steps of `plan` on all data ranks: exact, from the lengths of the rows, where the steps visit at most 2^23
-/// rows. Of longer runs the longest rows of the data set could meet in one micro-batch, and of more than 2^24 rows
-/// full ones. Reads the document tables; one thread at a time.
+/// The limits of all steps of `plan` on all data ranks: exact, from the lengths of the rows, where the steps visit at
+/// most 2^23 rows. Of longer runs the longest rows of the data set could meet in one micro-batch, and of more than 2^24
+/// rows full ones. Reads the document tables; one thread at a time.
 [[nodiscard]] MicroBatchLimits measure_limits(const PackedDataset& dataset, const LoaderPlan& plan);
 
 }  // namespace sft::data

@@ -44,13 +44,14 @@ class PackedDataset {
   /// One thread at a time, like all that reads rows.
   [[nodiscard]] std::string fingerprint() const;
 
-  /// The same of each file on its own.
+  /// The fingerprint of each file on its own, in the order of files().
   [[nodiscard]] std::vector<std::string> fingerprints() const;
 
   /// Row `index` in file order. Checks document lengths, token ids and weights (finite, >= 0) and refuses by file and
   /// row. Padding is as in the file. One thread at a time.
   [[nodiscard]] Row read_row(std::int64_t index) const;
-  /// The same row without its tokens, which are not read: what counts follow from. One thread at a time.
+  /// Row `index` as read_row has it, but for the tokens, which are not read: what counts follow from. One thread at a
+  /// time.
   [[nodiscard]] Row read_labels(std::int64_t index) const;
   /// The tokens of every row, padding left out, in file order: 4 bytes a row. Reads the document tables alone. One
   /// thread at a time.

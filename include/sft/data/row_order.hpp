@@ -10,7 +10,8 @@ namespace sft::data {
 
 /// How epochs follow one another, and in which order a shuffled one has its rows.
 enum class OrderKind {
-  /// As in TRL on one process: epoch e has the order of torch's RandomSampler seeded with seed + e, and its last step
+  /// What TRL has on one process: epoch e has the order of torch's RandomSampler seeded with seed + e, and its last
+  /// step
   /// has the rows that are left.
   trl,
   /// Every step has a whole batch: the rows of the next epoch fill up the last one of an epoch. The order is sft's own.
@@ -34,7 +35,7 @@ struct StepPositions {
 /// row p % num_rows.
 class RowOrder {
  public:
-  /// Of more rows TRL's order is not taken unless asked for: 64 MiB on each rank.
+  /// Most rows that have TRL's order without being asked to: 64 MiB on each rank.
   static constexpr std::int64_t max_rows_of_trl = std::int64_t{1} << 24;
   /// More rows cannot be brought into TRL's order.
   static constexpr std::int64_t most_rows_of_trl = 0xffffffff / 20 - 1;

@@ -23,7 +23,7 @@ struct ModelConfig {
 /// family's math is taken over, or refused by name with a data Error; fields that are not there have the family's
 /// default. `source` names the text in messages. Pure.
 [[nodiscard]] ModelConfig parse_model_config(const std::string& text, const std::string& source);
-/// The same of FOLDER/config.json.
+/// parse_model_config of the text of FOLDER/config.json.
 [[nodiscard]] ModelConfig read_model_config(const std::string& folder);
 
 /// A config.json for weights of the model stored as `type`. `original`: the config.json that the model began with,

@@ -49,7 +49,8 @@ class DirectFile {
   /// Starts reading `size` bytes from `at` on into `bytes`. All three and the address are multiples of
   /// direct_alignment_bytes, and the memory is the file's until wait(batch).
   void read(TransferBatch& batch, std::uint64_t at, std::size_t size, void* bytes);
-  /// The same for writing. Transfers of the same part of the file are in no order: wait for the first.
+  /// Starts writing `size` bytes from `bytes` to `at` on, under the rules of read(). Transfers of the same part of the
+  /// file are in no order: wait for the first.
   void write(TransferBatch& batch, std::uint64_t at, std::size_t size, const void* bytes);
   /// Returns when the transfers of `batch` are done; throws when one failed.
   void wait(TransferBatch& batch);

@@ -13,7 +13,7 @@ namespace sft::io {
 [[nodiscard]] std::vector<std::string> expand_glob(const std::string& pattern);
 /// The whole file; a data Error names it when it cannot be read. A pipe, which might never end, is refused.
 [[nodiscard]] std::string read_file(const std::string& path);
-/// The same of a file that a user named, which may be a pipe.
+/// The whole of a file that a user named, which may be a pipe; a data Error names it when it cannot be read.
 [[nodiscard]] std::string read_file_or_pipe(const std::string& path);
 /// Renames, but never over a file that is there; what the system says where it cannot.
 [[nodiscard]] std::error_code rename_to_free_name(const std::string& from, const std::string& to);
@@ -28,7 +28,7 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 [[nodiscard]] FileIdentity identity_of(const std::string& path);
-/// Of an open file.
+/// Which file is open as `descriptor`.
 [[nodiscard]] FileIdentity identity_of(int descriptor);
 
 /// Gives two paths each other's names in one instant; false where the file system cannot.

@@ -45,7 +45,7 @@ class ElementSum {
  public:
   /// Adds the neighbouring elements of `tensor`, row-major in its logical shape, from number `first` on.
   void add(const std::string& tensor, std::int64_t first, std::span<const float> values);
-  /// The same for the rectangle `where` of a tensor with rows of `width` elements.
+  /// Adds the elements of the rectangle `where` of `tensor`, whose rows have `width` elements, row by row.
   void add(const std::string& tensor, std::int64_t width, const Rectangle& where, std::span<const float> values);
   void add(std::uint64_t other) { value_ += other; }
   [[nodiscard]] std::uint64_t value() const { return value_; }

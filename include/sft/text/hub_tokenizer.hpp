@@ -21,17 +21,17 @@ namespace sft::text {
 /// `padding` of tokenizer.json are ignored.
 ///
 /// Throws a data Error that names the file and what in it is damaged or not supported: other models than BPE, the
-/// normalizers Precompiled, BertNormalizer and Nmt, the pre-tokenizers UnicodeScripts and FixedLength, dropout, and
-/// regular expressions that mean something else here than there.
+/// normalizers Precompiled, BertNormalizer and Nmt, the pre-tokenizers UnicodeScripts and FixedLength, and dropout.
 [[nodiscard]] std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder);
 
-/// The same from the texts of the files; empty where there is none. `name` stands in errors and becomes name().
+/// The texts of the files of a tokenizer's folder; empty where there is none.
 struct TokenizerFiles {
-  std::string name;
+  std::string name;  ///< stands in errors and becomes Tokenizer::name()
   std::string tokenizer_json;
   std::string tokenizer_config_json;
   std::string special_tokens_map_json;
 };
+/// What load_tokenizer makes of a folder with these files.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_hub_tokenizer(const TokenizerFiles& files);
 
 }  // namespace sft::text

@@ -52,9 +52,9 @@ class Tokenizer {
 
   /// What make_tokenizer() takes: "byte", or the folder of a model.
   [[nodiscard]] virtual const std::string& name() const = 0;
-  /// The same text for the same ids of every text, wherever the tokenizer lies: "byte", or a hash over vocabulary,
-  /// merges, added tokens and every rule on the way from text to ids. Neither the decoder nor the choice of `specials`
-  /// is in it.
+  /// Equal for two tokenizers that make the same ids of every text, wherever they lie: "byte", or a hash over
+  /// vocabulary, merges, added tokens and every rule on the way from text to ids. Neither the decoder nor the choice of
+  /// `specials` is in it.
   [[nodiscard]] virtual const std::string& fingerprint() const = 0;
   /// The highest id plus one. An embedding may have more rows, never fewer.
   [[nodiscard]] virtual std::int64_t vocab_size() const = 0;
@@ -67,7 +67,7 @@ class Tokenizer {
   [[nodiscard]] virtual bool is_special(TokenId id) const = 0;
 
   [[nodiscard]] virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const = 0;
-  /// The same ids with the places that they come from.
+  /// The ids that encode() gives, with the places that they come from.
   [[nodiscard]] virtual Encoding encode_with_offsets(std::string_view text, const EncodeOptions& options) const = 0;
   /// Text of ids in [0, vocab_size). Special tokens come out by name, or not at all with `skip_special_tokens`.
   [[nodiscard]] virtual std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const = 0;

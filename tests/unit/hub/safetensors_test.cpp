@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "hub/safetensors_header.hpp"
+#include "hub/weight_files.hpp"
 #include "support/error_text.hpp"
 #include "unit/hub/hub_fixture.hpp"
 

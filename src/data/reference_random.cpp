@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/numpy_random.hpp"
+#include "data/reference_random.hpp"
 
 #include <array>
 #include <bit>
 #include <numeric>
+#include <random>
 #include <utility>
+
+#include "sft/core/ensure.hpp"
 
 namespace sft::data {
 
@@ -109,6 +112,19 @@ std::vector<std::int64_t> numpy_permutation(std::int64_t size, std::uint64_t see
   Pcg64 generator(seed);
   for (std::size_t i = permutation.size(); i > 1; --i)
     std::swap(permutation[i - 1], permutation[generator.up_to(i - 1)]);
+  return permutation;
+}
+
+std::vector<std::uint32_t> torch_permutation(std::int64_t size, std::uint64_t seed) {
+  SFT_ENSURE(size >= 0, "a permutation of torch has few enough elements");
+  SFT_ENSURE(size < max_torch_permutation, "a permutation of torch has few enough elements");
+  std::vector<std::uint32_t> permutation(size);
+  std::iota(permutation.begin(), permutation.end(), 0u);
+  std::mt19937 generator(static_cast<std::uint32_t>(seed));
+  const auto num_left_at = [&](std::size_t i) { return static_cast<std::uint32_t>(permutation.size() - i); };
+  for (std::size_t i = 0; i + 1 < permutation.size(); ++i) {
+    std::swap(permutation[i], permutation[i + generator() % num_left_at(i)]);
+  }
   return permutation;
 }
 
