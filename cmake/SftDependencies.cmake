@@ -11,6 +11,7 @@ find_package(ZLIB REQUIRED)  # CRC-32; Debian's HDF5 brings it
 find_package(Boost ${SFT_BOOST_VERSION} REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json ${SFT_JSON_VERSION} REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)  # Unicode in tokenizers and chat templates
+find_package(fmt 9 REQUIRED)              # texts of messages
 
 find_package(dnnl REQUIRED CONFIG)  # DNNL::dnnl
 if(dnnl_VERSION VERSION_LESS 2.6 OR dnnl_VERSION VERSION_GREATER_EQUAL 4)

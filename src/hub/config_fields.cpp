@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config_fields.hpp"
 
+#include <fmt/core.h>
 #include <limits>
 
 #include "sft/core/error.hpp"
@@ -37,7 +38,8 @@ const json& ConfigFields::value(const std::string& name) {
 
 std::int64_t ConfigFields::required_integer(const std::string& name) {
   if (value(name).is_null()) {
-    throw_data_error(source_ + " has no " + name, "the size of the model depends on it", "use the model's config.json");
+    throw_data_error(fmt::format("{} has no {}", source_, name), "the size of the model depends on it",
+                     "use the model's config.json");
   }
   return integer(name, 0);
 }
@@ -99,11 +101,11 @@ std::vector<std::string> ConfigFields::unread() const {
 void ConfigFields::refuse(const std::string& name, const std::string& why, const std::string& what_to_do) const {
   const auto found = object_.find(name);
   const std::string shown_value = found == object_.end() ? "" : " = " + shown(*found);
-  throw_data_error("`" + name + shown_value + "` of " + source_ + " is not supported", why, what_to_do);
+  throw_data_error(fmt::format("`{}{}` of {} is not supported", name, shown_value, source_), why, what_to_do);
 }
 
 void ConfigFields::refuse_kind(const std::string& name, const std::string& expected) const {
-  throw_data_error("cannot read `" + name + " = " + shown(object_.at(name)) + "` of " + source_,
+  throw_data_error(fmt::format("cannot read `{} = {}` of {}", name, shown(object_.at(name)), source_),
                    "it should be " + expected, "correct the file, or download it again");
 }
 

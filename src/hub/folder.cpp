@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/hub/folder.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -113,7 +114,9 @@ bool is_own(const std::string& folder) {
 void rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::rename(from, to, error);
-  if (error) throw_data_error("cannot rename " + from + " to " + to, error.message(), "check the folder's permissions");
+  if (error)
+    throw_data_error(fmt::format("cannot rename {} to {}", from, to), error.message(),
+                     "check the folder's permissions");
 }
 
 /// Removes a marked folder, the mark last: what a kill leaves of it is marked still.
@@ -146,9 +149,9 @@ void make_room(const std::string& path) {
   const std::string at = revision == "main" ? "" : " --revision " + revision;
   throw_data_error(
       "cannot find the model " + name,
-      "there is no folder of this name, and the hub cache " + cache.string() + " does not hold it" +
-          (revision == "main" ? "" : " at revision " + revision),
-      "download it with `postprocess/fetch.py model " + name + at + "`, or `hf download " + name + at + "`");
+      fmt::format("there is no folder of this name, and the hub cache {} does not hold it{}", cache.string(),
+                  (revision == "main" ? "" : " at revision " + revision)),
+      fmt::format("download it with `postprocess/fetch.py model {}{}`, or `hf download {}{}`", name, at, name, at));
 }
 
 }  // namespace
@@ -192,7 +195,8 @@ std::vector<std::string> copy_companions(const std::string& from, const std::str
       fs::permissions(target, fs::perms::owner_write, fs::perm_options::add, error);
     }
     if (error) {
-      throw_data_error("cannot copy " + source.string() + " to " + to, error.message(), "free space on the disk");
+      throw_data_error(fmt::format("cannot copy {} to {}", source.string(), to), error.message(),
+                       "free space on the disk");
     }
     copied.emplace_back(name);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/hub/generation_config.hpp"
 
+#include <fmt/core.h>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,7 +19,7 @@ std::int32_t id_of(const nlohmann::json& value, const std::string& path) {
     const auto id = value.get<std::int64_t>();
     if (id >= 0 && id <= limit) return static_cast<std::int32_t>(id);
   }
-  throw_data_error("eos_token_id of " + path + " is no token", "it must be the id of one, or a list of ids",
+  throw_data_error(fmt::format("eos_token_id of {} is no token", path), "it must be the id of one, or a list of ids",
                    "correct the file, or copy the model's again");
 }
 

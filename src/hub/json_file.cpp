@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config_fields.hpp"
 
+#include <fmt/core.h>
 #include <filesystem>
 
 #include "sft/core/error.hpp"
@@ -36,8 +37,7 @@ nlohmann::json read_json_object(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (!error && size > max_bytes) {
-    throw_data_error("cannot read " + path,
-                     "it has " + std::to_string(size) + " bytes, far more than such a file needs",
+    throw_data_error("cannot read " + path, fmt::format("it has {} bytes, far more than such a file needs", size),
                      "copy or download the file again");
   }
   return parse_json_object(io::read_file(path), path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/hub/model_config.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -124,10 +125,8 @@ std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& famil
     has_sliding = has_sliding || type == "sliding_attention";
   }
   if (!layer_types.empty() && std::cmp_not_equal(layer_types.size(), num_layers)) {
-    fields.refuse(
-        "layer_types",
-        "it has " + std::to_string(layer_types.size()) + " items for " + std::to_string(num_layers) + " layers",
-        "correct the file, or download it again");
+    fields.refuse("layer_types", fmt::format("it has {} items for {} layers", layer_types.size(), num_layers),
+                  "correct the file, or download it again");
   }
   constexpr std::int64_t default_window = 4096;
   if (family.family == Family::llama || family.family == Family::mistral) {
@@ -209,8 +208,9 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
     unread += (unread.empty() ? "" : ", ") + name;
   }
   if (!unread.empty()) {
-    result.warnings.push_back(source + " has fields that " + family.architecture + " does not read: " + unread +
-                              "; if they stand for other math, this is another model");
+    result.warnings.push_back(
+        fmt::format("{} has fields that {} does not read: {}; if they stand for other math, this is another model",
+                    source, family.architecture, unread));
   }
   return result;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config_fields.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <stdexcept>
 
@@ -26,7 +27,8 @@ json scaling_object(ConfigFields& fields, std::string& field) {
   if (field.empty()) return object;
   for (const auto& [name, value] : fields.value(field).items()) {
     if (value.is_object()) {
-      fields.refuse(field, "it differs between kinds of layers (" + name + ")", "use a model with one kind of layer");
+      fields.refuse(field, fmt::format("it differs between kinds of layers ({})", name),
+                    "use a model with one kind of layer");
     }
     if (!value.is_null()) object[name] = value;
   }
@@ -70,8 +72,9 @@ void drop_unknown(const ConfigFields& fields, const std::string& kind, json& obj
     field = object.erase(field);
   }
   if (!unread.empty()) {
-    warnings.push_back("the rotary embedding of " + fields.source() + ", of kind " + kind +
-                       ", has fields that such a one does not read: " + unread);
+    warnings.push_back(
+        fmt::format("the rotary embedding of {}, of kind {}, has fields that such a one does not read: {}",
+                    fields.source(), kind, unread));
   }
 }
 
@@ -93,9 +96,10 @@ void complete(ConfigFields& fields, const config::Model& model, const std::strin
   if (!object.contains("factor")) object["factor"] = ratio;
   const json& factor = object["factor"];
   if (factor.is_number() && ratio != 1.0 && factor.get<double>() != ratio) {
-    warnings.push_back("the rotary embedding of " + fields.source() + " has factor " + factor.dump() +
-                       ", but its context grew " + json(ratio).dump() +
-                       " times: the factor counts, as in transformers 5; transformers 4 takes the growth");
+    warnings.push_back(
+        fmt::format("the rotary embedding of {} has factor {}, but its context grew {} times: the factor counts, as in "
+                    "transformers 5; transformers 4 takes the growth",
+                    fields.source(), factor.dump(), json(ratio).dump()));
   }
 }
 

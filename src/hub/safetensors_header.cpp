@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weight_files.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -39,14 +40,15 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   }
   bool end_object() override {
     if (level_ == Level::tensor && !(has_dtype_ && has_shape_ && has_offsets_)) {
-      return fail("tensor " + tensors_.back().name + " lacks its dtype, shape or data_offsets");
+      return fail(fmt::format("tensor {} lacks its dtype, shape or data_offsets", tensors_.back().name));
     }
     --depth_;
     level_ = depth_ == 1 ? Level::names : Level::none;
     return true;
   }
   bool key(std::string& name) override {
-    if (level_ == Level::names && !names_.insert(name).second) return fail("the name " + name + " comes twice");
+    if (level_ == Level::names && !names_.insert(name).second)
+      return fail(fmt::format("the name {} comes twice", name));
     key_ = name;
     return true;
   }
@@ -63,13 +65,13 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     if (key_ == "shape") {
       for (const std::uint64_t size : numbers_) {
         if (!std::in_range<std::int64_t>(size))
-          return fail("the shape of " + tensors_.back().name + " is out of range");
+          return fail(fmt::format("the shape of {} is out of range", tensors_.back().name));
         tensors_.back().shape.push_back(static_cast<std::int64_t>(size));
       }
       has_shape_ = true;
       return true;
     }
-    if (numbers_.size() != 2) return fail("data_offsets of " + tensors_.back().name + " are not two");
+    if (numbers_.size() != 2) return fail(fmt::format("data_offsets of {} are not two", tensors_.back().name));
     tensors_.back().begin = numbers_[0];
     tensors_.back().end = numbers_[1];
     has_offsets_ = true;
@@ -77,7 +79,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   }
   bool number_unsigned(number_unsigned_t value) override {
     if (!in_array_) return fail("a number where none belongs");
-    if (numbers_.size() == max_dims) return fail("tensor " + tensors_.back().name + " has too many dims");
+    if (numbers_.size() == max_dims) return fail(fmt::format("tensor {} has too many dims", tensors_.back().name));
     numbers_.push_back(value);
     return true;
   }
@@ -94,7 +96,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return fail("a broken number"); }
   bool binary(binary_t& /*value*/) override { return fail("binary data"); }
   bool parse_error(std::size_t position, const std::string& /*token*/, const json::exception& /*error*/) override {
-    return fail("its byte " + std::to_string(position) + " is no JSON");
+    return fail(fmt::format("its byte {} is no JSON", position));
   }
 
  private:
@@ -125,13 +127,13 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
 std::string read_header_text(const io::RawFile& file) {
   const std::uint64_t size = file.size_bytes();
-  if (size < 8) refuse(file, "it has " + std::to_string(size) + " bytes, fewer than the length of a header");
+  if (size < 8) refuse(file, fmt::format("it has {} bytes, fewer than the length of a header", size));
   std::array<unsigned char, 8> bytes{};
   file.read(0, bytes.size(), bytes.data());
   std::uint64_t length = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) length = length << 8U | bytes[i];
   if (length > max_header_bytes || length > size - 8) {
-    refuse(file, "its header would have " + std::to_string(length) + " bytes, the file has " + std::to_string(size));
+    refuse(file, fmt::format("its header would have {} bytes, the file has {}", length, size));
   }
   std::string text(length, '\0');
   file.read(8, text.size(), text.data());
@@ -180,13 +182,14 @@ void place_tensors(const io::RawFile& file, std::uint64_t data_begin, std::vecto
   std::ranges::sort(tensors, {}, [](const StoredTensor& tensor) { return std::pair(tensor.begin, tensor.end); });
   std::uint64_t next = 0;
   for (StoredTensor& tensor : tensors) {
-    const auto refuse_place = [&](const std::string& why) { refuse(file, "tensor " + tensor.name + " " + why); };
+    const auto refuse_place = [&](const std::string& why) {
+      refuse(file, fmt::format("tensor {} {}", tensor.name, why));
+    };
     if (tensor.begin != next || tensor.end < tensor.begin) {
-      refuse_place("begins at byte " + std::to_string(tensor.begin) + " where " + std::to_string(next) + " comes next");
+      refuse_place(fmt::format("begins at byte {} where {} comes next", tensor.begin, next));
     }
     if (tensor.end > data_bytes) {
-      refuse_place("ends at byte " + std::to_string(tensor.end) + " of " + std::to_string(data_bytes) +
-                   ": the file is cut");
+      refuse_place(fmt::format("ends at byte {} of {}: the file is cut", tensor.end, data_bytes));
     }
     if (const auto element_bytes = size_of_type(tensor.dtype)) {
       if (needed_bytes(tensor, *element_bytes) != tensor.end - tensor.begin) {
@@ -198,7 +201,7 @@ void place_tensors(const io::RawFile& file, std::uint64_t data_begin, std::vecto
     tensor.end += data_begin;
   }
   if (next != data_bytes) {
-    refuse(file, "its tensors have " + std::to_string(next) + " bytes, the file holds " + std::to_string(data_bytes));
+    refuse(file, fmt::format("its tensors have {} bytes, the file holds {}", next, data_bytes));
   }
 }
 

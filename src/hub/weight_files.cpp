@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weight_files.hpp"
 
+#include <fmt/core.h>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -52,10 +53,10 @@ WeightFiles read_index(const std::string& folder, const std::string& path) {
   files.index = path;
   std::set<std::string> paths;
   for (const auto& [name, file] : map->items()) {
-    if (!file.is_string()) refuse("the file of tensor " + name + " is no text");
+    if (!file.is_string()) refuse(fmt::format("the file of tensor {} is no text", name));
     const auto file_name = file.get<std::string>();
     if (file_name.empty() || fs::path(file_name).filename() != file_name || file_name == "..") {
-      refuse("the file of tensor " + name + ", \"" + file_name + "\", is not in the folder");
+      refuse(fmt::format("the file of tensor {}, \"{}\", is not in the folder", name, file_name));
     }
     const std::string file_path = (fs::path(folder) / file_name).string();
     files.path_of[name] = file_path;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -80,8 +81,8 @@ WeightType parse_weight_type(const std::string& text) {
   for (const TypeName& names : type_names) {
     if (text == names.name) return names.type;
   }
-  throw_config_error("there is no dtype \"" + text + "\" for weights", "there are float32, bfloat16 and float16",
-                     "choose one of them");
+  throw_config_error(fmt::format("there is no dtype \"{}\" for weights", text),
+                     "there are float32, bfloat16 and float16", "choose one of them");
 }
 
 WeightsPlan::WeightsPlan(const std::vector<io::TensorInfo>& tensors, WeightType type, std::uint64_t max_file_bytes,
@@ -143,8 +144,8 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
   const auto count = static_cast<std::size_t>(where.num_elements());
   buffer_.resize(count * element_bytes);
   convert(plan_.type(), io::as_float32(values, dtype, count, widened_), count, buffer_.data(), [&](float value) {
-    throw_data_error("tensor " + name_without_entry(name) + " does not fit into float16",
-                     "it holds " + std::to_string(value) + ", and the largest number of float16 is 65504",
+    throw_data_error(fmt::format("tensor {} does not fit into float16", name_without_entry(name)),
+                     fmt::format("it holds {:f}, and the largest number of float16 is 65504", value),
                      "choose bfloat16 or float32");
   });
   const std::int64_t width = place.shape.size() > 1 ? place.shape[1] : 1;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -50,7 +51,7 @@ class WeightsSource final : public io::TensorSource {
     for (const std::string& path : found.paths) add_file(path, found, is_head_tied);
     for (const auto& [name, path] : found.path_of) {
       if (!all_names_.contains(name)) {
-        throw_data_error(path + " has no tensor " + name, found.index + " says that it does",
+        throw_data_error(fmt::format("{} has no tensor {}", path, name), found.index + " says that it does",
                          "copy or download the folder again");
       }
     }
@@ -104,7 +105,7 @@ class WeightsSource final : public io::TensorSource {
       if (!found.index.empty()) {
         const auto place = found.path_of.find(name);
         if (place == found.path_of.end() || place->second != path) {
-          throw_data_error(path + " holds tensor " + name, found.index + " does not say so",
+          throw_data_error(fmt::format("{} holds tensor {}", path, name), found.index + " does not say so",
                            "copy or download the folder again");
         }
       }
@@ -119,7 +120,7 @@ class WeightsSource final : public io::TensorSource {
     if (stored.dtype == "F32") return WeightType::float32;
     if (stored.dtype == "BF16") return WeightType::bfloat16;
     if (stored.dtype == "F16") return WeightType::float16;
-    throw_data_error("tensor " + stored.name + " of " + path + " has dtype " + stored.dtype,
+    throw_data_error(fmt::format("tensor {} of {} has dtype {}", stored.name, path, stored.dtype),
                      "weights are read from F32, BF16 and F16; other types belong to quantized models",
                      "give the model before it was quantized");
   }
@@ -144,7 +145,7 @@ void check_tied_head(const std::string& folder) {
   const WeightsSource source(folder, find_weight_files(folder), /*is_head_tied=*/false);
   if (!source.has(head_name) || !source.has(embedding_name)) return;
   const auto refuse = [&](const std::string& why) {
-    throw_data_error("the head of " + folder + " is not tied", why,
+    throw_data_error(fmt::format("the head of {} is not tied", folder), why,
                      "set tie_word_embeddings to false in its config.json, or remove lm_head.weight");
   };
   std::vector<std::int64_t> shape;
@@ -162,7 +163,7 @@ void check_tied_head(const std::string& folder) {
     source.read(std::string("model/") + head_name, where, DType::float32, head.data());
     source.read(std::string("model/") + embedding_name, where, DType::float32, embedding.data());
     if (std::memcmp(head.data(), embedding.data(), head.size() * sizeof(float)) != 0) {
-      refuse("config.json ties it, but row " + std::to_string(row) + " of lm_head.weight differs from the embedding's");
+      refuse(fmt::format("config.json ties it, but row {} of lm_head.weight differs from the embedding's", row));
     }
   }
 }
