@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <fmt/core.h>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -52,7 +53,7 @@ DirectFile::DirectFile(std::string folder, std::uint64_t size_bytes, TransferMet
   try {
     file_->reserve(size_bytes);
   } catch (const std::system_error& error) {
-    throw_errno("cannot make a file of " + std::to_string(size_bytes) + " bytes in " + folder_, error.code().value(),
+    throw_errno(fmt::format("cannot make a file of {} bytes in {}", size_bytes, folder_), error.code().value(),
                 "free space there, or choose a folder on another disk");
   }
   const int descriptor = file_->descriptor();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/io/file_kind.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -245,7 +246,7 @@ std::string advice_for_configuration(Kind kind, const std::string& path) {
     case Kind::hub_folder:
       return "give an .ini file, and set model.model_name_or_path in it to the folder of the model";
     case Kind::output_folder:
-      return "give its configuration, " + path + "/resolved.ini";
+      return fmt::format("give its configuration, {}/resolved.ini", path);
     case Kind::checkpoint_folder:
       return "give the .ini file of the run, and --checkpoint.resume_from_checkpoint " + path;
     case Kind::hdf5:
@@ -259,11 +260,11 @@ std::string advice_for_configuration(Kind kind, const std::string& path) {
 std::string advice_for_json_lines(Kind kind, const std::string& path) {
   switch (kind) {
     case Kind::compressed:
-      return "unpack it first, or pipe it in: `xzcat " + path + " | sft-prepare --input - ...`";
+      return fmt::format("unpack it first, or pipe it in: `xzcat {} | sft-prepare --input - ...`", path);
     case Kind::zip:
-      return "unpack it first, `unzip " + path + "`, and name the files that were in it";
+      return fmt::format("unpack it first, `unzip {}`, and name the files that were in it", path);
     case Kind::parquet:
-      return "write it as JSON lines first: postprocess/parquet_to_jsonl.py " + path + " --output FILE.jsonl";
+      return fmt::format("write it as JSON lines first: postprocess/parquet_to_jsonl.py {} --output FILE.jsonl", path);
     case Kind::arrow:
     case Kind::csv:
     case Kind::dataset_folder:
@@ -284,10 +285,11 @@ std::string advice_for_shard(Kind kind, const std::string& path) {
     case Kind::json_lines:
     case Kind::json:
     case Kind::json_array:
-      return "prepare it first, `sft-prepare --input " + path +
-             " --output FOLDER`, and set data.train_files = " + "FOLDER/train-*.h5";
+      return fmt::format(
+          "prepare it first, `sft-prepare --input {} --output FOLDER`, and set data.train_files = FOLDER/train-*.h5",
+          path);
     case Kind::shard_folder:
-      return "set data.train_files = " + path + "/train-*.h5";
+      return fmt::format("set data.train_files = {}/train-*.h5", path);
     case Kind::parquet:
     case Kind::arrow:
     case Kind::csv:
@@ -317,12 +319,13 @@ std::string advice_for_model(Kind kind, const std::string& path) {
       return "give the folder that it lies in, " + (folder.empty() ? "." : folder);
     }
     case Kind::zip:
-      return "unpack it first, `unzip " + path + "`, and give the folder";
+      return fmt::format("unpack it first, `unzip {}`, and give the folder", path);
     case Kind::pytorch:
     case Kind::gguf:
       return "give a folder with config.json and safetensors; transformers' save_pretrained writes one";
     case Kind::adapter_folder:
-      return "give the model that it changes; `sft-convert --merge MODEL " + path + " OUT_FOLDER` makes one of both";
+      return fmt::format("give the model that it changes; `sft-convert --merge MODEL {} OUT_FOLDER` makes one of both",
+                         path);
     case Kind::ini:
       return "give the output folder of the run, a checkpoint or a model folder";
     default:
@@ -367,7 +370,8 @@ std::string advice(Kind kind, Expected expected, const std::string& path) {
 void require_kind(const std::string& path, Expected expected) {
   const Kind kind = kind_of(path);
   if (fits(kind, expected)) return;
-  throw_data_error("cannot use " + path + " as " + name_of(expected), describe(kind), advice(kind, expected, path));
+  throw_data_error(fmt::format("cannot use {} as {}", path, name_of(expected)), describe(kind),
+                   advice(kind, expected, path));
 }
 
 }  // namespace sft::io

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -39,7 +40,7 @@ std::string describe_this_process() {
   ::gmtime_r(&now, &parts);
   std::array<char, 32> time{};
   std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return "process " + std::to_string(::getpid()) + " on host " + host.data() + " since " + time.data();
+  return fmt::format("process {} on host {} since {}", ::getpid(), host.data(), time.data());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -34,7 +35,7 @@ std::string parent_of(const std::string& path) {
 
 /// PATH.SUFFIX, PATH.1.SUFFIX, PATH.2.SUFFIX ...
 std::string numbered(const std::string& path, int number, const char* suffix) {
-  return path + (number == 0 ? "" : "." + std::to_string(number)) + suffix;
+  return path + (number == 0 ? "" : fmt::format(".{}", number)) + suffix;
 }
 
 void write_synced(const std::string& path, const std::string& text) {
@@ -42,7 +43,8 @@ void write_synced(const std::string& path, const std::string& text) {
   if (!file.is_open()) throw_errno("cannot write " + path, "check that the folder exists and is writable");
   if (!write_at(file.value(), 0, text.size(), text.data()))
     throw_errno("cannot write " + path, "free space on the disk");
-  if (::fsync(file.value()) != 0) throw_errno("cannot write " + path + " to the disk", "free space on the disk");
+  if (::fsync(file.value()) != 0)
+    throw_errno(fmt::format("cannot write {} to the disk", path), "free space on the disk");
 }
 
 }  // namespace
@@ -89,7 +91,7 @@ void write_file_atomically(const std::string& path, const std::string& text) {
   try {
     write_synced(temporary, text);
     if (::rename(temporary.c_str(), path.c_str()) != 0) {
-      throw_errno("cannot rename " + temporary + " to " + path, "check that the folder is writable");
+      throw_errno(fmt::format("cannot rename {} to {}", temporary, path), "check that the folder is writable");
     }
   } catch (const Error&) {
     ::unlink(temporary.c_str());
@@ -131,15 +133,15 @@ void set_aside(const std::string& path, const std::string& why, const std::strin
     kept = numbered(name.empty() ? path : name, number, ".kept");
   }
   fs::rename(path, kept, error);
-  if (error) throw_data_error("cannot rename " + path + " to " + kept, error.message(), "move it away");
-  log_warning((name.empty() ? path : name) + " is now " + kept + ": " + why);
+  if (error) throw_data_error(fmt::format("cannot rename {} to {}", path, kept), error.message(), "move it away");
+  log_warning(fmt::format("{} is now {}: {}", (name.empty() ? path : name), kept, why));
 }
 
 void sync_path(const std::string& path) {
   const Descriptor descriptor(path, O_RDONLY);
   // Some network file systems cannot sync a folder and say EINVAL; there is nothing more to ask of them.
   if (!descriptor.is_open() || (::fsync(descriptor.value()) != 0 && errno != EINVAL)) {
-    throw_errno("cannot write " + path + " to the disk", "check the disk and its free space");
+    throw_errno(fmt::format("cannot write {} to the disk", path), "check the disk and its free space");
   }
 }
 

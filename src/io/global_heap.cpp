@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hdf5_driver.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -31,7 +32,7 @@ bool begins_global_heap(const char* bytes, std::size_t size) {
 }
 
 std::string damage_of_global_heap(int descriptor, std::uint64_t address) {
-  const std::string where = "the global heap at byte " + std::to_string(address) + " is damaged";
+  const std::string where = fmt::format("the global heap at byte {} is damaged", address);
   std::array<char, header_bytes> header{};
   if (read_at(descriptor, address, header.size(), header.data()) != static_cast<ssize_t>(header.size())) return where;
   const std::uint64_t size = number_at(header.data() + 8, 8);

@@ -2,6 +2,7 @@
 // Attributes. Texts are written as UTF-8 of their own length: HDF5 keeps those of variable length in a heap without
 // checksums. Numbers are int64 or float64. Read is any one text or number, whoever wrote it.
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "hdf5_impl.hpp"
@@ -13,7 +14,7 @@ namespace {
 const char* object_path(const std::string& object) { return object.empty() ? "/" : object.c_str(); }
 
 std::string describe(const std::string& name, const std::string& object) {
-  return "the attribute " + name + (object.empty() ? "" : " of " + object);
+  return fmt::format("the attribute {}{}", name, (object.empty() ? "" : " of " + object));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datasets: 1-D and 2-D arrays of numbers, read and written by rectangles, stored here or assembled from other files.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -55,10 +56,9 @@ Handle memory_space(const std::vector<std::int64_t>& shape, const Rectangle& whe
 }
 
 std::string describe(const Rectangle& where, const std::vector<std::int64_t>& shape) {
-  std::string text = "rows [" + std::to_string(where.row_begin) + ", " +
-                     std::to_string(where.row_begin + where.num_rows) + ") and columns [" +
-                     std::to_string(where.column_begin) + ", " +
-                     std::to_string(where.column_begin + where.num_columns) + ") were asked of shape (";
+  std::string text =
+      fmt::format("rows [{}, {}) and columns [{}, {}) were asked of shape (", where.row_begin,
+                  where.row_begin + where.num_rows, where.column_begin, where.column_begin + where.num_columns);
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return text + ")";
 }
@@ -206,8 +206,8 @@ void Hdf5File::Impl::check_storage(const std::string& name, hid_t properties) co
     const std::string source_file = name_in_mapping(H5Pget_virtual_filename, properties, i);
     const std::string source = name_in_mapping(H5Pget_virtual_dsetname, properties, i);
     if (is_plain_source(source_file, source)) continue;
-    refuse("it takes values from " + source + " of " + (source_file == "." ? "the same file" : source_file) +
-           ", and may take them from files beside it alone");
+    refuse(fmt::format("it takes values from {} of {}, and may take them from files beside it alone", source,
+                       (source_file == "." ? "the same file" : source_file)));
   }
 }
 
@@ -231,7 +231,7 @@ void Hdf5File::Impl::check_presence(const std::string& name, const OpenDataset& 
       if (H5Dget_chunk_storage_size(id, offset.data(), &num_bytes) < 0) {
         fail("cannot read the dataset " + name, "the file is damaged: restore it");
       }
-      if (num_bytes == 0) refuse("the chunk of row " + std::to_string(row) + " is");
+      if (num_bytes == 0) refuse(fmt::format("the chunk of row {} is", row));
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
@@ -79,7 +80,8 @@ void note_opened(const DriverFile& file) {
 void note_unopened(const DriverFile& file) {
   file.note();
   if (file.info.status && file.is_source()) {
-    file.info.status->bad_sources.try_emplace(file.name(), "cannot open " + file.path + ": " + std::strerror(errno));
+    file.info.status->bad_sources.try_emplace(file.name(),
+                                              fmt::format("cannot open {}: {}", file.path, std::strerror(errno)));
   }
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -60,7 +61,7 @@ std::shared_ptr<SealedBytes> open_seal(const std::string& path) {
     case SealKind::unknown:
       break;
   }
-  throw_data_error("cannot open " + path + " as HDF5", "it begins neither as HDF5 does nor with a seal of sft",
+  throw_data_error(fmt::format("cannot open {} as HDF5", path), "it begins neither as HDF5 does nor with a seal of sft",
                    "check that it is a whole HDF5 file");
 }
 
@@ -91,7 +92,7 @@ void Hdf5File::Impl::fail(const std::string& problem, const std::string& what_to
 
 void Hdf5File::Impl::fail_because(const std::string& problem, const std::string& why,
                                   const std::string& what_to_do) const {
-  throw_data_error(problem + " in " + path, why, what_to_do);
+  throw_data_error(fmt::format("{} in {}", problem, path), why, what_to_do);
 }
 
 Hdf5File::Hdf5File(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -127,7 +128,7 @@ Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
   limit_metadata_cache(properties.id());
   impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
-    throw_data_error("cannot open " + path + " as HDF5", impl->reason(), "check that it is a whole HDF5 file");
+    throw_data_error(fmt::format("cannot open {} as HDF5", path), impl->reason(), "check that it is a whole HDF5 file");
   }
   return Hdf5File(std::move(impl));
 }

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <fmt/core.h>
 #include <cstring>
 #include <utility>
 
@@ -60,10 +61,10 @@ void RawFile::read(std::uint64_t at, std::size_t size, void* bytes) const {
   const ssize_t count = read_at(descriptor_, at, size, static_cast<char*>(bytes));
   if (count < 0) throw_errno("cannot read " + path_, "check the disk");
   if (static_cast<std::size_t>(count) < size) {
-    throw_data_error(path_ + " is cut",
-                     "it ends after " + std::to_string(at + static_cast<std::uint64_t>(count)) + " bytes, " +
-                         std::to_string(at + size) + " are needed",
-                     "copy or download the file again");
+    throw_data_error(
+        path_ + " is cut",
+        fmt::format("it ends after {} bytes, {} are needed", at + static_cast<std::uint64_t>(count), at + size),
+        "copy or download the file again");
   }
 }
 
@@ -74,7 +75,8 @@ void RawFile::write(std::uint64_t at, std::size_t size, const void* bytes) {
 }
 
 void RawFile::sync() {
-  if (::fsync(descriptor_) != 0) throw_errno("cannot write " + path_ + " to the disk", "free space on the disk");
+  if (::fsync(descriptor_) != 0)
+    throw_errno(fmt::format("cannot write {} to the disk", path_), "free space on the disk");
 }
 
 }  // namespace sft::io

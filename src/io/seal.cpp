@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -50,13 +51,12 @@ void append_hashes(const Descriptor& file, const std::string& path, std::uint64_
 void check_whole_crc(const std::string& path, const UserBlock& found) {
   const std::string checksum = checksum_of_file(path, seal_bytes);
   UserBlock expected{};
-  const std::string line = "sft-checkpoint " + checksum + "\n";
+  const std::string line = fmt::format("sft-checkpoint {}\n", checksum);
   line.copy(expected.data(), expected.size());
   if (found == expected) return;
-  throw_data_error(
-      path + " is damaged",
-      "its checksum is " + checksum + ", which is not the one in its first " + std::to_string(seal_bytes) + " bytes",
-      "restore the file, or make it again");
+  throw_data_error(path + " is damaged",
+                   fmt::format("its checksum is {}, which is not the one in its first {} bytes", checksum, seal_bytes),
+                   "restore the file, or make it again");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -60,8 +61,7 @@ UserBlock make_user_block(const BlockSizes& sizes, std::span<const std::uint64_t
   root.add(static_cast<std::int64_t>(sizes.end));
   root.add(static_cast<std::int64_t>(sizes.block_bytes));
   root.add(group_hashes);
-  const std::string line =
-      "sft-seal 1 " + std::to_string(sizes.end) + " " + std::to_string(sizes.block_bytes) + " " + root.text() + "\n";
+  const std::string line = fmt::format("sft-seal 1 {} {} {}\n", sizes.end, sizes.block_bytes, root.text());
   UserBlock block{};
   line.copy(block.data(), block.size());
   return block;
@@ -84,8 +84,7 @@ SealedBytes::SealedBytes(const std::string& path, int descriptor) {
   if (!is_possible) refuse_file("its first line is not that of a seal");
   sizes_ = BlockSizes(end, block_bytes);
   if (sizes_.file_bytes != file_bytes) {
-    refuse_file("it has " + std::to_string(file_bytes) + " bytes where " + std::to_string(sizes_.file_bytes) +
-                " were written");
+    refuse_file(fmt::format("it has {} bytes where {} were written", file_bytes, sizes_.file_bytes));
   }
   group_hashes_.resize(sizes_.num_groups);
   const std::size_t size = group_hashes_.size() * hash_bytes;
@@ -94,13 +93,12 @@ SealedBytes::SealedBytes(const std::string& path, int descriptor) {
     refuse_file(std::strerror(errno));
   }
   if (block != make_user_block(sizes_, group_hashes_)) {
-    refuse_file("its first " + std::to_string(seal_bytes) + " bytes do not fit its last " + std::to_string(size));
+    refuse_file(fmt::format("its first {} bytes do not fit its last {}", seal_bytes, size));
   }
 }
 
 SealedBytes::Result SealedBytes::refuse(std::uint64_t begin, std::uint64_t end) {
-  damage_ =
-      "damaged: bytes " + std::to_string(begin) + " to " + std::to_string(end) + " are not those that were written";
+  damage_ = fmt::format("damaged: bytes {} to {} are not those that were written", begin, end);
   return Result::damaged;
 }
 
