@@ -4,6 +4,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -38,7 +39,8 @@ class RawInput {
       : name_(display_name(input)), advance_(std::move(advance)), buffer_(buffer_bytes) {
     file_ = input == standard_input ? stdin : std::fopen(input.c_str(), "rbe");
     if (file_ == nullptr) {
-      throw_data_error("cannot read '" + name_ + "'", std::strerror(errno), "check the path and its permissions");
+      throw_data_error(fmt::format("cannot read '{}'", name_), std::strerror(errno),
+                       "check the path and its permissions");
     }
     std::setvbuf(file_, nullptr, _IONBF, 0);
     fill();
@@ -64,7 +66,7 @@ class RawInput {
     advance_(static_cast<std::int64_t>(num_bytes));
   }
   [[noreturn]] void refuse(const std::string& why) const {
-    throw_data_error("cannot unpack '" + name_ + "'", why, "get the file again");
+    throw_data_error(fmt::format("cannot unpack '{}'", name_), why, "get the file again");
   }
 
  private:
@@ -72,7 +74,7 @@ class RawInput {
     begin_ = 0;
     end_ = std::fread(buffer_.data(), 1, buffer_.size(), file_);
     if (end_ == 0 && std::ferror(file_) != 0) {
-      throw_data_error("cannot read '" + name_ + "'", std::strerror(errno), "check the disk");
+      throw_data_error(fmt::format("cannot read '{}'", name_), std::strerror(errno), "check the disk");
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/chat_templates.hpp"
 
+#include <fmt/core.h>
 #include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -30,7 +31,7 @@ std::shared_ptr<const ChatTemplate> compile(const std::string& source, const std
   try {
     return std::make_shared<const ChatTemplate>(source);
   } catch (const Error& error) {
-    throw_data_error("cannot use the chat template of '" + file + "'", error.what(),
+    throw_data_error(fmt::format("cannot use the chat template of '{}'", file), error.what(),
                      "correct it, or give another one with --chat_template_path");
   }
 }
@@ -40,8 +41,8 @@ ChatTemplates named_templates(const nlohmann::json& list, const std::string& fil
   for (const nlohmann::json& entry : list) {
     if (!entry.is_object() || !entry.value("name", nlohmann::json()).is_string() ||
         !entry.value("template", nlohmann::json()).is_string()) {
-      throw_data_error("cannot use the chat template of '" + file + "'", "an entry of its list has no name or template",
-                       "give one with --chat_template_path");
+      throw_data_error(fmt::format("cannot use the chat template of '{}'", file),
+                       "an entry of its list has no name or template", "give one with --chat_template_path");
     }
     const auto name = entry["name"].get<std::string>();
     const auto source = entry["template"].get<std::string>();
@@ -94,8 +95,8 @@ ChatTemplates load_chat_templates(const std::string& path, const std::string& fo
   const nlohmann::json& value = config["chat_template"];
   if (value.is_string()) return {compile(value.get<std::string>(), config_file), nullptr};
   if (value.is_array()) return named_templates(value, config_file);
-  throw_data_error("cannot use the chat template of '" + config_file + "'",
-                   std::string("it is ") + value.type_name() + ", neither a text nor a list",
+  throw_data_error(fmt::format("cannot use the chat template of '{}'", config_file),
+                   fmt::format("it is {}, neither a text nor a list", value.type_name()),
                    "give one with --chat_template_path");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Documents for a tokenizer without a model: ChatML.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -72,7 +73,7 @@ class ChatmlEncoder : public Encoder {
       const bool is_completion = chat.has_prompt && messages.size() >= chat.num_prompt_messages;
       const std::size_t number = messages.size() + 1 - (is_completion ? chat.num_prompt_messages : 0);
       const std::string list = is_completion ? "completion" : chat.has_prompt ? "prompt" : "messages";
-      const std::string where = "message " + std::to_string(number) + " of '" + list + "'";
+      const std::string where = fmt::format("message {} of '{}'", number, list);
       check_fields(entry, formless_in_messages, where, {"role", "content"}, list + "[].", census);
       messages.push_back({.role = string_of(entry, "role", where), .content = string_of(entry, "content", where)});
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/conversation.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <stdexcept>
@@ -34,14 +35,14 @@ float weight_of(const Json& message, const std::string& where) {
   double weight = 1.0;
   if (has_value(message, "weight")) {
     const Json& value = message["weight"];
-    if (!value.is_number()) refuse_record("'weight' of " + where + " is " + value.type_name() + ", not a number");
+    if (!value.is_number()) refuse_record(fmt::format("'weight' of {} is {}, not a number", where, value.type_name()));
     weight = value.get<double>();
-    if (!(weight >= 0.0 && weight <= 1.0)) refuse_record("'weight' of " + where + " does not lie in 0 to 1");
+    if (!(weight >= 0.0 && weight <= 1.0)) refuse_record(fmt::format("'weight' of {} does not lie in 0 to 1", where));
   }
   if (has_value(message, "train")) {
     const Json& value = message["train"];
     if (!value.is_boolean()) {
-      refuse_record("'train' of " + where + " is " + value.type_name() + ", not true or false");
+      refuse_record(fmt::format("'train' of {} is {}, not true or false", where, value.type_name()));
     }
     if (!value.get<bool>()) weight = 0.0;
   }
@@ -60,7 +61,8 @@ Json text_of_parts(const Json& content, const std::string& where) {
     } else {
       const std::string type = part.is_object() ? part["type"].dump(-1, ' ', false, Json::error_handler_t::replace)
                                                 : std::string(part.type_name());
-      refuse_record("the content of " + where + " has a part of type " + type + ", and only text can be trained on");
+      refuse_record(
+          fmt::format("the content of {} has a part of type {}, and only text can be trained on", where, type));
     }
   }
   return text;
@@ -74,7 +76,7 @@ bool is_list_of_text_parts(const Json& content) {
 }
 
 void check_object(const Json& entry, const std::string& where) {
-  if (!entry.is_object()) refuse_record(where + " is " + entry.type_name() + ", not an object");
+  if (!entry.is_object()) refuse_record(fmt::format("{} is {}, not an object", where, entry.type_name()));
 }
 
 void add_message(Conversation& chat, Json message, const std::string& where, RecordCensus& census) {
@@ -86,7 +88,7 @@ void add_message(Conversation& chat, Json message, const std::string& where, Rec
     if (is_list_of_text_parts(*content)) chat.text_parts.back() = *content;
     *content = text_of_parts(*content, where);
     if (!content->is_string() && !content->is_null()) {
-      refuse_record("'content' of " + where + " is " + content->type_name() + ", not a string");
+      refuse_record(fmt::format("'content' of {} is {}, not a string", where, content->type_name()));
     }
   }
   census.roles.add(string_of(message, "role", where));
@@ -96,16 +98,16 @@ void add_message(Conversation& chat, Json message, const std::string& where, Rec
 const Json& list_of(const Json& record, const char* key) {
   const Json& list = record[key];
   if (!list.is_array()) {
-    refuse_record("'" + std::string(key) + "' is " + list.type_name() + ", not a list of messages");
+    refuse_record(fmt::format("'{}' is {}, not a list of messages", key, list.type_name()));
   }
-  if (list.empty()) refuse_record("'" + std::string(key) + "' is an empty list");
+  if (list.empty()) refuse_record(fmt::format("'{}' is an empty list", key));
   return list;
 }
 
 void add_messages(Conversation& chat, const Json& record, const char* key, RecordCensus& census) {
   std::size_t number = 0;
   for (const Json& entry : list_of(record, key)) {
-    const std::string where = "message " + std::to_string(++number) + " of '" + key + "'";
+    const std::string where = fmt::format("message {} of '{}'", ++number, key);
     check_object(entry, where);
     add_message(chat, entry, where, census);
   }
@@ -129,19 +131,19 @@ void add_template_input(Conversation& chat, const Json& record, RecordCensus& ce
       }
     }
     if (!chat.tools.is_null() && !chat.tools.is_array()) {
-      refuse_record(std::string("'tools' of the record is ") + chat.tools.type_name() + ", not a list");
+      refuse_record(fmt::format("'tools' of the record is {}, not a list", chat.tools.type_name()));
     }
     if (chat.tools.is_array() && chat.tools.empty()) ++census.num_empty_tool_lists;
   }
   if (has_value(record, "chat_template_kwargs")) {
     chat.template_kwargs = record["chat_template_kwargs"];
     if (!chat.template_kwargs.is_object()) {
-      refuse_record(std::string("'chat_template_kwargs' of the record is ") + chat.template_kwargs.type_name() +
-                    ", not an object");
+      refuse_record(
+          fmt::format("'chat_template_kwargs' of the record is {}, not an object", chat.template_kwargs.type_name()));
     }
     if (chat.template_kwargs.size() > max_template_kwargs) {
-      refuse_record("'chat_template_kwargs' of the record has more than " + std::to_string(max_template_kwargs) +
-                    " variables");
+      refuse_record(
+          fmt::format("'chat_template_kwargs' of the record has more than {} variables", max_template_kwargs));
     }
     if (chat.template_kwargs.contains("chat_template")) {
       refuse_record("'chat_template_kwargs' names a chat_template, and all records share one: --chat_template_path");
@@ -185,7 +187,7 @@ Conversation chat_of_sharegpt(const Json& record, RecordCensus& census) {
   }
   std::size_t number = 0;
   for (const Json& entry : list) {
-    const std::string where = "message " + std::to_string(++number) + " of 'conversations'";
+    const std::string where = fmt::format("message {} of 'conversations'", ++number);
     check_object(entry, where);
     Json message = Json::object();
     for (const auto& [key, value] : entry.items()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/example.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -54,11 +55,11 @@ constexpr const char* name_of(Shape shape) {
   std::size_t num_shown = 0;
   for (const auto& [key, value] : record.items()) {
     if (num_shown++ == max_shown) break;
-    keys += (keys.empty() ? "'" : ", '") + key + "'" + (value.is_null() ? " (null)" : "");
+    keys += fmt::format("{}{}'{}", (keys.empty() ? "'" : ", '"), key, (value.is_null() ? " (null)" : ""));
   }
-  if (record.size() > max_shown) keys += " and " + std::to_string(record.size() - max_shown) + " more";
-  refuse_record("it has neither 'messages', nor 'prompt' and 'completion', nor '" + text_field + "', but " +
-                (keys.empty() ? "no keys" : keys));
+  if (record.size() > max_shown) keys += fmt::format(" and {} more", record.size() - max_shown);
+  refuse_record(fmt::format("it has neither 'messages', nor 'prompt' and 'completion', nor '{}', but {}", text_field,
+                            (keys.empty() ? "no keys" : keys)));
 }
 
 Shape shape_of(const Json& record, const std::string& text_field) {
@@ -70,8 +71,8 @@ Shape shape_of(const Json& record, const std::string& text_field) {
   }
   if (has("prompt") || has("completion")) {
     if (has_chat) {
-      refuse_record(std::string("it has '") + (has("messages") ? "messages" : "conversations") +
-                    "' and also 'prompt' or 'completion', and only one of them can be meant");
+      refuse_record(fmt::format("it has '{}' and also 'prompt' or 'completion', and only one of them can be meant",
+                                (has("messages") ? "messages" : "conversations")));
     }
     if (has("prompt") != has("completion")) {
       refuse_record(has("prompt") ? "it has a 'prompt' and no 'completion'" : "it has a 'completion' and no 'prompt'");
@@ -91,7 +92,8 @@ std::int64_t model_vocab_size(const std::string& folder) {
   if (!std::filesystem::exists(path)) return 0;
   using nlohmann::json;
   const json config = json::parse(io::read_file(path), nullptr, false);
-  if (!config.is_object()) throw_data_error("cannot read '" + path + "'", "it is not a JSON object", "get it again");
+  if (!config.is_object())
+    throw_data_error(fmt::format("cannot read '{}'", path), "it is not a JSON object", "get it again");
   const auto size_in = [](const json& object) -> std::int64_t {
     const auto found = object.find("vocab_size");
     return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
@@ -106,7 +108,7 @@ std::optional<text::TokenId> token_id(const text::Tokenizer& tokenizer, const st
   if (name.empty()) return own;
   const std::optional<text::TokenId> id = tokenizer.id_of(name);
   if (!id) {
-    throw_config_error(std::string(option) + " = " + name + " is impossible", "the vocabulary has no such token",
+    throw_config_error(fmt::format("{} = {} is impossible", option, name), "the vocabulary has no such token",
                        "name a token of " + tokenizer.name());
   }
   return id;
@@ -233,8 +235,8 @@ Document ExampleMaker::make(std::string record, RecordCensus& census) const {
   Document document = impl_->document_of(json, shape, census);
   const auto beyond = std::ranges::find_if(document.tokens, [&](std::int32_t id) { return id >= impl_->vocab_size; });
   if (beyond != document.tokens.end()) {
-    refuse_record("its text has the token " + std::to_string(*beyond) + ", and the vocab_size of the model is " +
-                  std::to_string(impl_->vocab_size));
+    refuse_record(
+        fmt::format("its text has the token {}, and the vocab_size of the model is {}", *beyond, impl_->vocab_size));
   }
   census.shapes.add(name_of(shape));
   return document;

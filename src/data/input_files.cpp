@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -38,9 +39,10 @@ std::vector<std::string> json_files_in(const std::string& folder) {
       paths.push_back(entry.path().string());
     }
   }
-  if (error) throw_data_error("cannot read '" + folder + "'", error.message(), "check the path and its permissions");
+  if (error)
+    throw_data_error(fmt::format("cannot read '{}'", folder), error.message(), "check the path and its permissions");
   if (paths.empty()) {
-    throw_data_error("no input in the folder '" + folder + "'",
+    throw_data_error(fmt::format("no input in the folder '{}'", folder),
                      "it holds no file that ends in .jsonl or .json, nor .gz or .zst of these",
                      "name the files themselves");
   }
@@ -66,7 +68,7 @@ std::vector<InputGroup> find_inputs(const std::vector<std::string>& patterns) {
     std::vector<std::string> paths = {pattern};
     if (pattern != standard_input) paths = io::expand_glob(pattern);
     if (paths.empty()) {
-      throw_data_error("no input at '" + pattern + "'", "no such file, or no file matches the glob",
+      throw_data_error(fmt::format("no input at '{}'", pattern), "no such file, or no file matches the glob",
                        "name a JSON-lines file; postprocess/fetch.py downloads a data set by its name");
     }
     groups.push_back({pattern, {}});
@@ -74,10 +76,12 @@ std::vector<InputGroup> find_inputs(const std::vector<std::string>& patterns) {
       for (const std::string& file : files_at(path)) {
         struct stat status {};
         if ((file == standard_input ? ::fstat(STDIN_FILENO, &status) : ::stat(file.c_str(), &status)) != 0) {
-          throw_data_error("cannot read '" + file + "'", std::strerror(errno), "check the path and its permissions");
+          throw_data_error(fmt::format("cannot read '{}'", file), std::strerror(errno),
+                           "check the path and its permissions");
         }
         if (!seen.insert({status.st_dev, status.st_ino}).second) {
-          throw_data_error("'" + file + "' is named twice", "its records would count double", "name every file once");
+          throw_data_error(fmt::format("'{}' is named twice", file), "its records would count double",
+                           "name every file once");
         }
         groups.back().files.push_back(file);
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/json_builder.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -65,7 +66,7 @@ bool JsonBuilder::add(Json value) {
 
 bool JsonBuilder::start(Json value) {
   if (open_.size() > max_depth) {
-    error_ = "its values are nested deeper than " + std::to_string(max_depth);
+    error_ = fmt::format("its values are nested deeper than {}", max_depth);
     return false;
   }
   open_.push_back({std::move(value), {}, {}});

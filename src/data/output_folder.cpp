@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/output_folder.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -47,11 +48,11 @@ void refuse_shards(const std::string& folder) {
   if (old_shards.empty()) return;
   const std::string names = old_shards.front() + (old_shards.size() > 1 ? " and more" : "");
   if (!old_shards.front().ends_with("train-00000.h5")) {
-    throw_data_error("'" + folder + "' holds a part of packed data",
+    throw_data_error(fmt::format("'{}' holds a part of packed data", folder),
                      names + ", but not train-00000.h5: an sft-prepare was killed while it named its files",
                      "remove its train-*.h5 and eval-*.h5");
   }
-  throw_data_error("'" + folder + "' already holds packed data", names,
+  throw_data_error(fmt::format("'{}' already holds packed data", folder), names,
                    "remove its train-*.h5 and eval-*.h5, or choose another folder");
 }
 
@@ -90,8 +91,8 @@ OutputFolder::MadeFolders::~MadeFolders() {
 
 OutputFolder::OutputFolder(const std::string& path) : made_(path), lock_((fs::path(path) / lock_name).string()) {
   if (lock_.is_held_by_another()) {
-    throw_data_error("another sft-prepare is writing to '" + path + "'", lock_.holder() + " holds " + lock_.path(),
-                     "wait for it, or choose another folder");
+    throw_data_error(fmt::format("another sft-prepare is writing to '{}'", path),
+                     fmt::format("{} holds {}", lock_.holder(), lock_.path()), "wait for it, or choose another folder");
   }
   try {
     refuse_shards(path);
@@ -103,8 +104,9 @@ OutputFolder::OutputFolder(const std::string& path) : made_(path), lock_((fs::pa
     remove_unfinished(path);
     return;
   }
-  log_warning("cannot lock " + lock_.path() + " (" + lock_.reason() +
-              "): nothing keeps a second sft-prepare from writing to this folder at the same time");
+  log_warning(fmt::format(
+      "cannot lock {} ({}): nothing keeps a second sft-prepare from writing to this folder at the same time",
+      lock_.path(), lock_.reason()));
 }
 
 OutputFolder::~OutputFolder() { lock_.remove(); }
@@ -122,7 +124,9 @@ NewFiles::~NewFiles() {
   }
 }
 
-std::string NewFiles::temporary(const std::string& final_path) const { return final_path + "." + tag_ + ".tmp"; }
+std::string NewFiles::temporary(const std::string& final_path) const {
+  return fmt::format("{}.{}.tmp", final_path, tag_);
+}
 
 std::string NewFiles::add(const std::string& final_path) {
   final_paths_.push_back(final_path);
@@ -135,7 +139,7 @@ void NewFiles::rename_all(const std::string& folder) {
     if (num_waiting_ == 1) io::sync_path(folder);
     const std::string& path = final_paths_[num_waiting_ - 1];
     const std::error_code error = io::rename_to_free_name(temporary(path), path);
-    if (error) throw_data_error("cannot write '" + path + "'", error.message(), "check the folder");
+    if (error) throw_data_error(fmt::format("cannot write '{}'", path), error.message(), "check the folder");
     --num_waiting_;
   }
   io::sync_path(folder);

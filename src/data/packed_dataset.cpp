@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/packed_dataset.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <deque>
 #include <filesystem>
@@ -24,8 +25,8 @@ constexpr std::size_t max_open_shards = 16;
 void check_agreement(const ShardFile& first, const ShardFile& other) {
   const auto check = [&](const char* name, const std::string& expected, const std::string& found) {
     if (found == expected) return;
-    throw_data_error("cannot use '" + other.path() + "' together with '" + first.path() + "'",
-                     std::string(name) + " is " + found + " in the one and " + expected + " in the other",
+    throw_data_error(fmt::format("cannot use '{}' together with '{}'", other.path(), first.path()),
+                     fmt::format("{} is {} in the one and {} in the other", name, found, expected),
                      "give shards of one sft-prepare run");
   };
   const ShardTraits &a = first.traits(), &b = other.traits();
@@ -33,7 +34,7 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   check("vocab_size", std::to_string(a.vocab_size), std::to_string(b.vocab_size));
   // One tokenizer may lie in several folders: where both files say what it does, that decides.
   if (a.tokenizer_fingerprint.empty() || b.tokenizer_fingerprint.empty()) {
-    check("tokenizer", "'" + a.tokenizer + "'", "'" + b.tokenizer + "'");
+    check("tokenizer", fmt::format("'{}'", a.tokenizer), fmt::format("'{}'", b.tokenizer));
   } else {
     check("tokenizer_fingerprint", a.tokenizer_fingerprint, b.tokenizer_fingerprint);
   }
@@ -96,7 +97,7 @@ PackedDataset::PackedDataset(const std::vector<std::string>& patterns) : impl_(s
   for (const std::string& pattern : patterns) {
     const std::vector<std::string> paths = io::expand_glob(pattern);
     if (paths.empty()) {
-      throw_data_error("no packed data at '" + pattern + "'", "no such file, or no file matches the glob",
+      throw_data_error(fmt::format("no packed data at '{}'", pattern), "no such file, or no file matches the glob",
                        "write some with sft-prepare, or correct the path");
     }
     for (const std::string& path : paths) {
@@ -131,9 +132,9 @@ const std::vector<std::string>& PackedDataset::files() const { return impl_->fil
 
 void require_tokenizer(const PackedDataset& dataset, const std::string& fingerprint, const std::string& model) {
   if (dataset.tokenizer_fingerprint().empty() || dataset.tokenizer_fingerprint() == fingerprint) return;
-  throw_data_error("cannot train " + model + " on '" + dataset.files().front() + "'",
-                   "its tokens are those of another tokenizer, " + dataset.tokenizer() + " (" +
-                       dataset.tokenizer_fingerprint() + "; that of the model is " + fingerprint + ")",
+  throw_data_error(fmt::format("cannot train {} on '{}'", model, dataset.files().front()),
+                   fmt::format("its tokens are those of another tokenizer, {} ({}; that of the model is {})",
+                               dataset.tokenizer(), dataset.tokenizer_fingerprint(), fingerprint),
                    "prepare the data with sft-prepare --model_name_or_path " + model);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/prepare.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -97,7 +98,7 @@ class Reading {
 
  private:
   [[nodiscard]] std::string place_of(std::size_t file, std::int64_t line) const {
-    return files_[file] + ":" + std::to_string(line);
+    return fmt::format("{}:{}", files_[file], line);
   }
 
   [[noreturn]] void refuse(std::size_t file, std::int64_t line, const std::string& why) const {
@@ -116,7 +117,7 @@ class Reading {
       if (!options_.skip_bad_records) refuse(example.file, example.line, example.refusal);
       ++summary_.num_skipped;
       if (summary_.skipped.size() < max_listed_skips) {
-        summary_.skipped.push_back(place_of(example.file, example.line) + ": " + example.refusal);
+        summary_.skipped.push_back(fmt::format("{}: {}", place_of(example.file, example.line), example.refusal));
       }
       return;
     }
@@ -171,9 +172,8 @@ std::vector<std::int64_t> hold_back(std::vector<std::int64_t>& documents, const 
   const auto count =
       static_cast<std::int64_t>(options.eval_split < 1.0 ? std::ceil(size * options.eval_split) : options.eval_split);
   if (count >= std::ssize(documents)) {
-    throw_config_error(
-        "eval_split takes " + std::to_string(count) + " of " + std::to_string(documents.size()) + " documents",
-        "none would be left to train on", "give less");
+    throw_config_error(fmt::format("eval_split takes {} of {} documents", count, documents.size()),
+                       "none would be left to train on", "give less");
   }
   constexpr std::uint64_t stream = 1;
   const std::vector<std::int64_t> order = random_permutation(std::ssize(documents), options.seed, stream);
@@ -216,9 +216,9 @@ std::int64_t choose_num_shards(const PrepareOptions& options, std::int64_t num_r
     return (num_rows + rows_per_shard - 1) / rows_per_shard;
   }
   if (options.num_shards > num_rows) {
-    throw_config_error("num_shards = " + std::to_string(options.num_shards) + " is too many",
-                       "the data fill " + plural(num_rows, "row") + ", and every shard holds one at least",
-                       "use num_shards = " + std::to_string(num_rows) + " or fewer");
+    throw_config_error(fmt::format("num_shards = {} is too many", options.num_shards),
+                       fmt::format("the data fill {}, and every shard holds one at least", plural(num_rows, "row")),
+                       fmt::format("use num_shards = {} or fewer", num_rows));
   }
   return options.num_shards;
 }
@@ -232,9 +232,9 @@ std::string join(const std::vector<std::string>& parts) {
 [[noreturn]] void throw_no_record(const PrepareOptions& options, const PrepareSummary& summary) {
   const bool is_empty_input = summary.num_skipped == 0;
   throw_data_error("there is no record in " + join(options.inputs),
-                   is_empty_input ? "no line and no element of an array"
-                                  : "all " + std::to_string(summary.num_skipped) + " were skipped, such as " +
-                                        summary.skipped.front(),
+                   is_empty_input
+                       ? "no line and no element of an array"
+                       : fmt::format("all {} were skipped, such as {}", summary.num_skipped, summary.skipped.front()),
                    is_empty_input ? "name files that hold some" : "correct them, or see docs/data.md for their shapes");
 }
 
@@ -243,11 +243,11 @@ std::string join(const std::vector<std::string>& parts) {
   const std::map<std::string, std::int64_t>& roles = summary.census.roles.by_name();
   if (options.example.assistant_only_loss && !roles.empty() && !roles.contains("assistant")) {
     throw_data_error(problem, "assistant_only_loss trains on the role 'assistant', which none of its messages has",
-                     "rename the role that answers, '" + roles.begin()->first + "' being one that is there");
+                     fmt::format("rename the role that answers, '{}' being one that is there", roles.begin()->first));
   }
   throw_data_error(problem,
-                   "none of its " + std::to_string(summary.num_records) +
-                       " records has a target within max_length = " + std::to_string(options.max_length),
+                   fmt::format("none of its {} records has a target within max_length = {}", summary.num_records,
+                               options.max_length),
                    "check the input, or give a larger max_length");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/prepare_options.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -23,46 +24,46 @@ void check_lengths(const PrepareOptions& options) {
                        "give a number, or --packing false");
   }
   if (has_limit && (options.max_length < 2 || options.max_length > max_row_length)) {
-    throw_config_error("max_length = " + std::to_string(options.max_length) + " is impossible",
+    throw_config_error(fmt::format("max_length = {} is impossible", options.max_length),
                        "a row needs a token to predict from and one to predict, and is counted in 32 bits",
-                       "give 2 to " + std::to_string(max_row_length) + ", e.g. 1024");
+                       fmt::format("give 2 to {}, e.g. 1024", max_row_length));
   }
   if (options.pad_to_multiple_of < 1) {
-    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
+    throw_config_error(fmt::format("pad_to_multiple_of = {} is impossible", options.pad_to_multiple_of),
                        "rows are padded to a multiple of it", "give 1 or more");
   }
   const std::int64_t max_multiple = std::max(options.max_length, max_small_multiple);
   if (options.pad_to_multiple_of > max_multiple) {
-    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
+    throw_config_error(fmt::format("pad_to_multiple_of = {} is impossible", options.pad_to_multiple_of),
                        "rows would be padding for the most part",
-                       "give " + std::to_string(max_multiple) + " or less, e.g. 64");
+                       fmt::format("give {} or less, e.g. 64", max_multiple));
   }
   if (padded_length(options, options.max_length) > max_row_length) {
-    throw_config_error("pad_to_multiple_of = " + std::to_string(options.pad_to_multiple_of) + " is impossible",
-                       "rows would have more than " + std::to_string(max_row_length) + " tokens", "give less");
+    throw_config_error(fmt::format("pad_to_multiple_of = {} is impossible", options.pad_to_multiple_of),
+                       fmt::format("rows would have more than {} tokens", max_row_length), "give less");
   }
 }
 
 void check_counts(const PrepareOptions& options) {
   if (options.num_shards < 0) {
-    throw_config_error("num_shards = " + std::to_string(options.num_shards) + " is impossible", "it counts files",
+    throw_config_error(fmt::format("num_shards = {} is impossible", options.num_shards), "it counts files",
                        "give 1 or more, or 0 to have it chosen");
   }
   if (options.packing_blocks.num_shards < 1) {
-    throw_config_error("dataset_num_proc = " + std::to_string(options.packing_blocks.num_shards) + " is impossible",
+    throw_config_error(fmt::format("dataset_num_proc = {} is impossible", options.packing_blocks.num_shards),
                        "it counts the parts that are packed apart", "give 1 or more");
   }
   constexpr int max_threads = 4096;
   if (options.num_threads < 0 || options.num_threads > max_threads) {
-    throw_config_error("num_threads = " + std::to_string(options.num_threads) + " is impossible", "it counts threads",
-                       "give 1 to " + std::to_string(max_threads) + ", or 0 for one on each core");
+    throw_config_error(fmt::format("num_threads = {} is impossible", options.num_threads), "it counts threads",
+                       fmt::format("give 1 to {}, or 0 for one on each core", max_threads));
   }
 }
 
 void check_shares(const PrepareOptions& options) {
   if (!std::isfinite(options.eval_split) || options.eval_split < 0.0 ||
       (options.eval_split > 1.0 && options.eval_split != std::floor(options.eval_split))) {
-    throw_config_error("eval_split = " + std::to_string(options.eval_split) + " is impossible",
+    throw_config_error(fmt::format("eval_split = {:f} is impossible", options.eval_split),
                        "it is a share below 1 or a number of documents", "give 0.05 or 500, say");
   }
   const auto is_share = [](double weight) { return std::isfinite(weight) && weight > 0.0; };
@@ -70,9 +71,9 @@ void check_shares(const PrepareOptions& options) {
     throw_config_error("an impossible input_weight", "weights are positive numbers", "leave an input out instead");
   }
   if (!options.input_weights.empty() && options.input_weights.size() != options.inputs.size()) {
-    throw_config_error("there are " + std::to_string(options.input_weights.size()) + " input_weights for " +
-                           std::to_string(options.inputs.size()) + " inputs",
-                       "every --input needs one", "give --input_weight once for each --input, in their order");
+    throw_config_error(
+        fmt::format("there are {} input_weights for {} inputs", options.input_weights.size(), options.inputs.size()),
+        "every --input needs one", "give --input_weight once for each --input, in their order");
   }
 }
 

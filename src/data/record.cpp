@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/record.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <stdexcept>
@@ -46,24 +47,24 @@ Json parse_json(const std::string& text) {
   JsonBuilder builder;
   if (!Json::sax_parse(text, &builder)) refuse_record(builder.error());
   if (!builder.repeated_key().empty()) {
-    refuse_record("the key '" + builder.repeated_key() + "' stands twice in one object");
+    refuse_record(fmt::format("the key '{}' stands twice in one object", builder.repeated_key()));
   }
   return builder.take();
 }
 
 void refuse_unshown(const std::string& field, const std::string& why) {
-  refuse_record(why + "; --ignore_fields " + field + " leaves it out");
+  refuse_record(fmt::format("{}; --ignore_fields {} leaves it out", why, field));
 }
 
 Json parse_record(const std::string& text) {
   // The parser would take it for the end of the text.
   if (const auto at = text.find('\0'); at != std::string::npos) {
-    refuse_record("not JSON: column " + std::to_string(at + 1) +
-                  " is a NUL byte; a file that was damaged, or one in UTF-16, has them");
+    refuse_record(
+        fmt::format("not JSON: column {} is a NUL byte; a file that was damaged, or one in UTF-16, has them", at + 1));
   }
   refuse_other_forms(text);
   Json record = parse_json(text);
-  if (!record.is_object()) refuse_record(std::string("the record is ") + record.type_name() + ", not an object");
+  if (!record.is_object()) refuse_record(fmt::format("the record is {}, not an object", record.type_name()));
   return record;
 }
 
@@ -78,9 +79,9 @@ bool is_empty(const Json& value) {
 
 const std::string& string_of(const Json& object, std::string_view key, const std::string& where) {
   const auto found = object.find(key);
-  if (found == object.end()) refuse_record(where + " has no '" + std::string(key) + "'");
+  if (found == object.end()) refuse_record(fmt::format("{} has no '{}'", where, key));
   if (!found->is_string()) {
-    refuse_record("'" + std::string(key) + "' of " + where + " is " + found->type_name() + ", not a string");
+    refuse_record(fmt::format("'{}' of {} is {}, not a string", key, where, found->type_name()));
   }
   return found->get_ref<const std::string&>();
 }
@@ -93,7 +94,7 @@ void check_fields(const Json& object, std::span<const FormlessField> formless, c
     if (field == formless.end()) {
       census.ignored_fields.add(path + key);
     } else if (!is_empty(value)) {
-      refuse_unshown(key, where + " has '" + key + "', and " + field->why);
+      refuse_unshown(key, fmt::format("{} has '{}', and {}", where, key, field->why));
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/shard_file.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -31,7 +32,7 @@ FileStamp read_stamp(const std::string& path) {
 }
 
 std::string place_of(std::int64_t row, std::size_t position) {
-  return " at row " + std::to_string(row) + ", position " + std::to_string(position);
+  return fmt::format(" at row {}, position {}", row, position);
 }
 
 /// Documents whose first token has a weight.
@@ -68,19 +69,19 @@ io::Rectangle ShardFile::whole_row(std::int64_t index) const {
 }
 
 void ShardFile::refuse(const std::string& why) const {
-  throw_data_error("cannot use '" + path() + "'", why, "write it again with sft-prepare");
+  throw_data_error(fmt::format("cannot use '{}'", path()), why, "write it again with sft-prepare");
 }
 
 void ShardFile::read_attributes() {
   if (!file().has_attribute("format")) refuse("it has no attribute 'format', so it is not packed data");
   const std::string format = file().read_string("format");
-  if (format != "sft-packed") refuse("its format is '" + format + "', not 'sft-packed'");
+  if (format != "sft-packed") refuse(fmt::format("its format is '{}', not 'sft-packed'", format));
   for (const char* name : {"format_version", "max_length", "vocab_size", "pad_token_id", "eos_token_id", "tokenizer",
                            "num_rows", "num_documents", "num_tokens", "num_target_tokens"}) {
-    if (!file().has_attribute(name)) refuse("it has no attribute '" + std::string(name) + "'");
+    if (!file().has_attribute(name)) refuse(fmt::format("it has no attribute '{}'", name));
   }
   const std::int64_t format_version = file().read_int("format_version");
-  if (format_version != 1) refuse("its format_version is " + std::to_string(format_version) + ", this program reads 1");
+  if (format_version != 1) refuse(fmt::format("its format_version is {}, this program reads 1", format_version));
   traits_ = {.max_length = file().read_int("max_length"),
              .vocab_size = file().read_int("vocab_size"),
              .pad_token_id = file().read_int("pad_token_id"),
@@ -94,18 +95,17 @@ void ShardFile::read_attributes() {
   num_target_tokens_ = file().read_int("num_target_tokens");
   constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
   if (traits_.max_length < 1 || traits_.max_length > limit) {
-    refuse("its max_length is " + std::to_string(traits_.max_length) + ", not from 1 to " + std::to_string(limit));
+    refuse(fmt::format("its max_length is {}, not from 1 to {}", traits_.max_length, limit));
   }
   if (traits_.vocab_size < 1 || traits_.vocab_size > limit) {
-    refuse("its vocab_size is " + std::to_string(traits_.vocab_size));
+    refuse(fmt::format("its vocab_size is {}", traits_.vocab_size));
   }
   if (num_rows_ < 1) refuse("it holds no rows");
   if (num_tokens_ < 0 || num_tokens_ / traits_.max_length > num_rows_) {
-    refuse("its num_tokens is " + std::to_string(num_tokens_) + ", which its rows have no room for");
+    refuse(fmt::format("its num_tokens is {}, which its rows have no room for", num_tokens_));
   }
   if (num_target_tokens_ < 0 || num_target_tokens_ > num_tokens_) {
-    refuse("its num_target_tokens is " + std::to_string(num_target_tokens_) + " of " + std::to_string(num_tokens_) +
-           " tokens");
+    refuse(fmt::format("its num_target_tokens is {} of {} tokens", num_target_tokens_, num_tokens_));
   }
   if (file().has_attribute("fingerprint")) fingerprint_ = file().read_string("fingerprint");
   read_place();
@@ -117,8 +117,7 @@ void ShardFile::read_place() {
             .index = file().read_int("shard_index"),
             .num_shards = file().read_int("num_shards")};
   if (place_->index < 0 || place_->index >= place_->num_shards) {
-    refuse("its shard_index is " + std::to_string(place_->index) +
-           " of num_shards = " + std::to_string(place_->num_shards));
+    refuse(fmt::format("its shard_index is {} of num_shards = {}", place_->index, place_->num_shards));
   }
 }
 
@@ -126,7 +125,8 @@ void ShardFile::check_shapes() const {
   const auto check = [this](const std::string& name, const std::vector<std::int64_t>& expected) {
     if (!file().has_dataset(name)) refuse("it has no dataset " + name);
     const std::vector<std::int64_t> shape = file().dataset_shape(name);
-    if (shape != expected) refuse(name + " has shape " + to_text(shape) + " where " + to_text(expected) + " belongs");
+    if (shape != expected)
+      refuse(fmt::format("{} has shape {} where {} belongs", name, to_text(shape), to_text(expected)));
   };
   check("/tokens", {num_rows_, traits_.max_length});
   check("/loss_weight", {num_rows_, traits_.max_length});
@@ -139,7 +139,7 @@ std::vector<std::int64_t> ShardFile::read_offsets(std::int64_t first, std::int64
   file().read("/document_offsets", io::Number::int64, {.row_begin = first, .num_rows = count + 1}, offsets.data());
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
     if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || offsets[i + 1] > num_documents_) {
-      refuse("document_offsets fall or leave the table at row " + std::to_string(first + static_cast<std::int64_t>(i)));
+      refuse(fmt::format("document_offsets fall or leave the table at row {}", first + static_cast<std::int64_t>(i)));
     }
   }
   return offsets;
@@ -157,14 +157,13 @@ std::int64_t ShardFile::count_tokens(std::int64_t row, std::int64_t first_docume
   std::int64_t num_tokens = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 1) {
-      refuse("document " + std::to_string(first_document + static_cast<std::int64_t>(i)) + " has length " +
-             std::to_string(lengths[i]));
+      refuse(fmt::format("document {} has length {}", first_document + static_cast<std::int64_t>(i), lengths[i]));
     }
     num_tokens += lengths[i];
   }
   if (num_tokens > traits_.max_length) {
-    refuse("the documents of row " + std::to_string(row) + " have " + std::to_string(num_tokens) +
-           " tokens, more than max_length = " + std::to_string(traits_.max_length));
+    refuse(fmt::format("the documents of row {} have {} tokens, more than max_length = {}", row, num_tokens,
+                       traits_.max_length));
   }
   return num_tokens;
 }
@@ -174,8 +173,7 @@ void ShardFile::check_table_ends() const {
   file().read("/document_offsets", io::Number::int64, {.row_begin = 0, .num_rows = 1}, &first);
   file().read("/document_offsets", io::Number::int64, {.row_begin = num_rows_, .num_rows = 1}, &last);
   if (first != 0 || last != num_documents_) {
-    refuse("document_offsets run from " + std::to_string(first) + " to " + std::to_string(last) + " where 0 to " +
-           std::to_string(num_documents_) + " belongs");
+    refuse(fmt::format("document_offsets run from {} to {} where 0 to {} belongs", first, last, num_documents_));
   }
 }
 
@@ -197,8 +195,7 @@ void ShardFile::check_whole_table() const {
   std::int64_t sum_of_lengths = 0;
   for_each_row_length([&](std::int64_t length) { sum_of_lengths += length; });
   if (sum_of_lengths != num_tokens_) {
-    refuse("its documents have " + std::to_string(sum_of_lengths) + " tokens, its attribute num_tokens says " +
-           std::to_string(num_tokens_));
+    refuse(fmt::format("its documents have {} tokens, its attribute num_tokens says {}", sum_of_lengths, num_tokens_));
   }
 }
 
@@ -241,15 +238,14 @@ void ShardFile::verify() const {
   release();
   const auto check = [this](const char* name, std::int64_t counted, std::int64_t stored) {
     if (counted == stored) return;
-    refuse("its rows hold a " + std::string(name) + " of " + std::to_string(counted) + ", its attribute says " +
-           std::to_string(stored));
+    refuse(fmt::format("its rows hold a {} of {}, its attribute says {}", name, counted, stored));
   };
   check("num_tokens", counts.num_tokens, num_tokens_);
   // Other tools may count the first token of a document, which nothing predicts, where it has a weight.
   const bool counts_firsts = num_target_tokens_ == counts.num_target_tokens + num_weighted_firsts;
   if (!counts_firsts) check("num_target_tokens", counts.num_target_tokens, num_target_tokens_);
   if (!fingerprint_.empty() && hash.text() != fingerprint_) {
-    refuse("the hash of its rows is " + hash.text() + ", its attribute fingerprint says " + fingerprint_);
+    refuse(fmt::format("the hash of its rows is {}, its attribute fingerprint says {}", hash.text(), fingerprint_));
   }
 }
 
@@ -258,8 +254,8 @@ Row ShardFile::read_labels(std::int64_t index) const {
   SFT_ENSURE(index < num_rows_, "a row lies in its shard");
   const std::vector<std::int64_t> offsets = read_offsets(index, 1);
   if (offsets[1] - offsets[0] > traits_.max_length) {
-    refuse("row " + std::to_string(index) + " has " + std::to_string(offsets[1] - offsets[0]) +
-           " documents, more than max_length = " + std::to_string(traits_.max_length) + " tokens can be");
+    refuse(fmt::format("row {} has {} documents, more than max_length = {} tokens can be", index,
+                       offsets[1] - offsets[0], traits_.max_length));
   }
   Row row;
   row.loss_weight.resize(traits_.max_length);
@@ -268,7 +264,7 @@ Row ShardFile::read_labels(std::int64_t index) const {
   file().read("/loss_weight", io::Number::float32, whole_row(index), row.loss_weight.data());
   for (std::size_t i = 0; i < num_tokens; ++i) {
     if (std::isfinite(row.loss_weight[i]) && row.loss_weight[i] >= 0.0f) continue;
-    refuse("loss_weight " + std::to_string(row.loss_weight[i]) + place_of(index, i) + " is not a finite number >= 0");
+    refuse(fmt::format("loss_weight {:f}{} is not a finite number >= 0", row.loss_weight[i], place_of(index, i)));
   }
   return row;
 }
@@ -280,8 +276,8 @@ Row ShardFile::read_row(std::int64_t index) const {
   const auto num_tokens = std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::size_t{0});
   for (std::size_t i = 0; i < num_tokens; ++i) {
     if (row.tokens[i] >= 0 && row.tokens[i] < traits_.vocab_size) continue;
-    refuse("token " + std::to_string(row.tokens[i]) + place_of(index, i) + " lies outside the vocabulary of " +
-           std::to_string(traits_.vocab_size));
+    refuse(fmt::format("token {}{} lies outside the vocabulary of {}", row.tokens[i], place_of(index, i),
+                       traits_.vocab_size));
   }
   return row;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/shard_set.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -35,9 +36,9 @@ void check(const SetCount& set) {
     if (found != set.times.end() && found->second == most) continue;
     const std::string expected = expected_path(set.first_path, index);
     throw_data_error(
-        "shard " + std::to_string(index) + " of " + std::to_string(set.num_shards) + " is missing from the data set",
-        set.first_path + " is one of a set of " + std::to_string(set.num_shards) + ", of which " +
-            std::to_string(set.num_files) + " files are given; sft-prepare called the missing one " + expected,
+        fmt::format("shard {} of {} is missing from the data set", index, set.num_shards),
+        fmt::format("{} is one of a set of {}, of which {} files are given; sft-prepare called the missing one {}",
+                    set.first_path, set.num_shards, set.num_files, expected),
         "name all shards in data.train_files; to train on a part, prepare that part with sft-prepare");
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/spill_file.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <system_error>
 
@@ -17,7 +18,7 @@ constexpr std::size_t window_bytes = 4096;    // read at once, at least
 io::UnnamedFile make_file(const std::string& folder) try {
   return io::UnnamedFile(folder);
 } catch (const std::system_error& error) {
-  throw_data_error("cannot make a temporary file in '" + folder + "'", error.code().message(),
+  throw_data_error(fmt::format("cannot make a temporary file in '{}'", folder), error.code().message(),
                    "choose an output folder on a disk that you may write");
 }
 
@@ -43,7 +44,7 @@ void SpillFile::write_directly(std::span<const std::byte> bytes) {
   try {
     file_.write(static_cast<std::uint64_t>(written_bytes_), bytes.size(), bytes.data());
   } catch (const std::system_error& error) {
-    throw_data_error("cannot write a temporary file in '" + folder_ + "'", error.code().message(),
+    throw_data_error(fmt::format("cannot write a temporary file in '{}'", folder_), error.code().message(),
                      "free space there: tokenized text takes 4 bytes per token");
   }
   written_bytes_ += static_cast<std::int64_t>(bytes.size());
@@ -71,7 +72,8 @@ void SpillFile::read_directly(std::int64_t begin_byte, std::span<std::byte> byte
   try {
     file_.read(static_cast<std::uint64_t>(begin_byte), bytes.size(), bytes.data());
   } catch (const std::system_error& error) {
-    throw_data_error("cannot read a temporary file in '" + folder_ + "'", error.code().message(), "check the disk");
+    throw_data_error(fmt::format("cannot read a temporary file in '{}'", folder_), error.code().message(),
+                     "check the disk");
   }
 }
 

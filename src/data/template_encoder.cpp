@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Documents for the tokenizer and chat template of a model, as TRL makes them.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <span>
@@ -138,7 +139,7 @@ class TemplateEncoder : public Encoder {
         if (std::ranges::find(telling_keys, key) == telling_keys.end()) {
           census.ignored_fields.add("messages[]." + key);
         } else if (!is_empty(value)) {
-          refuse_unshown(key, "a message has '" + key + "', and the chat template does not show it");
+          refuse_unshown(key, fmt::format("a message has '{}', and the chat template does not show it", key));
         }
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/record.hpp"
 
+#include <fmt/core.h>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,16 @@ constexpr std::int64_t ignored_label = -100;
 /// The integers under `key`; as many as there are ids, unless `num_ids` is -1.
 std::vector<std::int64_t> integers_of(const Json& record, const char* key, std::int64_t num_ids) {
   const Json& list = record[key];
-  const std::string name = "'" + std::string(key) + "' of the record";
-  if (!list.is_array()) refuse_record(name + " is " + list.type_name() + ", not a list of integers");
+  const std::string name = fmt::format("'{}' of the record", key);
+  if (!list.is_array()) refuse_record(fmt::format("{} is {}, not a list of integers", name, list.type_name()));
   std::vector<std::int64_t> values;
   values.reserve(list.size());
   for (const Json& value : list) {
-    if (!value.is_number_integer()) refuse_record(name + " holds " + value.type_name() + ", not an integer");
+    if (!value.is_number_integer()) refuse_record(fmt::format("{} holds {}, not an integer", name, value.type_name()));
     values.push_back(value.get<std::int64_t>());
   }
   if (num_ids >= 0 && std::ssize(values) != num_ids) {
-    refuse_record(name + " has " + std::to_string(values.size()) + " numbers, and there are " +
-                  std::to_string(num_ids) + " tokens");
+    refuse_record(fmt::format("{} has {} numbers, and there are {} tokens", name, values.size(), num_ids));
   }
   return values;
 }
@@ -32,7 +32,7 @@ void apply_mask(Document& document, const Json& record, const char* key) {
   const std::vector<std::int64_t> mask = integers_of(record, key, std::ssize(document.tokens));
   for (std::size_t i = 0; i < mask.size(); ++i) {
     if (mask[i] != 0 && mask[i] != 1)
-      refuse_record("'" + std::string(key) + "' of the record holds other numbers than 0 and 1");
+      refuse_record(fmt::format("'{}' of the record holds other numbers than 0 and 1", key));
     if (mask[i] == 0) document.loss_weight[i] = 0.0f;
   }
 }
@@ -43,8 +43,7 @@ void apply_labels(Document& document, const Json& record) {
     if (labels[i] == ignored_label) {
       document.loss_weight[i] = 0.0f;
     } else if (labels[i] != document.tokens[i]) {
-      refuse_record("label " + std::to_string(i + 1) + " of the record is " + std::to_string(labels[i]) +
-                    ", neither its token nor -100");
+      refuse_record(fmt::format("label {} of the record is {}, neither its token nor -100", i + 1, labels[i]));
     }
   }
 }
@@ -56,7 +55,7 @@ Document document_of_ids(const Json& record, std::int64_t vocab_size, const Exam
   Document document;
   for (const std::int64_t id : integers_of(record, "input_ids", -1)) {
     if (id < 0 || id >= vocab_size) {
-      refuse_record("token " + std::to_string(id) + " lies outside the vocabulary of " + std::to_string(vocab_size));
+      refuse_record(fmt::format("token {} lies outside the vocabulary of {}", id, vocab_size));
     }
     document.tokens.push_back(static_cast<std::int32_t>(id));
   }
