@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/aligned_text.hpp"
 
+#include <fmt/core.h>
+
 #include "sft/core/error.hpp"
 #include "text/utf8.hpp"
 
@@ -65,7 +67,7 @@ void AlignedText::append(std::string_view bytes, std::size_t begin, std::size_t 
 
 void AlignedText::append_from(std::string_view bytes, ByteRange origin) {
   if (text_.size() + bytes.size() > max_bytes_) {
-    throw_data_error("a text grows to more than " + std::to_string(max_growth) + " times its size",
+    throw_data_error(fmt::format("a text grows to more than {} times its size", max_growth),
                      "the normalizer of its tokenizer makes it so long", "check the normalizer of tokenizer.json");
   }
   text_ += bytes;

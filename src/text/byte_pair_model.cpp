@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/byte_pair_model.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -32,7 +33,7 @@ constexpr TokenId merged_away = -1;
 
 const Json& check_model(const Json& description) {
   const std::string type = string_of(description, "type", has_field(description, "merges") ? "BPE" : "of no type");
-  if (type != "BPE") throw std::invalid_argument("the model " + type + " is not supported, only BPE is");
+  if (type != "BPE") throw std::invalid_argument(fmt::format("the model {} is not supported, only BPE is", type));
   if (has_field(description, "dropout") && field_of(description, "dropout") != 0.0) {
     throw std::invalid_argument("the model drops merges at random (dropout)");
   }
@@ -51,7 +52,7 @@ MergeRule rule_of(const Json& description) {
   const std::string text = description.get<std::string>();
   const std::size_t gap = text.find(' ');
   if (gap == std::string::npos || text.find(' ', gap + 1) != std::string::npos) {
-    throw std::invalid_argument("the merge '" + text + "' is not two tokens with a blank between them");
+    throw std::invalid_argument(fmt::format("the merge '{}' is not two tokens with a blank between them", text));
   }
   return {text.substr(0, gap), text.substr(gap + 1)};
 }
@@ -83,7 +84,7 @@ BytePairModel::BytePairModel(const Json& description, bool takes_bytes)
   }
   for (std::size_t byte = 0; byte < fallback_ids_.size(); ++byte) {
     constexpr std::string_view digits = "0123456789ABCDEF";
-    const std::string name = std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">";
+    const std::string name = fmt::format("<0x{}{}>", digits[byte / 16], digits[byte % 16]);
     fallback_ids_[byte] = vocabulary_.id_of(name).value_or(no_token);
   }
   find_characters();
@@ -95,12 +96,12 @@ void BytePairModel::read_merges(const Json& description) {
   for (const Json& each : description) {
     const MergeRule rule = rule_of(each);
     if (rule.right.size() < prefix_.size()) {
-      throw std::invalid_argument("the merge of '" + rule.left + "' and '" + rule.right + "' lacks the prefix " +
-                                  prefix_);
+      throw std::invalid_argument(
+          fmt::format("the merge of '{}' and '{}' lacks the prefix {}", rule.left, rule.right, prefix_));
     }
     const auto id_of = [this](const std::string& token) {
       if (const auto id = vocabulary_.id_of(token)) return *id;
-      throw std::invalid_argument("a merge needs the token '" + token + "', which the vocabulary has not");
+      throw std::invalid_argument(fmt::format("a merge needs the token '{}', which the vocabulary has not", token));
     };
     const TokenId left = id_of(rule.left), right = id_of(rule.right);
     merges_.set(left, right, {rank++, id_of(rule.left + rule.right.substr(prefix_.size()))});
@@ -150,7 +151,8 @@ void BytePairModel::find_cuts() {
 TokenId BytePairModel::unknown_id() const {
   if (const auto id = vocabulary_.id_of(unknown_)) return *id;
   throw_data_error("a text has a character that the tokenizer does not know",
-                   "its unknown token " + unknown_ + " is not in its vocabulary", "repair the model in tokenizer.json");
+                   fmt::format("its unknown token {} is not in its vocabulary", unknown_),
+                   "repair the model in tokenizer.json");
 }
 
 void BytePairModel::tokenize(std::string_view word, WordCache& cache, std::vector<WordToken>& tokens) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/text/chat.hpp"
 
+#include <fmt/core.h>
+
 #include "sft/core/error.hpp"
 
 namespace sft::text {
@@ -10,7 +12,7 @@ namespace {
 /// The token of ChatML's markup that has this name.
 TokenId markup_token(const char* name, const Tokenizer& tokenizer) {
   if (const std::optional<TokenId> id = tokenizer.id_of(name)) return *id;
-  throw_config_error("the tokenizer " + tokenizer.name() + " has no token " + name,
+  throw_config_error(fmt::format("the tokenizer {} has no token {}", tokenizer.name(), name),
                      "conversations are written as ChatML", "take a tokenizer that knows ChatML");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/text_steps.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -234,7 +235,7 @@ std::unique_ptr<const Decoder> make_decoder(const Json& description) {
   if (type == "Replace") return std::make_unique<Replace>(description);
   if (type == "Metaspace") return std::make_unique<Metaspace>(description);
   if (type == "BPEDecoder") return std::make_unique<WordSuffix>(description);
-  throw std::invalid_argument("the decoder " + type + " is not supported");
+  throw std::invalid_argument(fmt::format("the decoder {} is not supported", type));
 }
 
 }  // namespace sft::text

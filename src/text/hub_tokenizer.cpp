@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/text/hub_tokenizer.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -69,8 +70,7 @@ class HubTokenizer : public Tokenizer {
     for (const auto& [id, token] : added_.all()) num_ids_ = std::max(num_ids_, std::int64_t{id} + 1);
     for (const std::vector<TokenId>* ids : {&post_processor_.before, &post_processor_.after}) {
       for (const TokenId id : *ids) {
-        if (id >= num_ids_)
-          throw std::invalid_argument("the post-processor's id " + std::to_string(id) + " is no token's");
+        if (id >= num_ids_) throw std::invalid_argument(fmt::format("the post-processor's id {} is no token's", id));
       }
     }
     fingerprint_ = fingerprint_of(json);
@@ -209,8 +209,8 @@ class HubTokenizer : public Tokenizer {
 
   [[nodiscard]] Encoding run(std::string_view text, const EncodeOptions& options, bool with_offsets) const {
     if (text.size() > std::numeric_limits<std::int32_t>::max()) {
-      throw_data_error("a text of " + std::to_string(text.size()) + " bytes cannot be made tokens of",
-                       "the limit is 2 GiB", "cut it into documents");
+      throw_data_error(fmt::format("a text of {} bytes cannot be made tokens of", text.size()), "the limit is 2 GiB",
+                       "cut it into documents");
     }
     Encoding encoding;
     encoding.ids.reserve(text.size() / 4 + 16);

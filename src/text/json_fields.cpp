@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/json_fields.hpp"
 
+#include <fmt/core.h>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -33,7 +34,7 @@ void check_depth(const std::string& text) {
 }
 
 [[noreturn]] void refuse(const char* name, const char* expected) {
-  throw std::invalid_argument(std::string("\"") + name + "\" is not " + expected);
+  throw std::invalid_argument(fmt::format("\"{}\" is not {}", name, expected));
 }
 
 }  // namespace
@@ -43,7 +44,7 @@ Json parse_json(const std::string& text) {
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
-    throw std::invalid_argument("it is not JSON at byte " + std::to_string(error.byte));
+    throw std::invalid_argument(fmt::format("it is not JSON at byte {}", error.byte));
   }
 }
 
@@ -53,9 +54,9 @@ bool has_field(const Json& object, const char* name) {
 }
 
 const Json& field_of(const Json& object, const char* name) {
-  if (!object.is_object()) throw std::invalid_argument(std::string("what should have \"") + name + "\" is no object");
+  if (!object.is_object()) throw std::invalid_argument(fmt::format("what should have \"{}\" is no object", name));
   const auto found = object.find(name);
-  if (found == object.end()) throw std::invalid_argument(std::string("\"") + name + "\" is missing");
+  if (found == object.end()) throw std::invalid_argument(fmt::format("\"{}\" is missing", name));
   return *found;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/text_steps.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -192,7 +193,7 @@ std::unique_ptr<const Normalizer> make_part(const Json& description) {
     return std::make_unique<EachCharacter>(
         [](std::string& replacement, std::string_view bytes, char32_t) { replacement = to_byte_characters(bytes); });
   }
-  throw std::invalid_argument("the normalizer " + type + " is not supported");
+  throw std::invalid_argument(fmt::format("the normalizer {} is not supported", type));
 }
 
 }  // namespace
@@ -200,7 +201,7 @@ std::unique_ptr<const Normalizer> make_part(const Json& description) {
 std::unique_ptr<const Normalizer> make_normalizer(const Json& description) {
   if (description.is_null()) return nullptr;
   if (count_parts(description) > max_parts) {
-    throw std::invalid_argument("the normalizer has more than " + std::to_string(max_parts) + " parts");
+    throw std::invalid_argument(fmt::format("the normalizer has more than {} parts", max_parts));
   }
   return make_part(description);
 }

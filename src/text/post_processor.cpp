@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/text_steps.hpp"
 
+#include <fmt/core.h>
 #include <stdexcept>
 #include <string>
 
@@ -35,7 +36,7 @@ PostProcessor of_template(const Json& description) {
 /// ["</s>", 2]
 TokenId id_of_pair(const Json& description, const char* name) {
   const Json& pair = array_of(description, name);
-  if (pair.size() != 2) throw std::invalid_argument(std::string("\"") + name + "\" is no token with its id");
+  if (pair.size() != 2) throw std::invalid_argument(fmt::format("\"{}\" is no token with its id", name));
   return number_of(pair[1], name);
 }
 
@@ -54,7 +55,7 @@ PostProcessor make_post_processor(const Json& description) {
     for (const Json& part : array_of(description, "processors")) wrap(all, make_post_processor(part));
     return all;
   }
-  throw std::invalid_argument("the post-processor " + type + " is not supported");
+  throw std::invalid_argument(fmt::format("the post-processor {} is not supported", type));
 }
 
 }  // namespace sft::text

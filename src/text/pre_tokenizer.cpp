@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/text_steps.hpp"
 
+#include <fmt/core.h>
 #include <stdexcept>
 #include <utility>
 
@@ -161,7 +162,7 @@ class Metaspace : public WordStep {
     const bool adds_prefix = bool_of(description, "add_prefix_space", true);
     const std::string scheme = string_of(description, "prepend_scheme", adds_prefix ? "always" : "never");
     if (scheme != "always" && scheme != "first" && scheme != "never") {
-      throw std::invalid_argument("the prepend_scheme " + scheme + " is unknown");
+      throw std::invalid_argument(fmt::format("the prepend_scheme {} is unknown", scheme));
     }
     if (!adds_prefix && scheme != "never") {
       throw std::invalid_argument("add_prefix_space is false, but prepend_scheme is " + scheme);
@@ -264,7 +265,7 @@ void append_steps(const Json& description, Steps& steps) {
     append_characters(is_space, SplitBehavior::removed);
     append_characters(is_any_punctuation, SplitBehavior::isolated);
   } else {
-    throw std::invalid_argument("the pre-tokenizer " + type + " is not supported");
+    throw std::invalid_argument(fmt::format("the pre-tokenizer {} is not supported", type));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <oniguruma.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <stdexcept>
@@ -60,7 +61,7 @@ std::string spell_out(std::string_view pattern) {
     } else if (in_set && pattern.starts_with("[:punct:]")) {
       take(9, punctuation);
     } else if (in_set && pattern.starts_with("[:^punct:]")) {
-      take(10, "[^" + std::string(punctuation) + "]");
+      take(10, fmt::format("[^{}]", punctuation));
     } else if (in_set && pattern.starts_with("[:") && pattern.find(":]") != std::string_view::npos) {
       const std::size_t size = pattern.find(":]") + 2;
       take(size, pattern.substr(0, size));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/split_behavior.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <stdexcept>
 
@@ -71,7 +72,7 @@ SplitBehavior split_behavior_of(const std::string& name) {
   if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
   if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
   if (name == "Contiguous") return SplitBehavior::contiguous;
-  throw std::invalid_argument("the behavior " + name + " of a pre-tokenizer is unknown");
+  throw std::invalid_argument(fmt::format("the behavior {} of a pre-tokenizer is unknown", name));
 }
 
 void split_at(const std::vector<ByteRange>& matches, std::size_t size, SplitBehavior behavior, bool invert,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/text/tokenizer.hpp"
 
+#include <fmt/core.h>
 #include <filesystem>
 
 #include "sft/core/error.hpp"
@@ -17,7 +18,7 @@ std::vector<TokenId> Tokenizer::encode_markup(std::string_view text) const { ret
 
 TokenId Tokenizer::eos() const {
   if (specials().eos) return *specials().eos;
-  throw_config_error("the tokenizer " + name() + " has no token that ends a text",
+  throw_config_error(fmt::format("the tokenizer {} has no token that ends a text", name()),
                      "its tokenizer_config.json names no eos_token", "name one there");
 }
 
@@ -26,7 +27,7 @@ TokenId Tokenizer::pad() const { return specials().pad ? *specials().pad : eos()
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
   if (std::filesystem::is_directory(name)) return load_tokenizer(name);
-  throw_config_error("unknown tokenizer '" + name + "'", "it is neither \"byte\" nor a folder",
+  throw_config_error(fmt::format("unknown tokenizer '{}'", name), "it is neither \"byte\" nor a folder",
                      "give byte, or a folder with a tokenizer.json");
 }
 

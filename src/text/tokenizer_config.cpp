@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/tokenizer_config.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <stdexcept>
@@ -19,7 +20,7 @@ Json parse_object(const std::string& text, const char* file) {
     if (!json.is_object()) throw std::invalid_argument("it is no object");
     return json;
   } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(std::string(file) + ": " + error.what());
+    throw std::invalid_argument(fmt::format("{}: {}", file, error.what()));
   }
 }
 
@@ -43,7 +44,7 @@ void read_added(const Json& description, std::vector<AddedToken>& added) {
   std::map<std::int64_t, AddedToken> by_id;
   for (const auto& [id, token] : description.items()) {
     const bool is_number = !id.empty() && id.size() <= 9 && id.find_first_not_of("0123456789") == std::string::npos;
-    if (!is_number) throw std::invalid_argument("\"added_tokens_decoder\" has the id \"" + id + "\"");
+    if (!is_number) throw std::invalid_argument(fmt::format("\"added_tokens_decoder\" has the id \"{}\"", id));
     by_id[std::stoll(id)] = added_token_of(token);
   }
   for (const auto& [id, token] : by_id) added.push_back(token);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/vocabulary.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <stdexcept>
 
@@ -17,13 +18,13 @@ Vocabulary::Vocabulary(const Json& description) {
     longest_token_bytes_ = std::max(longest_token_bytes_, token.size());
   }
   if (num_ids > 4 * ids_.size() + 65536) {
-    throw std::invalid_argument("the id " + std::to_string(num_ids - 1) + " is far beyond the " +
-                                std::to_string(ids_.size()) + " tokens of the vocabulary");
+    throw std::invalid_argument(
+        fmt::format("the id {} is far beyond the {} tokens of the vocabulary", num_ids - 1, ids_.size()));
   }
   tokens_.resize(num_ids);
   for (const auto& [token, id] : ids_) {
     const std::string*& place = tokens_[id];
-    if (place != nullptr) throw std::invalid_argument("two tokens of the vocabulary have the id " + std::to_string(id));
+    if (place != nullptr) throw std::invalid_argument(fmt::format("two tokens of the vocabulary have the id {}", id));
     place = &token;
   }
 }
