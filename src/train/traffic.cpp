@@ -82,7 +82,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   matrices.for_each([](const parallel::WholeMatrix&) {});
   parallel::ShardReduction reduction(groups, *ops, counter);
   plan.optimizer->use({matrices, reduction});
-  plan.optimizer->share(plan.storage, *ops);
+  if (plan.optimizer->max_shared_bytes() > 0) plan.optimizer->share(plan.storage, *ops);
 
   std::vector<comm::SentBytes> sent = counter.sent();
   for (std::size_t group = 0; group < middle.size(); ++group) {
