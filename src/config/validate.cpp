@@ -202,13 +202,6 @@ void check_optimizer(const Config& config) {
 
 void check_offload(const Config& config) {
   const Train& train = config.train;
-  if (config.optimizer.needs_whole_matrices() && train.offload_parameters != Offload::none) {
-    throw_config_error(
-        "`train.offload_parameters = " + write(train.offload_parameters) +
-            "` does not go with optim = " + write(config.optimizer.optim),
-        "it steps matrices when all windows of state have gone back to where they lie, weights among them",
-        "set offload_parameters = none; offload_optimizer = " + write(train.offload_parameters) + " moves the moments");
-  }
   const bool uses_files = train.offload_optimizer == Offload::nvme || train.offload_parameters == Offload::nvme;
   if (uses_files && train.offload_folder.empty()) {
     throw_config_error(std::string("`train.") +

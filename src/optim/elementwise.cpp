@@ -10,6 +10,15 @@ namespace {
 
 bool is_rounded(const StateForm& form) { return form.rounds_parameters || form.moments == DType::bf16; }
 
+IsParameter negation_of(const IsParameter& is_left_out) {
+  return [is_left_out](int unit, const parallel::Parameter& p) { return !is_left_out || !is_left_out(unit, p); };
+}
+
+std::optional<PackedShard> packed_shard(const parallel::ShardMap& shard_map, const IsParameter& is_left_out) {
+  if (!is_left_out) return std::nullopt;
+  return PackedShard(shard_map, negation_of(is_left_out));
+}
+
 /// As long as the rank shard.
 StateArray array_of(const std::vector<Window>& windows, DType dtype, StatePlace place) {
   StateArray array{.dtype = dtype, .place = place, .windows = {}};
@@ -38,14 +47,18 @@ Elementwise::Elementwise(ElementwiseRule rule, double weight_decay, const parall
       weight_decay_(weight_decay),
       shard_map_(shard_map),
       form_(form),
-      windows_(plan_updates(shard_map, max_window_elements(form), is_rounded(form), rule_.is_directed)),
+      windows_(plan_updates(shard_map, max_window_elements(form), is_rounded(form), rule_.is_left_out)),
+      packed_(packed_shard(shard_map, rule_.is_left_out)),
+      packed_layout_(negation_of(rule_.is_left_out)),
       arrays_(units_of(windows_), array_of(windows_, master_dtype(form), form.master_place),
-              {rule_.state.size(), array_of(windows_, form.moments, form.moments_place)}) {}
+              {rule_.state.size(), packed_ ? packed_array(*packed_, windows_, form.moments, form.moments_place)
+                                           : array_of(windows_, form.moments, form.moments_place)}) {}
 
 std::vector<StateEntry> Elementwise::state() {
   std::vector<StateEntry> entries;
   for (std::size_t i = 0; i < rule_.state.size(); ++i) {
-    entries.push_back({rule_.state[i], arrays_.in_memory(i), arrays_.in_file(i)});
+    entries.push_back({rule_.state[i], arrays_.in_memory(i), arrays_.in_file(i),
+                       packed_ ? &packed_layout_ : &parallel::as_parameters()});
   }
   return entries;
 }
@@ -66,29 +79,30 @@ std::uint64_t Elementwise::rounding_key(std::uint64_t key) const { return mix(ro
 
 void Elementwise::end_step(const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) { arrays_.end_step(); }
 
-void Elementwise::step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const {
+std::int64_t Elementwise::state_place(std::int64_t element, std::size_t window) const {
   const std::int64_t begin = windows_[window].begin;
+  return packed_ ? packed_->place_of(element) - packed_->place_of(begin) : element - begin;
+}
+
+void Elementwise::step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const {
   const Tensor parameters = arrays_.master(window, storage);
   std::array<Tensor, 2> state;
   for (std::size_t i = 0; i < rule_.state.size(); ++i) state[i] = arrays_.state(window, i);
   const Tensor copy = storage.compute_copy();
   for (const Run& run : windows_[window].runs) {
-    const std::int64_t at = run.begin - begin;
-    const bool is_directed = run.treatment == Treatment::direct;
-    const Tensor gradients = storage.gradients().rows(run.begin, run.count);
-    ops::Update update{.parameters = is_directed ? gradients : parameters.rows(at, run.count),
-                       .gradients = gradients,
+    ops::Update update{.parameters = parameters.rows(run.begin - windows_[window].begin, run.count),
+                       .gradients = storage.gradients().rows(run.begin, run.count),
                        .state = {},
-                       .copy = copy.empty() || is_directed ? Tensor() : copy.rows(run.begin, run.count),
-                       .rule = is_directed                         ? rule_.direction
-                               : run.treatment == Treatment::decay ? decaying_
-                                                                   : not_decaying_,
+                       .copy = copy.empty() ? Tensor() : copy.rows(run.begin, run.count),
+                       .rule = run.treatment == Treatment::decay ? decaying_ : not_decaying_,
                        .gradient_scale = gradient_scale_,
                        .rounding = run.rounding};
-    for (std::size_t i = 0; i < rule_.state.size(); ++i) update.state[i] = state[i].rows(at, run.count);
+    const std::int64_t place = state_place(run.begin, window);
+    for (std::size_t i = 0; i < rule_.state.size(); ++i) update.state[i] = state[i].rows(place, run.count);
     update.rounding.key = rounding_key(run.rounding.key);
     backend.update(update);
   }
+  step_left_out(window, parameters, storage, backend);
 }
 
 }  // namespace sft::optim

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "packed_shard.hpp"
 #include "sft/optim/optimizer.hpp"
 #include "state_arrays.hpp"
 #include "update_plan.hpp"
@@ -18,9 +20,8 @@ struct ElementwiseRule {
   std::vector<std::string> state;  ///< names of the numbers that it keeps for each element, two at most
   /// The arithmetic of the 1-based step.
   std::function<ops::UpdateRule(std::int64_t step, double learning_rate, double weight_decay)> at;
-  /// Parameters whose gradients become directions in their place, by `direction`, instead of steps; null: none.
-  std::function<bool(int unit, const parallel::Parameter&)> is_directed = {};
-  ops::UpdateRule direction = {};
+  /// Parameters that are neither stepped nor have state; null: none.
+  IsParameter is_left_out = {};
 };
 
 [[nodiscard]] ElementwiseRule adamw_rule(const config::Optimizer& keys);
@@ -49,10 +50,17 @@ class Elementwise : public Optimizer {
 
  protected:
   [[nodiscard]] const parallel::ShardMap& shard_map() const { return shard_map_; }
-  /// Of a tensor with this key, in the step that is under way.
+  [[nodiscard]] const std::vector<Window>& windows() const { return windows_; }
+  /// Of the step that is under way: of a tensor with this key; of gradients.
   [[nodiscard]] std::uint64_t rounding_key(std::uint64_t key) const;
+  [[nodiscard]] double gradient_scale() const { return gradient_scale_; }
+  /// Steps what is left out of a window, whose weights are `parameters`.
+  virtual void step_left_out(std::size_t /*window*/, const Tensor& /*parameters*/,
+                             const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) const {}
 
  private:
+  /// Where the state of some elements begins, which a window has.
+  [[nodiscard]] std::int64_t state_place(std::int64_t element, std::size_t window) const;
   void step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const;
 
   const ElementwiseRule rule_;
@@ -60,6 +68,8 @@ class Elementwise : public Optimizer {
   const parallel::ShardMap& shard_map_;
   const StateForm form_;
   const std::vector<Window> windows_;
+  const std::optional<PackedShard> packed_;  ///< the parameters that have state, where not all have
+  const PackedLayout packed_layout_;
   StateArrays arrays_;  ///< of the windows, the state in the order of the rule's names
   // Of the step that is under way.
   ops::UpdateRule decaying_, not_decaying_;

@@ -55,7 +55,7 @@ FactoredPart part_of(const ParameterRun& run, std::size_t number, const Factored
 void add_cut(const FactoredPart& part, std::int64_t begin, std::int64_t end, std::vector<FactoredPart>& parts) {
   const std::int64_t first = std::max(part.begin, begin), last = std::min(part.begin + part.num_elements(), end);
   if (first >= last) return;
-  for (const LogicalRectangle& r : ShardMap::rectangles(first - part.begin, last - first, part.num_columns, first)) {
+  for (const LogicalRectangle& r : ShardMap::rectangles({first - part.begin, last - first, part.num_columns}, first)) {
     FactoredPart& cut = parts.emplace_back(part);
     cut.begin = r.shard_offset;
     cut.num_rows = r.num_rows;
@@ -90,7 +90,7 @@ FactoredPlan::FactoredPlan(const ShardMap& shard_map) {
 std::vector<FactoredWindow> plan_windows(const ShardMap& shard_map, const FactoredPlan& plan,
                                          std::int64_t max_elements) {
   std::vector<FactoredWindow> windows;
-  for (int u = 0; u < shard_map.num_units(); ++u) {
+  for (const parallel::UnitIndex u : shard_map.unit_indices()) {
     const parallel::Unit& unit = shard_map.unit(u);
     const std::int64_t unit_end = unit.shard_offset + unit.shard_elements;
     for (std::int64_t begin = unit.shard_offset; begin < unit_end; begin += max_elements) {

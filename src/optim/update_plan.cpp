@@ -19,18 +19,22 @@ std::uint64_t hash_of(const std::string& name) {
   return hash;
 }
 
-Treatment treatment_of(int unit, const Parameter& parameter, const IsParameter& is_directed) {
-  if (is_directed && is_directed(unit, parameter)) return Treatment::direct;
+Treatment treatment_of(const Parameter& parameter) {
   return parameter.is_vector() ? Treatment::no_decay : Treatment::decay;
+}
+
+bool is_stepped(int unit, const Parameter& parameter, const IsParameter& is_left_out) {
+  return !is_left_out || !is_left_out(unit, parameter);
 }
 
 /// Runs as long as they can be.
 std::vector<Run> merged_runs(const parallel::ShardMap& shard_map, parallel::UnitIndex unit,
-                             const IsParameter& is_directed) {
+                             const IsParameter& is_left_out) {
   std::vector<Run> runs;
-  for (const Treatment treatment : {Treatment::decay, Treatment::no_decay, Treatment::direct}) {
-    for (const parallel::ShardRange& range : shard_map.ranges_of_unit(
-             unit, [&](const Parameter& p) { return treatment_of(unit, p, is_directed) == treatment; })) {
+  for (const Treatment treatment : {Treatment::decay, Treatment::no_decay}) {
+    for (const parallel::ShardRange& range : shard_map.ranges_of_unit(unit, [&](const Parameter& p) {
+           return is_stepped(unit, p, is_left_out) && treatment_of(p) == treatment;
+         })) {
       runs.push_back({range.begin, range.count, treatment, {}});
     }
   }
@@ -64,25 +68,31 @@ std::vector<ParameterRun> rectangle_runs(const parallel::ShardMap& shard_map, pa
 }
 
 std::vector<Run> runs_by_element(const parallel::ShardMap& shard_map, parallel::UnitIndex unit,
-                                 const IsParameter& is_directed) {
+                                 const IsParameter& is_left_out) {
   std::vector<Run> runs;
   for (const ParameterRun& run : rectangle_runs(shard_map, unit)) {
-    runs.push_back({run.begin, run.count, treatment_of(unit, *run.parameter, is_directed), run.rounding});
+    if (!is_stepped(unit, *run.parameter, is_left_out)) continue;
+    runs.push_back({run.begin, run.count, treatment_of(*run.parameter), run.rounding});
   }
   return runs;
 }
 
-/// The part of `runs` within [begin, end).
-std::vector<Run> cut(const std::vector<Run>& runs, std::int64_t begin, std::int64_t end) {
+/// The part of a run within [begin, end); of no elements: none is.
+template <class AnyRun>
+AnyRun part_of(const AnyRun& run, std::int64_t begin, std::int64_t end) {
+  AnyRun part = run;
+  part.begin = std::max(run.begin, begin);
+  part.count = std::max<std::int64_t>(std::min(run.begin + run.count, end) - part.begin, 0);
+  part.rounding.begin = part.begin - run.begin;
+  return part;
+}
+
+/// Those of `runs` that have any.
+std::vector<Run> parts_of(const std::vector<Run>& runs, std::int64_t begin, std::int64_t end) {
   std::vector<Run> parts;
   for (const Run& run : runs) {
-    const std::int64_t first = std::max(run.begin, begin), last = std::min(run.begin + run.count, end);
-    if (first >= last) continue;
-    Run part = run;
-    part.begin = first;
-    part.count = last - first;
-    part.rounding.begin = first - run.begin;
-    parts.push_back(part);
+    const Run part = part_of(run, begin, end);
+    if (part.count > 0) parts.push_back(part);
   }
   return parts;
 }
@@ -90,18 +100,18 @@ std::vector<Run> cut(const std::vector<Run>& runs, std::int64_t begin, std::int6
 }  // namespace
 
 std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements, bool by_element,
-                                 const IsParameter& is_directed) {
+                                 const IsParameter& is_left_out) {
   SFT_ENSURE(max_elements > 0, "windows end at aligned elements");
   SFT_ENSURE(max_elements % parallel::alignment_elements == 0, "windows end at aligned elements");
   std::vector<Window> windows;
   for (const parallel::UnitIndex u : shard_map.unit_indices()) {
     const parallel::Unit& unit = shard_map.unit(u);
     const std::vector<Run> runs =
-        by_element ? runs_by_element(shard_map, u, is_directed) : merged_runs(shard_map, u, is_directed);
+        by_element ? runs_by_element(shard_map, u, is_left_out) : merged_runs(shard_map, u, is_left_out);
     const std::int64_t unit_end = unit.shard_offset + unit.shard_elements;
     for (std::int64_t begin = unit.shard_offset; begin < unit_end; begin += max_elements) {
       const std::int64_t end = std::min(begin + max_elements, unit_end);
-      windows.push_back({u, begin, end - begin, cut(runs, begin, end)});
+      windows.push_back({u, begin, end - begin, parts_of(runs, begin, end)});
     }
   }
   return windows;
@@ -116,6 +126,8 @@ std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map, c
   }
   return runs;
 }
+
+ParameterRun cut(const ParameterRun& run, std::int64_t begin, std::int64_t end) { return part_of(run, begin, end); }
 
 std::int64_t max_window_elements(const StateForm& form) {
   const bool is_offloaded = form.moments_place != StatePlace::device || form.master_place != StatePlace::device;

@@ -16,7 +16,6 @@ namespace sft::optim {
 enum class Treatment {
   decay,     ///< steps them, with weight decay: those of matrices
   no_decay,  ///< steps them
-  direct,    ///< makes a direction of their gradients, in their place
 };
 
 /// Elements that one call of the kernel updates.
@@ -48,13 +47,16 @@ using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
 
 /// The whole rank shard, ascending: a window per unit, or several of at most max_elements, a multiple of
 /// parallel::alignment_elements. `by_element`: runs know which elements of which tensor they are; else they are as long
-/// as can be. `is_directed`: parameters that are treated so; null: none.
+/// as can be. `is_left_out`: parameters without runs; null: none.
 [[nodiscard]] std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements,
-                                               bool by_element, const IsParameter& is_directed = {});
+                                               bool by_element, const IsParameter& is_left_out = {});
 
 /// Those of the rank shard that `is_meant` tells, ascending; each knows which elements of the parameter they are.
 [[nodiscard]] std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map,
                                                         const IsParameter& is_meant);
+
+/// The part of a run within [begin, end) of the rank shard; of no elements: none is.
+[[nodiscard]] ParameterRun cut(const ParameterRun& run, std::int64_t begin, std::int64_t end);
 
 /// What plan_updates is given for state of this form: no limit where all of it lies where the ops work.
 [[nodiscard]] std::int64_t max_window_elements(const StateForm& form);

@@ -67,7 +67,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
   workers.units.finish_step();
   workers.matrices.for_each([](const parallel::WholeMatrix&) {});
   plan.optimizer->use({workers.matrices, workers.shard_reduction});
-  plan.optimizer->share(plan.storage, *workers.ops);
+  if (plan.optimizer->max_shared_bytes() > 0) plan.optimizer->share(plan.storage, *workers.ops);
 
   std::vector<comm::SentBytes> sent = counter.sent();
   for (std::size_t group = 0; group < middle.size(); ++group) {

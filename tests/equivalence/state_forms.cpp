@@ -169,9 +169,7 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
         const Outcome in_memory = run(config, layout);
         config.train.offload_folder = folder.path();
         config.train.offload_optimizer = Offload::nvme;
-        if (precision == Precision::bf16 && !config.optimizer.needs_whole_matrices()) {
-          config.train.offload_parameters = Offload::nvme;
-        }
+        if (precision == Precision::bf16) config.train.offload_parameters = Offload::nvme;
         BOOST_TEST((run(config, layout) == in_memory), config::write(optim));
       }
     }
@@ -206,7 +204,7 @@ BOOST_AUTO_TEST_CASE(steps_that_need_other_ranks_come_behind_the_backward_pass) 
       const Outcome in_memory = run(config, layout);
       config.train.offload_folder = folder.path();
       config.train.offload_optimizer = Offload::nvme;
-      if (!config.optimizer.needs_whole_matrices()) config.train.offload_parameters = Offload::nvme;
+      config.train.offload_parameters = Offload::nvme;
       BOOST_TEST((run(config, layout) == in_memory), config::write(optim));
     }
   });

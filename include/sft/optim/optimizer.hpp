@@ -60,8 +60,8 @@ struct StepExchange {
   parallel::ShardReduction& reduction;
 };
 
-/// Nothing here is collective but share, where max_shared_bytes() > 0, and end_step, where needs_whole() is true of any
-/// parameter. Everything but open() and what must follow it is pure: planning lays it out without a device.
+/// Nothing here is collective but share, where max_shared_bytes() > 0 or needs_whole() is true of any parameter.
+/// Everything but open() and what must follow it is pure: planning lays it out without a device.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -97,10 +97,9 @@ class Optimizer {
   /// Waits for what is on its way, whatever became of it: before the arenas go.
   virtual void drain() noexcept = 0;
 
-  /// Whether the end of a step works on all of this matrix at once. Pure.
+  /// Whether share() works on all of this matrix at once. Pure.
   [[nodiscard]] virtual bool needs_whole(int unit, const parallel::Parameter& parameter) const;
-  /// Of the largest tensor that share() reduces over fsdp and tp; the same on all their ranks. 0: there is nothing to
-  /// share. Pure.
+  /// Of the largest tensor that share() reduces over fsdp and tp; the same on all their ranks. 0: none. Pure.
   [[nodiscard]] virtual std::size_t max_shared_bytes() const { return 0; }
   /// What whole matrices and share() need, before the first step. Outlives this.
   virtual void use(const StepExchange& exchange);
@@ -110,13 +109,13 @@ class Optimizer {
   // the element's number in its logical tensor.
   /// `step` is 1-based; gradients are scaled by `gradient_scale`.
   virtual void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) = 0;
-  /// What has to be known of all gradients, those of other ranks too, before any unit is stepped: behind their sums.
-  /// May be left out where max_shared_bytes() is 0. Collective over fsdp and tp elsewhere.
+  /// What has to be known of all gradients, those of other ranks too, before any unit is stepped: behind their sums,
+  /// over tp too. It may overwrite gradients. May be left out where max_shared_bytes() is 0 and no matrix is needed
+  /// whole. Collective over fsdp and tp elsewhere.
   virtual void share(const parallel::UnitStorage& storage, ops::Backend& backend);
   /// Units without trainable parameters may be left out.
   virtual void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
-  /// Behind the sums of all gradients, over tp too, which it may overwrite. Throws std::logic_error when a unit was
-  /// left out or came out of order. Collective over fsdp and tp, where matrices are needed whole.
+  /// Throws std::logic_error when a unit was left out or came out of order.
   virtual void end_step(const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
 };
 

@@ -68,7 +68,8 @@ for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32 --zero_stage 1' '1 1 2 2 bf16 --zero_st
   '1 2 1 2 bf16 --optimizer.optim adamw_8bit' '2 1 1 2 fp32 --optimizer.optim adafactor' \
   '1 2 2 1 bf16 --optimizer.optim adafactor --train.offload_parameters nvme --train.offload_folder offload' \
   '2 2 1 1 bf16 --optimizer.optim adamw_8bit --train.offload_optimizer nvme --train.offload_folder offload' \
-  '2 1 2 1 bf16 --optimizer.optim muon --train.offload_optimizer nvme --train.offload_folder offload'; do
+  '2 1 2 1 bf16 --optimizer.optim muon --train.offload_optimizer nvme --train.offload_folder offload' \
+  '1 2 1 2 bf16 --optimizer.optim muon --train.offload_parameters nvme --train.offload_folder offload'; do
   read -r replicate shard sp tp precision more <<<"$mesh"
   read -ra more <<<"$more"
   words=(run.ini --parallel.dp_replicate_size "$replicate" --parallel.dp_shard_size "$shard" --parallel.sp_size "$sp"

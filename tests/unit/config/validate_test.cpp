@@ -162,8 +162,6 @@ const Refused refused_configs[] = {
        c.train.offload_parameters = Offload::nvme, c.train.offload_folder = "scratch";
        c.train.precision = Precision::pure_bf16;
      }},
-    {"`train.offload_parameters = host` does not go with optim = muon",
-     [](Config& c) { c.train.offload_parameters = Offload::host, c.optimizer.optim = OptimizerKind::muon; }},
     {"`optimizer.moments_dtype = bf16` does not go with optim = adafactor",
      [](Config& c) { c.optimizer.moments_dtype = DType::bf16, c.optimizer.optim = OptimizerKind::adafactor; }},
     {"`optimizer.moments_dtype = bf16` does not go with optim = adamw_8bit",

@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/shard_reduction.hpp"
 #include "support/stored_part.hpp"
+#include "support/temporary_folder.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
 namespace sft::optim {
@@ -66,11 +68,17 @@ Matrix newton_schulz(Matrix x) {
 
 double from_bf16(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16U); }
 
+struct Form {
+  parallel::MasterWeights master = parallel::MasterWeights::in_memory;
+  StateForm state = {};
+};
+
 /// The only rank, with the parameters of `units` and no others.
 struct Fixture {
-  Fixture(std::vector<parallel::Unit> units, const config::Optimizer& keys)
-      : storage(sft::test::stored_part(std::move(units), place, DType::bf16)),
-        optimizer(make_optimizer(keys, shard_map)),
+  Fixture(std::vector<parallel::Unit> units, const config::Optimizer& keys, const Form& form = {},
+          const std::string& folder = "")
+      : storage(sft::test::stored_part(std::move(units), place, DType::bf16, form.master)),
+        optimizer(make_optimizer(keys, shard_map, form.state)),
         deal(shard_map, place,
              [&](int unit, const parallel::Parameter& parameter) { return optimizer->needs_whole(unit, parameter); }) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
@@ -81,10 +89,36 @@ struct Fixture {
                        {static_cast<std::int64_t>(ops::workspace_bytes(device::Kind::cpu, 8, {}) / sizeof(BFloat16))});
     });
     memory.backend->set_workspace(workspace);
+    optimizer->open(*memory.device, *memory.stream, storage, folder);
     optimizer->use({exchange, reduction});
     optimizer->zero(*memory.backend);
-    test::fill(storage.parameters(), 0.0F);
-    fill(storage.parameters(), 0);
+    if (optimizer->master_in_file() == nullptr) {
+      test::fill(storage.parameters(), 0.0F);
+      fill(storage.parameters(), 0);
+    } else {
+      test::fill(storage.gradients(), 0.0F);  // for its memory
+      fill(storage.gradients(), 0);
+      optimizer->master_in_file()->write(0, storage.gradients());
+    }
+  }
+  ~Fixture() { optimizer->drain(); }
+  Fixture(const Fixture&) = delete;
+  Fixture& operator=(const Fixture&) = delete;
+
+  /// The bytes of what is computed with, and of the state by name and layout.
+  [[nodiscard]] std::map<std::string, std::string> bytes() {
+    const Tensor& copy = storage.compute_copy();
+    std::map<std::string, std::string> all{{"copy", {copy.as<char>(), copy.size_bytes()}}};
+    for (const StateEntry& entry : optimizer->state()) {
+      std::string& bytes = all[entry.name];
+      if (entry.in_file == nullptr) {
+        bytes.assign(entry.tensor.as<char>(), entry.tensor.size_bytes());
+        continue;
+      }
+      bytes.resize(static_cast<std::size_t>(entry.in_file->num_elements()) * size_of(entry.in_file->dtype()));
+      entry.in_file->read(0, Tensor(bytes.data(), entry.in_file->dtype(), {entry.in_file->num_elements()}));
+    }
+    return all;
   }
 
   /// Element i of every parameter becomes value_of(i, round).
@@ -251,6 +285,73 @@ BOOST_AUTO_TEST_CASE(adamw_steps_what_is_no_matrix_of_a_block) {
       });
   BOOST_TEST(num_others > 400);
   BOOST_TEST(num_equal < num_others + 10);  // the matrices went another way
+}
+
+BOOST_AUTO_TEST_CASE(windows_of_a_file_change_no_bit) {
+  const sft::test::TemporaryFolder folder;
+  config::Optimizer keys;
+  keys.optim = config::OptimizerKind::muon;
+  keys.weight_decay = 0.3;
+  for (const DType moments : {DType::float32, DType::bf16}) {
+    const auto run = [&](const Form& form) {
+      Fixture f(test::sample_units(), keys, form, folder.path());
+      for (int step = 1; step <= 4; ++step) f.step(step, 0.01);
+      return f.bytes();
+    };
+    const auto expected = run({.state = {.moments = moments}});
+    BOOST_TEST(expected.size() == 4U);
+    for (const std::int64_t window : {64, 128, 1 << 20}) {
+      for (const bool moves_moments : {false, true}) {
+        Form form{.state = {.moments = moments, .window_elements = window}};
+        if (moves_moments) form.state.moments_place = StatePlace::file;
+        form.master = parallel::MasterWeights::in_file;
+        form.state.master_place = StatePlace::file;
+        BOOST_TEST((run(form) == expected), window << ' ' << moves_moments);
+      }
+    }
+  }
+}
+
+// A momentum for each element of a matrix, two moments for each other element, and nothing else but alignment.
+BOOST_AUTO_TEST_CASE(no_state_without_use) {
+  config::Optimizer keys;
+  keys.optim = config::OptimizerKind::muon;
+  for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 3}, {Axis::tp, 2}}}) {
+    std::map<std::string, std::vector<int>> times_owned;
+    for (int rank = 0; rank < layout.size(); ++rank) {
+      const parallel::ShardMap shard_map(test::sample_units(), mesh::Place(layout, rank));
+      const auto optimizer = make_optimizer(keys, shard_map);
+      for (const StateEntry& entry : optimizer->state()) {
+        std::int64_t end = 0, held = 0;
+        for (const parallel::StoredTensor& tensor : entry.layout->tensors(shard_map)) {
+          const bool is_matrix = !tensor.parameter->is_vector() && tensor.parameter->name != "table";
+          BOOST_TEST(is_matrix == (entry.name == "momentum_buffer"), entry.name << ' ' << tensor.parameter->name);
+          times_owned[entry.name + '/' + tensor.parameter->name].resize(
+              static_cast<std::size_t>(tensor.parameter->elements()));
+        }
+        for (const parallel::StoredPart& part : entry.layout->parts(shard_map)) {
+          const parallel::LogicalRectangle& where = part.where;
+          BOOST_TEST(where.shard_offset >= end);
+          end = where.shard_offset + where.num_rows * where.num_columns;
+          held += where.num_rows * where.num_columns;
+          if (!part.is_owner) continue;
+          const std::int64_t width = part.parameter->is_vector() ? 1 : part.parameter->columns;
+          for (std::int64_t i = 0; i < where.num_rows * where.num_columns; ++i) {
+            const std::int64_t row = where.row_begin + i / where.num_columns,
+                               column = where.column_begin + i % where.num_columns;
+            ++times_owned.at(entry.name + '/' + part.parameter->name)
+                  .at(static_cast<std::size_t>(row * width + column));
+          }
+        }
+        BOOST_TEST(entry.layout->num_elements(shard_map) >= end);
+        BOOST_TEST(entry.layout->num_elements(shard_map) <= held + 4 * parallel::alignment_elements);
+      }
+    }
+    BOOST_TEST(times_owned.size() == 3U + 2 * 5U);
+    for (const auto& [name, times] : times_owned) {
+      for (const int number : times) BOOST_TEST(number == 1, name);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_gradient_of_zeros_changes_nothing) {

@@ -49,6 +49,7 @@ static constexpr CodeSearch make_code_search(bool is_signed) {
 /// to[j] = table[index_of(j)] for j < count.
 template <class T, class Index>
 inline void look_up(T* to, const T* table, std::int64_t count, const Index& index_of) {
+#pragma GCC unroll 8
   for (std::int64_t j = 0; j < count; ++j) {
     std::int64_t index = index_of(j);
     asm("" : "+r"(index));  // no vector
