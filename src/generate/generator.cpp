@@ -72,6 +72,7 @@ struct Plan {
   Plan& operator=(const Plan&) = delete;
 
   void lay_out(Arenas& arenas) {
+    SFT_ENSURE(parts.size() == 1, "weights that are not trained are one part");
     device::Arena nothing;
     weights.lay_out(nothing, arenas.parameters, nothing);
     unit_buffers.lay_out({nothing, nothing, nothing, nothing, nothing});

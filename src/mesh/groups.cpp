@@ -11,7 +11,7 @@ namespace sft::mesh {
 
 namespace {
 
-/// Those of ranks that hold the same shards.
+/// The axes along which ranks hold the same shards.
 AxisSet replicate_axes(const Sharing& sharing) { return replica_axes.without(sharing.shard_axes); }
 
 const char* replicate_name(const Place& place, const Sharing& sharing) {

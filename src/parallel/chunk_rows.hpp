@@ -19,7 +19,7 @@ using ChunkRows = std::array<Tensor, 2>;  ///< the front chunk, the back chunk
   return {row.rows(chunks.front().global, chunks.front().length), row.rows(chunks.back().global, chunks.back().length)};
 }
 
-/// Those in a tensor that holds what `rank` has of it.
+/// The chunks of `rank` in a tensor that holds what it has of the row of `cut`.
 [[nodiscard]] inline ChunkRows chunks_in_part(const Tensor& part, const sequence::RowCut& cut, int rank) {
   const std::vector<sequence::Chunk> chunks = cut.chunks(rank);
   return {part.rows(chunks.front().local, chunks.front().length), part.rows(chunks.back().local, chunks.back().length)};

@@ -11,8 +11,8 @@ class InnerAttention : public SequenceAttention {
  public:
   /// (T, H) float32, contiguous, for the tokens of the schedule: the memory for the sum over D of out * dout.
   [[nodiscard]] virtual Tensor delta() const = 0;
-  /// As backward(), once delta() is written. The gradients of keys and values have the compute dtype, or both are
-  /// float32.
+  /// The rest of backward(), once delta() is written. The gradients of keys and values have the compute dtype, or both
+  /// are float32.
   virtual void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) = 0;
 
   void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) final {

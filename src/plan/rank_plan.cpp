@@ -50,9 +50,9 @@ parallel::MasterWeights master_weights(const config::Train& train) {
 
 /// The part whose parameters have gradients: one optimizer steps it.
 parallel::UnitStorage& trained_part(parallel::StoredParts& parts) {
-  const auto trained = std::ranges::find_if(parts, [](const auto& stored) { return stored.part().has_gradient; });
-  SFT_ENSURE(trained != parts.end(), "a run trains some parameters");
-  return *trained;
+  const auto is_trained = [](const parallel::UnitStorage& stored) { return stored.part().has_gradient; };
+  SFT_ENSURE(std::ranges::count_if(parts, is_trained) == 1, "one part is trained, by the one optimizer");
+  return *std::ranges::find_if(parts, is_trained);
 }
 
 /// To the memory of the node, where that is not the device's.

@@ -369,11 +369,12 @@ checkpoint::State Engine::state() const {
 
 checkpoint::State Engine::weights() const {
   const checkpoint::State all = state();
-  checkpoint::Entry weights = all.entries().front();
+  std::vector<checkpoint::Entry> weights;
   for (const parallel::UnitStorage& stored : impl_->plan.parts) {
-    if (!stored.part().has_gradient) weights = {"model", &stored.shard_map(), stored.parameters()};
+    if (!stored.part().has_gradient) weights.push_back({"model", &stored.shard_map(), stored.parameters()});
   }
-  return {{weights}, [all] { all.refresh(); }};
+  if (weights.empty()) weights.push_back(all.entries().front());
+  return {std::move(weights), [all] { all.refresh(); }};
 }
 
 checkpoint::State Engine::adapter() const {
