@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/cuda/attention_delta.hpp"
-#include "ops/cuda/attention_float32.hpp"
-#include "ops/cuda/attention_sm80.hpp"
+#include "ops/cuda/attention_calls.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {

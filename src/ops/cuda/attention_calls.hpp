@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the attention kernels of GPUs are called with. Plain C++17, for host code and for nvcc.
+// The attention kernels of GPUs, and what they are called with. Plain C++17, for host code and for nvcc.
+
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
@@ -65,5 +67,22 @@ struct AttentionBackwardCall {
   float scale;
   bool adds_to_dq, adds_to_dkv;
 };
+
+/// delta (num_tokens, num_heads) float32 = sum over D of out * dout, both of one dtype.
+void attention_delta_rows(float* delta, const ConstHeadRows& out, const ConstHeadRows& dout, std::int64_t num_tokens,
+                          int num_heads, int head_dim, cudaStream_t stream);
+
+// Attention of float32 tensors in float32 arithmetic.
+
+/// Head dims are at most 256. Outputs are float32.
+void attention_forward_float32(const AttentionForwardCall& call, cudaStream_t stream);
+void attention_backward_float32(const AttentionBackwardCall& call, cudaStream_t stream);
+
+// Attention of bf16 tensors with the warp-wide matrix instructions of compute capability 8.0, which all later GPUs
+// have.
+
+/// Head dims are even and at most 256; 64 and 128 are fast.
+void attention_forward_sm80(const AttentionForwardCall& call, cudaStream_t stream);
+void attention_backward_sm80(const AttentionBackwardCall& call, cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/attention_delta.hpp"
+#include "ops/cuda/attention_calls.hpp"
 
 #include <cuda_bf16.h>
 

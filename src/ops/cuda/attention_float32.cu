@@ -3,7 +3,7 @@
 // those say more. Eight neighbouring threads share an own row: each has every eighth column of its sums and every
 // eighth other row of its scores.
 
-#include "ops/cuda/attention_float32.hpp"
+#include "ops/cuda/attention_calls.hpp"
 
 #include "ops/cuda/attention_blocks.cuh"
 #include "ops/cuda/launch.cuh"

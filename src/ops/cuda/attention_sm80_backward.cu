@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward pass of attention_sm80.hpp: that of FlashAttention-2 (Dao 2023), in two kernels that each own what they
+// Backward pass of bf16 attention (attention_calls.hpp): that of FlashAttention-2 (Dao 2023), in two kernels that each own what they
 // write, so that no two blocks of threads add to the same number and the same call gives the same bits every time.
 //
 // Both have "own" rows, which stay in shared memory, and go over blocks of "other" rows:
@@ -13,7 +13,7 @@
 // | keys    | k    | v    | q      | dout   | dk / scale | dv    |
 
 #include "ops/cuda/attention_sm80.cuh"
-#include "ops/cuda/attention_sm80.hpp"
+#include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/launch.cuh"
 
 namespace sft::ops::cuda {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward pass of attention_sm80.hpp: FlashAttention-2 (Dao 2023) over the spans of a plan.
+// Forward pass of bf16 attention (attention_calls.hpp): FlashAttention-2 (Dao 2023) over the spans of a plan.
 
 #include "ops/cuda/attention_sm80.cuh"
-#include "ops/cuda/attention_sm80.hpp"
+#include "ops/cuda/attention_calls.hpp"
 #include "ops/cuda/launch.cuh"
 
 namespace sft::ops::cuda {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "ops/cuda/kernels/elementary.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"

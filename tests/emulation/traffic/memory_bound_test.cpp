@@ -6,10 +6,7 @@
 
 #include "benchmarks/op_bytes.hpp"
 #include "emulation/traffic/measure.hpp"
-#include "ops/cuda/kernels/elementary.hpp"
-#include "ops/cuda/kernels/reduce.hpp"
-#include "ops/cuda/kernels/rms_norm.hpp"
-#include "ops/cuda/kernels/rope.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/view.hpp"
 
 namespace sft::ops::testing {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vocabulary-parallel cross-entropy: each pass reads a row of logits once, the last two rewrite it.
-#include "ops/cuda/kernels/cross_entropy.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/warp.cuh"

@@ -2,10 +2,9 @@
 // Vocabulary-parallel embedding. The backward pass sorts the tokens by id, cuts the sorted list into pieces, and sums
 // up runs of the same id in each piece: a run that lies within a piece goes into its row of the table at once, the
 // parts of others are kept and summed up afterwards, in order.
-#include "ops/cuda/kernels/embedding.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
-#include "ops/cuda/kernels/sort.hpp"
 
 namespace sft::ops::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in float64 and always in the same order: of pieces that follow from the shape alone, then of these.
-#include "ops/cuda/kernels/factored.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/random_rounding.cuh"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers by counters (ops/random_bits.hpp), each of which gives four; normal ones through the transform of Box
 // and Muller (1958). A thread draws whole counters where its elements begin with one.
-#include "ops/cuda/kernels/random.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/box_muller.hpp"
 #include "ops/cuda/elementwise.cuh"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm (Zhang & Sennrich 2019). blockDim.x threads have a row, blockDim.y rows are worked on at a time. A thread
 // keeps its first vectors of a row in registers from the sum to the result; longer rows are read again for the rest.
-#include "ops/cuda/kernels/rms_norm.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/warp.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary embedding (Su et al. 2021) in the half-split layout, alone and after RMSNorm of every head (Qwen3).
-#include "ops/cuda/kernels/rope.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/warp.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/kernels/sort.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include <utility>
 

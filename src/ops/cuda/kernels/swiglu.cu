@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SwiGLU (Shazeer 2020): act = silu(gate) * up.
-#include "ops/cuda/kernels/swiglu.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of an optimizer that treats elements alone, one pass over memory.
-#include "ops/cuda/kernels/update.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/cuda/elementwise.cuh"
 #include "ops/cuda/random_rounding.cuh"

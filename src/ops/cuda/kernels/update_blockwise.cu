@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of AdamW with state in 8 bits: a warp for each block, which reads everything once.
-#include "ops/cuda/kernels/update_blockwise.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include "ops/block_codes.hpp"
 #include "ops/cuda/launch.cuh"
