@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward pass of bf16 attention (attention_calls.hpp): that of FlashAttention-2 (Dao 2023), in two kernels that each own what they
-// write, so that no two blocks of threads add to the same number and the same call gives the same bits every time.
+// Backward pass of bf16 attention (attention_calls.hpp): that of FlashAttention-2 (Dao 2023), in two kernels that each
+// own what they write, so that no two blocks of threads add to the same number and the same call gives the same bits
+// every time.
 //
 // Both have "own" rows, which stay in shared memory, and go over blocks of "other" rows:
 //   scores = own0 other0^T, dprobabilities = own1 other1^T,
