@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The kernels of the CUDA backend, each queued on `stream`; the file of a kernel has the name of its section here. Plain
-// C++17, for host code and for nvcc.
+// The kernels of the CUDA backend, each queued on `stream`; the file of a kernel has the name of its section here.
+// Plain C++17, for host code and for nvcc.
 
 #include "ops/cuda/kernels/view.hpp"
 #include "ops/factored_arguments.hpp"
