@@ -30,7 +30,7 @@ struct ForeignName {
 /// understood.
 [[nodiscard]] const ForeignName* find_foreign_name(const std::string& name);
 
-/// The same for `sft-prepare`, of names that are none of its options.
+/// Looks up a name that is none of the options of `sft-prepare`; null where nobody else uses it.
 [[nodiscard]] const ForeignName* find_foreign_name_of_prepare(const std::string& name);
 
 /// The names of the table for `sft`, without those that stand for several.

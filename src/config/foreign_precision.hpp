@@ -8,9 +8,9 @@
 
 namespace sft::config {
 
-/// Of all that is written, in the order in which later ones win. `dtype = bfloat16` (or torch_dtype) loads weights in
-/// bf16, and alone it trains them so: train.precision = pure_bf16. Beside mixed precision (`bf16`, `mixed_precision`)
-/// Accelerate keeps float32 masters of them, which is precision = bf16.
+/// The precision that follows from all that is written, in the order in which later ones win. `dtype = bfloat16` (or
+/// torch_dtype) loads weights in bf16, and alone it trains them so: train.precision = pure_bf16. Beside mixed precision
+/// (`bf16`, `mixed_precision`) Accelerate keeps float32 masters of them, which is precision = bf16.
 class ForeignPrecision {
  public:
   /// Throws a configuration Error for a value that cannot be obeyed.

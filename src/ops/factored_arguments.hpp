@@ -66,7 +66,7 @@ static constexpr float direction_of(const FactoredArguments& step, const Factore
   return row.factor * step.column_factors[column] * (row.gradients[column] * step.gradient_scale);
 }
 
-/// Of the step along u; `root` is the square root of the processor.
+/// The learning rate of the step along u; `root` is the square root of the processor.
 template <class Root>
 static constexpr float rate_of(const FactoredArguments& step, Root root) {
   const double excess = root(*step.squares / step.num_elements) / step.clip_threshold;

@@ -48,12 +48,12 @@ class Adamw8bit final : public Optimizer {
   };
   static constexpr std::size_t num_moments = 2;
 
-  /// Of cut blocks, both moments.
+  /// How many maxima the ranks agree on: of cut blocks, for both moments.
   [[nodiscard]] std::int64_t num_maxima() const { return 2 * cuts_.num_slots(); }
   [[nodiscard]] ops::UpdateRule rule_of(double weight_decay) const;
   /// All but parameters and copy.
   [[nodiscard]] ops::Update update_of(const BlockRun& run, const parallel::UnitStorage& storage) const;
-  /// Of a cut run, all but parameters and copy.
+  /// The step of a cut run, all but parameters and copy.
   [[nodiscard]] ops::BlockwiseUpdate cut_update_of(const BlockRun& run, const parallel::UnitStorage& storage) const;
   void step_window(std::size_t window, const parallel::UnitStorage& storage, ops::Backend& backend) const;
 

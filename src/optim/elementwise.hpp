@@ -51,8 +51,9 @@ class Elementwise : public Optimizer {
  protected:
   [[nodiscard]] const parallel::ShardMap& shard_map() const { return shard_map_; }
   [[nodiscard]] const std::vector<Window>& windows() const { return windows_; }
-  /// Of the step that is under way: of a tensor with this key; of gradients.
+  /// The key of random rounding in the step that is under way, for a tensor with this key.
   [[nodiscard]] std::uint64_t rounding_key(std::uint64_t key) const;
+  /// What the gradients of the step that is under way are scaled by.
   [[nodiscard]] double gradient_scale() const { return gradient_scale_; }
   /// Steps what is left out of a window, whose weights are `parameters`.
   virtual void step_left_out(std::size_t /*window*/, const Tensor& /*parameters*/,

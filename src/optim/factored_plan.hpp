@@ -12,7 +12,7 @@
 
 namespace sft::optim {
 
-/// Of a parameter, on all ranks.
+/// Where the moments of a parameter lie; the same on all ranks.
 struct FactoredTensor {
   const parallel::Parameter* parameter;
   std::int64_t row_begin, column_begin;  ///< of a matrix: where its rows and its columns lie in the array of moments

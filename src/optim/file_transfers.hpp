@@ -17,7 +17,7 @@ namespace sft::optim {
 
 /// Room of a window of an array, in the file and in a buffer: whole blocks of the disk.
 [[nodiscard]] std::size_t room_bytes(const StateArray& array, std::size_t window);
-/// Of the file.
+/// Bytes of the file that holds these arrays.
 [[nodiscard]] std::uint64_t file_bytes(const std::vector<StateArray>& arrays);
 
 /// Errors are data Errors that name the folder.

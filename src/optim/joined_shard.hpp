@@ -20,7 +20,7 @@ class JoinedShard final : public parallel::OffloadedShard {
     }
   };
 
-  /// Both of this dtype.
+  /// Front and back are of this dtype.
   JoinedShard(DType dtype, const Part& front, const Part& back) : dtype_(dtype), front_(front), back_(back) {}
   /// Before the first read or write. Both outlive this.
   void open(device::Device& device, device::Stream& stream) {

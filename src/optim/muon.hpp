@@ -42,7 +42,7 @@ class Muon final : public Elementwise {
   void orthogonalize(const parallel::WholeMatrix& matrix, ops::Backend& backend) const;
   void step_left_out(std::size_t window, const Tensor& parameters, const parallel::UnitStorage& storage,
                      ops::Backend& backend) const override;
-  /// Of the learning rate, for a matrix of this shape.
+  /// What the learning rate is multiplied with for a matrix of this shape.
   [[nodiscard]] double rate_factor(const parallel::Parameter& parameter) const;
 
   const config::Optimizer keys_;

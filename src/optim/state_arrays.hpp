@@ -45,7 +45,7 @@ class StateArrays {
 
   /// Calls work(window) for the windows of the unit, which come next in the order of the step: read_ahead() began it.
   void for_each_window(int unit, const std::function<void(std::size_t window)>& work);
-  /// Of the window that is worked on.
+  /// The master weights in the window that is worked on; below, its state in array `number`.
   [[nodiscard]] Tensor master(std::size_t window, const parallel::UnitStorage& storage) const;
   [[nodiscard]] Tensor state(std::size_t window, std::size_t number) const;
   /// Throws std::logic_error when a unit was left out or came out of order.
@@ -78,7 +78,7 @@ class StateArrays {
   bool is_file_direct_ = false;
 };
 
-/// Of any dtype; of codes a multiple of four.
+/// Makes x zero, of any dtype; codes are a multiple of four.
 void fill_zero(ops::Backend& backend, const Tensor& x);
 
 }  // namespace sft::optim

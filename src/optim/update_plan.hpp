@@ -51,7 +51,8 @@ using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
 [[nodiscard]] std::vector<Window> plan_updates(const parallel::ShardMap& shard_map, std::int64_t max_elements,
                                                bool by_element, const IsParameter& is_left_out = {});
 
-/// Those of the rank shard that `is_meant` tells, ascending; each knows which elements of the parameter they are.
+/// The runs of the rank shard in parameters that `is_meant` tells, ascending; each knows which elements of the
+/// parameter they are.
 [[nodiscard]] std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map,
                                                         const IsParameter& is_meant);
 
@@ -60,7 +61,7 @@ using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
 
 /// What plan_updates is given for state of this form: no limit where all of it lies where the ops work.
 [[nodiscard]] std::int64_t max_window_elements(const StateForm& form);
-/// Of the weights that are updated.
+/// The dtype of the weights that are updated.
 [[nodiscard]] DType master_dtype(const StateForm& form);
 [[nodiscard]] std::vector<int> units_of(const std::vector<Window>& windows);
 

@@ -21,8 +21,8 @@ class Profile {
   static constexpr std::size_t max_ranges = std::size_t{1} << 16;
   static constexpr int max_ranks = 64;
 
-  /// Of a run of `last_step` steps; warns where the profiled ones come behind them. `progress`: to be finished before a
-  /// line is printed.
+  /// The profile of a run of `last_step` steps; warns where the profiled ones come behind them. `progress`: to be
+  /// finished before a line is printed.
   Profile(const Run& run, std::int64_t last_step, Progress& progress);
 
   /// Before the 1-based `step`, the first of the run or the one behind the last. What the run does between steps, such

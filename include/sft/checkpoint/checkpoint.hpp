@@ -73,7 +73,7 @@ std::string save(const std::string& output_dir, const config::Config& config, co
 [[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
                             device::Device& device, device::Stream& stream);
 
-/// As load(), for the entries of `weights` alone: a new run begins with them. `seen` gets those of "model".
+/// Reads the entries of `weights` alone, as load() does: a new run begins with them. `seen` gets those of "model".
 void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
                   device::Stream& stream, SeenWeights& seen);
 

@@ -20,7 +20,7 @@ class ValidConfig {
   // NOLINTNEXTLINE(google-explicit-constructor): to read it takes nothing
   operator const Config&() const { return config_; }
 
-  /// The same with a change, for as many ranks. Throws as validate() does.
+  /// This configuration with a change, for as many ranks. Throws as validate() does.
   [[nodiscard]] ValidConfig with(const std::function<void(Config&)>& change) const;
 
  private:

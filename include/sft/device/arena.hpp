@@ -19,7 +19,7 @@ class Arena {
   Arena() = default;
   /// `capacity_bytes` of the device's `space`, entered under `label`. Device and ledger outlive it.
   Arena(Device& device, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space = Space::device);
-  /// The same over a block that others made, of at least as many bytes.
+  /// A real arena over a block that others made, of at least as many bytes.
   Arena(Device::Block block, Ledger& ledger, Label label, std::size_t capacity_bytes, Space space);
   ~Arena();
   Arena(Arena&& other) noexcept;

@@ -39,7 +39,7 @@ class Stream {
   virtual ~Stream() = default;
   /// Blocks the host until all queued work is finished.
   virtual void synchronize() = 0;
-  /// The same for destructors: where the work has failed it logs a warning of this rank instead of throwing.
+  /// synchronize() for destructors: where the work has failed it logs a warning of this rank instead of throwing.
   void drain() noexcept;
   /// Later work of this stream runs only after what `event` recorded is finished.
   virtual void wait(Event& event) = 0;
@@ -109,7 +109,7 @@ class Device {
   /// asked on the CPU, where the work that is waited for throws itself.
   [[nodiscard]] WaitChecks& wait_checks() { return wait_checks_; }
 
-  /// Of this rank's host thread and of the device's streams.
+  /// The timeline of this rank's host thread and of the device's streams.
   [[nodiscard]] Timeline& timeline() { return *timeline_; }
 
  private:

@@ -33,9 +33,9 @@ class Ledger {
   void remove(Label label, Space space, std::size_t bytes) { entry(label, space) -= bytes; }
 
   [[nodiscard]] std::size_t bytes(Label label, Space space) const;
-  /// Of `label`, wherever it lies.
+  /// Bytes of `label`, wherever they lie.
   [[nodiscard]] std::size_t bytes(Label label) const;
-  /// Of the node's own RAM, which all its ranks share (see is_node_memory).
+  /// Bytes in the node's own RAM, which all its ranks share (see is_node_memory).
   [[nodiscard]] std::size_t node_bytes(Kind kind) const;
   [[nodiscard]] std::size_t total_bytes() const;
 
@@ -43,7 +43,7 @@ class Ledger {
   static constexpr std::size_t num_spaces = 3;
   using Spaces = std::array<std::size_t, num_spaces>;
 
-  /// Of a label or a space, among all of its kind.
+  /// The number of a label or a space among all of its kind.
   static constexpr std::size_t index_of(auto name) { return static_cast<std::size_t>(name); }
   std::size_t& entry(Label label, Space space) { return bytes_[index_of(label)][index_of(space)]; }
 

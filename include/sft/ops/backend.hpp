@@ -233,7 +233,7 @@ class Backend {
   virtual void rope_forward(Tensor out, ConstTensor in, const RopeTable& table) = 0;
   /// din, dout as out and in of the forward pass. May be in place.
   virtual void rope_backward(Tensor din, ConstTensor dout, const RopeTable& table) = 0;
-  /// The same after RMSNorm of every head (Qwen3).
+  /// Rotary embedding of heads that RMSNorm has gone over first (Qwen3).
   virtual void norm_rope_forward(const NormRopeForward& heads) = 0;
   virtual void norm_rope_backward(const NormRopeBackward& heads) = 0;
 

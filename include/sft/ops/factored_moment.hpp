@@ -44,7 +44,8 @@ struct FactoredUpdate {
   double learning_rate, weight_decay, clip_threshold;
   std::int64_t num_elements;    ///< of the whole tensor
   double gradient_scale = 1.0;  ///< clipping factor
-  /// Of bf16 parameters: row r begins at element first_index + r * row_stride; num_columns and begin are not read.
+  /// How bf16 parameters are rounded: row r begins at element first_index + r * row_stride; num_columns and begin are
+  /// not read.
   StochasticRounding rounding = {};
 };
 

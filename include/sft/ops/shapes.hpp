@@ -9,8 +9,9 @@
 
 namespace sft::ops {
 
-/// As in the legend of backend.hpp: T tokens of a micro-batch, C hidden, H query heads, K key/value heads, D head dim,
-/// F MLP columns, V vocabulary rows, all of this rank; the dtype of activations and gathered parameters.
+/// The sizes that ops are called with, by the legend of backend.hpp: T tokens of a micro-batch, C hidden, H query
+/// heads, K key/value heads, D head dim, F MLP columns, V vocabulary rows, all of this rank; the dtype of activations
+/// and gathered parameters.
 struct Shapes {
   std::int64_t tokens = 0, hidden = 0, q_heads = 0, kv_heads = 0, head_dim = 0, mlp = 0, vocab = 0;
   DType compute = DType::float32;

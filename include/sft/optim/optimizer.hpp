@@ -36,8 +36,8 @@ struct StateForm {
   StatePlace master_place = StatePlace::device;  ///< of the weights that it updates: with file UnitStorage has none
   bool rounds_parameters = false;                ///< UnitStorage's parameters are bf16 alone
   std::uint64_t rounding_seed = 42;              ///< of stochastic rounding, where anything is bf16
-  /// Of a window of state that lies elsewhere, at most; a multiple of parallel::alignment_elements. 4 MiB of float32
-  /// are enough for the full speed of a disk, and of the link of a GPU.
+  /// The most elements of a window of state that lies elsewhere; a multiple of parallel::alignment_elements. 4 MiB of
+  /// float32 are enough for the full speed of a disk, and of the link of a GPU.
   std::int64_t window_elements = std::int64_t{1} << 20;
 };
 
@@ -79,7 +79,7 @@ class Optimizer {
   /// data Error where the disk refuses. Local.
   virtual void open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
                     const std::string& folder) = 0;
-  /// Of an open file: whether it is read and written past the system's file cache.
+  /// Whether the open file is read and written past the system's file cache.
   [[nodiscard]] virtual bool is_file_direct() const = 0;
 
   // Between steps.
@@ -99,7 +99,7 @@ class Optimizer {
 
   /// Whether share() works on all of this matrix at once. Pure.
   [[nodiscard]] virtual bool needs_whole(int unit, const parallel::Parameter& parameter) const;
-  /// Of the largest tensor that share() reduces over fsdp and tp; the same on all their ranks. 0: none. Pure.
+  /// Bytes of the largest tensor that share() reduces over fsdp and tp; the same on all their ranks. 0: none. Pure.
   [[nodiscard]] virtual std::size_t max_shared_bytes() const { return 0; }
   /// What whole matrices and share() need, before the first step. Outlives this.
   virtual void use(const StepExchange& exchange);

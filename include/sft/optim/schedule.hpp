@@ -21,7 +21,7 @@ class Schedule {
   /// `optimizer` is that of a ValidConfig.
   Schedule(const config::Optimizer& optimizer, std::int64_t num_steps);
 
-  /// Of the 0-based `step`; with reduce_lr_on_plateau of the next step.
+  /// The learning rate of the 0-based `step`; with reduce_lr_on_plateau that of the next step.
   [[nodiscard]] double rate(std::int64_t step) const;
   /// Tells the loss of an evaluation that came due by steps.
   void observe(double eval_loss);

@@ -40,7 +40,7 @@ struct BasicTensor {
   [[nodiscard]] std::int64_t num_elements() const;
   /// Elements of one [i, ...].
   [[nodiscard]] std::int64_t row_elements() const;
-  /// Of the elements; the gaps of a strided view are not counted.
+  /// Bytes of the elements; the gaps of a strided view are not counted.
   [[nodiscard]] std::size_t size_bytes() const;
   [[nodiscard]] bool is_contiguous() const { return ndim == 0 || stride0 == row_elements(); }
 

@@ -39,7 +39,7 @@ struct Encoding {
   std::vector<ByteRange> offsets;
 };
 
-/// Both under the names that transformers has for them.
+/// What encoding does with special tokens, under the names of transformers.
 struct EncodeOptions {
   bool add_special_tokens = false;    ///< what the tokenizer puts around a text: <s> before it, say
   bool split_special_tokens = false;  ///< the name of a special token in the text is plain text, not that token

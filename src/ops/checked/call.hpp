@@ -49,7 +49,7 @@ class Call {
   /// them. There is memory behind it unless it has no elements.
   void in(std::string_view name, const ConstTensor& x, const std::vector<std::int64_t>& shape, DTypes dtypes,
           Layout layout = Layout::contiguous);
-  /// The same of one that it writes.
+  /// A tensor that the op writes, under the same rules as in().
   void out(std::string_view name, const Tensor& x, const std::vector<std::int64_t>& shape, DTypes dtypes,
            Layout layout = Layout::contiguous);
   /// The written tensor `name` may be `other`, another of the call: the same elements at the same place.

@@ -20,7 +20,7 @@ struct Scratch {
   std::int64_t num_floats;
 };
 
-/// As sequence::AttentionSpan: query row q_begin + i sees key row k_begin + j iff j <= i + diagonal.
+/// A sequence::AttentionSpan, for kernels: query row q_begin + i sees key row k_begin + j iff j <= i + diagonal.
 struct AttentionRange {
   std::int64_t q_begin, k_begin, k_len, diagonal;
 };

@@ -29,8 +29,8 @@ class MatmulEngine {
 
   /// The product of ops::Backend::matmul. `workspace` is scratch for the duration of the call.
   void run(const Matmul& product, Tensor workspace);
-  /// The same in float32 on converted tiles, for bf16 on processors that have no such product or a slower one. float32
-  /// holds every product of two bf16 numbers; only the order of sums differs.
+  /// The product in float32 on converted tiles, for bf16 on processors that have no such product or a slower one.
+  /// float32 holds every product of two bf16 numbers; only the order of sums differs.
   void run_in_float32(const Matmul& product, Tensor workspace);
 
  private:
@@ -51,7 +51,7 @@ class MatmulEngine {
   [[nodiscard]] static bool is_small(const Matmul& product, std::size_t workspace_bytes);
   /// The product of operands without terms to sum (k = 0), which oneDNN does not take: one term, which is 0.
   void run_without_terms(const Matmul& product, Tensor workspace);
-  /// As oneDNN runs it best here.
+  /// The product as oneDNN runs it best here.
   void run_planned(const Matmul& product, Tensor workspace);
   void run_small(const Matmul& product, Tensor workspace) const;
   /// The product in two halves of the rows or columns of c: oneDNN asks for scratch that grows with them.

@@ -44,7 +44,7 @@ struct BasicHeadRows {
 using HeadRows = BasicHeadRows<void>;
 using ConstHeadRows = BasicHeadRows<const void>;  ///< are only read
 
-/// As ops::AttentionForward, q, k and v of one dtype.
+/// What ops::AttentionForward says, for kernels; q, k and v are of one dtype.
 struct AttentionForwardCall {
   ConstHeadRows q, k, v;
   HeadRows out;
@@ -56,7 +56,7 @@ struct AttentionForwardCall {
   bool merges;
 };
 
-/// As ops::AttentionBackward, q, k, v and dout of one dtype.
+/// What ops::AttentionBackward says, for kernels; q, k, v and dout are of one dtype.
 struct AttentionBackwardCall {
   ConstHeadRows q, k, v, dout;
   const float *lse, *delta;

@@ -90,7 +90,7 @@ inline void pair_rows(std::int32_t* out, std::int64_t out_stride, const float* i
   }
 }
 
-/// The same of bf16 rows.
+/// Pairs of neighbouring rows of bf16, element by element, as AMX takes them.
 inline void pair_rows(std::int32_t* out, std::int64_t out_stride, const Bf16* in, std::int64_t in_stride, Extent size) {
   for (std::int64_t r = 0; r < size.rows; r += 2) {
     const Bf16 *first = in + r * in_stride, *second = first + in_stride;

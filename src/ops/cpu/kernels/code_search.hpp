@@ -19,7 +19,7 @@ struct CodeSearch {
   /// those between numbers that are not negative.
   std::int32_t cells[num_cells];
 
-  /// That of a number that is not negative.
+  /// The cell of a number that is not negative.
   static std::int32_t cell_of(float x) {
     const std::int32_t cell = (__builtin_bit_cast(std::int32_t, x) >> 16) - first_cell;
     return cell < 0 ? 0 : (cell < num_cells ? cell : num_cells - 1);
@@ -57,14 +57,14 @@ inline void look_up(T* to, const T* table, std::int64_t count, const Index& inde
   }
 }
 
-/// Of the code without a sign; x is not negative, `cell` the entry of its cell.
+/// The number of the nearest code without a sign; x is not negative, `cell` the entry of its cell.
 inline std::int32_t nearest_unsigned_code(std::int32_t cell, float x) {
   const std::int32_t low = __builtin_bit_cast(std::int32_t, x) & 0xffff;
   return (cell >> 17) + (low > (cell & 0x1ffff) ? 1 : 0);
 }
 
-/// Of the code with a sign; `cell` is the entry of the cell of |x|. A negative number gets a negative code: the nearest
-/// to it below zero.
+/// The number of the nearest code with a sign; `cell` is the entry of the cell of |x|. A negative number gets a
+/// negative code: the nearest to it below zero.
 inline std::int32_t nearest_signed_code(std::int32_t cell, float x) {
   const std::int32_t low = __builtin_bit_cast(std::int32_t, x) & 0xffff, border = cell & 0x1ffff, below = cell >> 17;
   const std::int32_t up = below + (low > border ? 1 : 0), down = below + (low >= border ? 1 : 0);

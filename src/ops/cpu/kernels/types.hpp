@@ -43,7 +43,7 @@ const T* row(const ConstView& view, std::int64_t index) {
   return static_cast<const T*>(view.data) + index * view.stride;
 }
 
-/// Of a part of a matrix.
+/// The size of a part of a matrix.
 struct Extent {
   std::int64_t rows, columns;
 };
