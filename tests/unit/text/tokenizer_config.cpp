@@ -189,6 +189,7 @@ BOOST_AUTO_TEST_CASE(what_is_damaged_or_not_supported_is_named) {
   expect("/model/merges", {"a x"}, "'x'");
   expect("/model/merges", {"b a"}, "'ba'");
   expect("/model/merges", {"a b c"}, "a b c");
+  expect("/model/merges", json::array({json::array({"a", "x\n"})}), "'x\\n'");
   expect("/model/merges", {1}, "merge");
   expect("/model/unk_token", 3, "unk_token");
   expect("/normalizer", {{"type", "Precompiled"}}, "Precompiled");
