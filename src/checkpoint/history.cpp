@@ -76,7 +76,7 @@ void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit
     others.push_back(candidate);
   }
   const auto excess = std::ssize(others) + 1 - limit;
-  for (std::int64_t i = 0; i < excess; ++i) retire_folder(others[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < excess; ++i) retire_folder(others[i]);
 }
 
 namespace {

@@ -65,7 +65,7 @@ void write_files(const std::string& temporary, const config::Config& config, con
   std::vector<float> values;
   for (const parallel::Parameter& parameter : shard_map.unit(0).parameters) {
     for_each_part(parameter, [&](const io::Rectangle& part) {
-      values.resize(static_cast<std::size_t>(part.num_elements()));
+      values.resize(part.num_elements());
       source.read("model/" + parameter.name, part, DType::float32, values.data());
       require_finite(source.path(), "model/" + parameter.name, part, values);
       sink.write("model/" + parameter.name, part, DType::float32, values.data());

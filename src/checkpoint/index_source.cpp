@@ -32,7 +32,7 @@ void IndexSource::read(const std::string& name, const io::Rectangle& where, DTyp
     index_.read("/" + name, dtype == DType::uint8 ? io::Number::uint8 : io::Number::float32, where, values);
     return;
   }
-  std::vector<float> stored(static_cast<std::size_t>(where.num_elements()));
+  std::vector<float> stored(where.num_elements());
   index_.read("/" + name, io::Number::float32, where, stored.data());
   io::convert(stored, dtype, values);
 }

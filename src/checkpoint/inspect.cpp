@@ -35,7 +35,7 @@ std::vector<io::Rectangle> blocks_of(const io::TensorInfo& tensor) {
 
 void read_block(const io::TensorSource& source, const io::TensorInfo& tensor, const io::Rectangle& block,
                 std::vector<float>& values) {
-  values.resize(static_cast<std::size_t>(block.num_elements()));
+  values.resize(block.num_elements());
   source.read(tensor.name, block, DType::float32, values.data());
 }
 

@@ -39,8 +39,8 @@ Position read_entries(const std::string& folder, const comm::Group& world, const
       check(*source);
     }
     const std::vector<ShardFile> files = read_shard_files(source->index());
-    const auto step = static_cast<std::size_t>(world.size());
-    for (auto i = static_cast<std::size_t>(world.rank()); i < files.size(); i += step) {
+    const std::size_t step = world.size();
+    for (std::size_t i = world.rank(); i < files.size(); i += step) {
       check_contents(folder, files[i]);
     }
   });

@@ -64,7 +64,7 @@ void ShardFileSink::write(const std::string& name, const io::Rectangle& where, D
   const std::int64_t size = where.num_elements();
   const bool is_code = dataset.number == io::Number::uint8;
   SFT_ENSURE(is_code == (dtype == DType::uint8), "an entry's numbers come as its dataset holds them");
-  const void* stored = is_code ? values : io::as_float32(values, dtype, static_cast<std::size_t>(size), widened_);
+  const void* stored = is_code ? values : io::as_float32(values, dtype, size, widened_);
   file_.write("/" + entry, dataset.number, {.row_begin = dataset.num_written, .num_rows = size}, stored);
   dataset.num_written += size;
 }

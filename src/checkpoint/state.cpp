@@ -133,7 +133,7 @@ void load_entries(const io::TensorSource& source, const State& state, device::De
       if (values.dtype == DType::uint8) {
         source.read(name, piece, values.dtype, values.data);
       } else {
-        numbers.resize(static_cast<std::size_t>(piece.num_elements()));
+        numbers.resize(piece.num_elements());
         source.read(name, piece, DType::float32, numbers.data());
         if (is_model) seen.add(source.path(), name, *part.parameter, piece, numbers);
         if (is_adapter) require_finite(source.path(), name, piece, numbers);

@@ -18,7 +18,7 @@ void append_document(MicroBatch& batch, const sequence::Chunk& chunk, const Row&
   const std::int64_t first = std::max(chunk.global - begin, std::int64_t{0});
   const std::int64_t end = std::min(chunk.global + chunk.length - begin, length);
   for (std::int64_t i = first; i < end; ++i) {
-    const auto at = static_cast<std::size_t>(from + i);
+    const std::size_t at = from + i;
     const bool is_last = i + 1 == length;
     batch.tokens.push_back(row.tokens[at]);
     batch.positions.push_back(static_cast<std::int32_t>(i));
@@ -29,7 +29,7 @@ void append_document(MicroBatch& batch, const sequence::Chunk& chunk, const Row&
 
 /// Makes every array hold `num_tokens`, with padding at the end: any id that exists, no label.
 void pad(MicroBatch& batch, std::int64_t num_tokens) {
-  const auto size = static_cast<std::size_t>(num_tokens);
+  const std::size_t size = num_tokens;
   batch.tokens.resize(size);
   batch.positions.resize(size);
   batch.targets.resize(size);
@@ -59,7 +59,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
   const sequence::RowCut cut(sequence::joined_row_length(num_tokens, max_tokens, sp_size, local_multiple), sp_size);
   MicroBatch batch;
   for (auto* of_tokens : {&batch.tokens, &batch.positions, &batch.targets}) {
-    of_tokens->reserve(static_cast<std::size_t>(cut.local_length()));
+    of_tokens->reserve(cut.local_length());
   }
   batch.weights.reserve(cut.local_length());
   for (const sequence::Chunk& chunk : cut.chunks(sp_rank)) {
@@ -83,7 +83,7 @@ BatchCounts count_rows(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     std::size_t begin = 0;
     for (const std::int32_t length : row.document_lengths) {
-      const std::size_t end = begin + static_cast<std::size_t>(length);
+      const std::size_t end = begin + length;
       counts.num_tokens += length;
       counts.length_squares += static_cast<double>(length) * static_cast<double>(length);
       for (std::size_t i = begin + 1; i < end; ++i) {

@@ -35,7 +35,7 @@ void DocumentStore::append(const Document& document, std::int64_t length) {
   SFT_ENSURE(length >= 0, "a document is cut within itself");
   SFT_ENSURE(length <= document.tokens.size(), "a document is cut within itself");
   lengths_.push_back(checked_cast<std::int32_t>(length));
-  const auto size = static_cast<std::size_t>(length);
+  const std::size_t size = length;
   file_->append(std::as_bytes(std::span(document.tokens).first(size)));
   const std::vector<WeightRun> runs = runs_of(std::span(document.loss_weight).first(size));
   file_->append(std::as_bytes(std::span(runs)));
@@ -44,7 +44,7 @@ void DocumentStore::append(const Document& document, std::int64_t length) {
 
 void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<std::int32_t> tokens,
                          std::span<float> loss_weight) const {
-  const auto d = static_cast<std::size_t>(document);
+  const std::size_t d = document;
   const auto end = begin + static_cast<std::int64_t>(tokens.size());
   SFT_ENSURE(begin >= 0, "a piece lies in its document");
   SFT_ENSURE(end <= lengths_.at(d), "a piece lies in its document");
@@ -53,7 +53,7 @@ void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<st
   file_->read(begin_bytes_[d] + begin * token_bytes, std::as_writable_bytes(tokens));
 
   const std::int64_t runs_begin_byte = begin_bytes_[d] + lengths_[d] * token_bytes;
-  std::vector<WeightRun> runs(static_cast<std::size_t>(begin_bytes_[d + 1] - runs_begin_byte) / sizeof(WeightRun));
+  std::vector<WeightRun> runs((begin_bytes_[d + 1] - runs_begin_byte) / sizeof(WeightRun));
   file_->read(runs_begin_byte, std::as_writable_bytes(std::span(runs)));
   std::size_t run = 0;
   for (std::int64_t i = begin; i < end; ++i) {

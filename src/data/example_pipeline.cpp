@@ -98,7 +98,7 @@ struct ExamplePipeline::Impl {
       unmade.push_back(batch);
     }
     has_work.notify_one();
-    const auto max_waiting = static_cast<std::size_t>(4 * num_threads);
+    const std::size_t max_waiting = 4 * num_threads;
     while (in_order.size() > max_waiting || waiting_bytes > max_waiting_bytes) deliver_first();
   }
 

@@ -41,7 +41,7 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   const std::int64_t lengths =
       StepRows::are_dealt(dataset, plan) ? dataset.num_rows() * std::int64_t{sizeof(std::int32_t)} : 0;
   const std::int64_t dealt = plan.rows_per_step() * 4 * std::int64_t{sizeof(std::int64_t)};
-  return static_cast<std::size_t>(cut + whole + chunks + order + lengths + dealt);
+  return cut + whole + chunks + order + lengths + dealt;
 }
 
 struct Loader::Impl {

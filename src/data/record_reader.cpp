@@ -64,9 +64,9 @@ bool RecordReader::next_line(RawRecord& record) {
   while (peek() >= 0) {
     const auto from = buffer_.begin() + static_cast<std::ptrdiff_t>(begin_);
     const auto to = std::find(from, buffer_.begin() + static_cast<std::ptrdiff_t>(end_), '\n');
-    if (record.text.size() + static_cast<std::size_t>(to - from) > max_record_bytes) refuse(record, too_large);
+    if (record.text.size() + (to - from) > max_record_bytes) refuse(record, too_large);
     record.text.append(from, to);
-    begin_ += static_cast<std::size_t>(to - from);
+    begin_ += to - from;
     if (begin_ == end_) continue;
     take();
     break;

@@ -118,7 +118,7 @@ class ShardWriter {
       tokens.assign(count * width, static_cast<std::int32_t>(header_.pad_token_id));
       weights.assign(count * width, 0.0f);
       for (std::int64_t r = 0; r < count; ++r) {
-        const auto at = static_cast<std::size_t>(r * width);
+        const std::size_t at = r * width;
         fill_row(rows_[begin + r], std::span(tokens).subspan(at), std::span(weights).subspan(at));
       }
       const io::Rectangle where = {.row_begin = begin, .num_rows = count, .column_begin = 0, .num_columns = width};
@@ -131,7 +131,7 @@ class ShardWriter {
   void fill_row(const PackedRow& row, std::span<std::int32_t> tokens, std::span<float> weights) {
     std::size_t begin = 0;
     for (const Piece& piece : row) {
-      const auto length = static_cast<std::size_t>(piece.length);
+      const std::size_t length = piece.length;
       documents_.read(piece.document, piece.begin, tokens.subspan(begin, length), weights.subspan(begin, length));
       begin += length;
     }
@@ -139,7 +139,7 @@ class ShardWriter {
     const std::vector<std::int32_t> lengths = document_lengths_of(row, header_.packing_strategy);
     for (const std::int32_t length : lengths) {
       weights[first] = 0.0f;  // nothing predicts it
-      first += static_cast<std::size_t>(length);
+      first += length;
     }
     hash_.add(lengths, tokens, weights);
     num_tokens_ += static_cast<std::int64_t>(begin);
@@ -193,8 +193,8 @@ std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHe
     WrittenShards& of_split = written.emplace_back();
     const std::string shard_set = make_set_name(header, split.rows, num_shards);
     for (std::int64_t shard = 0; shard < num_shards; ++shard) {
-      const auto begin = static_cast<std::size_t>(shard * num_rows / num_shards);
-      const auto end = static_cast<std::size_t>((shard + 1) * num_rows / num_shards);
+      const std::size_t begin = shard * num_rows / num_shards;
+      const std::size_t end = (shard + 1) * num_rows / num_shards;
       of_split.files.push_back((fs::path(folder) / shard_name(split.split, shard)).string());
       const std::string path = files.add(of_split.files.back());
       const ShardPlace place = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};

@@ -36,7 +36,7 @@ inline ssize_t read_at(int descriptor, std::uint64_t address, std::size_t size, 
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return -1;
     if (count == 0) break;
-    done += static_cast<std::size_t>(count);
+    done += count;
   }
   return static_cast<ssize_t>(done);
 }
@@ -49,7 +49,7 @@ inline bool write_at(int descriptor, std::uint64_t address, std::size_t size, co
     if (count < 0) return false;
     bytes += count;
     address += static_cast<std::uint64_t>(count);
-    size -= static_cast<std::size_t>(count);
+    size -= count;
   }
   return true;
 }

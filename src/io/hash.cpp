@@ -61,10 +61,9 @@ void ElementSum::add(const std::string& tensor, std::int64_t width, const Rectan
                      std::span<const float> values) {
   const bool is_one_run = where.num_columns == width;
   const std::int64_t num_runs = is_one_run ? 1 : where.num_rows;
-  const auto run = static_cast<std::size_t>(is_one_run ? where.num_elements() : where.num_columns);
+  const std::size_t run = is_one_run ? where.num_elements() : where.num_columns;
   for (std::int64_t i = 0; i < num_runs; ++i) {
-    add(tensor, (where.row_begin + i) * width + where.column_begin,
-        values.subspan(static_cast<std::size_t>(i) * run, run));
+    add(tensor, (where.row_begin + i) * width + where.column_begin, values.subspan(i * run, run));
   }
 }
 
