@@ -56,6 +56,7 @@ Elementwise::Elementwise(ElementwiseRule rule, double weight_decay, const parall
 
 std::vector<StateEntry> Elementwise::state() {
   std::vector<StateEntry> entries;
+  if (packed_ && packed_layout_.tensors(shard_map_).empty()) return entries;
   for (std::size_t i = 0; i < rule_.state.size(); ++i) {
     entries.push_back({rule_.state[i], arrays_.in_memory(i), arrays_.in_file(i),
                        packed_ ? &packed_layout_ : &parallel::as_parameters()});

@@ -82,6 +82,7 @@ void Muon::open(device::Device& device, device::Stream& compute_stream, const pa
 
 std::vector<StateEntry> Muon::state() {
   std::vector<StateEntry> entries = Elementwise::state();
+  if (matrices_layout_.tensors(shard_map()).empty()) return entries;
   entries.push_back({"momentum_buffer", momentum_.in_memory(0), momentum_.in_file(0), &matrices_layout_});
   return entries;
 }

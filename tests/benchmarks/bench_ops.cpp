@@ -105,7 +105,7 @@ class ModelOps {
   void mlp();
   void loss();
   void elementary();
-  void adafactor(const Tensor& parameters, const Tensor& gradients, const Tensor& scratch);
+  void adafactor(const Tensor& parameters, const Tensor& gradients);
 
   Tensor make(DType dtype, std::initializer_list<std::int64_t> shape) { return bench_.make(dtype, shape); }
 
@@ -273,12 +273,12 @@ void ModelOps::loss() {
                       [&] { ops_.cross_entropy_finish(chunk, dlogits, 1e-3f, metrics); });
 }
 
-/// All of a step of a matrix of the width of the model, as much as `parameters` holds of it; factors lie in `scratch`.
-void ModelOps::adafactor(const Tensor& parameters, const Tensor& gradients, const Tensor& scratch) {
+/// All of a step of a matrix of the width of the model, as much as `parameters` holds of it.
+void ModelOps::adafactor(const Tensor& parameters, const Tensor& gradients) {
   const std::int64_t rows = std::min(parameters.num_elements() / C, C), num = rows * C;
   const Tensor sums = make(DType::float64, {rows + C}), squares = make(DType::float64, {1});
-  const Tensor moments = scratch.rows(0, rows + C), factors = scratch.rows(rows + C, rows + C);
-  ops_.fill(moments, 1.0F);
+  const Tensor moments = bench_.make_filled(DType::float32, {rows + C}, 1.0F),
+               factors = make(DType::float32, {rows + C});
   const auto part = [&](const Tensor& x, bool of_columns) { return of_columns ? x.rows(rows, C) : x.rows(0, rows); };
   const ops::FactoredUpdate step{.parameters = parameters.rows(0, num).view({rows, C}),
                                  .gradients = gradients.rows(0, num).view({rows, C}),
@@ -332,7 +332,7 @@ void ModelOps::elementary() {
                                       .rule = ops::AdamW{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001}},
                            .scales = {exp_avg_sq.rows(0, num_blocks), exp_avg_sq.rows(num_blocks, num_blocks)}});
   });
-  adafactor(parameters, gradients, exp_avg);
+  adafactor(parameters, gradients);
   bench_.memory_bound("sum_squares", bytes_of::sum_squares(num), calls, [&] { ops_.sum_squares(sum, gradients); });
   bench_.memory_bound("fill", bytes_of::fill(4, num), calls, [&] { ops_.fill(gradients, 0.0f); });
   bench_.memory_bound("add", bytes_of::add(num), 0, [&] { ops_.add(gradients, parameters); });

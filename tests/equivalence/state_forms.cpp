@@ -158,19 +158,24 @@ BOOST_AUTO_TEST_CASE(files_change_no_bit_of_any_optimizer) {
     for (const config::OptimizerKind optim :
          {config::OptimizerKind::adamw_8bit, config::OptimizerKind::adafactor, config::OptimizerKind::lion,
           config::OptimizerKind::muon, config::OptimizerKind::sgd}) {
-      for (const Precision precision : {Precision::bf16, Precision::pure_bf16}) {
+      struct Form {
+        Precision precision;
+        bool use_peft;  ///< matrices of blocks alone are trained
+      };
+      for (const Form form : {Form{Precision::bf16, false}, {Precision::pure_bf16, false}, {Precision::bf16, true}}) {
         config::Config config = base_config();
+        config.lora.use_peft = form.use_peft;
         config.optimizer.optim = optim;
         const bool has_codes = optim == config::OptimizerKind::adamw_8bit;
         if (has_codes) config.model.intermediate_size = 192;  // matrices of 30 blocks
         const bool is_float32 = has_codes || optim == config::OptimizerKind::adafactor;
         config.optimizer.moments_dtype = is_float32 ? DType::float32 : DType::bf16;
-        config.train.precision = precision;
+        config.train.precision = form.precision;
         const Outcome in_memory = run(config, layout);
         config.train.offload_folder = folder.path();
         config.train.offload_optimizer = Offload::nvme;
-        if (precision == Precision::bf16) config.train.offload_parameters = Offload::nvme;
-        BOOST_TEST((run(config, layout) == in_memory), config::write(optim));
+        if (form.precision == Precision::bf16) config.train.offload_parameters = Offload::nvme;
+        BOOST_TEST((run(config, layout) == in_memory), config::write(optim) << (form.use_peft ? ", adapters" : ""));
       }
     }
   });
