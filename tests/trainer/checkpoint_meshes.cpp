@@ -273,6 +273,18 @@ BOOST_AUTO_TEST_CASE(moments_in_8_bits_go_to_other_meshes_and_back) {
   });
 }
 
+BOOST_AUTO_TEST_CASE(momentum_of_matrices_goes_to_other_meshes_and_back) {
+  check_other_meshes_and_back(config::OptimizerKind::muon, [](const std::vector<io::TensorInfo>& tensors) {
+    const auto num_of = [&](const std::string& entry) {
+      return std::ranges::count_if(tensors,
+                                   [&](const io::TensorInfo& tensor) { return tensor.name.starts_with(entry); });
+    };
+    BOOST_TEST(num_of("momentum_buffer/") == 3 * 7);  // of three blocks
+    BOOST_TEST(num_of("exp_avg/") == num_of("model/") - 3 * 7);
+    BOOST_TEST(num_of("exp_avg_sq/") == num_of("exp_avg/"));
+  });
+}
+
 BOOST_AUTO_TEST_CASE(means_of_rows_and_columns_go_to_other_meshes_and_back) {
   check_other_meshes_and_back(config::OptimizerKind::adafactor, [](const std::vector<io::TensorInfo>& tensors) {
     const auto num_of = [&](const std::string& entry) {
