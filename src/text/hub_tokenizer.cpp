@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "sft/core/error.hpp"
-#include "sft/core/printable.hpp"
+#include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "text/added_tokens.hpp"
