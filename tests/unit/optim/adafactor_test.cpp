@@ -15,6 +15,7 @@
 #include "sft/optim/optimizer.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
 #include "sft/parallel/shard_reduction.hpp"
+#include "support/stored_part.hpp"
 #include "support/temporary_folder.hpp"
 #include "unit/optim/shard_fixture.hpp"
 
@@ -50,9 +51,7 @@ struct Form {
 struct Fixture {
   Fixture(std::vector<parallel::Unit> units, const config::Optimizer& keys, const Form& form = {},
           const std::string& folder = "")
-      : shard_map(std::move(units), place),
-        frozen_map(std::vector<parallel::Unit>(shard_map.units().size()), place),
-        storage(shard_map, frozen_map, form.compute, form.master),
+      : storage(sft::test::stored_part(std::move(units), place, form.compute, form.master)),
         optimizer(make_optimizer(keys, shard_map, form.state)) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
     memory.lay_out([&](device::Arena& arena) { optimizer->lay_out(arena, arena); });
@@ -94,8 +93,8 @@ struct Fixture {
 
   mesh::Place place;
   test::Memory memory;
-  parallel::ShardMap shard_map, frozen_map;
   parallel::UnitStorage storage;
+  const parallel::ShardMap& shard_map = storage.shard_map();
   std::unique_ptr<Optimizer> optimizer;
   parallel::MatrixDeal deal{shard_map, place, [](parallel::UnitIndex, const parallel::Parameter&) { return false; }};
   mesh::Groups groups = mesh::Groups::planned(place, {});
