@@ -367,6 +367,49 @@ std::vector<Op> all_ops() {
                      b.raise_scales(step_of(std::move(x)));
                    }});
   }
+  ops.push_back({"sum_squares_by_dim",
+                 {{"x", {float32, {T, C}}},
+                  {"rows", {DType::float64, {T}, "written, optional"}},
+                  {"columns", {DType::float64, {C}, "written, optional"}}},
+                 [](Backend& b, Tensors x) {
+                   b.sum_squares_by_dim({.x = x["x"], .scale = 1.0, .rows = x["rows"], .columns = x["columns"]});
+                 }});
+  ops.push_back(
+      {"update_factors",
+       {{"moment", {float32, {N}, "written"}}, {"sums", {DType::float64, {N}}}, {"factors", {float32, {N}, "written"}}},
+       [](Backend& b, Tensors x) {
+         b.update_factors({.moment = x["moment"],
+                           .sums = x["sums"],
+                           .factors = x["factors"],
+                           .count = 1,
+                           .beta2 = 0.9,
+                           .epsilon = 1e-30,
+                           .by_mean = false});
+       }});
+  for (const bool only_squares : {false, true}) {
+    std::map<std::string, Operand> operands = {{"gradients", {float32, {T, C}}},
+                                               {"row_factors", {float32, {T}, "optional"}},
+                                               {"column_factors", {float32, {C}}},
+                                               {"squares", {DType::float64, {1}, only_squares ? "written" : ""}}};
+    if (!only_squares) {
+      operands["parameters"] = {float32, {T, C}, "written"};
+      operands["copy"] = {bf16, {T, C}, "written, optional"};
+    }
+    ops.push_back(
+        {only_squares ? "add_direction_squares" : "update_factored", operands, [only_squares](Backend& b, Tensors x) {
+           const FactoredUpdate step{.parameters = x["parameters"],
+                                     .gradients = x["gradients"],
+                                     .row_factors = x["row_factors"],
+                                     .column_factors = x["column_factors"],
+                                     .squares = x["squares"],
+                                     .copy = x["copy"],
+                                     .learning_rate = 1e-3,
+                                     .weight_decay = 0.0,
+                                     .clip_threshold = 1.0,
+                                     .num_elements = T * C};
+           only_squares ? b.add_direction_squares(step) : b.update_factored(step);
+         }});
+  }
   return ops;
 }
 
