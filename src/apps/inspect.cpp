@@ -77,7 +77,7 @@ Contents read_contents(const InspectOptions& options) {
 std::string format_total_bytes(const std::vector<checkpoint::ShardFileInfo>& files) {
   std::int64_t bytes = 0;
   for (const checkpoint::ShardFileInfo& file : files) bytes += file.size_bytes;
-  return format_bytes(static_cast<std::size_t>(bytes));
+  return format_bytes(bytes);
 }
 
 std::string format_number(double value) {

@@ -228,7 +228,7 @@ void print_statistics(const data::PrepareSummary& summary) {
     if (count == 0) continue;
     const std::int64_t least = bits == 0 ? 0 : std::int64_t{1} << (bits - 1);
     const std::int64_t last = bits == 0 ? 0 : 2 * least - 1;
-    const auto width = static_cast<std::size_t>(count * static_cast<std::int64_t>(bar_width) / most);
+    const std::size_t width = count * static_cast<std::int64_t>(bar_width) / most;
     table.add({std::to_string(least) + "-" + std::to_string(last), std::to_string(count), std::string(width, '#')});
   }
   std::string text = table.text();

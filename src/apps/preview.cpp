@@ -63,7 +63,7 @@ std::string preview_of(const data::Row& row, std::int64_t index, std::int64_t nu
                     count_trained(row.loss_weight) + " trained on\n";
   std::size_t begin = 0;
   for (std::size_t d = 0; d < row.document_lengths.size(); ++d) {
-    const auto length = static_cast<std::size_t>(row.document_lengths[d]);
+    const std::size_t length = row.document_lengths[d];
     const std::span<const float> weights = std::span(row.loss_weight).subspan(begin, length);
     out += "── document " + std::to_string(d + 1) + " of " + std::to_string(row.document_lengths.size()) + ": " +
            plural(row.document_lengths[d], "token") + ", " + count_trained(weights) + " trained on ──\n";

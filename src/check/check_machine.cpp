@@ -147,7 +147,7 @@ std::string describe_memory(const CheckedMachine& machine) {
   const std::size_t available = own ? own->total_bytes - own->used_bytes : machine::node_memory_bytes().value_or(0);
   const double least = gather(static_cast<double>(available), machine.groups.world).least();
   if (least == 0) return "";
-  const std::string bytes = format_bytes(static_cast<std::size_t>(least));
+  const std::string bytes = format_bytes(least);
   return "at least " + bytes + (own ? " free on each rank's GPU" : " on each node, for all its ranks");
 }
 
@@ -205,7 +205,7 @@ std::size_t find_large_bytes(const CheckedMachine& machine, const std::vector<co
   auto bytes = static_cast<std::int64_t>(most_bytes);
   for (const comm::TensorGroup& group : groups) {
     bytes = find_size(machine.groups.world, small_bytes, bytes, long_enough_s, [&](std::int64_t size) {
-      return trial.measure_s(group.group, CollectiveTrial::Call::all_reduce, static_cast<std::size_t>(size));
+      return trial.measure_s(group.group, CollectiveTrial::Call::all_reduce, size);
     });
   }
   return static_cast<std::size_t>(bytes);
@@ -273,10 +273,10 @@ RankTimes time_rank(const CheckedMachine& machine, DType dtype) {
   constexpr std::int64_t least_bytes = std::int64_t{1} << 20;
   const std::int64_t most_bytes = std::int64_t{is_gpu ? 256 : 32} << 20;
   const std::int64_t bytes = find_size(world, least_bytes, most_bytes, long_enough_s, [&](std::int64_t size) {
-    CopyTrial trial(device, static_cast<std::size_t>(size));
+    CopyTrial trial(device, size);
     return best_time_s(world, 2, trial, &CopyTrial::copy);
   });
-  CopyTrial copies(device, static_cast<std::size_t>(bytes));
+  CopyTrial copies(device, bytes);
   times.num_bytes = copies.num_bytes();
   times.copy_s = best_time_s(world, num_runs, copies, &CopyTrial::copy);
   return times;

@@ -21,7 +21,7 @@ ProductTrial::ProductTrial(device::Device& device, DType dtype, std::int64_t n)
   backend_->set_workspace(
       Tensor(workspace_.get(), DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))}));
   for (device::Device::Block* block : {&a_, &b_, &c_}) {
-    *block = device.allocate(static_cast<std::size_t>(n * n) * size_of(dtype));
+    *block = device.allocate(n * n * size_of(dtype));
     backend_->fill(Tensor(block->get(), dtype, {n, n}), 1.0F);
   }
 }

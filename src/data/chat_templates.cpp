@@ -60,8 +60,7 @@ ChatTemplate::ChatTemplate(std::string_view source)
 nlohmann::ordered_json ChatTemplate::make_context(const nlohmann::ordered_json& messages,
                                                   const nlohmann::ordered_json& tools, bool add_generation_prompt,
                                                   const nlohmann::ordered_json& variables) {
-  return with_data_errors(
-      [&] { return jinja::make_context(messages, tools, nullptr, add_generation_prompt, variables); });
+  return with_data_errors([&] { return jinja::make_context(messages, tools, add_generation_prompt, variables); });
 }
 
 jinja::Rendered ChatTemplate::render(const nlohmann::ordered_json& context, const jinja::RenderOptions& options) const {

@@ -62,7 +62,7 @@ Slots longest_first(const std::vector<std::int32_t>& lengths, std::size_t num_sl
 }  // namespace
 
 std::vector<std::vector<std::int64_t>> deal_rows(const std::vector<std::int32_t>& lengths, const StepSlots& shape) {
-  const auto num_slots = static_cast<std::size_t>(shape.micro_batches * shape.data_size);
+  const std::size_t num_slots = shape.micro_batches * shape.data_size;
   const std::int64_t num_rows = std::ssize(lengths);
   SFT_ENSURE(num_rows <= shape.micro_batches * shape.data_size * shape.rows_per_slot, "a step has room for its rows");
   Slots plain = in_order(num_rows, num_slots, shape.rows_per_slot);

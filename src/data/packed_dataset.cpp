@@ -78,7 +78,7 @@ struct PackedDataset::Impl {
     SFT_ENSURE(row >= 0, "a row lies in its data set");
     SFT_ENSURE(row < row_offsets.back(), "a row lies in its data set");
     const auto after = std::upper_bound(row_offsets.begin(), row_offsets.end(), row);
-    const auto shard = static_cast<std::size_t>(after - row_offsets.begin() - 1);
+    const std::size_t shard = after - row_offsets.begin() - 1;
     return {shard, row - row_offsets[shard]};
   }
 

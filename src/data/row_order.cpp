@@ -45,7 +45,7 @@ std::int64_t RowOrder::row_at(std::int64_t position) {
 
 std::size_t RowOrder::memory_bytes(OrderKind kind, std::int64_t num_rows, bool shuffle) {
   if (!shuffle || !is_listed(kind, num_rows)) return 0;
-  return static_cast<std::size_t>(num_rows) * sizeof(std::uint32_t);
+  return num_rows * sizeof(std::uint32_t);
 }
 
 }  // namespace sft::data

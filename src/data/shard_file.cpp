@@ -184,8 +184,8 @@ void ShardFile::for_each_row_length(const Visit& visit) const {
     const std::vector<std::int64_t> offsets = read_offsets(first, std::min(rows_at_once, num_rows_ - first));
     const std::vector<std::int32_t> lengths = read_lengths(offsets.front(), offsets.back());
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-      const auto begin = static_cast<std::size_t>(offsets[i] - offsets.front());
-      const auto count = static_cast<std::size_t>(offsets[i + 1] - offsets[i]);
+      const std::size_t begin = offsets[i] - offsets.front();
+      const std::size_t count = offsets[i + 1] - offsets[i];
       visit(count_tokens(first + static_cast<std::int64_t>(i), offsets[i], std::span(lengths).subspan(begin, count)));
     }
   }
@@ -260,7 +260,7 @@ Row ShardFile::read_labels(std::int64_t index) const {
   Row row;
   row.loss_weight.resize(traits_.max_length);
   row.document_lengths = read_lengths(offsets[0], offsets[1]);
-  const auto num_tokens = static_cast<std::size_t>(count_tokens(index, offsets[0], row.document_lengths));
+  const std::size_t num_tokens = count_tokens(index, offsets[0], row.document_lengths);
   file().read("/loss_weight", io::Number::float32, whole_row(index), row.loss_weight.data());
   for (std::size_t i = 0; i < num_tokens; ++i) {
     if (std::isfinite(row.loss_weight[i]) && row.loss_weight[i] >= 0.0f) continue;

@@ -61,7 +61,7 @@ void SpillFile::read(std::int64_t begin_byte, std::span<std::byte> bytes) {
            begin_byte + size <= window_begin_byte_ + static_cast<std::int64_t>(window_.size());
   };
   if (!is_in_window()) {
-    window_.resize(std::min(window_bytes, static_cast<std::size_t>(written_bytes_ - begin_byte)));
+    window_.resize(std::min<std::size_t>(window_bytes, written_bytes_ - begin_byte));
     window_begin_byte_ = begin_byte;
     read_directly(begin_byte, window_);
   }

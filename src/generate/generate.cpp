@@ -29,7 +29,7 @@ Generated generate(Generator& generator, Sampler& sampler, std::span<const std::
   std::vector<float> logits = generator.append(unread);
   result.read_time_s = seconds_since(begin);
 
-  const auto num_ids = static_cast<std::size_t>(std::min(generator.vocab_size(), options.num_token_ids));
+  const std::size_t num_ids = std::min(generator.vocab_size(), options.num_token_ids);
   while (true) {
     const std::int32_t next = sampler.choose(std::span(logits).first(num_ids));
     result.is_stopped = std::ranges::find(options.stop_tokens, next) != options.stop_tokens.end();

@@ -186,7 +186,7 @@ std::vector<float> Generator::append(std::span<const std::int32_t> tokens) {
   SFT_ENSURE(!tokens.empty(), "at least one token is appended");
   SFT_ENSURE(std::ssize(g.text) + std::ssize(tokens) <= g.max_tokens, "a text fits the cache that was planned for it");
   while (!tokens.empty()) {
-    const std::size_t count = std::min(tokens.size(), static_cast<std::size_t>(g.plan.sizes.tokens));
+    const std::size_t count = std::min<std::size_t>(tokens.size(), g.plan.sizes.tokens);
     g.read(tokens.first(count), count == tokens.size());
     tokens = tokens.subspan(count);
   }

@@ -141,7 +141,7 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
     open = files_.emplace(place.file, io::RawFile::extend(path)).first;
   }
   const std::uint64_t element_bytes = names_of(plan_.type()).size_bytes;
-  const auto count = static_cast<std::size_t>(where.num_elements());
+  const std::size_t count = where.num_elements();
   buffer_.resize(count * element_bytes);
   convert(plan_.type(), io::as_float32(values, dtype, count, widened_), count, buffer_.data(), [&](float value) {
     throw_data_error(fmt::format("tensor {} does not fit into float16", name_without_entry(name)),
@@ -154,8 +154,7 @@ void WeightsSink::write(const std::string& name, const io::Rectangle& where, DTy
   const std::size_t run_bytes = buffer_.size() / static_cast<std::size_t>(std::max<std::int64_t>(num_runs, 1));
   for (std::int64_t i = 0; i < num_runs; ++i) {
     const auto first = static_cast<std::uint64_t>((where.row_begin + i) * width + where.column_begin);
-    open->second.write(place.begin + first * element_bytes, run_bytes,
-                       buffer_.data() + static_cast<std::size_t>(i) * run_bytes);
+    open->second.write(place.begin + first * element_bytes, run_bytes, buffer_.data() + i * run_bytes);
   }
 }
 

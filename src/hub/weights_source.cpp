@@ -79,13 +79,12 @@ class WeightsSource final : public io::TensorSource {
     const std::uint64_t element_bytes = tensor.type == WeightType::float32 ? 4 : 2;
     const bool is_contiguous = where.num_columns == width;
     const std::int64_t num_runs = is_contiguous ? 1 : where.num_rows;
-    const auto run = static_cast<std::size_t>(is_contiguous ? where.num_elements() : where.num_columns);
+    const std::size_t run = is_contiguous ? where.num_elements() : where.num_columns;
     std::vector<char> bytes(run * element_bytes);
     for (std::int64_t i = 0; i < num_runs; ++i) {
       const auto first = static_cast<std::uint64_t>((where.row_begin + i) * width + where.column_begin);
       files_[tensor.file].read(tensor.stored.begin + first * element_bytes, bytes.size(), bytes.data());
-      convert(tensor.type, bytes.data(), run, dtype,
-              static_cast<char*>(values) + static_cast<std::size_t>(i) * run * size_of(dtype));
+      convert(tensor.type, bytes.data(), run, dtype, static_cast<char*>(values) + i * run * size_of(dtype));
     }
   }
 

@@ -188,7 +188,7 @@ herr_t read_plain(const DriverFile& file, haddr_t address, std::size_t size, cha
     file.note();
     return -1;
   }
-  const auto found = static_cast<std::size_t>(count);
+  const std::size_t found = count;
   if (found < size && address + found < file.known_bytes) {
     note_shortened(file);
     return -1;

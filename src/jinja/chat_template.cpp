@@ -40,8 +40,7 @@ Json normalize_message(const Json& message) {
 
 }  // namespace
 
-Json make_context(const Json& messages, const Json& tools, const Json& documents, bool add_generation_prompt,
-                  const Json& variables) {
+Json make_context(const Json& messages, const Json& tools, bool add_generation_prompt, const Json& variables) {
   if (!messages.is_array() || messages.empty()) {
     throw TemplateError("a conversation has no messages", "a chat template needs at least one", "leave the record out");
   }
@@ -49,7 +48,7 @@ Json make_context(const Json& messages, const Json& tools, const Json& documents
   context["messages"] = Json::array();
   for (const Json& message : messages) context["messages"].push_back(normalize_message(message));
   context["tools"] = tools;
-  context["documents"] = documents;
+  context["documents"] = nullptr;
   context["add_generation_prompt"] = add_generation_prompt;
   for (const auto& [name, value] : variables.items()) context[name] = value;
   return context;

@@ -235,7 +235,7 @@ void Evaluator::bind_parameters(const MacroSyntax& syntax, Frame& frame, const A
   }
   for (const auto& [name, value] : arguments.named) {
     const auto found = std::find(syntax.parameters.begin(), syntax.parameters.end(), name);
-    const auto index = static_cast<std::size_t>(found - syntax.parameters.begin());
+    const std::size_t index = found - syntax.parameters.begin();
     if (index >= num_parameters || index < arguments.positional.size()) {
       throw Failure("macro '" + syntax.name + "' takes no keyword argument '" + name + "'");
     }

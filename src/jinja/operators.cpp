@@ -111,7 +111,7 @@ Value floating_arithmetic(Operator which, double left, double right) {
 /// The bytes of `count` repetitions, checked against the heap.
 std::size_t repetitions(Heap& heap, std::size_t size, std::int64_t count) {
   if (count <= 0 || size == 0) return 0;
-  const auto times = static_cast<std::size_t>(count);
+  const std::size_t times = count;
   std::size_t total = 0;
   heap.require(__builtin_mul_overflow(size, times, &total) ? ~std::size_t{0} : total);
   return times;
@@ -192,7 +192,7 @@ Value slice_text(Heap& heap, const TextRef& text, std::optional<std::int64_t> st
   positions.push_back(bytes.size());
   TextBuilder builder(&heap);
   for (std::int64_t i = 0; i < bounds.count; ++i) {
-    const auto index = static_cast<std::size_t>(bounds.start + i * bounds.step);
+    const std::size_t index = bounds.start + i * bounds.step;
     builder.append(*text, positions[index], positions[index + 1]);
   }
   return builder.take(text->is_markup);

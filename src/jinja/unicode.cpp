@@ -37,16 +37,16 @@ CodePoint next_code_point(std::string_view text, std::size_t& position) {
   const std::size_t begin = position++;
   if (first < 0x80) return first;
   const int size = first >= 0xF0 ? 4 : (first >= 0xE0 ? 3 : 2);
-  if (first < 0xC2 || first > 0xF4 || begin + static_cast<std::size_t>(size) > text.size()) return -1;
+  if (first < 0xC2 || first > 0xF4 || begin + size > text.size()) return -1;
   CodePoint character = first & (0x7F >> size);
   for (int i = 1; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(text[begin + static_cast<std::size_t>(i)]);
+    const auto byte = static_cast<unsigned char>(text[begin + i]);
     if ((byte & 0xC0) != 0x80) return -1;
     character = (character << 6) | (byte & 0x3F);
   }
   const bool is_too_long = (size == 3 && character < 0x800) || (size == 4 && character < 0x10000);
   if (is_too_long || character > 0x10FFFF || (character >= 0xD800 && character <= 0xDFFF)) return -1;
-  position = begin + static_cast<std::size_t>(size);
+  position = begin + size;
   return character;
 }
 

@@ -69,7 +69,7 @@ std::vector<StateEntry> Adafactor::state() {
 
 std::size_t Adafactor::max_shared_bytes() const {
   const auto count = std::max<std::int64_t>(plan_.num_shared(), std::ssize(plan_.tensors));
-  return static_cast<std::size_t>(count) * sizeof(double);
+  return count * sizeof(double);
 }
 
 void Adafactor::begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) {

@@ -30,9 +30,7 @@ class Adamw8bit final : public Optimizer {
   void zero(ops::Backend& backend) override;
   void read_ahead(Order order) override { arrays_.read_ahead(order); }
   void drain() noexcept override { arrays_.drain(); }
-  [[nodiscard]] std::size_t max_shared_bytes() const override {
-    return static_cast<std::size_t>(num_maxima()) * sizeof(float);
-  }
+  [[nodiscard]] std::size_t max_shared_bytes() const override { return num_maxima() * sizeof(float); }
   void use(const StepExchange& exchange) override { reduction_ = &exchange.reduction; }
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
   void share(const parallel::UnitStorage& storage, ops::Backend& backend) override;

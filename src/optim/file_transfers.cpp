@@ -6,8 +6,7 @@
 namespace sft::optim {
 
 std::size_t room_bytes(const StateArray& array, std::size_t window) {
-  return round_up(static_cast<std::size_t>(array.windows[window].count) * size_of(array.dtype),
-                  io::direct_alignment_bytes);
+  return round_up(array.windows[window].count * size_of(array.dtype), io::direct_alignment_bytes);
 }
 
 std::uint64_t file_bytes(const std::vector<StateArray>& arrays) {

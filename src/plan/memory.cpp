@@ -115,7 +115,7 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
   const comm::Group& world = session.world();
   std::array<std::int64_t, 1> needed{static_cast<std::int64_t>(planned.node_bytes(kind))};
   session.node().sum(std::span<std::int64_t>(needed));
-  const auto needed_bytes = static_cast<std::size_t>(needed[0]);
+  const std::size_t needed_bytes = needed[0];
   const bool fits = !node_bytes || needed_bytes <= *node_bytes;
   std::array<std::int64_t, 1> refused{fits ? 0 : 1};
   world.max(std::span<std::int64_t>(refused));

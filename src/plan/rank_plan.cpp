@@ -106,7 +106,7 @@ void RankPlan::lay_out(Arenas& arenas) {
       take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(workspace_bytes / size_of(DType::bf16))});
   comm::StagingPlan plan = parallel::ShardedUnits::staging(parts, policy);
   if (place.size(Axis::tp) > 1) {
-    const auto activations_bytes = static_cast<std::size_t>(sizes.tokens * sizes.hidden) * sizeof(float);
+    const auto activations_bytes = sizes.tokens * sizes.hidden * sizeof(float);
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, activations_bytes);
   }
   if (place.size(shard_map.shard_axes()) * place.size(Axis::tp) > 1) {

@@ -79,7 +79,7 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
 std::string describe_traffic(const std::vector<comm::SentBytes>& sent) {
   std::string text;
   for (const comm::SentBytes& group : sent) {
-    text += (text.empty() ? "" : ", ") + group.group + " " + format_bytes(static_cast<std::size_t>(group.bytes));
+    text += (text.empty() ? "" : ", ") + group.group + " " + format_bytes(group.bytes);
   }
   return text.empty() ? "nothing" : text;
 }

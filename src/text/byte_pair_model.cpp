@@ -280,7 +280,7 @@ void BytePairModel::merge_few(std::vector<Symbol>& symbols) const {
     const auto best = std::min_element(merges.begin(), merges.begin() + static_cast<std::ptrdiff_t>(num_pairs),
                                        [](const Merge& a, const Merge& b) { return a.rank < b.rank; });
     if (best->rank == Merge::no_rank) break;
-    const auto i = static_cast<std::size_t>(best - merges.begin());
+    const std::size_t i = best - merges.begin();
     symbols[i].id = best->product;
     symbols[i].end = symbols[i + 1].end;
     symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);

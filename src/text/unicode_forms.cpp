@@ -81,7 +81,7 @@ TextView to_unicode_form(Form form, const TextView& text, TextStore& store, bool
   AlignedText& changed = store.emplace_back(text, with_origins);
   const std::string_view all = normalized;
   for (icu::Edits::Iterator edit = edits.getFineIterator(); edit.next(status) != 0;) {
-    const auto begin = static_cast<std::size_t>(edit.sourceIndex());
+    const std::size_t begin = edit.sourceIndex();
     const std::size_t end = begin + static_cast<std::size_t>(edit.oldLength());
     if (edit.hasChange() != 0) {
       changed.append(

@@ -14,7 +14,7 @@ Vocabulary::Vocabulary(const Json& description) {
   for (const auto& [token, value] : description.items()) {
     const TokenId id = number_of(value, "an id of the vocabulary");
     ids_.emplace(token, id);
-    num_ids = std::max(num_ids, static_cast<std::size_t>(id) + 1);
+    num_ids = std::max<std::size_t>(num_ids, id + 1);
     longest_token_bytes_ = std::max(longest_token_bytes_, token.size());
   }
   if (num_ids > 4 * ids_.size() + 65536) {

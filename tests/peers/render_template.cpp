@@ -39,11 +39,12 @@ Json render(const Json& job) {
     auto found = compiled.find(source);
     if (found == compiled.end()) found = compiled.emplace(source, Template(source)).first;
     const Json& given = job.at("context");
-    const Json context =
-        given.value("raw", false)
-            ? given
-            : make_context(given.at("messages"), given.value("tools", Json()), given.value("documents", Json()),
-                           given.value("add_generation_prompt", false), given.value("variables", Json::object()));
+    Json variables = given.value("variables", Json::object());
+    if (given.contains("documents") && !variables.contains("documents")) variables["documents"] = given["documents"];
+    const Json context = given.value("raw", false)
+                             ? given
+                             : make_context(given.at("messages"), given.value("tools", Json()),
+                                            given.value("add_generation_prompt", false), variables);
     RenderOptions options;
     if (job.contains("now")) {
       options.now = std::chrono::system_clock::from_time_t(job.at("now").get<std::time_t>());

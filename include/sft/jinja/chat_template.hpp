@@ -12,12 +12,11 @@ namespace sft::jinja {
 
 /// The variables of a template as transformers' apply_chat_template sets them: `messages` without their null members,
 /// with `reasoning_content` and `thinking` filled from the first of `reasoning_content`, `thinking` and `reasoning`
-/// that is set; `tools` and `documents` (null: none); `add_generation_prompt`; then every member of `variables`
+/// that is set; `tools` (null: none); `documents` (none); `add_generation_prompt`; then every member of `variables`
 /// (special tokens, a record's chat_template_kwargs), which wins over all of these. Throws a TemplateError unless
 /// messages is a list of at least one object.
 [[nodiscard]] nlohmann::ordered_json make_context(const nlohmann::ordered_json& messages,
-                                                  const nlohmann::ordered_json& tools,
-                                                  const nlohmann::ordered_json& documents, bool add_generation_prompt,
+                                                  const nlohmann::ordered_json& tools, bool add_generation_prompt,
                                                   const nlohmann::ordered_json& variables);
 
 /// The bytes that the messages of role "assistant" wrote, in order and without overlap: what is trained on. A

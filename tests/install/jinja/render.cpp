@@ -9,7 +9,7 @@
 
 int main() {
   const nlohmann::ordered_json messages = {{{"role", "user"}, {"content", "Grüße"}}};
-  const auto context = sft::jinja::make_context(messages, nullptr, nullptr, false, nlohmann::ordered_json::object());
+  const auto context = sft::jinja::make_context(messages, nullptr, false, nlohmann::ordered_json::object());
   const sft::jinja::Template shout("{% for m in messages %}{{ m.content|upper }}{% endfor %}");
   std::cout << shout.render(context).text << '\n';
   try {

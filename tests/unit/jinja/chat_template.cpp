@@ -23,7 +23,7 @@ const Json two_turns = {message("system", "S"), message("user", "hi"), message("
 /// The conversation with brackets around what the assistant wrote.
 std::string masked(const std::string& source, const Json& messages, const Json& variables = Json::object()) {
   const jinja::Template chat_template(source);
-  const Json context = make_context(messages, none, none, false, variables);
+  const Json context = make_context(messages, none, false, variables);
   const jinja::Rendered rendered = chat_template.render(context);
   return bracket(rendered.text, assistant_spans(chat_template, context, rendered));
 }
@@ -38,21 +38,20 @@ BOOST_AUTO_TEST_SUITE(chat_template)
 
 BOOST_AUTO_TEST_CASE(null_members_of_messages_go_and_reasoning_has_both_names) {
   const Json messages = {{{"role", "assistant"}, {"content", nullptr}, {"reasoning", "r"}, {"x", {{"y", nullptr}}}}};
-  const Json context = make_context(messages, none, none, true, {{"eos_token", "</s>"}, {"tools", {1}}});
+  const Json context = make_context(messages, none, true, {{"eos_token", "</s>"}, {"tools", {1}}});
   BOOST_TEST(context["messages"][0].dump() ==
              R"({"thinking":"r","role":"assistant","reasoning":"r","x":{"y":null},"reasoning_content":"r"})");
   BOOST_TEST(context["tools"].dump() == "[1]");
   BOOST_TEST(context["documents"].is_null());
   BOOST_TEST(context["add_generation_prompt"].get<bool>());
   BOOST_TEST(context["eos_token"] == "</s>");
-  const Json thought =
-      make_context({{{"thinking", "t"}, {"reasoning_content", "c"}}}, none, none, false, Json::object());
+  const Json thought = make_context({{{"thinking", "t"}, {"reasoning_content", "c"}}}, none, false, Json::object());
   BOOST_TEST(thought["messages"][0].dump() == R"({"thinking":"t","reasoning_content":"c"})");
 }
 
 BOOST_AUTO_TEST_CASE(a_conversation_is_a_list_of_objects) {
   for (const Json& messages : {Json::array(), Json("text"), Json{1}}) {
-    BOOST_TEST(test::template_error_of([&] { (void)make_context(messages, none, none, false, Json::object()); }) != "");
+    BOOST_TEST(test::template_error_of([&] { (void)make_context(messages, none, false, Json::object()); }) != "");
   }
 }
 
