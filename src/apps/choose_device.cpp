@@ -9,8 +9,8 @@
 
 #include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/plan/machine.hpp"
 

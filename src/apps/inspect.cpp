@@ -28,7 +28,6 @@
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/table.hpp"
 #include "start_model.hpp"

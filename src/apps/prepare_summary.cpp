@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "json_text.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 
 namespace sft::apps {

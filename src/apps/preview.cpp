@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/plural.hpp"
 
 namespace sft::apps {
 

@@ -19,7 +19,6 @@
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/machine/gpus.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "index_source.hpp"
+#include "index_tensors.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "header.hpp"
-#include "index_source.hpp"
+#include "index_tensors.hpp"
 #include "sft/core/error.hpp"
 #include "shard_file.hpp"
 

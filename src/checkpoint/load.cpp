@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "header.hpp"
-#include "index_source.hpp"
+#include "index_tensors.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "shard_file.hpp"

@@ -5,8 +5,8 @@
 
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
-#include "sft/io/checksum.hpp"
 #include "sft/io/files.hpp"
+#include "sft/io/hash.hpp"
 
 namespace sft::checkpoint {
 

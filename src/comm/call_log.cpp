@@ -6,7 +6,6 @@
 
 #include "sft/core/ensure.hpp"
 #include "sft/core/format.hpp"
-#include "sft/core/plural.hpp"
 
 namespace sft::comm {
 

@@ -21,7 +21,7 @@
 #include "data/reference_random.hpp"
 #include "data/shard_writer.hpp"
 #include "sft/core/error.hpp"
-#include "sft/core/plural.hpp"
+#include "sft/core/format.hpp"
 
 namespace sft::data {
 

@@ -10,7 +10,6 @@
 
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
-#include "sft/core/plural.hpp"
 
 namespace sft::device {
 

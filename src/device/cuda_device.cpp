@@ -11,7 +11,6 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/machine/gpus.hpp"
 
 namespace sft::device {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/device/device.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
+#include <thread>
 
 #include "sft/core/log.hpp"
 #include "sft/machine/process_memory.hpp"
@@ -25,5 +27,25 @@ void Stream::drain() noexcept {
 void Stream::push(std::unique_ptr<Pending>) { throw std::logic_error("only CPU streams hold pending host work"); }
 
 std::size_t Device::peak_bytes() { return machine::peak_resident_bytes(); }
+
+void WaitChecks::add(const void* owner, Check check) { checks_.emplace_back(owner, std::move(check)); }
+
+void WaitChecks::remove(const void* owner) {
+  std::erase_if(checks_, [owner](const auto& entry) { return entry.first == owner; });
+}
+
+void WaitChecks::wait_until(const std::function<bool()>& is_ready) const {
+  constexpr int num_tests_before_sleep = 1000;
+  constexpr std::chrono::microseconds sleep(50);
+  for (int num_tests = 0; !is_ready();) {
+    for (const auto& [owner, check] : checks_) check();
+    if (num_tests < num_tests_before_sleep) {
+      ++num_tests;
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(sleep);
+    }
+  }
+}
 
 }  // namespace sft::device

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/io/checksum.hpp"
+#include "sft/io/hash.hpp"
 
 #include <zlib.h>
 

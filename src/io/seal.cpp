@@ -12,7 +12,7 @@
 #include "descriptor.hpp"
 #include "sealed_bytes.hpp"
 #include "sft/core/error.hpp"
-#include "sft/io/checksum.hpp"
+#include "sft/io/hash.hpp"
 
 namespace sft::io {
 

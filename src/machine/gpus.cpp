@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "sft/core/ensure.hpp"
-#include "sft/core/plural.hpp"
+#include "sft/core/format.hpp"
 
 namespace sft::machine {
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/mesh/layout.hpp"
 
+#include "sft/core/ensure.hpp"
+#include "sft/mesh/place.hpp"
+
 #include <algorithm>
 #include <iterator>
 
@@ -77,5 +80,14 @@ AxisSet Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {
   }
   return result;
 }
+
+Layout layout_of(const config::Parallel& parallel) { return Layout(parallel.sizes()); }
+
+Place::Place(const Layout& layout, int rank) : layout_(layout), coordinates_(layout.coordinates(rank)) {
+  SFT_ENSURE(rank >= 0, "a rank of the mesh");
+  SFT_ENSURE(rank < layout.size(), "a rank of the mesh");
+}
+
+Place::Place(const config::ValidConfig& config, int rank) : Place(layout_of(config->parallel), rank) {}
 
 }  // namespace sft::mesh

@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/checked/backend.hpp"
-#include "ops/cpu/backend.hpp"
+#include "ops/backends.hpp"
 #include "ops/cpu/planning.hpp"
 #include "ops/null/backend.hpp"
 #include "sft/core/error.hpp"
 #if SFT_HAVE_CUDA
-#include "ops/cuda/backend.hpp"
 #endif
 
 namespace sft::ops {

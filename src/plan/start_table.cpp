@@ -12,7 +12,6 @@
 #include "sft/config/values.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/labelled_lines.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/run_length.hpp"

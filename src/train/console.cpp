@@ -8,7 +8,6 @@
 
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/plural.hpp"
 
 namespace sft::train {
 

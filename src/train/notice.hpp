@@ -2,7 +2,10 @@
 #pragma once
 // What a rank tells the others between two passes over the model, so that all of them go on, stop or fail together.
 
+#include <array>
+#include <cstdint>
 #include <exception>
+#include <span>
 
 #include "sft/comm/group.hpp"
 #include "sft/data/loader.hpp"
@@ -17,9 +20,20 @@ struct Notice {
 };
 
 /// The notices of all ranks in one: one small reduction. Collective over `world`.
-[[nodiscard]] Notice exchange(const Notice& mine, const comm::Group& world);
+[[nodiscard]] inline Notice exchange(const Notice& mine, const comm::Group& world) {
+  std::array<std::int64_t, 2> values{mine.signal, mine.failed ? 1 : 0};
+  world.max(std::span<std::int64_t>(values));
+  return {static_cast<int>(values[0]), values[1] != 0};
+}
 
 /// The next micro-batch, and the exception that kept this rank from it. Not collective.
-[[nodiscard]] std::exception_ptr fetch(data::Loader& loader, data::MicroBatch& batch);
+[[nodiscard]] inline std::exception_ptr fetch(data::Loader& loader, data::MicroBatch& batch) {
+  try {
+    batch = loader.next();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
 
 }  // namespace sft::train

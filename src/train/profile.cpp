@@ -13,8 +13,8 @@
 #include "chrome_trace.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/core/version.hpp"
 #include "sft/io/files.hpp"
 

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "sft/core/format.hpp"
-#include "sft/core/plural.hpp"
 #include "sft/core/table.hpp"
 #include "sft/train/console.hpp"
 

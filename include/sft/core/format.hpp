@@ -2,6 +2,7 @@
 #pragma once
 // Numbers as people read them.
 
+#include <cstdint>
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -28,5 +29,10 @@ template <class... Arguments>
 
 /// "0.42 s"
 [[nodiscard]] std::string format_seconds(double time_s);
+
+/// "1 row", "2 rows": for nouns that take an s.
+[[nodiscard]] inline std::string plural(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
 
 }  // namespace sft

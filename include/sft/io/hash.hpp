@@ -57,4 +57,7 @@ class ElementSum {
   std::uint64_t value_ = 0;
 };
 
+/// "crc32:89abcdef" of a file from byte `begin` on, by zlib. A data Error names a file that cannot be read.
+[[nodiscard]] std::string checksum_of_file(const std::string& path, std::int64_t begin = 0);
+
 }  // namespace sft::io

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/checked/backend.hpp"
+#include "ops/backends.hpp"
 
 #include <string>
 #include <utility>

@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include "ops/cuda/upload.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/backend.hpp"
+#include "ops/backends.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/upload.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "emulation/ops/support.hpp"
-#include "ops/cuda/upload.hpp"
+#include "ops/cuda/kernels/kernels.hpp"
 
 namespace sft::ops::testing {
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <numeric>
 
-#include "sft/io/checksum.hpp"
 #include "sft/io/files.hpp"
+#include "sft/io/hash.hpp"
 #include "sft/io/hdf5.hpp"
 #include "support/damage.hpp"
 #include "support/error_text.hpp"

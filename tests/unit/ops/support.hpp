@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/cpu/backend.hpp"
+#include "ops/backends.hpp"
 #include "ops/cpu/planning.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/backend.hpp"

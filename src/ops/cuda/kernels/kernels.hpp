@@ -164,4 +164,11 @@ void update_factors(const MomentFactorsArguments& step, cudaStream_t stream);
 void add_direction_squares(const FactoredArguments& step, Workspace workspace, cudaStream_t stream);
 void update_factored(const FactoredArguments& step, cudaStream_t stream);
 
+// Small tables from host to device memory within a step.
+
+/// Queues `stream` to write `bytes` bytes, a multiple of 16, to `destination` in device memory, aligned to 16. `source`
+/// is ordinary host memory and is read before the call returns; nothing waits. For tables of kilobytes: the bytes
+/// travel as the arguments of kernels, 3840 each, so that neither pinned memory nor a copy that waits for it is needed.
+void upload(void* destination, const void* source, std::size_t bytes, cudaStream_t stream);
+
 }  // namespace sft::ops::cuda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The backends that ops::make_backend and its neighbours choose from, each made in a folder of its own.
+
+#include <cstddef>
+#include <memory>
+
+#include "ops/cpu/isa.hpp"
+#include "sft/ops/backend.hpp"
+#include "sft/ops/factory.hpp"
+#include "sft/ops/shapes.hpp"
+
+// ops::Backend on host processors: every op runs at once, in vectorised loops and oneDNN products on OpenMP threads.
+namespace sft::ops::cpu {
+
+/// Ops queued on `stream` of `device` with the kernels of `isa`. Results do not depend on the number of threads, but
+/// for those of matrix products. After each op that may take long it lets the device's other streams progress.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Device& device, device::Stream& stream, Isa isa);
+
+}  // namespace sft::ops::cpu
+
+// The CUDA implementation of ops::Backend, and what it needs.
+namespace sft::ops::cuda {
+
+/// A backend whose ops are queued on `stream`, of a CUDA device that the calling thread has taken.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(device::Stream& stream);
+
+/// See ops::workspace_bytes: scratch of one op, whatever the shapes, and behind it the attention plans.
+[[nodiscard]] std::size_t workspace_bytes(const Shapes& shapes, const AttentionNeeds& attention);
+
+}  // namespace sft::ops::cuda
+
+// A backend that holds every call against the rules of ops/backend.hpp before another backend runs it.
+namespace sft::ops::checked {
+
+/// See ops::make_checked_backend.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(std::unique_ptr<Backend> inner);
+
+}  // namespace sft::ops::checked
