@@ -110,9 +110,9 @@ PackedDataset::PackedDataset(const std::vector<std::string>& patterns) : impl_(s
   }
   if (impl_->shards.empty())
     throw_data_error("no packed data", "the list of files is empty", "name packed HDF5 shards");
-  std::vector<PlacedShard> placed;
-  for (const ShardFile& shard : impl_->shards) placed.push_back({shard.path(), shard.place()});
-  check_sets(placed);
+  std::vector<NumberedShard> numbered;
+  for (const ShardFile& shard : impl_->shards) numbered.push_back({shard.path(), shard.number()});
+  check_sets(numbered);
 }
 
 PackedDataset::~PackedDataset() = default;

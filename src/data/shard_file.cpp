@@ -108,16 +108,16 @@ void ShardFile::read_attributes() {
     refuse(fmt::format("its num_target_tokens is {} of {} tokens", num_target_tokens_, num_tokens_));
   }
   if (file().has_attribute("fingerprint")) fingerprint_ = file().read_string("fingerprint");
-  read_place();
+  read_number();
 }
 
-void ShardFile::read_place() {
+void ShardFile::read_number() {
   if (!file().has_attribute("shard_set")) return;
-  place_ = {.shard_set = file().read_string("shard_set"),
-            .index = file().read_int("shard_index"),
-            .num_shards = file().read_int("num_shards")};
-  if (place_->index < 0 || place_->index >= place_->num_shards) {
-    refuse(fmt::format("its shard_index is {} of num_shards = {}", place_->index, place_->num_shards));
+  number_ = {.shard_set = file().read_string("shard_set"),
+             .index = file().read_int("shard_index"),
+             .num_shards = file().read_int("num_shards")};
+  if (number_->index < 0 || number_->index >= number_->num_shards) {
+    refuse(fmt::format("its shard_index is {} of num_shards = {}", number_->index, number_->num_shards));
   }
 }
 

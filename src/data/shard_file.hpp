@@ -48,7 +48,7 @@ class ShardFile {
   [[nodiscard]] std::int64_t num_target_tokens() const { return num_target_tokens_; }
 
   /// Which shard of which set it is, if it says so.
-  [[nodiscard]] const std::optional<ShardPlace>& place() const { return place_; }
+  [[nodiscard]] const std::optional<ShardNumber>& number() const { return number_; }
   /// The content hash of its rows, as the file says it. For a file that does not, "sampled-" and a hash of its counts
   /// and of a few of its rows, which reads them.
   [[nodiscard]] std::string fingerprint() const;
@@ -70,7 +70,7 @@ class ShardFile {
 
  private:
   void read_attributes();
-  void read_place();
+  void read_number();
   void check_shapes() const;
   void check_table_ends() const;
   void check_whole_table() const;
@@ -92,7 +92,7 @@ class ShardFile {
   FileStamp stamp_;
   mutable std::optional<io::Hdf5File> file_;
   ShardTraits traits_;
-  std::optional<ShardPlace> place_;
+  std::optional<ShardNumber> number_;
   std::string fingerprint_;  // "" when the file has none
   std::int64_t num_rows_ = 0, num_documents_ = 0, num_tokens_ = 0, num_target_tokens_ = 0;
 };

@@ -51,16 +51,16 @@ std::string shard_name(const std::string& split, std::int64_t index) {
   return split + number;
 }
 
-void check_sets(const std::vector<PlacedShard>& shards) {
+void check_sets(const std::vector<NumberedShard>& shards) {
   std::map<std::string, SetCount> sets;
-  for (const PlacedShard& shard : shards) {
-    if (!shard.place) continue;
-    SetCount& set = sets[shard.place->shard_set + "/" + std::to_string(shard.place->num_shards)];
+  for (const NumberedShard& shard : shards) {
+    if (!shard.number) continue;
+    SetCount& set = sets[shard.number->shard_set + "/" + std::to_string(shard.number->num_shards)];
     if (set.num_files++ == 0) {
       set.first_path = shard.path;
-      set.num_shards = shard.place->num_shards;
+      set.num_shards = shard.number->num_shards;
     }
-    ++set.times[shard.place->index];
+    ++set.times[shard.number->index];
   }
   for (const auto& [name, set] : sets) check(set);
 }

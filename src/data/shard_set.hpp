@@ -10,22 +10,22 @@
 namespace sft::data {
 
 /// Which shard of which set a file is.
-struct ShardPlace {
+struct ShardNumber {
   std::string shard_set;  ///< a text that the shards of one run share
   std::int64_t index = 0;
   std::int64_t num_shards = 1;
 };
 
-/// A file of a data set; without a place when it does not say one.
-struct PlacedShard {
+/// A file of a data set; without a number when it does not say one.
+struct NumberedShard {
   std::string path;
-  std::optional<ShardPlace> place;
+  std::optional<ShardNumber> number;
 };
 
 /// "train-00003.h5" of the split "train".
 [[nodiscard]] std::string shard_name(const std::string& split, std::int64_t index);
 
 /// Refuses a list in which a shard of a set is missing, or is there less often than the others, and names it.
-void check_sets(const std::vector<PlacedShard>& shards);
+void check_sets(const std::vector<NumberedShard>& shards);
 
 }  // namespace sft::data

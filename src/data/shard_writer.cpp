@@ -69,11 +69,11 @@ class ColumnWriter {
 
 class ShardWriter {
  public:
-  ShardWriter(const std::string& path, const ShardHeader& header, ShardPlace place, const DocumentStore& documents,
+  ShardWriter(const std::string& path, const ShardHeader& header, ShardNumber number, const DocumentStore& documents,
               std::span<const PackedRow> rows)
       : file_(io::Hdf5File::create(path, io::seal_bytes)),
         header_(header),
-        place_(std::move(place)),
+        number_(std::move(number)),
         documents_(documents),
         rows_(rows) {}
 
@@ -161,9 +161,9 @@ class ShardWriter {
     file_.write_int("num_tokens", num_tokens_);
     file_.write_int("num_target_tokens", num_target_tokens_);
     file_.write_string("fingerprint", hash_.text());
-    file_.write_string("shard_set", place_.shard_set);
-    file_.write_int("shard_index", place_.index);
-    file_.write_int("num_shards", place_.num_shards);
+    file_.write_string("shard_set", number_.shard_set);
+    file_.write_int("shard_index", number_.index);
+    file_.write_int("num_shards", number_.num_shards);
     file_.write_string("packing_strategy", name_of(header_.packing_strategy));
     file_.write_string("source", header_.source);
   }
@@ -172,7 +172,7 @@ class ShardWriter {
 
   io::Hdf5File file_;
   const ShardHeader& header_;
-  const ShardPlace place_;
+  const ShardNumber number_;
   const DocumentStore& documents_;
   std::span<const PackedRow> rows_;
   std::int64_t num_documents_ = 0, num_tokens_ = 0, num_target_tokens_ = 0;
@@ -197,8 +197,8 @@ std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHe
       const std::size_t end = (shard + 1) * num_rows / num_shards;
       of_split.files.push_back((fs::path(folder) / shard_name(split.split, shard)).string());
       const std::string path = files.add(of_split.files.back());
-      const ShardPlace place = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
-      ShardWriter(path, header, place, documents, split.rows.subspan(begin, end - begin)).write(of_split, advance);
+      const ShardNumber number = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
+      ShardWriter(path, header, number, documents, split.rows.subspan(begin, end - begin)).write(of_split, advance);
       io::seal(path);
       io::sync_path(path);
     }

@@ -30,20 +30,21 @@ std::vector<bool> tokens_within(const std::vector<jinja::ByteSpan>& spans, const
   return within;
 }
 
-/// The message that a piece of rendered text belongs to; -1: none.
-std::int32_t message_of(const jinja::Piece& piece, const jinja::Rendered& rendered) {
-  if (piece.turn >= 0) return piece.turn;
-  return piece.source >= 0 ? rendered.sources[piece.source].message : -1;
+/// The message that a fragment of rendered text belongs to; -1: none.
+std::int32_t message_of(const jinja::Fragment& fragment, const jinja::Rendered& rendered) {
+  if (fragment.turn >= 0) return fragment.turn;
+  return fragment.source >= 0 ? rendered.sources[fragment.source].message : -1;
 }
 
 /// Multiplies the weight of every token with that of the message that its first byte came from.
 void scale_by_message(Document& document, const jinja::Rendered& rendered, const std::vector<text::ByteRange>& ranges,
                       const std::vector<float>& weights) {
-  std::size_t piece = 0;
+  std::size_t fragment = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    while (piece + 1 < rendered.pieces.size() && rendered.pieces[piece].bytes.end <= ranges[i].begin) ++piece;
-    if (piece >= rendered.pieces.size()) return;
-    const std::int32_t message = message_of(rendered.pieces[piece], rendered);
+    while (fragment + 1 < rendered.fragments.size() && rendered.fragments[fragment].bytes.end <= ranges[i].begin)
+      ++fragment;
+    if (fragment >= rendered.fragments.size()) return;
+    const std::int32_t message = message_of(rendered.fragments[fragment], rendered);
     if (message >= 0 && static_cast<std::size_t>(message) < weights.size()) {
       document.loss_weight[i] *= weights[message];
     }

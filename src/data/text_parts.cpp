@@ -59,13 +59,13 @@ class Trial {
     std::vector<std::string> shown(messages.size());
     try {
       const jinja::Rendered rendered = render_(messages);
-      for (const jinja::Piece& piece : rendered.pieces) {
-        if (piece.source < 0) continue;
-        const jinja::Source& source = rendered.sources[piece.source];
+      for (const jinja::Fragment& fragment : rendered.fragments) {
+        if (fragment.source < 0) continue;
+        const jinja::Source& source = rendered.sources[fragment.source];
         if (source.field != "content") continue;
         const std::string_view text = rendered.text;
         append_without_blanks(shown[source.message],
-                              text.substr(piece.bytes.begin, piece.bytes.end - piece.bytes.begin));
+                              text.substr(fragment.bytes.begin, fragment.bytes.end - fragment.bytes.begin));
       }
     } catch (const Error&) {
       return std::nullopt;

@@ -133,7 +133,7 @@ void create_weight_files(const WeightsPlan& plan, const std::string& folder) {
 WeightsSink::WeightsSink(const WeightsPlan& plan, const std::string& folder) : plan_(plan), folder_(folder) {}
 
 void WeightsSink::write(const std::string& name, const io::Rectangle& where, DType dtype, const void* values) {
-  const WeightsPlan::Place& place = plan_.place(name);
+  const WeightsPlan::TensorRange& place = plan_.place(name);
   const WeightsPlan::File& file = plan_.files()[place.file];
   auto open = files_.find(place.file);
   if (open == files_.end()) {

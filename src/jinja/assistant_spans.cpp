@@ -80,9 +80,9 @@ std::string generation_prompt(const Template& chat_template, const Json& context
   return prompt;
 }
 
-/// Consecutive pieces of one turn.
+/// Consecutive fragments of one turn.
 struct Turn {
-  std::size_t first = 0, end = 0;  ///< pieces
+  std::size_t first = 0, end = 0;  ///< fragments
   std::int32_t message = -1;
 };
 
@@ -92,11 +92,11 @@ class Deriver {
       : rendered_(rendered), messages_(messages), prompt_(std::move(prompt)), family_(family) {}
 
   std::vector<ByteSpan> run() {
-    const std::vector<Piece>& pieces = rendered_.pieces;
-    for (std::size_t i = 0; i < pieces.size();) {
+    const std::vector<Fragment>& fragments = rendered_.fragments;
+    for (std::size_t i = 0; i < fragments.size();) {
       std::size_t end = i + 1;
-      while (end < pieces.size() && pieces[end].turn == pieces[i].turn) ++end;
-      if (is_assistant(messages_, pieces[i].turn)) add_turn({i, end, pieces[i].turn});
+      while (end < fragments.size() && fragments[end].turn == fragments[i].turn) ++end;
+      if (is_assistant(messages_, fragments[i].turn)) add_turn({i, end, fragments[i].turn});
       i = end;
     }
     return std::move(spans_);
@@ -104,13 +104,13 @@ class Deriver {
 
  private:
   /// Whether the bytes are what the message of this turn holds besides its role.
-  [[nodiscard]] bool is_own(const Piece& piece, const Turn& turn) const {
-    if (piece.source < 0) return false;
-    const Source& source = rendered_.sources[piece.source];
+  [[nodiscard]] bool is_own(const Fragment& fragment, const Turn& turn) const {
+    if (fragment.source < 0) return false;
+    const Source& source = rendered_.sources[fragment.source];
     return source.message == turn.message && source.field != "role";
   }
-  [[nodiscard]] bool is_others(const Piece& piece) const {
-    return piece.source >= 0 && !is_assistant(messages_, rendered_.sources[piece.source].message);
+  [[nodiscard]] bool is_others(const Fragment& fragment) const {
+    return fragment.source >= 0 && !is_assistant(messages_, rendered_.sources[fragment.source].message);
   }
   [[nodiscard]] std::string_view text(ByteSpan span) const {
     return std::string_view(rendered_.text).substr(span.begin, span.end - span.begin);
@@ -118,9 +118,9 @@ class Deriver {
 
   /// Where the trained part of a turn begins: behind the header.
   [[nodiscard]] std::size_t begin_of(const Turn& turn) const {
-    const auto first = rendered_.pieces.begin() + static_cast<std::ptrdiff_t>(turn.first);
-    const auto end = rendered_.pieces.begin() + static_cast<std::ptrdiff_t>(turn.end);
-    const auto own = std::find_if(first, end, [&](const Piece& piece) { return is_own(piece, turn); });
+    const auto first = rendered_.fragments.begin() + static_cast<std::ptrdiff_t>(turn.first);
+    const auto end = rendered_.fragments.begin() + static_cast<std::ptrdiff_t>(turn.end);
+    const auto own = std::find_if(first, end, [&](const Fragment& fragment) { return is_own(fragment, turn); });
     const std::size_t turn_begin = first->bytes.begin;
     const std::size_t own_begin = own == end ? (end - 1)->bytes.end : own->bytes.begin;
     const std::string_view before = text({turn_begin, own_begin});
@@ -142,23 +142,23 @@ class Deriver {
 
   void add_turn(const Turn& turn) {
     const std::size_t begin = begin_of(turn);
-    const ByteSpan whole = {rendered_.pieces[turn.first].bytes.begin, rendered_.pieces[turn.end - 1].bytes.end};
+    const ByteSpan whole = {rendered_.fragments[turn.first].bytes.begin, rendered_.fragments[turn.end - 1].bytes.end};
     const std::size_t end =
         whole.end - (text(whole).ends_with(family_.untrained_end) ? family_.untrained_end.size() : 0);
     for (std::size_t i = turn.first; i < turn.end; ++i) {
-      const Piece& piece = rendered_.pieces[i];
-      const ByteSpan part = {std::max(begin, piece.bytes.begin), std::min(end, piece.bytes.end)};
-      if (!is_others(piece) && part.begin < part.end) add(part);
+      const Fragment& fragment = rendered_.fragments[i];
+      const ByteSpan part = {std::max(begin, fragment.bytes.begin), std::min(end, fragment.bytes.end)};
+      if (!is_others(fragment) && part.begin < part.end) add(part);
     }
-    if (turn.end == rendered_.pieces.size() || spans_.empty()) return trim_blanks();
-    const Piece& next = rendered_.pieces[turn.end];
+    if (turn.end == rendered_.fragments.size() || spans_.empty()) return trim_blanks();
+    const Fragment& next = rendered_.fragments[turn.end];
     const bool is_last_message = static_cast<std::size_t>(turn.message) + 1 == messages_.size();
     if (family_.ends_with_next_role) {
       const std::string_view rest = std::string_view(rendered_.text).substr(next.bytes.begin);
       const std::size_t token_end = rest.find("|>");
       const bool is_token = rest.starts_with("<|") && token_end != std::string_view::npos;
       if (is_token) add({next.bytes.begin, next.bytes.begin + token_end + 2});
-    } else if (is_last_message && turn.end + 1 == rendered_.pieces.size() && next.source < 0 && next.turn < 0 &&
+    } else if (is_last_message && turn.end + 1 == rendered_.fragments.size() && next.source < 0 && next.turn < 0 &&
                (prompt_.empty() || !text(next.bytes).ends_with(prompt_))) {
       add(next.bytes);  // what the template writes when all is said, such as the token that ends the text
     }

@@ -68,7 +68,7 @@ class Evaluator {
   void write(const Value& value);
   FrameRef enter(const Scope& scope, const FrameRef& parent);
   void load(Frame& frame, const Scope& scope);
-  [[nodiscard]] static Value& slot(Frame& frame, const Place& place);
+  [[nodiscard]] static Value& slot(Frame& frame, const VariableSlot& place);
   void assign(Frame& frame, const Expression& target, const Value& value);
   void note_message(const Value& value);
   [[nodiscard]] Value make_macro(const MacroSyntax& syntax);

@@ -66,7 +66,7 @@ void Evaluator::load(Frame& frame, const Scope& scope) {
   }
 }
 
-Value& Evaluator::slot(Frame& frame, const Place& place) {
+Value& Evaluator::slot(Frame& frame, const VariableSlot& place) {
   Frame* holder = &frame;
   for (std::size_t i = 0; i < place.depth; ++i) holder = holder->parent.get();
   return holder->slots[place.slot];

@@ -20,7 +20,7 @@ class Symbols {
   Symbols(const Symbols* parent, std::size_t& work) : parent_(parent), work_(&work) {}
 
   /// Sets `place` to where the scopes from this one on have `name`, if they do.
-  [[nodiscard]] bool find(const std::string& name, Place& place) const {
+  [[nodiscard]] bool find(const std::string& name, VariableSlot& place) const {
     std::size_t depth = 0;
     for (const Symbols* symbols = this; symbols != nullptr; symbols = symbols->parent_, ++depth) {
       const auto found = symbols->slots_.find(name);
@@ -36,7 +36,7 @@ class Symbols {
     return define(name, Load::Kind::parameter);
   }
   void load(const std::string& name) {
-    Place place;
+    VariableSlot place;
     if (!find(name, place)) define(name, Load::Kind::context);
   }
   void store(const std::string& name) {
@@ -78,7 +78,7 @@ class Symbols {
     return found->second;
   }
   void define_from_outside(const std::string& name, Load::Kind otherwise) {
-    Place outer;
+    VariableSlot outer;
     const bool is_outside = parent_ != nullptr && parent_->find(name, outer);
     const std::size_t slot = define(name, is_outside ? Load::Kind::outer : otherwise);
     if (is_outside) loads_[slot].outer = {outer.depth + 1, outer.slot};
@@ -167,7 +167,7 @@ class Binder {
     if (expression == nullptr) return;
     using Kind = Expression::Kind;
     if (expression->kind == Kind::name || expression->kind == Kind::member) {
-      expression->place = place_of(expression->name);
+      expression->place = slot_of(expression->name);
     }
     require_known(*expression);
     const bool was_optional = is_optional_;
@@ -179,8 +179,8 @@ class Binder {
   }
 
  private:
-  [[nodiscard]] Place place_of(const std::string& name) const {
-    Place place;
+  [[nodiscard]] VariableSlot slot_of(const std::string& name) const {
+    VariableSlot place;
     if (!symbols_.find(name, place)) throw std::logic_error("internal error: a template's name was not collected");
     return place;
   }
@@ -206,7 +206,7 @@ class Binder {
         bind(statement.expression.get());
         return bind(statement.target.get());
       case Kind::macro:
-        statement.place = place_of(statement.macro->name);
+        statement.place = slot_of(statement.macro->name);
         return bind_macro(statement);
       case Kind::assign_block:
         bind(statement.target.get());

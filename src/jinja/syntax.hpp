@@ -20,7 +20,7 @@ using StatementRef = std::unique_ptr<Statement>;
 using Body = std::vector<StatementRef>;
 
 /// Where a variable lies: `depth` scopes outward, there in `slot`.
-struct Place {
+struct VariableSlot {
   std::size_t depth = 0;
   std::size_t slot = 0;
 };
@@ -29,8 +29,8 @@ struct Place {
 struct Load {
   enum class Kind : std::uint8_t { parameter, undefined, context, outer };
   Kind kind = Kind::undefined;
-  std::string name;  ///< of the variable
-  Place outer;       ///< for Kind::outer: as seen from this scope
+  std::string name;    ///< of the variable
+  VariableSlot outer;  ///< for Kind::outer: as seen from this scope
 };
 
 /// The variables of a scope, by slot.
@@ -90,7 +90,7 @@ struct Expression {
   Value value;
   std::string name;
   std::string attribute;
-  Place place;
+  VariableSlot place;
   std::vector<ExpressionRef> operands;
   std::vector<std::pair<std::string, ExpressionRef>> named;
   ExpressionRef star;
@@ -131,7 +131,7 @@ struct Statement {
   std::unique_ptr<MacroSyntax> macro;
   Scope scope, test_scope;    ///< of a loop: both have the target in the same slots
   std::size_t loop_slot = 0;  ///< of `loop` in `scope`
-  Place place;                ///< of the name of a macro
+  VariableSlot place;         ///< of the name of a macro
 };
 
 /// A whole template.

@@ -24,12 +24,12 @@ Rendered rendered_from(const TextBuilder& text, std::vector<Source> sources) {
   std::size_t begin = 0;
   std::int32_t last_generation = -1;
   for (const Run& run : text.runs()) {
-    const bool goes_on = !rendered.pieces.empty() && rendered.pieces.back().source == run.tag.source &&
-                         rendered.pieces.back().turn == run.tag.turn;
+    const bool goes_on = !rendered.fragments.empty() && rendered.fragments.back().source == run.tag.source &&
+                         rendered.fragments.back().turn == run.tag.turn;
     if (goes_on) {
-      rendered.pieces.back().bytes.end = run.end;
+      rendered.fragments.back().bytes.end = run.end;
     } else {
-      rendered.pieces.push_back({{begin, run.end}, run.tag.source, run.tag.turn});
+      rendered.fragments.push_back({{begin, run.end}, run.tag.source, run.tag.turn});
     }
     if (run.tag.generation >= 0) {
       if (run.tag.generation == last_generation) {

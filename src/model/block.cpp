@@ -214,11 +214,11 @@ void point_heads(BlockActivations& a, const Sizes& s, bool qk_norm) {
 }  // namespace
 
 ActivationPolicy activation_policy(const config::Train& train, device::Kind kind) {
-  using Place = ActivationPolicy::Place;
-  const Place elsewhere = kind == device::Kind::cpu ? Place::file : Place::host;
+  using Location = ActivationPolicy::Location;
+  const Location elsewhere = kind == device::Kind::cpu ? Location::file : Location::host;
   return {.checkpointing = train.activation_checkpointing,
           .mlp_tile_tokens = train.mlp_tile_tokens > 0 ? train.mlp_tile_tokens : INT64_MAX,
-          .place = train.activation_offload ? elsewhere : Place::device};
+          .location = train.activation_offload ? elsewhere : Location::device};
 }
 
 BlockActivations take_activations(device::Arena& arena, const Sizes& s, bool qk_norm) {

@@ -24,8 +24,8 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
       qk_norm_(config.qk_norm),
       policy_(policy),
       num_blocks_(config.num_hidden_layers),
-      slots_(policy.place == ActivationPolicy::Place::device ? num_blocks_
-                                                             : std::min(num_blocks_, num_slots_of_offloading)) {}
+      slots_(policy.location == ActivationPolicy::Location::device ? num_blocks_
+                                                                   : std::min(num_blocks_, num_slots_of_offloading)) {}
 
 void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspace, device::Arena& tp_sums,
                              device::Arena& host) {
@@ -33,7 +33,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   for (BlockActivations& slot : slots_) slot = take_kept_activations(activations, sizes_, qk_norm_, policy_, shared);
   place_bytes_ = place_bytes(kept_tensors(slots_.front(), policy_));
   host_places.clear();
-  if (policy_.place == ActivationPolicy::Place::host) {
+  if (policy_.location == ActivationPolicy::Location::host) {
     for (std::size_t block = 0; block < num_offloaded(); ++block) {
       host_places.push_back(take(host, DType::bf16, {checked_cast<std::int64_t>(place_bytes_ / size_of(DType::bf16))}));
     }

@@ -18,7 +18,7 @@ std::vector<int> units_of(const std::vector<FactoredWindow>& windows) {
 }
 
 StateArray master_array(const std::vector<FactoredWindow>& windows, const StateForm& form) {
-  StateArray array{.dtype = master_dtype(form), .place = form.master_place, .windows = {}};
+  StateArray array{.dtype = master_dtype(form), .place = form.master_location, .windows = {}};
   for (const FactoredWindow& window : windows) array.windows.push_back(window.shard);
   return array;
 }

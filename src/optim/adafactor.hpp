@@ -18,7 +18,7 @@ class Adafactor final : public Optimizer {
   Adafactor(const config::Optimizer& keys, const parallel::ShardMap& shard_map, const StateForm& form);
 
   void lay_out(device::Arena& arena, device::Arena& pinned) override;
-  [[nodiscard]] StatePlace master_place() const override { return form_.master_place; }
+  [[nodiscard]] StateLocation master_location() const override { return form_.master_location; }
   [[nodiscard]] std::uint64_t file_bytes() const override { return arrays_.file_bytes(); }
   void open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
             const std::string& folder) override {
@@ -31,7 +31,7 @@ class Adafactor final : public Optimizer {
   void read_ahead(Order order) override { arrays_.read_ahead(order); }
   void drain() noexcept override { arrays_.drain(); }
   [[nodiscard]] std::size_t max_shared_bytes() const override;
-  void use(const StepExchange& exchange) override { reduction_ = &exchange.reduction; }
+  void use(const StepCollectives& exchange) override { reduction_ = &exchange.reduction; }
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
   void share(const parallel::UnitStorage& storage, ops::Backend& backend) override;
   void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) override;

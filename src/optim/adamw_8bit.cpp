@@ -12,7 +12,7 @@ namespace {
 constexpr std::array names{"exp_avg", "exp_avg_sq"};
 
 template <class Range>
-StateArray array_of(const std::vector<BlockWindow>& windows, const Range& range, DType dtype, StatePlace place) {
+StateArray array_of(const std::vector<BlockWindow>& windows, const Range& range, DType dtype, StateLocation place) {
   StateArray array{.dtype = dtype, .place = place, .windows = {}};
   for (const BlockWindow& window : windows) array.windows.push_back(window.*range);
   return array;
@@ -25,7 +25,7 @@ std::vector<int> units_of(const std::vector<BlockWindow>& windows) {
 }
 
 /// Codes and numbers of both moments.
-std::vector<StateArray> state_arrays(const std::vector<BlockWindow>& windows, StatePlace place) {
+std::vector<StateArray> state_arrays(const std::vector<BlockWindow>& windows, StateLocation place) {
   const StateArray codes = array_of(windows, &BlockWindow::codes, DType::uint8, place),
                    floats = array_of(windows, &BlockWindow::floats, DType::float32, place);
   return {codes, codes, floats, floats};
@@ -41,8 +41,8 @@ Adamw8bit::Adamw8bit(const config::Optimizer& keys, const parallel::ShardMap& sh
       has_floats_(!floats_layout_.tensors(shard_map).empty()),
       has_blocks_(!codes_layout_.tensors(shard_map).empty()),
       windows_(plan_windows(shard_map, plan_, max_window_elements(form))),
-      arrays_(units_of(windows_), array_of(windows_, &BlockWindow::shard, master_dtype(form), form.master_place),
-              state_arrays(windows_, form.moments_place)) {
+      arrays_(units_of(windows_), array_of(windows_, &BlockWindow::shard, master_dtype(form), form.master_location),
+              state_arrays(windows_, form.moments_location)) {
   SFT_ENSURE(form.moments == DType::float32, "moments are float32 where they are not in 8 bits");
 }
 

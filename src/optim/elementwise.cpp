@@ -20,7 +20,7 @@ std::optional<PackedShard> packed_shard(const parallel::ShardMap& shard_map, con
 }
 
 /// As long as the rank shard.
-StateArray array_of(const std::vector<Window>& windows, DType dtype, StatePlace place) {
+StateArray array_of(const std::vector<Window>& windows, DType dtype, StateLocation place) {
   StateArray array{.dtype = dtype, .place = place, .windows = {}};
   for (const Window& window : windows) array.windows.push_back({window.begin, window.count});
   return array;
@@ -50,9 +50,9 @@ Elementwise::Elementwise(ElementwiseRule rule, double weight_decay, const parall
       windows_(plan_updates(shard_map, max_window_elements(form), is_rounded(form), rule_.is_left_out)),
       packed_(packed_shard(shard_map, rule_.is_left_out)),
       packed_layout_(negation_of(rule_.is_left_out)),
-      arrays_(units_of(windows_), array_of(windows_, master_dtype(form), form.master_place),
-              {rule_.state.size(), packed_ ? packed_array(*packed_, windows_, form.moments, form.moments_place)
-                                           : array_of(windows_, form.moments, form.moments_place)}) {}
+      arrays_(units_of(windows_), array_of(windows_, master_dtype(form), form.master_location),
+              {rule_.state.size(), packed_ ? packed_array(*packed_, windows_, form.moments, form.moments_location)
+                                           : array_of(windows_, form.moments, form.moments_location)}) {}
 
 std::vector<StateEntry> Elementwise::state() {
   std::vector<StateEntry> entries;

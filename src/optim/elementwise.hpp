@@ -32,7 +32,7 @@ class Elementwise : public Optimizer {
   Elementwise(ElementwiseRule rule, double weight_decay, const parallel::ShardMap& shard_map, const StateForm& form);
 
   void lay_out(device::Arena& arena, device::Arena& pinned) override { arrays_.lay_out(arena, pinned); }
-  [[nodiscard]] StatePlace master_place() const override { return form_.master_place; }
+  [[nodiscard]] StateLocation master_location() const override { return form_.master_location; }
   [[nodiscard]] std::uint64_t file_bytes() const override { return arrays_.file_bytes(); }
   void open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
             const std::string& folder) override {

@@ -22,26 +22,26 @@ FileTransfers::FileTransfers(const std::vector<StateArray>& arrays, std::size_t 
     : batches_(num_buffers), compute_stream_(compute_stream), file_(folder, file_bytes(arrays)) {
   std::uint64_t begin = 0;
   for (std::size_t window = 0; window < arrays.front().windows.size(); ++window) {
-    std::vector<Place>& places = places_.emplace_back();
+    std::vector<FileRange>& ranges = ranges_.emplace_back();
     for (const StateArray& array : arrays) {
-      places.push_back({begin, room_bytes(array, window)});
-      begin += places.back().bytes;
+      ranges.push_back({begin, room_bytes(array, window)});
+      begin += ranges.back().bytes;
     }
   }
 }
 
-void FileTransfers::start_reading(std::size_t buffer, const std::vector<Piece>& pieces) {
-  for (const Piece& piece : pieces) {
-    const Place& place = place_of(piece);
-    file_.read(batches_[buffer], place.begin, place.bytes, piece.memory.data);
+void FileTransfers::start_reading(std::size_t buffer, const std::vector<Transfer>& transfers) {
+  for (const Transfer& transfer : transfers) {
+    const FileRange& range = range_of(transfer);
+    file_.read(batches_[buffer], range.begin, range.bytes, transfer.memory.data);
   }
 }
 
-void FileTransfers::start_writing(std::size_t buffer, const std::vector<Piece>& pieces) {
+void FileTransfers::start_writing(std::size_t buffer, const std::vector<Transfer>& transfers) {
   compute_stream_.synchronize();
-  for (const Piece& piece : pieces) {
-    const Place& place = place_of(piece);
-    file_.write(batches_[buffer], place.begin, place.bytes, piece.memory.data);
+  for (const Transfer& transfer : transfers) {
+    const FileRange& range = range_of(transfer);
+    file_.write(batches_[buffer], range.begin, range.bytes, transfer.memory.data);
   }
 }
 

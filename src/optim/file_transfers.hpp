@@ -31,21 +31,23 @@ class FileTransfers final : public StateTransfers {
 
   void begin_step() override {}
   void end_step() override {}
-  void start_reading(std::size_t buffer, const std::vector<Piece>& pieces) override;
+  void start_reading(std::size_t buffer, const std::vector<Transfer>& transfers) override;
   void finish_reading(std::size_t buffer) override { file_.wait(batches_[buffer]); }
-  void start_writing(std::size_t buffer, const std::vector<Piece>& pieces) override;
+  void start_writing(std::size_t buffer, const std::vector<Transfer>& transfers) override;
   void finish_writing(std::size_t buffer) override { file_.wait(batches_[buffer]); }
   void drain() noexcept override { file_.drain(); }
 
  private:
-  struct Place {
+  struct FileRange {
     std::uint64_t begin;
     std::size_t bytes;
   };
-  [[nodiscard]] const Place& place_of(const Piece& piece) const { return places_[piece.window][piece.part]; }
+  [[nodiscard]] const FileRange& range_of(const Transfer& transfer) const {
+    return ranges_[transfer.window][transfer.part];
+  }
 
-  std::vector<std::vector<Place>> places_;  ///< of each window, of its parts
-  std::deque<io::TransferBatch> batches_;   ///< of each buffer; a deque: they must not move
+  std::vector<std::vector<FileRange>> ranges_;  ///< of each window, of its parts
+  std::deque<io::TransferBatch> batches_;       ///< of each buffer; a deque: they must not move
   device::Stream& compute_stream_;
   io::DirectFile file_;
 };

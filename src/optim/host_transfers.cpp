@@ -22,9 +22,9 @@ HostTransfers::HostTransfers(const std::vector<StateArray>& arrays, std::vector<
   }
 }
 
-Tensor HostTransfers::stored(const Piece& piece) const {
-  const parallel::ShardRange& window = arrays_[piece.part].windows[piece.window];
-  return state_[piece.part].rows(window.begin, window.count);
+Tensor HostTransfers::stored(const Transfer& transfer) const {
+  const parallel::ShardRange& window = arrays_[transfer.part].windows[transfer.window];
+  return state_[transfer.part].rows(window.begin, window.count);
 }
 
 void HostTransfers::begin_step() {
@@ -37,20 +37,20 @@ void HostTransfers::end_step() {
   compute_stream_.wait(*all_written_);
 }
 
-void HostTransfers::start_reading(std::size_t buffer, const std::vector<Piece>& pieces) {
-  for (const Piece& piece : pieces) {
-    device_.copy(piece.memory.data, stored(piece).data, piece.memory.size_bytes(), *read_stream_);
+void HostTransfers::start_reading(std::size_t buffer, const std::vector<Transfer>& transfers) {
+  for (const Transfer& transfer : transfers) {
+    device_.copy(transfer.memory.data, stored(transfer).data, transfer.memory.size_bytes(), *read_stream_);
   }
   buffers_[buffer].read->record(*read_stream_);
 }
 
 void HostTransfers::finish_reading(std::size_t buffer) { compute_stream_.wait(*buffers_[buffer].read); }
 
-void HostTransfers::start_writing(std::size_t buffer, const std::vector<Piece>& pieces) {
+void HostTransfers::start_writing(std::size_t buffer, const std::vector<Transfer>& transfers) {
   computed_->record(compute_stream_);
   write_stream_->wait(*computed_);
-  for (const Piece& piece : pieces) {
-    device_.copy(stored(piece).data, piece.memory.data, piece.memory.size_bytes(), *write_stream_);
+  for (const Transfer& transfer : transfers) {
+    device_.copy(stored(transfer).data, transfer.memory.data, transfer.memory.size_bytes(), *write_stream_);
   }
   buffers_[buffer].written->record(*write_stream_);
 }

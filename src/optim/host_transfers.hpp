@@ -30,9 +30,9 @@ class HostTransfers final : public StateTransfers {
 
   void begin_step() override;
   void end_step() override;
-  void start_reading(std::size_t buffer, const std::vector<Piece>& pieces) override;
+  void start_reading(std::size_t buffer, const std::vector<Transfer>& transfers) override;
   void finish_reading(std::size_t buffer) override;
-  void start_writing(std::size_t buffer, const std::vector<Piece>& pieces) override;
+  void start_writing(std::size_t buffer, const std::vector<Transfer>& transfers) override;
   void finish_writing(std::size_t buffer) override;
   void drain() noexcept override;
 
@@ -41,8 +41,8 @@ class HostTransfers final : public StateTransfers {
     std::unique_ptr<device::Event> read, written;
   };
 
-  /// Where the piece lies between steps.
-  [[nodiscard]] Tensor stored(const Piece& piece) const;
+  /// Where the transfer lies between steps.
+  [[nodiscard]] Tensor stored(const Transfer& transfer) const;
 
   const std::vector<StateArray>& arrays_;
   const std::vector<Tensor> state_;

@@ -44,7 +44,7 @@ std::vector<std::vector<ParameterRun>> runs_of(const std::vector<Window>& window
 
 /// As long as the windows, without memory.
 StateArray no_array(const std::vector<Window>& windows) {
-  return {.dtype = DType::float32, .place = StatePlace::device, .windows = {windows.size(), {0, 0}}};
+  return {.dtype = DType::float32, .place = StateLocation::device, .windows = {windows.size(), {0, 0}}};
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ Muon::Muon(const config::Optimizer& keys, const parallel::ShardMap& shard_map, c
       matrices_layout_(is_matrix_),
       matrix_runs_(runs_of(windows(), shard_map, is_matrix_)),
       momentum_(units_of(windows()), no_array(windows()),
-                {packed_array(matrices_, windows(), form.moments, form.moments_place)}) {
+                {packed_array(matrices_, windows(), form.moments, form.moments_location)}) {
   for (const parallel::UnitIndex unit : shard_map.unit_indices()) {
     for (const parallel::Parameter& parameter : shard_map.unit(unit).parameters) {
       if (needs_whole(unit, parameter)) newton_schulz_.reserve(parameter.rows, parameter.columns);

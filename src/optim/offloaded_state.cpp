@@ -80,14 +80,14 @@ Tensor OffloadedState::part_of(const Buffer& buffer, std::size_t part) const {
   return {buffer.parts[part], arrays_[part].dtype, {arrays_[part].windows[buffer.window].count}};
 }
 
-std::vector<StateTransfers::Piece> OffloadedState::pieces_of(const Buffer& buffer) const {
-  std::vector<StateTransfers::Piece> pieces;
+std::vector<StateTransfers::Transfer> OffloadedState::transfers_of(const Buffer& buffer) const {
+  std::vector<StateTransfers::Transfer> transfers;
   for (std::size_t p = 0; p < arrays_.size(); ++p) {
     if (buffer.only_part != all_parts && buffer.only_part != p) continue;
     if (arrays_[p].windows[buffer.window].count == 0) continue;
-    pieces.push_back({buffer.window, p, part_of(buffer, p)});
+    transfers.push_back({buffer.window, p, part_of(buffer, p)});
   }
-  return pieces;
+  return transfers;
 }
 
 void OffloadedState::start_reading(std::size_t window, std::size_t only_part) {
@@ -96,7 +96,7 @@ void OffloadedState::start_reading(std::size_t window, std::size_t only_part) {
   buffer.only_part = only_part;
   buffer.status = Buffer::Status::reading;
   buffer.used_at = ++clock_;
-  transfers_->start_reading(number_of(buffer), pieces_of(buffer));
+  transfers_->start_reading(number_of(buffer), transfers_of(buffer));
 }
 
 void OffloadedState::finish_reading(Buffer& buffer) {
@@ -106,7 +106,7 @@ void OffloadedState::finish_reading(Buffer& buffer) {
 
 void OffloadedState::start_writing(Buffer& buffer) {
   buffer.status = Buffer::Status::writing;
-  transfers_->start_writing(number_of(buffer), pieces_of(buffer));
+  transfers_->start_writing(number_of(buffer), transfers_of(buffer));
 }
 
 void OffloadedState::prefetch(std::size_t window) {

@@ -83,7 +83,7 @@ class OffloadedState {
   /// One that takes a new window; its transfers are over, or come before those that read.
   [[nodiscard]] Buffer& free_buffer(std::size_t window);
   /// What the buffer holds of its window.
-  [[nodiscard]] std::vector<StateTransfers::Piece> pieces_of(const Buffer& buffer) const;
+  [[nodiscard]] std::vector<StateTransfers::Transfer> transfers_of(const Buffer& buffer) const;
   [[nodiscard]] Tensor part_of(const Buffer& buffer, std::size_t part) const;
   void start_reading(std::size_t window, std::size_t only_part);
   void finish_reading(Buffer& buffer);

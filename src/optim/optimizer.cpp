@@ -36,18 +36,18 @@ ElementwiseRule rule_of(const config::Optimizer& o) {
 
 StateForm state_form(const config::ValidConfig& config, device::Kind kind) {
   const auto place = [kind](config::Offload offload) {
-    if (offload == config::Offload::nvme) return StatePlace::file;
-    return offload == config::Offload::host && kind == device::Kind::cuda ? StatePlace::host : StatePlace::device;
+    if (offload == config::Offload::nvme) return StateLocation::file;
+    return offload == config::Offload::host && kind == device::Kind::cuda ? StateLocation::host : StateLocation::device;
   };
   return {.moments = config->optimizer.moments_dtype,
-          .moments_place = place(config->train.offload_optimizer),
-          .master_place = place(config->train.offload_parameters),
+          .moments_location = place(config->train.offload_optimizer),
+          .master_location = place(config->train.offload_parameters),
           .rounds_parameters = config->train.precision == config::Precision::pure_bf16,
           .rounding_seed = config->train.seed};
 }
 
 bool Optimizer::needs_whole(int /*unit*/, const parallel::Parameter& /*parameter*/) const { return false; }
-void Optimizer::use(const StepExchange& /*exchange*/) {}
+void Optimizer::use(const StepCollectives& /*exchange*/) {}
 void Optimizer::share(const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) {}
 
 std::unique_ptr<Optimizer> make_optimizer(const config::Optimizer& optimizer, const parallel::ShardMap& shard_map,

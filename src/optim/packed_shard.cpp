@@ -27,7 +27,8 @@ std::int64_t PackedShard::place_of(std::int64_t at) const {
   return found->place + std::max<std::int64_t>(at - found->begin, 0);
 }
 
-StateArray packed_array(const PackedShard& shard, const std::vector<Window>& windows, DType dtype, StatePlace place) {
+StateArray packed_array(const PackedShard& shard, const std::vector<Window>& windows, DType dtype,
+                        StateLocation place) {
   StateArray array{.dtype = dtype, .place = place, .windows = {}};
   for (const Window& window : windows) {
     const std::int64_t begin = shard.place_of(window.begin), end = shard.place_of(window.begin + window.count);

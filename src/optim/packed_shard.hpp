@@ -33,7 +33,7 @@ class PackedShard {
 
 /// Such an array, cut as the windows are.
 [[nodiscard]] StateArray packed_array(const PackedShard& shard, const std::vector<Window>& windows, DType dtype,
-                                      StatePlace place);
+                                      StateLocation place);
 
 /// Such an array as tensors of a checkpoint, in the parameters' shapes.
 class PackedLayout final : public parallel::StoredLayout {

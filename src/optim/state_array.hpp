@@ -14,7 +14,7 @@ namespace sft::optim {
 /// A flat array, cut into windows that are in memory at a time.
 struct StateArray {
   DType dtype = DType::float32;
-  StatePlace place = StatePlace::device;
+  StateLocation place = StateLocation::device;
   std::vector<parallel::ShardRange> windows;  ///< neighbours, from 0 on; a window may have nothing of it
 
   [[nodiscard]] std::int64_t num_elements() const {

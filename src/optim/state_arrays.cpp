@@ -17,8 +17,8 @@ StateArrays::StateArrays(std::vector<int> units, StateArray master, std::vector<
   const auto put = [&](StateArray array) {
     SFT_ENSURE(array.windows.size() == units_.size(), "an array has all windows");
     Part part{.array = std::move(array)};
-    if (part.array.place == StatePlace::device) return part;
-    std::vector<StateArray>& parts = part.array.place == StatePlace::host ? in_host : in_file;
+    if (part.array.place == StateLocation::device) return part;
+    std::vector<StateArray>& parts = part.array.place == StateLocation::host ? in_host : in_file;
     part.number = parts.size();
     parts.push_back(part.array);
     return part;
@@ -31,8 +31,8 @@ StateArrays::StateArrays(std::vector<int> units, StateArray master, std::vector<
 
 StateArrays::~StateArrays() = default;
 
-OffloadedState& StateArrays::state_at(StatePlace place) const {
-  return place == StatePlace::host ? *in_host_ : *in_file_;
+OffloadedState& StateArrays::state_at(StateLocation place) const {
+  return place == StateLocation::host ? *in_host_ : *in_file_;
 }
 
 template <class Visit>
@@ -46,9 +46,9 @@ void StateArrays::lay_out(device::Arena& arena, device::Arena& pinned) {
   if (in_host_) in_host_->lay_out(arena);
   if (in_file_) in_file_->lay_out(pinned);
   for (Part& part : state_) {
-    if (part.array.place == StatePlace::file) continue;
+    if (part.array.place == StateLocation::file) continue;
     part.memory =
-        take(part.array.place == StatePlace::host ? pinned : arena, part.array.dtype, {part.array.num_elements()});
+        take(part.array.place == StateLocation::host ? pinned : arena, part.array.dtype, {part.array.num_elements()});
   }
 }
 
@@ -58,9 +58,9 @@ void StateArrays::open(device::Device& device, device::Stream& compute_stream, c
                        const std::string& folder) {
   if (in_host_) {
     std::vector<Tensor> tensors;  // in the order of their numbers
-    if (master_.array.place == StatePlace::host) tensors.push_back(storage.parameters());
+    if (master_.array.place == StateLocation::host) tensors.push_back(storage.parameters());
     for (const Part& part : state_) {
-      if (part.array.place == StatePlace::host) tensors.push_back(part.memory);
+      if (part.array.place == StateLocation::host) tensors.push_back(part.memory);
     }
     in_host_->open(std::make_unique<HostTransfers>(in_host_->arrays(), std::move(tensors), in_host_->num_buffers(),
                                                    device, compute_stream),
@@ -74,7 +74,7 @@ void StateArrays::open(device::Device& device, device::Stream& compute_stream, c
 }
 
 parallel::OffloadedShard* StateArrays::shard_in_file(const Part& part) const {
-  return part.array.place == StatePlace::file ? &in_file_->shard(part.number) : nullptr;
+  return part.array.place == StateLocation::file ? &in_file_->shard(part.number) : nullptr;
 }
 
 void StateArrays::zero(ops::Backend& backend) {
@@ -122,7 +122,7 @@ void StateArrays::end_step() {
 }
 
 Tensor StateArrays::part_of(std::size_t window, const Part& part, const Tensor& memory) const {
-  if (part.array.place != StatePlace::device) return state_at(part.array.place).part(window, part.number);
+  if (part.array.place != StateLocation::device) return state_at(part.array.place).part(window, part.number);
   return memory.rows(part.array.windows[window].begin, part.array.windows[window].count);
 }
 

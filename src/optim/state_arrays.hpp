@@ -59,7 +59,7 @@ class StateArrays {
     Tensor memory = {};  ///< (num_elements), of state that lies in memory
   };
 
-  [[nodiscard]] OffloadedState& state_at(StatePlace place) const;
+  [[nodiscard]] OffloadedState& state_at(StateLocation place) const;
   /// Calls visit(state) for what lies elsewhere.
   template <class Visit>
   void for_each_offloaded(const Visit& visit) const;

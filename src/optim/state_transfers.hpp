@@ -13,7 +13,7 @@ namespace sft::optim {
 class StateTransfers {
  public:
   /// A part of a window (the master weights, a moment ...), and where it is in a buffer: 1-D.
-  struct Piece {
+  struct Transfer {
     std::size_t window, part;
     Tensor memory;
   };
@@ -26,11 +26,11 @@ class StateTransfers {
   virtual void end_step() = 0;
 
   // For each buffer start_reading, finish_reading, start_writing and finish_writing follow each other.
-  virtual void start_reading(std::size_t buffer, const std::vector<Piece>& pieces) = 0;
+  virtual void start_reading(std::size_t buffer, const std::vector<Transfer>& transfers) = 0;
   /// Ops queued from now on find what was read.
   virtual void finish_reading(std::size_t buffer) = 0;
   /// Writes what the ops queued so far leave in the buffer.
-  virtual void start_writing(std::size_t buffer, const std::vector<Piece>& pieces) = 0;
+  virtual void start_writing(std::size_t buffer, const std::vector<Transfer>& transfers) = 0;
   /// Before the buffer is read into again, or the state is read.
   virtual void finish_writing(std::size_t buffer) = 0;
 

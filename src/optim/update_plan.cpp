@@ -130,7 +130,8 @@ std::vector<ParameterRun> plan_parameters(const parallel::ShardMap& shard_map, c
 ParameterRun cut(const ParameterRun& run, std::int64_t begin, std::int64_t end) { return part_of(run, begin, end); }
 
 std::int64_t max_window_elements(const StateForm& form) {
-  const bool is_offloaded = form.moments_place != StatePlace::device || form.master_place != StatePlace::device;
+  const bool is_offloaded =
+      form.moments_location != StateLocation::device || form.master_location != StateLocation::device;
   return is_offloaded ? form.window_elements : std::int64_t{1} << 60;
 }
 

@@ -86,7 +86,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       }) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
-  const bool moves_master = optimizer->master_place() == optim::StatePlace::host;
+  const bool moves_master = optimizer->master_location() == optim::StateLocation::host;
   for (parallel::UnitStorage& part : parts) {
     part.lay_out(moves_master ? arenas.host_parameters : arenas.parameters,
                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);

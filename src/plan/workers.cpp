@@ -27,7 +27,7 @@ std::unique_ptr<model::ActivationStore> make_activation_store(const model::Decod
                                                               device::Stream& compute, Work work) {
   if (buffers.num_offloaded() == 0) return nullptr;
   if (work == Work::counted) return std::make_unique<NullActivationStore>();
-  if (buffers.policy().place == model::ActivationPolicy::Place::host) {
+  if (buffers.policy().location == model::ActivationPolicy::Location::host) {
     return std::make_unique<model::HostActivationStore>(device, compute, buffers.host_places);
   }
   return std::make_unique<ActivationFile>(folder, buffers.num_offloaded(), buffers.offloaded_bytes(), device);

@@ -9,14 +9,14 @@ namespace sft::text {
 
 namespace {
 
-struct Piece {
+struct SplitPart {
   ByteRange range;
   bool is_delimiter = false;
 };
 
 /// Delimiters and what lies between them, in order.
-std::vector<Piece> pieces_of(const std::vector<ByteRange>& matches, std::size_t size, bool invert) {
-  std::vector<Piece> pieces;
+std::vector<SplitPart> pieces_of(const std::vector<ByteRange>& matches, std::size_t size, bool invert) {
+  std::vector<SplitPart> pieces;
   std::size_t done = 0;
   for (const ByteRange& match : matches) {
     if (done != match.begin) pieces.push_back({{done, match.begin}, invert});
@@ -27,9 +27,9 @@ std::vector<Piece> pieces_of(const std::vector<ByteRange>& matches, std::size_t 
   return pieces;
 }
 
-void merge_equal_neighbours(const std::vector<Piece>& pieces, std::vector<ByteRange>& parts) {
+void merge_equal_neighbours(const std::vector<SplitPart>& pieces, std::vector<ByteRange>& parts) {
   bool was_delimiter = false;
-  for (const Piece& piece : pieces) {
+  for (const SplitPart& piece : pieces) {
     if (piece.is_delimiter == was_delimiter && !parts.empty()) {
       parts.back().end = piece.range.end;
     } else {
@@ -39,9 +39,9 @@ void merge_equal_neighbours(const std::vector<Piece>& pieces, std::vector<ByteRa
   }
 }
 
-void merge_into_previous(const std::vector<Piece>& pieces, std::vector<ByteRange>& parts) {
+void merge_into_previous(const std::vector<SplitPart>& pieces, std::vector<ByteRange>& parts) {
   bool was_delimiter = false;
-  for (const Piece& piece : pieces) {
+  for (const SplitPart& piece : pieces) {
     if (piece.is_delimiter && !was_delimiter && !parts.empty()) {
       parts.back().end = piece.range.end;
     } else {
@@ -51,7 +51,7 @@ void merge_into_previous(const std::vector<Piece>& pieces, std::vector<ByteRange
   }
 }
 
-void merge_into_next(const std::vector<Piece>& pieces, std::vector<ByteRange>& parts) {
+void merge_into_next(const std::vector<SplitPart>& pieces, std::vector<ByteRange>& parts) {
   bool was_delimiter = false;
   for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
     if (piece->is_delimiter && !was_delimiter && !parts.empty()) {
@@ -78,11 +78,11 @@ SplitBehavior split_behavior_of(const std::string& name) {
 void split_at(const std::vector<ByteRange>& matches, std::size_t size, SplitBehavior behavior, bool invert,
               std::vector<ByteRange>& parts) {
   parts.clear();
-  const std::vector<Piece> pieces = pieces_of(matches, size, invert);
+  const std::vector<SplitPart> pieces = pieces_of(matches, size, invert);
   switch (behavior) {
     case SplitBehavior::removed:
     case SplitBehavior::isolated:
-      for (const Piece& piece : pieces) {
+      for (const SplitPart& piece : pieces) {
         if (!piece.is_delimiter || behavior == SplitBehavior::isolated) parts.push_back(piece.range);
       }
       return;

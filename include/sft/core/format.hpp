@@ -2,9 +2,9 @@
 #pragma once
 // Numbers as people read them.
 
-#include <cstdint>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 

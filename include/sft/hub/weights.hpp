@@ -53,7 +53,7 @@ class WeightsPlan {
     std::string header;  ///< with its length before it
     std::uint64_t size_bytes = 0;
   };
-  struct Place {
+  struct TensorRange {
     std::size_t file = 0;
     std::uint64_t begin = 0;  ///< byte of the file
     std::vector<std::int64_t> shape;
@@ -61,14 +61,14 @@ class WeightsPlan {
 
   [[nodiscard]] WeightType type() const { return type_; }
   [[nodiscard]] const std::vector<File>& files() const { return files_; }
-  [[nodiscard]] const Place& place(const std::string& name) const { return places_.at(name); }
+  [[nodiscard]] const TensorRange& place(const std::string& name) const { return places_.at(name); }
   /// model.safetensors.index.json; empty with one file.
   [[nodiscard]] std::string index_json() const;
 
  private:
   WeightType type_;
   std::vector<File> files_;
-  std::map<std::string, Place> places_;  ///< by "model/NAME"
+  std::map<std::string, TensorRange> places_;  ///< by "model/NAME"
   std::uint64_t total_bytes_ = 0, num_elements_ = 0;
 };
 

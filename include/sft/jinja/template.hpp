@@ -31,7 +31,7 @@ struct Source {
 };
 
 /// Consecutive bytes of the rendered text that have the same origin.
-struct Piece {
+struct Fragment {
   ByteSpan bytes;
   std::int32_t source = -1;  ///< index into Rendered::sources; -1: the template's own words, or no message's
   std::int32_t turn = -1;  ///< the message whose iteration of a loop over messages wrote it; -1: outside of such loops
@@ -40,8 +40,8 @@ struct Piece {
 struct Rendered {
   std::string text;
   std::vector<ByteSpan>
-      generation;             ///< what stands in `{% generation %}` blocks, in order, without overlap, none empty
-  std::vector<Piece> pieces;  ///< cover the text in order; neighbours differ, none is empty
+      generation;                   ///< what stands in `{% generation %}` blocks, in order, without overlap, none empty
+  std::vector<Fragment> fragments;  ///< cover the text in order; neighbours differ, none is empty
   std::vector<Source> sources;
 };
 

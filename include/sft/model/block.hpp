@@ -45,13 +45,13 @@ struct BlockActivations {
 /// memory grows with T alone (Dao et al. 2022). What is computed again has the same bits: same ops, same shapes.
 struct ActivationPolicy {
   /// Where kept activations are between forward and backward pass.
-  enum class Place { device, host, file };
+  enum class Location { device, host, file };
 
   config::ActivationCheckpointing checkpointing = config::ActivationCheckpointing::none;
   /// Tokens that the MLP works on at a time (Arctic long sequence training, Bekman et al. 2025), forward and backward;
   /// at least 1. Above T: all of them.
   std::int64_t mlp_tile_tokens = INT64_MAX;
-  Place place = Place::device;
+  Location location = Location::device;
 
   [[nodiscard]] bool keeps_products() const { return checkpointing != config::ActivationCheckpointing::full; }
   [[nodiscard]] bool keeps_all() const { return checkpointing == config::ActivationCheckpointing::none; }

@@ -23,7 +23,7 @@ class ShardReduction;
 namespace sft::optim {
 
 /// Where a part of the state lies between steps.
-enum class StatePlace {
+enum class StateLocation {
   device,  ///< where the ops work
   host,    ///< pinned memory of the node: on GPUs
   file,
@@ -32,10 +32,11 @@ enum class StatePlace {
 /// How an optimizer keeps its state, and where.
 struct StateForm {
   DType moments = DType::float32;  ///< or bf16: of the numbers that it keeps for each parameter
-  StatePlace moments_place = StatePlace::device;
-  StatePlace master_place = StatePlace::device;  ///< of the weights that it updates: with file UnitStorage has none
-  bool rounds_parameters = false;                ///< UnitStorage's parameters are bf16 alone
-  std::uint64_t rounding_seed = 42;              ///< of stochastic rounding, where anything is bf16
+  StateLocation moments_location = StateLocation::device;
+  StateLocation master_location =
+      StateLocation::device;         ///< of the weights that it updates: with file UnitStorage has none
+  bool rounds_parameters = false;    ///< UnitStorage's parameters are bf16 alone
+  std::uint64_t rounding_seed = 42;  ///< of stochastic rounding, where anything is bf16
   /// The most elements of a window of state that lies elsewhere; a multiple of parallel::alignment_elements. 4 MiB of
   /// float32 are enough for the full speed of a disk, and of the link of a GPU.
   std::int64_t window_elements = std::int64_t{1} << 20;
@@ -55,7 +56,7 @@ struct StateEntry {
 };
 
 /// How a step meets those of the other ranks that share the parameters.
-struct StepExchange {
+struct StepCollectives {
   parallel::MatrixExchange& matrices;
   parallel::ShardReduction& reduction;
 };
@@ -70,7 +71,7 @@ class Optimizer {
   /// state that lies there, windows of a file. Call with sizing arenas, then with real ones.
   virtual void lay_out(device::Arena& arena, device::Arena& pinned) = 0;
   /// Where the weights lie that it updates.
-  [[nodiscard]] virtual StatePlace master_place() const = 0;
+  [[nodiscard]] virtual StateLocation master_location() const = 0;
   /// Bytes of this rank's file; 0: there is none.
   [[nodiscard]] virtual std::uint64_t file_bytes() const = 0;
 
@@ -102,7 +103,7 @@ class Optimizer {
   /// Bytes of the largest tensor that share() reduces over fsdp and tp; the same on all their ranks. 0: none. Pure.
   [[nodiscard]] virtual std::size_t max_shared_bytes() const { return 0; }
   /// What whole matrices and share() need, before the first step. Outlives this.
-  virtual void use(const StepExchange& exchange);
+  virtual void use(const StepCollectives& exchange);
 
   // A step: begin_step, share, step_unit for each unit in that order, end_step. Parameters, state and the low-precision
   // copy change. What is bf16 is rounded at random, the same way on any mesh and in any run: by the seed, the step and

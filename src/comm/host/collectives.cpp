@@ -177,7 +177,7 @@ void HostCollectives::start(const Group& group, const Exchange& call, device::St
   }
   Copies copies(*this, group, call, stream);
   std::vector<Steps::Step> steps;
-  append_rounds(steps, pieces_of(send), to, pieces_of(receive), from, stream);
+  append_rounds(steps, chunks_of(send), to, chunks_of(receive), from, stream);
   run_steps(group, "exchange", std::move(steps));
   copies.leave();
 }
@@ -187,10 +187,10 @@ void HostCollectives::start(const Group& group, const Exchange& call, device::St
 void HostCollectives::start(const Group& group, const ExchangeAll& call, device::Stream& stream) {
   if (group.size() == 1) return;
   Copies copies(*this, group, call, stream);
-  const auto pieces = [&](std::span<const Message> messages, int rank) {
-    std::vector<Piece> all;
+  const auto chunks = [&](std::span<const Message> messages, int rank) {
+    std::vector<Chunk> all;
     for (const Tensor* tensor : messages_of(messages, rank)) {
-      const std::vector<Piece> more = pieces_of(*tensor);
+      const std::vector<Chunk> more = chunks_of(*tensor);
       all.insert(all.end(), more.begin(), more.end());
     }
     return all;
@@ -199,7 +199,7 @@ void HostCollectives::start(const Group& group, const ExchangeAll& call, device:
   for (int distance = 1; distance < group.size(); ++distance) {
     const int to = (group.rank() + distance) % group.size();
     const int from = (group.rank() - distance + group.size()) % group.size();
-    append_rounds(steps, pieces(call.sends, to), to, pieces(call.receives, from), from, stream);
+    append_rounds(steps, chunks(call.sends, to), to, chunks(call.receives, from), from, stream);
   }
   run_steps(group, "exchange_all", std::move(steps));
   copies.leave();
@@ -214,22 +214,22 @@ device::Device::Block HostCollectives::allocate_own(const Group& /*group*/, std:
   return device_.allocate(bytes);
 }
 
-std::vector<HostCollectives::Piece> HostCollectives::pieces_of(const Tensor& message) const {
+std::vector<HostCollectives::Chunk> HostCollectives::chunks_of(const Tensor& message) const {
   const std::size_t slot = slot_bytes(2);
-  std::vector<Piece> pieces;
+  std::vector<Chunk> chunks;
   for (std::size_t begin = 0; begin < message.size_bytes(); begin += slot) {
-    pieces.push_back({message.as<std::byte>() + begin, std::min(slot, message.size_bytes() - begin)});
+    chunks.push_back({message.as<std::byte>() + begin, std::min(slot, message.size_bytes() - begin)});
   }
-  return pieces;
+  return chunks;
 }
 
-void HostCollectives::append_rounds(std::vector<Steps::Step>& steps, const std::vector<Piece>& sends, int to,
-                                    const std::vector<Piece>& receives, int from, device::Stream& stream) const {
+void HostCollectives::append_rounds(std::vector<Steps::Step>& steps, const std::vector<Chunk>& sends, int to,
+                                    const std::vector<Chunk>& receives, int from, device::Stream& stream) const {
   std::byte* const outgoing = pinned();
   std::byte* const incoming = pinned() + slot_bytes(2);
   for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
-    const Piece out = i < sends.size() ? sends[i] : Piece{};
-    const Piece in = i < receives.size() ? receives[i] : Piece{};
+    const Chunk out = i < sends.size() ? sends[i] : Chunk{};
+    const Chunk in = i < receives.size() ? receives[i] : Chunk{};
     steps.push_back([=, this, &stream](Transfers& transfers) {
       if (in.bytes > 0) transfers.receive(incoming, in.bytes, from);
       if (out.bytes == 0) return;

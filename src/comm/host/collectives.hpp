@@ -41,7 +41,7 @@ class HostCollectives final : public Collectives {
 
   class Copies;
   /// A part of a message that fits into half of the pinned memory.
-  struct Piece {
+  struct Chunk {
     std::byte* begin = nullptr;
     std::size_t bytes = 0;
   };
@@ -49,10 +49,10 @@ class HostCollectives final : public Collectives {
   [[nodiscard]] std::byte* pinned() const { return pinned_.as<std::byte>(); }
   /// The pinned memory cut into `num_slots` of a size that any element divides.
   [[nodiscard]] std::size_t slot_bytes(int num_slots) const;
-  [[nodiscard]] std::vector<Piece> pieces_of(const Tensor& message) const;
-  /// Rounds of one piece each way, one after the other, to rank `to` and from rank `from`.
-  void append_rounds(std::vector<Steps::Step>& steps, const std::vector<Piece>& sends, int to,
-                     const std::vector<Piece>& receives, int from, device::Stream& stream) const;
+  [[nodiscard]] std::vector<Chunk> chunks_of(const Tensor& message) const;
+  /// Rounds of one chunk each way, one after the other, to rank `to` and from rank `from`.
+  void append_rounds(std::vector<Steps::Step>& steps, const std::vector<Chunk>& sends, int to,
+                     const std::vector<Chunk>& receives, int from, device::Stream& stream) const;
   /// Lets MPI do `steps`, until the end.
   void run_steps(const Group& group, const char* name, std::vector<Steps::Step> steps);
 

@@ -155,9 +155,9 @@ std::string read_template(const std::string& path) {
   options.now = {};
   const jinja::Rendered rendered = chat_template.render(context, options);
   std::size_t end = 0;
-  for (const jinja::Piece& piece : rendered.pieces) {
-    SFT_ENSURE(piece.bytes.begin == end && piece.bytes.end > end, "the pieces of a rendering cover its text");
-    end = piece.bytes.end;
+  for (const jinja::Fragment& fragment : rendered.fragments) {
+    SFT_ENSURE(fragment.bytes.begin == end && fragment.bytes.end > end, "the pieces of a rendering cover its text");
+    end = fragment.bytes.end;
   }
   SFT_ENSURE(end == rendered.text.size(), "the pieces of a rendering cover its text");
   for (const jinja::ByteSpan& span : chat_template.assistant_spans(context, rendered, options)) {

@@ -22,10 +22,10 @@ jinja::Rendered rendered(const std::string& source, const Json& context = conver
 /// The text with brackets around the bytes from a message's field.
 std::string from(const jinja::Rendered& result, int message, const std::string& field) {
   std::vector<jinja::ByteSpan> spans;
-  for (const jinja::Piece& piece : result.pieces) {
-    if (piece.source < 0) continue;
-    const jinja::Source& source = result.sources[static_cast<std::size_t>(piece.source)];
-    if (source.message == message && source.field == field) spans.push_back(piece.bytes);
+  for (const jinja::Fragment& fragment : result.fragments) {
+    if (fragment.source < 0) continue;
+    const jinja::Source& source = result.sources[static_cast<std::size_t>(fragment.source)];
+    if (source.message == message && source.field == field) spans.push_back(fragment.bytes);
   }
   return bracket(result.text, spans);
 }
@@ -33,12 +33,12 @@ std::string from(const jinja::Rendered& result, int message, const std::string& 
 /// The text with brackets around the bytes of a message's turn.
 std::string turn_of(const jinja::Rendered& result, int message) {
   std::vector<jinja::ByteSpan> spans;
-  for (const jinja::Piece& piece : result.pieces) {
-    if (piece.turn != message) continue;
-    if (!spans.empty() && spans.back().end == piece.bytes.begin) {
-      spans.back().end = piece.bytes.end;
+  for (const jinja::Fragment& fragment : result.fragments) {
+    if (fragment.turn != message) continue;
+    if (!spans.empty() && spans.back().end == fragment.bytes.begin) {
+      spans.back().end = fragment.bytes.end;
     } else {
-      spans.push_back(piece.bytes);
+      spans.push_back(fragment.bytes);
     }
   }
   return bracket(result.text, spans);
@@ -53,14 +53,14 @@ BOOST_AUTO_TEST_SUITE(origins)
 BOOST_AUTO_TEST_CASE(pieces_cover_the_text_and_neighbours_differ) {
   const jinja::Rendered result = rendered("a{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}b{{ 1 }}");
   std::size_t end = 0;
-  for (const jinja::Piece& piece : result.pieces) {
-    BOOST_TEST(piece.bytes.begin == end);
-    BOOST_TEST(piece.bytes.end > piece.bytes.begin);
-    end = piece.bytes.end;
+  for (const jinja::Fragment& fragment : result.fragments) {
+    BOOST_TEST(fragment.bytes.begin == end);
+    BOOST_TEST(fragment.bytes.end > fragment.bytes.begin);
+    end = fragment.bytes.end;
   }
   BOOST_TEST(end == result.text.size());
-  for (std::size_t i = 1; i < result.pieces.size(); ++i) {
-    const jinja::Piece &a = result.pieces[i - 1], &b = result.pieces[i];
+  for (std::size_t i = 1; i < result.fragments.size(); ++i) {
+    const jinja::Fragment &a = result.fragments[i - 1], &b = result.fragments[i];
     BOOST_TEST((a.source != b.source || a.turn != b.turn));
   }
 }

@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(windows_of_a_file_change_no_bit) {
       continue;
     }
     form.master = parallel::MasterWeights::in_file;
-    form.state.master_place = StatePlace::file;
+    form.state.master_location = StateLocation::file;
     for (const std::int64_t window : {64, 128, 1 << 20}) {
       form.state.window_elements = window;
       BOOST_TEST((run(form) == expected), window);

@@ -437,19 +437,19 @@ BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_has_the_same_bits) {
   const sft::test::TemporaryFolder folder;
   struct Places {
     MasterWeights master;
-    StatePlace moments_place, master_place;
+    StateLocation moments_location, master_location;
   };
   for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 3}, {Axis::tp, 2}}}) {
     Mesh in_place(layout);
     for (int step = 1; step <= 2; ++step) in_place.step(step);
-    for (const Places& places : {Places{MasterWeights::in_memory, StatePlace::file, StatePlace::device},
-                                 {MasterWeights::in_file, StatePlace::file, StatePlace::file},
-                                 {MasterWeights::in_memory, StatePlace::host, StatePlace::host},
-                                 {MasterWeights::in_file, StatePlace::host, StatePlace::file}}) {
+    for (const Places& places : {Places{MasterWeights::in_memory, StateLocation::file, StateLocation::device},
+                                 {MasterWeights::in_file, StateLocation::file, StateLocation::file},
+                                 {MasterWeights::in_memory, StateLocation::host, StateLocation::host},
+                                 {MasterWeights::in_file, StateLocation::host, StateLocation::file}}) {
       for (const std::int64_t window_elements : {std::int64_t{320}, std::int64_t{1} << 20}) {
         Kind kind{.compute = DType::bf16, .master = places.master};
-        kind.form.moments_place = places.moments_place;
-        kind.form.master_place = places.master_place;
+        kind.form.moments_location = places.moments_location;
+        kind.form.master_location = places.master_location;
         kind.form.window_elements = window_elements;
         Mesh elsewhere(layout, kind, folder.path());
         for (int step = 1; step <= 2; ++step) elsewhere.step(step);

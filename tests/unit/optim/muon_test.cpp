@@ -303,9 +303,9 @@ BOOST_AUTO_TEST_CASE(windows_of_a_file_change_no_bit) {
     for (const std::int64_t window : {64, 128, 1 << 20}) {
       for (const bool moves_moments : {false, true}) {
         Form form{.state = {.moments = moments, .window_elements = window}};
-        if (moves_moments) form.state.moments_place = StatePlace::file;
+        if (moves_moments) form.state.moments_location = StateLocation::file;
         form.master = parallel::MasterWeights::in_file;
-        form.state.master_place = StatePlace::file;
+        form.state.master_location = StateLocation::file;
         BOOST_TEST((run(form) == expected), window << ' ' << moves_moments);
       }
     }

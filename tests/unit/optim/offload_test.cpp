@@ -126,29 +126,29 @@ class Rank {
 };
 
 /// The same with what lies in files at `moments` and `master`.
-Kind with_places(Kind kind, StatePlace moments, StatePlace master) {
-  if (kind.form.moments_place == StatePlace::file) kind.form.moments_place = moments;
-  if (kind.form.master_place == StatePlace::file) kind.form.master_place = master;
-  if (kind.master == MasterWeights::in_file && master != StatePlace::file) kind.master = MasterWeights::in_memory;
+Kind with_places(Kind kind, StateLocation moments, StateLocation master) {
+  if (kind.form.moments_location == StateLocation::file) kind.form.moments_location = moments;
+  if (kind.form.master_location == StateLocation::file) kind.form.master_location = master;
+  if (kind.master == MasterWeights::in_file && master != StateLocation::file) kind.master = MasterWeights::in_memory;
   return kind;
 }
 
 const std::vector<Kind> kinds_in_files{
-    {"moments, float32", DType::float32, MasterWeights::in_memory, {.moments_place = StatePlace::file}},
-    {"moments, bf16", DType::bf16, MasterWeights::in_memory, {.moments_place = StatePlace::file}},
-    {"master weights", DType::bf16, MasterWeights::in_file, {.master_place = StatePlace::file}},
+    {"moments, float32", DType::float32, MasterWeights::in_memory, {.moments_location = StateLocation::file}},
+    {"moments, bf16", DType::bf16, MasterWeights::in_memory, {.moments_location = StateLocation::file}},
+    {"master weights", DType::bf16, MasterWeights::in_file, {.master_location = StateLocation::file}},
     {"moments and master weights",
      DType::bf16,
      MasterWeights::in_file,
-     {.moments_place = StatePlace::file, .master_place = StatePlace::file}},
+     {.moments_location = StateLocation::file, .master_location = StateLocation::file}},
     {"bf16 moments and master weights",
      DType::bf16,
      MasterWeights::in_file,
-     {.moments = DType::bf16, .moments_place = StatePlace::file, .master_place = StatePlace::file}},
+     {.moments = DType::bf16, .moments_location = StateLocation::file, .master_location = StateLocation::file}},
     {"bf16 moments of bf16 weights",
      DType::bf16,
      MasterWeights::none,
-     {.moments = DType::bf16, .moments_place = StatePlace::file, .rounds_parameters = true}},
+     {.moments = DType::bf16, .moments_location = StateLocation::file, .rounds_parameters = true}},
 };
 
 }  // namespace
@@ -157,10 +157,10 @@ BOOST_AUTO_TEST_SUITE(offload)
 
 BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
   const sft::test::TemporaryFolder folder;
-  const std::tuple<StatePlace, StatePlace> places[] = {{StatePlace::file, StatePlace::file},
-                                                       {StatePlace::host, StatePlace::host},
-                                                       {StatePlace::host, StatePlace::file},
-                                                       {StatePlace::file, StatePlace::host}};
+  const std::tuple<StateLocation, StateLocation> places[] = {{StateLocation::file, StateLocation::file},
+                                                             {StateLocation::host, StateLocation::host},
+                                                             {StateLocation::host, StateLocation::file},
+                                                             {StateLocation::file, StateLocation::host}};
   std::vector<Kind> kinds = kinds_in_files;
   for (const config::OptimizerKind optim : {config::OptimizerKind::lion, config::OptimizerKind::sgd}) {
     for (Kind kind : {kinds_in_files[3], kinds_in_files[5]}) {
@@ -174,12 +174,12 @@ BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
         Kind elsewhere = with_places(kind, moments, master);
         elsewhere.form.window_elements = window_elements;
         const bool has_state = kind.optim != config::OptimizerKind::sgd;
-        const bool has_file = (has_state && elsewhere.form.moments_place == StatePlace::file) ||
-                              elsewhere.form.master_place == StatePlace::file;
+        const bool has_file = (has_state && elsewhere.form.moments_location == StateLocation::file) ||
+                              elsewhere.form.master_location == StateLocation::file;
         for (const int rank : {0, 3}) {
           const mesh::Place place({{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank);
           Rank offloaded(elsewhere, place, folder.path());
-          Rank without(with_places(kind, StatePlace::device, StatePlace::device), place, "");
+          Rank without(with_places(kind, StateLocation::device, StateLocation::device), place, "");
           BOOST_TEST((offloaded.file_bytes() > 0U) == has_file);
           BOOST_TEST(without.file_bytes() == 0U);
           for (int step = 1; step <= 5; ++step) {
@@ -248,7 +248,7 @@ BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
   const parallel::ShardMap shard_map(test::sample_units(), mesh::Place());
   const config::Optimizer optimizer;
   const auto adamw =
-      make_optimizer(optimizer, shard_map, {.moments_place = StatePlace::file, .window_elements = small_window});
+      make_optimizer(optimizer, shard_map, {.moments_location = StateLocation::file, .window_elements = small_window});
   device::Arena arena, pinned;
   adamw->lay_out(arena, pinned);
   BOOST_TEST(arena.used_bytes() == 0U);
@@ -259,7 +259,7 @@ BOOST_AUTO_TEST_CASE(what_lies_in_memory_is_a_few_windows) {
   BOOST_TEST(adamw->file_bytes() == num_windows * 2 * block);
 
   const auto in_host =
-      make_optimizer(optimizer, shard_map, {.moments_place = StatePlace::host, .window_elements = small_window});
+      make_optimizer(optimizer, shard_map, {.moments_location = StateLocation::host, .window_elements = small_window});
   device::Arena windows, host;
   in_host->lay_out(windows, host);
   BOOST_TEST(windows.used_bytes() == pinned.used_bytes());
