@@ -146,7 +146,7 @@ std::string describe_memory(const CheckedMachine& machine) {
   const std::size_t available = own ? own->total_bytes - own->used_bytes : machine::node_memory_bytes().value_or(0);
   const double least = gather(static_cast<double>(available), machine.groups.world).least();
   if (least == 0) return "";
-  const std::string bytes = format_bytes(least);
+  const std::string bytes = format_bytes(static_cast<std::size_t>(least));
   return "at least " + bytes + (own ? " free on each rank's GPU" : " on each node, for all its ranks");
 }
 

@@ -258,7 +258,7 @@ config::Lora small_lora() {
 }
 
 using Checkpointing = config::ActivationCheckpointing;
-using Place = model::ActivationPolicy::Place;
+using Location = model::ActivationPolicy::Location;
 
 /// What a run computes.
 struct Outcome {
@@ -344,8 +344,10 @@ BOOST_AUTO_TEST_CASE(every_gradient_is_written) {
 }
 
 BOOST_AUTO_TEST_CASE(tokens_that_are_cut_over_tp_give_the_gradients_of_whole_ones) {
-  const model::ActivationPolicy policies[] = {
-      {}, {.mlp_tile_tokens = 7}, {.checkpointing = Checkpointing::selective}, {Checkpointing::full, 5, Place::host}};
+  const model::ActivationPolicy policies[] = {{},
+                                              {.mlp_tile_tokens = 7},
+                                              {.checkpointing = Checkpointing::selective},
+                                              {Checkpointing::full, 5, Location::host}};
   for (const mesh::Layout& layout : layouts(session().world().size())) {
     if (layout[Axis::tp] == 1) continue;
     config::Model config = small_model(/*tied=*/layout[Axis::dp_shard] > 1);
@@ -507,13 +509,13 @@ BOOST_AUTO_TEST_CASE(what_is_computed_again_or_offloaded_has_the_same_bits) {
         return outcome_of(stand, 1);
       };
       const Outcome expected = outcome_with({.mlp_tile_tokens = way.tile_tokens});
-      for (const Place place : {Place::device, Place::host}) {
+      for (const Location location : {Location::device, Location::host}) {
         for (const Checkpointing mode : {Checkpointing::none, Checkpointing::selective, Checkpointing::full}) {
-          if (place == Place::device && mode == Checkpointing::none) continue;
-          const bool is_same = outcome_with({mode, way.tile_tokens, place}) == expected;
-          BOOST_TEST(is_same, layout.describe()
-                                  << ", q/k norm " << way.has_qk_norm << ", adapters " << way.has_adapters << ", place "
-                                  << static_cast<int>(place) << ", mode " << static_cast<int>(mode));
+          if (location == Location::device && mode == Checkpointing::none) continue;
+          const bool is_same = outcome_with({mode, way.tile_tokens, location}) == expected;
+          BOOST_TEST(is_same, layout.describe() << ", q/k norm " << way.has_qk_norm << ", adapters " << way.has_adapters
+                                                << ", location " << static_cast<int>(location) << ", mode "
+                                                << static_cast<int>(mode));
         }
       }
     }
@@ -563,7 +565,7 @@ BOOST_AUTO_TEST_CASE(memory_shrinks_by_what_is_not_kept) {
   const auto none = stand_with({}), selective = stand_with({.checkpointing = Checkpointing::selective}),
              full = stand_with({.checkpointing = Checkpointing::full}),
              tiled = stand_with({.checkpointing = Checkpointing::full, .mlp_tile_tokens = 4}),
-             offloaded = stand_with({.place = Place::file});
+             offloaded = stand_with({.location = Location::file});
   BOOST_TEST(is_about(none->activation_bytes(), s.tokens * (num_layers * (input + products + followers) + last)));
   BOOST_TEST(is_about(selective->activation_bytes(), s.tokens * (num_layers * (input + products) + last)));
   BOOST_TEST(is_about(full->activation_bytes(), s.tokens * (num_layers * input + last)));
