@@ -56,8 +56,8 @@ class Value {
 
   Value() = default;
   template <class T>
-  requires is_one_of<std::decay_t<T>, Data> Value(T&& data)
-      : data_(std::in_place_type<std::decay_t<T>>, std::forward<T>(data)) {}  // NOLINT: a plain wrapper
+  requires is_one_of<T, Data> Value(T data)
+      : data_(std::in_place_type<T>, std::move(data)) {}  // NOLINT: a plain wrapper
 
   template <class T>
   [[nodiscard]] const T* get() const {
