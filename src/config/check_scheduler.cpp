@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -37,17 +38,16 @@ std::vector<std::string> kwargs_of(Scheduler type) {
 }
 
 std::string type_text(const Optimizer& optimizer) {
-  return "lr_scheduler_type = " + write(optimizer.lr_scheduler_type);
+  return fmt::format("lr_scheduler_type = {}", write(optimizer.lr_scheduler_type));
 }
 
 void check_names(const Optimizer& optimizer) {
   const std::vector<std::string> known = kwargs_of(optimizer.lr_scheduler_type);
-  std::string names;
-  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
   for_each_kwarg(optimizer.lr_scheduler_kwargs, [&](const char* name, const auto& value) {
     if (!value || std::ranges::find(known, name) != known.end()) return;
-    throw_config_error("`optimizer.lr_scheduler_kwargs` has a " + std::string(name) + " that would be ignored",
-                       type_text(optimizer) + " takes " + (names.empty() ? "none" : names),
+    throw_config_error(fmt::format("`optimizer.lr_scheduler_kwargs` has a {} that would be ignored", name),
+                       fmt::format("{} takes {}", type_text(optimizer),
+                                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))),
                        "leave it out, or choose a schedule that takes it");
   });
 }
@@ -60,13 +60,13 @@ void check_lowest_rate(const Optimizer& optimizer) {
                        "keep one of them");
   }
   if (!kwargs.min_lr && !kwargs.min_lr_rate) {
-    throw_config_error(type_text(optimizer) + " does not know how far the rate falls",
+    throw_config_error(fmt::format("{} does not know how far the rate falls", type_text(optimizer)),
                        "`optimizer.lr_scheduler_kwargs` has neither min_lr nor min_lr_rate",
                        R"(set one of them, such as lr_scheduler_kwargs = {"min_lr_rate": 0.1})");
   }
   if (kwargs.min_lr && optimizer.learning_rate == 0) {
     throw_config_error("the min_lr of `optimizer.lr_scheduler_kwargs` is no share of learning_rate",
-                       "min_lr / learning_rate = " + write(*kwargs.min_lr) + " / 0",
+                       fmt::format("min_lr / learning_rate = {} / 0", write(*kwargs.min_lr)),
                        "set optimizer.learning_rate above 0, or give min_lr_rate in its place");
   }
 }
@@ -80,13 +80,13 @@ void check_kwargs(const Optimizer& optimizer) {
   }
   if (const double end = kwargs.lr_end_or_default();
       type == Scheduler::polynomial && !(optimizer.learning_rate > end)) {
-    throw_config_error(
-        type_text(optimizer) + " cannot fall to its lr_end",
-        "lr_end = " + write(end) + " is not below optimizer.learning_rate = " + write(optimizer.learning_rate),
-        R"(set a smaller one, such as lr_scheduler_kwargs = {"lr_end": 0}, or a larger learning_rate)");
+    throw_config_error(fmt::format("{} cannot fall to its lr_end", type_text(optimizer)),
+                       fmt::format("lr_end = {} is not below optimizer.learning_rate = {}", write(end),
+                                   write(optimizer.learning_rate)),
+                       R"(set a smaller one, such as lr_scheduler_kwargs = {"lr_end": 0}, or a larger learning_rate)");
   }
   if (type == Scheduler::warmup_stable_decay && !kwargs.num_decay_steps) {
-    throw_config_error(type_text(optimizer) + " does not know how long the rate falls",
+    throw_config_error(fmt::format("{} does not know how long the rate falls", type_text(optimizer)),
                        "`optimizer.lr_scheduler_kwargs` has no num_decay_steps",
                        R"(set it, such as lr_scheduler_kwargs = {"num_decay_steps": 100})");
   }
@@ -96,8 +96,8 @@ void check_warmup(const Config& config) {
   const Optimizer& optimizer = config.optimizer;
   const bool has_steps = optimizer.warmup_steps > 0, has_ratio = optimizer.warmup_ratio > 0;
   if (has_steps && has_ratio) {
-    throw_config_error("`optimizer.warmup_steps = " + write(optimizer.warmup_steps) +
-                           "` and warmup_ratio = " + write(optimizer.warmup_ratio) + " contradict each other",
+    throw_config_error(fmt::format("`optimizer.warmup_steps = {}` and warmup_ratio = {} contradict each other",
+                                   write(optimizer.warmup_steps), write(optimizer.warmup_ratio)),
                        "both say how long warm-up is", "keep one of them");
   }
   const bool has_none = optimizer.lr_scheduler_type == Scheduler::constant ||
@@ -105,19 +105,20 @@ void check_warmup(const Config& config) {
   if (!has_none || (!has_steps && !has_ratio)) return;
   const std::string key = has_steps ? "warmup_steps" : "warmup_ratio";
   throw_config_error(
-      key + " = " + write(has_steps ? optimizer.warmup_steps : optimizer.warmup_ratio) + " would be ignored",
-      type_text(optimizer) + " has no warm-up", "set lr_scheduler_type = constant_with_warmup, or " + key + " = 0");
+      fmt::format("{} = {} would be ignored", key, write(has_steps ? optimizer.warmup_steps : optimizer.warmup_ratio)),
+      fmt::format("{} has no warm-up", type_text(optimizer)),
+      fmt::format("set lr_scheduler_type = constant_with_warmup, or {} = 0", key));
 }
 
 void check_evaluations(const Config& config) {
   if (config.optimizer.lr_scheduler_type != Scheduler::reduce_lr_on_plateau) return;
   const bool has_files = !config.data.eval_files.empty();
   if (has_files && config.train.eval_interval() > 0) return;
-  throw_config_error(type_text(config.optimizer) + " has no losses to go by",
+  throw_config_error(fmt::format("{} has no losses to go by", type_text(config.optimizer)),
                      has_files ? "`train.eval_steps = 0` evaluates at the end alone" : "`data.eval_files` is empty",
-                     std::string(has_files ? "set train.eval_steps to the steps between two evaluations"
-                                           : "set data.eval_files to shards that sft-prepare wrote") +
-                         ", or choose another schedule");
+                     fmt::format("{}, or choose another schedule",
+                                 has_files ? "set train.eval_steps to the steps between two evaluations"
+                                           : "set data.eval_files to shards that sft-prepare wrote"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -91,8 +92,8 @@ std::optional<Assignment> obey(const ForeignName& foreign, const Assignment& wri
     const std::string text = assignment.substr(equals + 1);
     return Assignment{assignment.substr(0, equals), text == "*" ? written.value : text};
   }
-  const std::string shown = value.empty() ? written.name : written.name + " = " + value;
-  throw_config_error(program + " does not take `" + shown + "` " + place, foreign.why, foreign.what_to_do);
+  const std::string shown = value.empty() ? written.name : fmt::format("{} = {}", written.name, value);
+  throw_config_error(fmt::format("{} does not take `{}` {}", program, shown, place), foreign.why, foreign.what_to_do);
 }
 
 }  // namespace sft::config

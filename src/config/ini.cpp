@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/ini.hpp"
 
+#include <fmt/core.h>
 #include <cctype>
 #include <sstream>
 #include <string_view>
@@ -60,13 +61,13 @@ std::vector<IniLine> read_ini(const std::string& text, const std::string& source
     } else if (equals != std::string::npos && equals > 0) {
       lines.push_back({number, section, trim(line.substr(0, equals)), trim(line.substr(equals + 1))});
     } else {
-      throw_config_error("line `" + line + "` of " + place_of(source, number) + " cannot be read",
+      throw_config_error(fmt::format("line `{}` of {} cannot be read", line, place_of(source, number)),
                          "it is neither [section], key = value nor # comment", "correct or remove it");
     }
   }
   return lines;
 }
 
-std::string place_of(const std::string& source, int line_number) { return source + ":" + std::to_string(line_number); }
+std::string place_of(const std::string& source, int line_number) { return fmt::format("{}:{}", source, line_number); }
 
 }  // namespace sft::config

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/keys.hpp"
 
+#include <fmt/core.h>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -37,8 +38,8 @@ std::string optimizers_text() {
   std::string text;
   for (const OptimizerName& optimizer : optimizer_names) {
     const bool is_first = &optimizer == &optimizer_names.front(), is_last = &optimizer == &optimizer_names.back();
-    text += std::string(is_first ? "" : is_last ? " or " : ", ") + optimizer.name;
-    if (*optimizer.about != '\0') text += std::string(" (") + optimizer.about + ")";
+    text += fmt::format("{}{}", is_first ? "" : is_last ? " or " : ", ", optimizer.name);
+    if (*optimizer.about != '\0') text += fmt::format(" ({})", optimizer.about);
   }
   return text;
 }
@@ -218,7 +219,8 @@ Key only(const char* section, const char* name, const std::string& value, const 
           /*is_path=*/false,
           [value](const std::string& text, Config&) {
             if (is_none(unquoted(text)) || truth_of(unquoted(text)) == false) return;
-            throw std::invalid_argument((value.empty() ? "nothing" : value) + "; this version has no other choice");
+            throw std::invalid_argument(
+                fmt::format("{}; this version has no other choice", value.empty() ? "nothing" : value));
           },
           [value](const Config&) { return value; }};
 }

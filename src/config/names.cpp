@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/names.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -18,15 +19,15 @@ std::string alternatives(const std::vector<const Key*>& found) {
   std::string text;
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (i > 0) text += i + 1 == found.size() ? " or " : ", ";
-    text += "`" + found[i]->full_name() + "`";
+    text += fmt::format("`{}`", found[i]->full_name());
   }
   return text;
 }
 
 [[noreturn]] void refuse_misplaced(const Written& written, const std::vector<const Key*>& found) {
-  throw_config_error("unknown key `" + written.full_name() + "` " + written.place,
-                     "`" + found.front()->name + "` belongs to [" + found.front()->section + "]",
-                     "write " + alternatives(found));
+  throw_config_error(fmt::format("unknown key `{}` {}", written.full_name(), written.place),
+                     fmt::format("`{}` belongs to [{}]", found.front()->name, found.front()->section),
+                     fmt::format("write {}", alternatives(found)));
 }
 
 /// The foreign name that `word` is a slip of the pen for, and what to write in its place; empty: there is none.
@@ -35,7 +36,7 @@ std::string foreign_guess(const std::string& word) {
   if (guess.size() < 5) return {};
   const ForeignName& foreign = *find_foreign_name(guess);
   const bool is_refused = foreign.accepted.empty();
-  return "did you mean `" + guess + "`?" + (is_refused ? std::string(" Then ") + foreign.what_to_do : "");
+  return fmt::format("did you mean `{}`?{}{}", guess, is_refused ? " Then " : "", is_refused ? foreign.what_to_do : "");
 }
 
 }  // namespace
@@ -50,11 +51,12 @@ void refuse_unknown(const Written& written, const std::vector<std::string>& othe
   names.insert(names.end(), others.begin(), others.end());
   std::string guess = nearest(written.name, siblings);
   if (guess.empty()) guess = nearest(written.name, names);
-  std::string advice = guess.empty() ? foreign_guess(written.name) : "did you mean `" + guess + "`?";
+  std::string advice = guess.empty() ? foreign_guess(written.name) : fmt::format("did you mean `{}`?", guess);
   if (advice.empty()) advice = "--help lists every key and option";
   throw_config_error(
-      "unknown key `" + written.full_name() + "` " + written.place,
-      written.section.empty() ? "no section has such a key" : "[" + written.section + "] has no such key", advice);
+      fmt::format("unknown key `{}` {}", written.full_name(), written.place),
+      written.section.empty() ? "no section has such a key" : fmt::format("[{}] has no such key", written.section),
+      advice);
 }
 
 std::vector<const Key*> keys_meant_by(const std::string& name) {
@@ -74,8 +76,8 @@ std::optional<Setting> setting_of(const Written& written) {
   const bool has_prefix = !found.empty() && found.front()->name != written.name;
   if ((written.section.empty() || has_prefix) && found.size() == 1) return Setting{found.front(), written.value};
   if (written.section.empty() && found.size() > 1) {
-    throw_config_error("`" + written.name + "` " + written.place + " is ambiguous", "several sections have this key",
-                       "write " + alternatives(found));
+    throw_config_error(fmt::format("`{}` {} is ambiguous", written.name, written.place),
+                       "several sections have this key", fmt::format("write {}", alternatives(found)));
   }
   if (!found.empty()) refuse_misplaced(written, found);
   if (!written.section.empty()) require_section(written.section, written.place);
@@ -91,10 +93,9 @@ void require_section(const std::string& section, const std::string& place) {
   const std::vector<std::string> sections = section_names();
   if (std::ranges::find(sections, section) != sections.end()) return;
   const std::string guess = nearest(section, sections);
-  std::string known;
-  for (const std::string& name : sections) known += (known.empty() ? "[" : ", [") + name + "]";
-  throw_config_error("unknown section [" + section + "] " + place, "the sections are " + known,
-                     guess.empty() ? "use one of them" : "did you mean [" + guess + "]?");
+  throw_config_error(fmt::format("unknown section [{}] {}", section, place),
+                     fmt::format("the sections are [{}]", fmt::join(sections, "], [")),
+                     guess.empty() ? "use one of them" : fmt::format("did you mean [{}]?", guess));
 }
 
 Written written_option(Option option) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/config/options.hpp"
 
+#include <fmt/core.h>
+
 #include "config/foreign_names.hpp"
 #include "config/names.hpp"
 #include "sft/core/error.hpp"
@@ -36,8 +38,9 @@ void require_known(const Option& option, const std::vector<std::string>& others)
 }
 
 void refuse_without_value(const std::string& name) {
-  throw_config_error("`--" + name + "` has no value on the command line", "another option or nothing follows it",
-                     "write one after it; --" + name + "= sets it to nothing");
+  throw_config_error(fmt::format("`--{}` has no value on the command line", name),
+                     "another option or nothing follows it",
+                     fmt::format("write one after it; --{}= sets it to nothing", name));
 }
 
 std::optional<Option> meaning_to_prepare(const Option& option, const std::vector<std::string>& known) {
@@ -50,7 +53,7 @@ std::optional<Option> meaning_to_prepare(const Option& option, const std::vector
   }
   const bool is_of_training = !keys_meant_by(option.name).empty() || find_foreign_name(option.name) != nullptr;
   if (is_of_training && nearest(option.name, known).empty()) {
-    throw_config_error("sft-prepare has no option --" + option.name, "it belongs to training",
+    throw_config_error(fmt::format("sft-prepare has no option --{}", option.name), "it belongs to training",
                        "give it to sft, in the .ini file or on its command line");
   }
   return option;

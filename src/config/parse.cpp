@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/config/parse.hpp"
 
+#include <fmt/core.h>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -28,8 +29,8 @@ class Applier {
       remember(*setting->key, written);
       setting->key->set(setting->text, config_);
     } catch (const std::invalid_argument& expectation) {
-      throw_config_error("`" + written.full_name() + " = " + written.value + "` " + written.place + " is not valid",
-                         std::string("expected ") + expectation.what(), "correct it; --help lists every key");
+      throw_config_error(fmt::format("`{} = {}` {} is not valid", written.full_name(), written.value, written.place),
+                         fmt::format("expected {}", expectation.what()), "correct it; --help lists every key");
     }
   }
 
@@ -38,12 +39,12 @@ class Applier {
     const auto [first, is_new] = seen_.emplace(key.full_name(), written.full_name());
     if (is_new) return;
     if (first->second == written.full_name()) {
-      throw_config_error("`" + written.full_name() + "` is given twice, the second time " + written.place,
+      throw_config_error(fmt::format("`{}` is given twice, the second time {}", written.full_name(), written.place),
                          "one of the two would be ignored", "keep one of them");
     }
     throw_config_error(
-        "`" + written.full_name() + "` " + written.place + " and `" + first->second + "` before it set the same key",
-        "both mean " + key.full_name(), "keep one of them");
+        fmt::format("`{}` {} and `{}` before it set the same key", written.full_name(), written.place, first->second),
+        fmt::format("both mean {}", key.full_name()), "keep one of them");
   }
 
   Config& config_;
@@ -53,7 +54,7 @@ class Applier {
 std::vector<Written> written_in_file(const std::string& ini_text, const std::string& source) {
   std::vector<Written> all;
   for (const IniLine& line : read_ini(ini_text, source)) {
-    const std::string place = "in " + place_of(source, line.number);
+    const std::string place = fmt::format("in {}", place_of(source, line.number));
     if (line.name.empty()) {
       require_section(line.section, place);
     } else {
@@ -99,10 +100,10 @@ std::string to_ini(const Config& config) {
   std::string text;
   std::string section;
   for (const Key& key : keys()) {
-    if (key.section != section) text += (section.empty() ? "[" : "\n[") + key.section + "]\n";
+    if (key.section != section) text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", key.section);
     section = key.section;
     const std::string value = key.get(config);
-    text += key.name + (value.empty() ? " =" : " = ") + value + "\n";
+    text += fmt::format("{} ={}{}\n", key.name, value.empty() ? "" : " ", value);
   }
   return text;
 }

@@ -3,6 +3,7 @@
 
 #include <pwd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -22,7 +23,7 @@ bool is_name_character(char c) { return std::isalnum(static_cast<unsigned char>(
 std::string value_of(const std::string& variable) {
   const char* value = std::getenv(variable.c_str());
   if (value == nullptr) {
-    expect("the variable " + variable + " to be set in the environment; single quotes keep a `$`");
+    expect(fmt::format("the variable {} to be set in the environment; single quotes keep a `$`", variable));
   }
   return value;
 }
@@ -68,7 +69,7 @@ std::string read_quoted(const std::string& text, std::size_t& position, bool exp
       value += text[position++];
     }
   }
-  if (position == text.size()) expect(std::string("a closing ") + quote);
+  if (position == text.size()) expect(fmt::format("a closing {}", quote));
   ++position;
   return value;
 }
@@ -108,7 +109,7 @@ std::string read_all(const std::string& text, bool expands) {
 }
 
 std::string in_quotes(const std::string& value) {
-  if (value.find('\'') == std::string::npos) return "'" + value + "'";
+  if (value.find('\'') == std::string::npos) return fmt::format("'{}'", value);
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\' || c == '$') text += '\\';

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/config/rope_scaling.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -34,15 +35,15 @@ void refuse_unknown_fields(const json& object, const std::string& kind, const st
   for (const auto& [name, value] : object.items()) {
     if (name == "rope_type" || name == "type") continue;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      refuse("no field `" + name + "` in rope_type \"" + kind + "\"");
+      refuse(fmt::format("no field `{}` in rope_type \"{}\"", name, kind));
     }
   }
 }
 
 double number(const json& object, const std::string& kind, const std::string& name) {
   const auto field = object.find(name);
-  if (field == object.end()) refuse("a field `" + name + "` in rope_type \"" + kind + "\"");
-  if (!field->is_number()) refuse("a number as `" + name + "`");
+  if (field == object.end()) refuse(fmt::format("a field `{}` in rope_type \"{}\"", name, kind));
+  if (!field->is_number()) refuse(fmt::format("a number as `{}`", name));
   return field->get<double>();
 }
 
@@ -53,7 +54,7 @@ double number_or(const json& object, const std::string& kind, const std::string&
 bool truth_or(const json& object, const std::string& name, bool fallback) {
   const auto field = object.find(name);
   if (field == object.end()) return fallback;
-  if (!field->is_boolean()) refuse("true or false as `" + name + "`");
+  if (!field->is_boolean()) refuse(fmt::format("true or false as `{}`", name));
   return field->get<bool>();
 }
 
@@ -123,7 +124,7 @@ const std::vector<Kind>& kinds() {
 const Kind& kind_named(const std::string& name) {
   const auto found = std::ranges::find(kinds(), name, &Kind::name);
   if (found == kinds().end()) {
-    refuse("rope_type default, linear, dynamic, yarn or llama3; \"" + name + "\" is not supported");
+    refuse(fmt::format("rope_type default, linear, dynamic, yarn or llama3; \"{}\" is not supported", name));
   }
   return *found;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/scheduler_kwargs.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -50,26 +51,27 @@ std::optional<double> number_in(const KwargsJson& json) {
 
 void read_kwarg(const KwargsJson& json, const std::string& name, std::optional<double>& value) {
   value = number_in(json);
-  if (!value || !(*value >= 0) || !std::isfinite(*value)) refuse_kwarg("a number of 0 or more as `" + name + "`");
+  if (!value || !(*value >= 0) || !std::isfinite(*value))
+    refuse_kwarg(fmt::format("a number of 0 or more as `{}`", name));
 }
 
 void read_kwarg(const KwargsJson& json, const std::string& name, std::optional<std::int64_t>& value) {
   constexpr double most = 1LL << 40;
   const std::optional<double> number = number_in(json);
   if (!number || !(*number >= 0 && *number <= most) || *number != std::trunc(*number)) {
-    refuse_kwarg("a whole number of 0 or more as `" + name + "`");
+    refuse_kwarg(fmt::format("a whole number of 0 or more as `{}`", name));
   }
   value = static_cast<std::int64_t>(*number);
 }
 
 template <class Choice>
 void read_kwarg(const KwargsJson& json, const std::string& name, std::optional<Choice>& value) {
-  std::string expectation;
+  std::vector<std::string> words;
   for (const auto& [word, choice] : words_of(Choice{})) {
     if (json == word) value = choice;
-    expectation += (expectation.empty() ? "\"" : " | \"") + std::string(word) + "\"";
+    words.push_back(fmt::format("\"{}\"", word));
   }
-  if (!value) refuse_kwarg(expectation + " as `" + name + "`");
+  if (!value) refuse_kwarg(fmt::format("{} as `{}`", fmt::join(words, " | "), name));
 }
 
 template <class Number>
@@ -88,8 +90,8 @@ void refuse_unknown_kwargs(const KwargsJson& object) {
   for (const auto& [name, value] : object.items()) {
     if (std::ranges::find(known, name) != known.end()) continue;
     const std::string guess = nearest(name, known);
-    refuse_kwarg("no `" + name + "`, which no schedule has" +
-                 (guess.empty() ? std::string() : "; did you mean `" + guess + "`?"));
+    refuse_kwarg(fmt::format("no `{}`, which no schedule has{}", name,
+                             guess.empty() ? std::string() : fmt::format("; did you mean `{}`?", guess)));
   }
 }
 

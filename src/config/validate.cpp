@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "config/keys.hpp"
 #include "config/scheduler_kwargs.hpp"
@@ -30,22 +32,20 @@ constexpr int max_axis_size = 1 << 15;
 constexpr std::int64_t max_batch = 1 << 20;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 
-std::string text_of(std::int64_t value) { return std::to_string(value); }
-
 /// Refuses a value that stands alone: `name` is the full name of its key. A default that cannot be used means that the
 /// key has none.
 void require(const Config& config, bool holds, const std::string& name, const std::string& rule) {
   if (holds) return;
   if (find_key(name)->get(config) == find_key(name)->get(Config{})) {
-    throw_config_error("`" + name + "` is not set", "it has no default and must be " + rule,
-                       "set it in the .ini file or as --" + name);
+    throw_config_error(fmt::format("`{}` is not set", name), fmt::format("it has no default and must be {}", rule),
+                       fmt::format("set it in the .ini file or as --{}", name));
   }
-  throw_config_error("`" + name + " = " + find_key(name)->get(config) + "` is out of range", "it must be " + rule,
-                     "correct it");
+  throw_config_error(fmt::format("`{} = {}` is out of range", name, find_key(name)->get(config)),
+                     fmt::format("it must be {}", rule), "correct it");
 }
 
 void require_size(const Config& config, std::int64_t value, const std::string& name, std::int64_t high) {
-  require(config, value >= 1 && value <= high, name, "from 1 to " + text_of(high));
+  require(config, value >= 1 && value <= high, name, fmt::format("from 1 to {}", high));
 }
 
 void check_model_sizes(const Config& config) {
@@ -58,7 +58,7 @@ void check_model_sizes(const Config& config) {
   require_size(config, model.intermediate_size, "model.intermediate_size", max_width);
   require_size(config, model.vocab_size, "model.vocab_size", max_vocab_size);
   require(config, model.max_position_embeddings >= 0 && model.max_position_embeddings <= max_positions,
-          "model.max_position_embeddings", "from 0 (not known) to " + text_of(max_positions));
+          "model.max_position_embeddings", fmt::format("from 0 (not known) to {}", max_positions));
   require(config, model.sliding_window >= 0, "model.sliding_window", "0 (none) or more");
   require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
   require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
@@ -70,10 +70,10 @@ void derive_model_sizes(Model& model) {
   if (model.num_key_value_heads == 0) model.num_key_value_heads = num_heads;
   if (model.head_dim != 0 || num_heads < 1) return;
   if (model.hidden_size % num_heads != 0) {
-    throw_config_error("model.head_dim cannot be derived",
-                       "hidden_size / num_attention_heads = " + text_of(model.hidden_size) + " / " +
-                           text_of(num_heads) + " is no whole number",
-                       "set head_dim, or sizes that divide");
+    throw_config_error(
+        "model.head_dim cannot be derived",
+        fmt::format("hidden_size / num_attention_heads = {} / {} is no whole number", model.hidden_size, num_heads),
+        "set head_dim, or sizes that divide");
   }
   model.head_dim = model.hidden_size / num_heads;
 }
@@ -81,20 +81,20 @@ void derive_model_sizes(Model& model) {
 void check_heads(const Model& model) {
   if (const std::int64_t width = model.num_attention_heads * model.head_dim; width > max_width) {
     throw_config_error("the query heads are too wide together",
-                       "num_attention_heads x head_dim = " + text_of(model.num_attention_heads) + " x " +
-                           text_of(model.head_dim) + " = " + text_of(width) + ", above " + text_of(max_width),
+                       fmt::format("num_attention_heads x head_dim = {} x {} = {}, above {}", model.num_attention_heads,
+                                   model.head_dim, width, max_width),
                        "set fewer or smaller heads");
   }
   if (model.num_attention_heads % model.num_key_value_heads != 0) {
     throw_config_error("query heads cannot share key/value heads evenly",
-                       "num_attention_heads = " + text_of(model.num_attention_heads) +
-                           " is no multiple of num_key_value_heads = " + text_of(model.num_key_value_heads),
-                       "set num_key_value_heads to a divisor of " + text_of(model.num_attention_heads));
+                       fmt::format("num_attention_heads = {} is no multiple of num_key_value_heads = {}",
+                                   model.num_attention_heads, model.num_key_value_heads),
+                       fmt::format("set num_key_value_heads to a divisor of {}", model.num_attention_heads));
   }
   if (model.head_dim % 2 != 0) {
-    throw_config_error("head_dim = " + text_of(model.head_dim) + " is odd",
+    throw_config_error(fmt::format("head_dim = {} is odd", model.head_dim),
                        "the rotary embedding turns pairs of a head's columns",
-                       "set head_dim = " + text_of(model.head_dim + 1));
+                       fmt::format("set head_dim = {}", model.head_dim + 1));
   }
 }
 
@@ -108,7 +108,7 @@ void check_evaluation(const Config& config) {
   const Train& train = config.train;
   if (!config.data.eval_files.empty() || (train.eval_steps <= 0 && !train.eval_on_start)) return;
   throw_config_error(train.eval_on_start ? "`train.eval_on_start = true` has no data"
-                                         : "`train.eval_steps = " + text_of(train.eval_steps) + "` has no data",
+                                         : fmt::format("`train.eval_steps = {}` has no data", train.eval_steps),
                      "`data.eval_files` is empty",
                      "set data.eval_files to shards that sft-prepare wrote, or leave the key out");
 }
@@ -118,7 +118,7 @@ void check_train(const Config& config) {
   require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_batch);
   require_size(config, train.gradient_accumulation_steps, "train.gradient_accumulation_steps", max_batch);
   require(config, train.max_steps >= -1 && train.max_steps <= max_steps, "train.max_steps",
-          "-1 (num_train_epochs decides), or from 0 to " + text_of(max_steps));
+          fmt::format("-1 (num_train_epochs decides), or from 0 to {}", max_steps));
   constexpr double max_epochs = 1e6;
   require(config, train.max_steps >= 0 || (train.num_train_epochs > 0 && train.num_train_epochs <= max_epochs),
           "train.num_train_epochs", "above 0 and at most 1000000 when max_steps is -1");
@@ -137,8 +137,8 @@ void check_device(const Config& config) {
   constexpr int most_ctas = 64;  // channels of NCCL
   for (const AxisKeys& keys : axis_keys) {
     const int max_ctas = device.*keys.max_ctas;
-    require(config, max_ctas >= 0 && max_ctas <= most_ctas, "device." + std::string(name_of(keys.axis)) + "_max_ctas",
-            "0 (NCCL chooses) to " + text_of(most_ctas));
+    require(config, max_ctas >= 0 && max_ctas <= most_ctas, fmt::format("device.{}_max_ctas", name_of(keys.axis)),
+            fmt::format("0 (NCCL chooses) to {}", most_ctas));
   }
   if (device.comm == CommChoice::nccl && device.backend == BackendChoice::cpu) {
     throw_config_error("`device.comm = nccl` does not go with backend = cpu", "NCCL sends the memory of GPUs",
@@ -167,11 +167,10 @@ void check_lora(const Config& config) {
   for (const std::string& target : lora.lora_target_modules) {
     const std::vector<std::string>& names = linear_layer_names();
     if (target == "all-linear" || std::ranges::find(names, target) != names.end()) continue;
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    throw_config_error("`lora.lora_target_modules` names " + target,
-                       "adapters are added to the linear layers of a block, which are " + all,
-                       "choose among them, or set lora_target_modules = all-linear");
+    throw_config_error(
+        fmt::format("`lora.lora_target_modules` names {}", target),
+        fmt::format("adapters are added to the linear layers of a block, which are {}", fmt::join(names, ", ")),
+        "choose among them, or set lora_target_modules = all-linear");
   }
 }
 
@@ -179,7 +178,7 @@ void check_optimizer(const Config& config) {
   const Optimizer& optimizer = config.optimizer;
   require(config, optimizer.learning_rate >= 0, "optimizer.learning_rate", "0 or more");
   require(config, optimizer.warmup_steps >= 0 && optimizer.warmup_steps <= double{max_steps}, "optimizer.warmup_steps",
-          "from 0 to " + text_of(max_steps));
+          fmt::format("from 0 to {}", max_steps));
   require(config, optimizer.warmup_ratio >= 0 && optimizer.warmup_ratio <= 1, "optimizer.warmup_ratio", "from 0 to 1");
   require(config, optimizer.weight_decay >= 0, "optimizer.weight_decay", "0 or more");
   require(config, optimizer.adam_beta1 >= 0 && optimizer.adam_beta1 < 1, "optimizer.adam_beta1", "at least 0, below 1");
@@ -191,8 +190,8 @@ void check_optimizer(const Config& config) {
   const bool has_codes = optimizer.optim == OptimizerKind::adamw_8bit;
   const bool has_means = optimizer.optim == OptimizerKind::adafactor;
   if ((has_codes || has_means) && optimizer.moments_dtype != DType::float32) {
-    throw_config_error("`optimizer.moments_dtype = " + write(optimizer.moments_dtype) +
-                           "` does not go with optim = " + write(optimizer.optim),
+    throw_config_error(fmt::format("`optimizer.moments_dtype = {}` does not go with optim = {}",
+                                   write(optimizer.moments_dtype), write(optimizer.optim)),
                        has_codes ? "its moments are in 8 bits, and float32 where those would not do"
                                  : "of a matrix it keeps the means of rows and columns alone, in float32",
                        "leave moments_dtype out, or set optim = adamw_torch");
@@ -204,16 +203,16 @@ void check_offload(const Config& config) {
   const Train& train = config.train;
   const bool uses_files = train.offload_optimizer == Offload::nvme || train.offload_parameters == Offload::nvme;
   if (uses_files && train.offload_folder.empty()) {
-    throw_config_error(std::string("`train.") +
-                           (train.offload_optimizer == Offload::nvme ? "offload_optimizer" : "offload_parameters") +
-                           " = nvme` has no folder",
-                       "its files lie in train.offload_folder, which is empty",
-                       "set offload_folder to a folder on a fast disk of each node");
+    throw_config_error(
+        fmt::format("`train.{} = nvme` has no folder",
+                    train.offload_optimizer == Offload::nvme ? "offload_optimizer" : "offload_parameters"),
+        "its files lie in train.offload_folder, which is empty",
+        "set offload_folder to a folder on a fast disk of each node");
   }
   if (train.offload_parameters == Offload::nvme) require_master_weights(train);
 }
 
-std::string name_of_size(const AxisKeys& keys) { return std::string(name_of(keys.axis)) + "_size"; }
+std::string name_of_size(const AxisKeys& keys) { return fmt::format("{}_size", name_of(keys.axis)); }
 
 void check_axes(const Config& config, int world_size) {
   const Parallel& parallel = config.parallel;
@@ -222,34 +221,34 @@ void check_axes(const Config& config, int world_size) {
     const std::string name = "parallel." + name_of_size(keys);
     const int size = parallel.*keys.size;
     if (keys.axis == Axis::dp_shard) {
-      require(config, size >= 0 && size <= max_axis_size, name, "auto, or from 1 to " + text_of(max_axis_size));
+      require(config, size >= 0 && size <= max_axis_size, name, fmt::format("auto, or from 1 to {}", max_axis_size));
     } else {
       require_size(config, size, name, max_axis_size);
     }
   }
   require(config, parallel.zero_stage >= 0 && parallel.zero_stage <= 3, "parallel.zero_stage", "0, 1, 2 or 3");
   require(config, parallel.ulysses_size >= 0 && parallel.ulysses_size <= max_axis_size, "parallel.ulysses_size",
-          "auto, or from 1 to " + text_of(max_axis_size));
+          fmt::format("auto, or from 1 to {}", max_axis_size));
 }
 
 /// "2 x 4 x 1": text_of_axis of each axis that has keys; of an empty text there is no factor.
 std::string product_text(const std::function<std::string(const AxisKeys&)>& text_of_axis) {
-  std::string product;
+  std::vector<std::string> factors;
   for (const AxisKeys& keys : axis_keys) {
-    const std::string factor = text_of_axis(keys);
-    if (!factor.empty()) product += (product.empty() ? "" : " x ") + factor;
+    std::string factor = text_of_axis(keys);
+    if (!factor.empty()) factors.push_back(std::move(factor));
   }
-  return product;
+  return fmt::format("{}", fmt::join(factors, " x "));
 }
 
 /// Resolves dp_shard_size = auto and holds the product of the axes against the world.
 void fit_mesh(Parallel& parallel, int world_size) {
   const auto equation = [&](const std::string& shard) {
     return product_text(
-        [&](const AxisKeys& keys) { return keys.axis == Axis::dp_shard ? shard : text_of(parallel.*keys.size); });
+        [&](const AxisKeys& keys) { return keys.axis == Axis::dp_shard ? shard : write(parallel.*keys.size); });
   };
   const std::string legend =
-      " (" + product_text([](const AxisKeys& keys) { return std::string(name_of(keys.axis)); }) + ")";
+      fmt::format(" ({})", product_text([](const AxisKeys& keys) { return std::string(name_of(keys.axis)); }));
   constexpr std::int64_t far_too_many = std::int64_t{1} << 45;  // times max_axis_size is less than 2^63
   std::int64_t others = 1;
   for (const AxisKeys& keys : axis_keys) {
@@ -258,10 +257,10 @@ void fit_mesh(Parallel& parallel, int world_size) {
   const bool others_divide = world_size % others == 0;
   if (parallel.dp_shard_size == 0) {
     if (!others_divide) {
-      throw_config_error("a mesh of " + equation("auto") + " ranks" + legend + " cannot fill " + text_of(world_size),
-                         text_of(world_size) + " is no multiple of " + equation("") + " = " + text_of(others),
-                         "start `mpirun -np " + text_of(round_up(std::int64_t{world_size}, others)) +
-                             "`, or choose sizes whose product divides " + text_of(world_size));
+      throw_config_error(fmt::format("a mesh of {} ranks{} cannot fill {}", equation("auto"), legend, world_size),
+                         fmt::format("{} is no multiple of {} = {}", world_size, equation(""), others),
+                         fmt::format("start `mpirun -np {}`, or choose sizes whose product divides {}",
+                                     round_up(std::int64_t{world_size}, others), world_size));
     }
     parallel.dp_shard_size = checked_cast<int>(world_size / others);
     return;
@@ -269,20 +268,20 @@ void fit_mesh(Parallel& parallel, int world_size) {
   const std::int64_t product = others * parallel.dp_shard_size;
   if (product == world_size) return;
   throw_config_error("the mesh does not fit the world",
-                     equation(text_of(parallel.dp_shard_size)) + " = " + text_of(product) + " ranks" + legend +
-                         ", but there are " + text_of(world_size),
-                     "start `mpirun -np " + text_of(product) + "`, or " +
-                         (others_divide ? "set dp_shard_size = " + text_of(world_size / others)
-                                        : "choose sizes whose product is " + text_of(world_size)));
+                     fmt::format("{} = {} ranks{}, but there are {}", equation(write(parallel.dp_shard_size)), product,
+                                 legend, world_size),
+                     fmt::format("start `mpirun -np {}`, or {}", product,
+                                 others_divide ? fmt::format("set dp_shard_size = {}", world_size / others)
+                                               : fmt::format("choose sizes whose product is {}", world_size)));
 }
 
 /// The mesh is resolved.
 void check_sharding(const Parallel& parallel) {
   if (parallel.reshard_after_forward != Reshard::to_groups) return;
-  const std::string key = "`parallel.reshard_after_forward = " + text_of(parallel.reshard_size) + "`";
+  const std::string key = fmt::format("`parallel.reshard_after_forward = {}`", parallel.reshard_size);
   if (parallel.zero_stage < 3) {
-    throw_config_error(key + " has nothing to do",
-                       "with zero_stage = " + text_of(parallel.zero_stage) + " parameters stay whole on every rank",
+    throw_config_error(fmt::format("{} has nothing to do", key),
+                       fmt::format("with zero_stage = {} parameters stay whole on every rank", parallel.zero_stage),
                        "leave it out, or set zero_stage = 3");
   }
   const int size = num_ranks(parallel.sizes(), fsdp_axes);
@@ -290,16 +289,17 @@ void check_sharding(const Parallel& parallel) {
   const auto product_of_fsdp = [](const std::function<std::string(const AxisKeys&)>& text_of_axis) {
     return product_text([&](const AxisKeys& keys) { return fsdp_axes.contains(keys.axis) ? text_of_axis(keys) : ""; });
   };
-  std::string divisors;
+  std::vector<int> divisors;
   for (int n = 2; n <= size; ++n) {
-    if (size % n == 0) divisors += (divisors.empty() ? "" : ", ") + text_of(n);
+    if (size % n == 0) divisors.push_back(n);
   }
-  throw_config_error(key + " does not fit the mesh",
-                     "the ranks that share parameters, " +
-                         product_of_fsdp([](const AxisKeys& keys) { return name_of_size(keys); }) + " = " +
-                         product_of_fsdp([&](const AxisKeys& keys) { return text_of(parallel.*keys.size); }) + " = " +
-                         text_of(size) + ", are no multiple of " + text_of(parallel.reshard_size),
-                     "set it to true" + (divisors.empty() ? std::string() : ", false or one of " + divisors));
+  throw_config_error(fmt::format("{} does not fit the mesh", key),
+                     fmt::format("the ranks that share parameters, {} = {} = {}, are no multiple of {}",
+                                 product_of_fsdp([](const AxisKeys& keys) { return name_of_size(keys); }),
+                                 product_of_fsdp([&](const AxisKeys& keys) { return write(parallel.*keys.size); }),
+                                 size, parallel.reshard_size),
+                     divisors.empty() ? "set it to true"
+                                      : fmt::format("set it to true, false or one of {}", fmt::join(divisors, ", ")));
 }
 
 bool tp_fits(const Model& model, std::int64_t tp_size) {
@@ -309,77 +309,76 @@ bool tp_fits(const Model& model, std::int64_t tp_size) {
 }
 
 std::string tp_sizes_that_fit(const Model& model) {
-  std::string sizes;
+  std::vector<std::int64_t> sizes;
   for (std::int64_t tp_size = 1; tp_size <= model.num_attention_heads; ++tp_size) {
-    if (tp_fits(model, tp_size)) sizes += (sizes.empty() ? "" : ", ") + text_of(tp_size);
+    if (tp_fits(model, tp_size)) sizes.push_back(tp_size);
   }
-  return sizes;
+  return fmt::format("{}", fmt::join(sizes, ", "));
 }
 
 void check_tensor_parallel(const Model& model, std::int64_t tp_size) {
   const auto refuse = [&](const std::string& problem, const std::string& arithmetic) {
-    throw_config_error(problem, arithmetic, "set tp_size to one of " + tp_sizes_that_fit(model));
+    throw_config_error(problem, arithmetic, fmt::format("set tp_size to one of {}", tp_sizes_that_fit(model)));
   };
   const auto check_divides = [&](std::int64_t size, const std::string& name) {
     if (size % tp_size == 0) return;
-    refuse(name + " cannot be split over the TP ranks",
-           text_of(size) + " / tp_size = " + text_of(size) + " / " + text_of(tp_size) + " is no whole number");
+    refuse(fmt::format("{} cannot be split over the TP ranks", name),
+           fmt::format("{0} / tp_size = {0} / {1} is no whole number", size, tp_size));
   };
   check_divides(model.num_attention_heads, "model.num_attention_heads");
   check_divides(model.intermediate_size, "model.intermediate_size");
   if (model.vocab_size < tp_size) {
     refuse("model.vocab_size cannot be split over the TP ranks",
-           "each needs a row of the embedding, and vocab_size = " + text_of(model.vocab_size) +
-               " is below tp_size = " + text_of(tp_size));
+           fmt::format("each needs a row of the embedding, and vocab_size = {} is below tp_size = {}", model.vocab_size,
+                       tp_size));
   }
   const std::int64_t num_kv_heads = model.num_key_value_heads;
   if (num_kv_heads % tp_size != 0 && tp_size % num_kv_heads != 0) {
     refuse("model.num_key_value_heads can neither be split nor replicated evenly over the TP ranks",
-           "neither " + text_of(num_kv_heads) + " / " + text_of(tp_size) + " nor " + text_of(tp_size) + " / " +
-               text_of(num_kv_heads) + " is a whole number");
+           fmt::format("neither {0} / {1} nor {1} / {0} is a whole number", num_kv_heads, tp_size));
   }
 }
 
 /// The numbers of SP ranks that can exchange heads.
 std::string ulysses_sizes_that_fit(std::int64_t sp_size, std::int64_t num_heads) {
-  std::string sizes;
+  std::vector<std::int64_t> sizes;
   for (std::int64_t size = 1; size <= sp_size; ++size) {
-    if (sp_size % size == 0 && num_heads % size == 0) sizes += (sizes.empty() ? "" : ", ") + text_of(size);
+    if (sp_size % size == 0 && num_heads % size == 0) sizes.push_back(size);
   }
-  return sizes;
+  return fmt::format("{}", fmt::join(sizes, ", "));
 }
 
 /// Holds sp_method and ulysses_size against sp_size and the heads of a TP rank.
 void check_sequence_parallel(const Config& config) {
   const Parallel& parallel = config.parallel;
   const std::int64_t sp_size = parallel.sp_size, num_heads = config.model.num_attention_heads / parallel.tp_size;
-  const std::string heads_of_rank = "num_attention_heads / tp_size = " + text_of(config.model.num_attention_heads) +
-                                    " / " + text_of(parallel.tp_size) + " = " + text_of(num_heads) + " heads";
+  const std::string heads_of_rank = fmt::format("num_attention_heads / tp_size = {} / {} = {} heads",
+                                                config.model.num_attention_heads, parallel.tp_size, num_heads);
   const std::string sizes = ulysses_sizes_that_fit(sp_size, num_heads);
   const bool is_given = parallel.ulysses_size > 0;
   if (parallel.sp_method == SpMethod::ulysses) {
     if (is_given && parallel.ulysses_size != sp_size) {
       throw_config_error(
-          "`parallel.ulysses_size = " + text_of(parallel.ulysses_size) + "` contradicts sp_method = ulysses",
-          "with it all sp_size = " + text_of(sp_size) + " ranks exchange heads",
+          fmt::format("`parallel.ulysses_size = {}` contradicts sp_method = ulysses", parallel.ulysses_size),
+          fmt::format("with it all sp_size = {} ranks exchange heads", sp_size),
           "set sp_method = hybrid, or leave ulysses_size out");
     }
     if (num_heads % sp_size != 0) {
-      throw_config_error("`parallel.sp_method = ulysses` cannot split the heads over the SP ranks",
-                         heads_of_rank + ", and " + text_of(num_heads) + " / sp_size = " + text_of(num_heads) + " / " +
-                             text_of(sp_size) + " is no whole number",
-                         "set sp_method = hybrid with a ulysses_size of " + sizes + ", or ring or all_gather");
+      throw_config_error(
+          "`parallel.sp_method = ulysses` cannot split the heads over the SP ranks",
+          fmt::format("{0}, and {1} / sp_size = {1} / {2} is no whole number", heads_of_rank, num_heads, sp_size),
+          fmt::format("set sp_method = hybrid with a ulysses_size of {}, or ring or all_gather", sizes));
     }
   } else if (parallel.sp_method == SpMethod::hybrid) {
     if (is_given && (sp_size % parallel.ulysses_size != 0 || num_heads % parallel.ulysses_size != 0)) {
       throw_config_error(
-          "`parallel.ulysses_size = " + text_of(parallel.ulysses_size) + "` does not fit",
-          "it has to divide sp_size = " + text_of(sp_size) + " and the query heads of a rank: " + heads_of_rank,
-          "set it to one of " + sizes);
+          fmt::format("`parallel.ulysses_size = {}` does not fit", parallel.ulysses_size),
+          fmt::format("it has to divide sp_size = {} and the query heads of a rank: {}", sp_size, heads_of_rank),
+          fmt::format("set it to one of {}", sizes));
     }
   } else if (parallel.ulysses_size > 1) {
     throw_config_error(
-        "`parallel.ulysses_size = " + text_of(parallel.ulysses_size) + "` would be ignored",
+        fmt::format("`parallel.ulysses_size = {}` would be ignored", parallel.ulysses_size),
         parallel.sp_method == SpMethod::automatic ? "sp_method = auto chooses it" : "this sp_method exchanges no heads",
         "set sp_method = hybrid, or leave ulysses_size out");
   }
@@ -388,9 +387,9 @@ void check_sequence_parallel(const Config& config) {
 void check_vocabulary(const Model& model, std::int64_t vocab_size, const std::string& source) {
   if (vocab_size <= model.vocab_size) return;
   throw_config_error(
-      "the model cannot read " + source,
-      "its tokens run to vocab_size = " + text_of(vocab_size) + ", but model.vocab_size = " + text_of(model.vocab_size),
-      "set vocab_size to " + text_of(vocab_size) + " or more");
+      fmt::format("the model cannot read {}", source),
+      fmt::format("its tokens run to vocab_size = {}, but model.vocab_size = {}", vocab_size, model.vocab_size),
+      fmt::format("set vocab_size to {} or more", vocab_size));
 }
 
 }  // namespace
@@ -400,12 +399,12 @@ void require_master_weights(const Train& train) {
   const bool is_fp32 = train.precision == Precision::fp32, is_host = train.offload_parameters == Offload::host;
   const std::string place = write(train.offload_parameters);
   throw_config_error(
-      "`train.offload_parameters = " + place + "` does not go with precision = " + write(train.precision),
-      std::string("it moves the float32 master weights away, 4 bytes a parameter beside the 2 that "
-                  "precision = bf16 computes with; here the ") +
-          (is_fp32 ? "4 bytes" : "2 bytes") + " a parameter are computed with, and there are no others",
-      std::string("set ") + (is_host ? "parallel.zero_stage = 3, which moves those too, or " : "") +
-          "precision = bf16, or offload_parameters = none; offload_optimizer = " + place + " goes with both");
+      fmt::format("`train.offload_parameters = {}` does not go with precision = {}", place, write(train.precision)),
+      fmt::format("it moves the float32 master weights away, 4 bytes a parameter beside the 2 that precision = bf16 "
+                  "computes with; here the {} bytes a parameter are computed with, and there are no others",
+                  is_fp32 ? 4 : 2),
+      fmt::format("set {}precision = bf16, or offload_parameters = none; offload_optimizer = {} goes with both",
+                  is_host ? "parallel.zero_stage = 3, which moves those too, or " : "", place));
 }
 
 ValidConfig validate(Config config, int world_size) {
@@ -451,20 +450,21 @@ ValidConfig ValidConfig::with(const std::function<void(Config&)>& change) const 
 
 void validate_length(const Model& model, std::int64_t max_length, const std::string& source) {
   if (model.sliding_window > 0 && max_length > model.sliding_window) {
-    throw_config_error(source + " may be longer than the model's sliding window",
-                       text_of(max_length) + " tokens, but model.sliding_window = " + text_of(model.sliding_window) +
-                           ": beyond it every layer must forget what lies further back, which is not supported",
-                       "use at most " + text_of(model.sliding_window) +
-                           " tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate)");
+    throw_config_error(
+        fmt::format("{} may be longer than the model's sliding window", source),
+        fmt::format("{} tokens, but model.sliding_window = {}: beyond it every layer must forget what lies further "
+                    "back, which is not supported",
+                    max_length, model.sliding_window),
+        fmt::format("use at most {} tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate)",
+                    model.sliding_window));
   }
   const RopeScaling& scaling = model.rope_scaling;
   if (scaling.rope_type == RopeType::dynamic && max_length > scaling.original_max_position_embeddings) {
     throw_config_error(
-        source + " may be longer than the rotary embedding keeps its frequencies for",
-        text_of(max_length) +
-            " tokens, but with rope_type = dynamic they change, with the longest text "
-            "so far, beyond original_max_position_embeddings = " +
-            text_of(scaling.original_max_position_embeddings),
+        fmt::format("{} may be longer than the rotary embedding keeps its frequencies for", source),
+        fmt::format("{} tokens, but with rope_type = dynamic they change, with the longest text so far, beyond "
+                    "original_max_position_embeddings = {}",
+                    max_length, scaling.original_max_position_embeddings),
         "use at most that many tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate), or a "
         "model with rope_type yarn");
   }
@@ -479,15 +479,14 @@ void validate_data(const ValidConfig& config, std::int64_t max_length, std::int6
       sequence::padded_row_length(batch * max_length, sp_size, config->parallel.token_slices()) / sp_size;
   constexpr std::int64_t max_tokens = std::numeric_limits<std::int32_t>::max();
   if (max_length > max_tokens) {
-    throw_config_error("rows of " + source + " are too long",
-                       text_of(max_length) + " tokens, but positions are counted up to " + text_of(max_tokens),
+    throw_config_error(fmt::format("rows of {} are too long", source),
+                       fmt::format("{} tokens, but positions are counted up to {}", max_length, max_tokens),
                        "prepare the data with a smaller --max_length");
   }
   if (tokens > max_tokens) {
     throw_config_error("a micro-batch has too many tokens on a rank",
-                       "per_device_train_batch_size x max_length / sp_size = " + text_of(batch) + " x " +
-                           text_of(max_length) + " / " + text_of(sp_size) + " = " + text_of(tokens) + ", above " +
-                           text_of(max_tokens),
+                       fmt::format("per_device_train_batch_size x max_length / sp_size = {} x {} / {} = {}, above {}",
+                                   batch, max_length, sp_size, tokens, max_tokens),
                        "set a smaller per_device_train_batch_size, and gradient_accumulation_steps instead");
   }
   check_vocabulary(config->model, vocab_size, source);
@@ -496,10 +495,12 @@ void validate_data(const ValidConfig& config, std::int64_t max_length, std::int6
 void validate_eval_data(const ValidConfig& config, std::int64_t max_length, std::int64_t vocab_size,
                         const std::string& source, std::int64_t train_max_length) {
   if (max_length > train_max_length) {
-    throw_config_error("rows of " + source + " are longer than those that are trained on",
-                       "their max_length is " + text_of(max_length) + ", that of data.train_files " +
-                           text_of(train_max_length) + ", and evaluation works in the memory of training",
-                       "prepare the data for evaluation with --max_length " + text_of(train_max_length));
+    throw_config_error(
+        fmt::format("rows of {} are longer than those that are trained on", source),
+        fmt::format(
+            "their max_length is {}, that of data.train_files {}, and evaluation works in the memory of training",
+            max_length, train_max_length),
+        fmt::format("prepare the data for evaluation with --max_length {}", train_max_length));
   }
   check_vocabulary(config->model, vocab_size, source);
 }

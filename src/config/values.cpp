@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/config/values.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -103,17 +104,21 @@ constexpr Names<RowOrder, 3> row_order_names{
     {{"auto", RowOrder::automatic}, {"trl", RowOrder::trl}, {"endless", RowOrder::endless}}};
 
 template <class Choice, std::size_t size>
+std::vector<std::string> texts_of(const Names<Choice, size>& names) {
+  std::vector<std::string> texts;
+  for (const auto& [name, choice] : names) texts.emplace_back(name);
+  return texts;
+}
+
+template <class Choice, std::size_t size>
 void read_choice(const std::string& written, Choice& value, const Names<Choice, size>& names) {
   const std::string text = unquoted(written);
-  std::string expectation = "one of";
   for (const auto& [name, choice] : names) {
-    if (text == name) {
-      value = choice;
-      return;
-    }
-    expectation += std::string(expectation == "one of" ? " " : " | ") + name;
+    if (text != name) continue;
+    value = choice;
+    return;
   }
-  throw std::invalid_argument(expectation);
+  throw std::invalid_argument(fmt::format("one of {}", fmt::join(texts_of(names), " | ")));
 }
 
 template <class Choice, std::size_t size>
@@ -123,13 +128,6 @@ std::string write_choice(Choice value, const Names<Choice, size>& names) {
   }
   SFT_ENSURE(false, "every choice has a name");
   return {};
-}
-
-template <class Choice, std::size_t size>
-std::vector<std::string> texts_of(const Names<Choice, size>& names) {
-  std::vector<std::string> texts;
-  for (const auto& [name, choice] : names) texts.emplace_back(name);
-  return texts;
 }
 
 std::string lower(std::string text) {
@@ -248,9 +246,9 @@ std::string write(std::uint64_t value) { return write_number(value); }
 std::string write(double value) { return write_number(value); }
 std::string write(const std::string& value) { return quoted(value); }
 std::string write(const std::vector<std::string>& value) {
-  std::string text;
-  for (const std::string& item : value) text += (text.empty() ? "" : " ") + quoted_item(item);
-  return text;
+  std::vector<std::string> items;
+  for (const std::string& item : value) items.push_back(quoted_item(item));
+  return fmt::format("{}", fmt::join(items, " "));
 }
 std::string write(Precision value) { return write_choice(value, precision_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
@@ -267,7 +265,7 @@ std::string write(RowOrder value) { return write_choice(value, row_order_names);
 std::string write(const RopeScaling& value) { return to_json(value); }
 std::string write(const StepRange& value) {
   if (value.is_empty()) return "none";
-  return write(value.first) + (value.last == value.first ? "" : "-" + write(value.last));
+  return value.last == value.first ? write(value.first) : fmt::format("{}-{}", value.first, value.last);
 }
 
 }  // namespace sft::config
