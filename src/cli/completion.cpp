@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <string>
 
@@ -19,16 +20,13 @@ std::vector<Typed> typed_options(const Manual& manual) {
   for (const ManualGroup& group : manual.groups) {
     // A group of keys is titled "[section]".
     const std::string section = group.has_dashes ? "" : group.title.substr(1, group.title.size() - 2) + ".";
-    for (const ManualOption& option : group.options) typed.push_back({"--" + section + option.name, &option});
+    for (const ManualOption& option : group.options)
+      typed.push_back({fmt::format("--{}{}", section, option.name), &option});
   }
   return typed;
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
+std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 std::string function_name(const std::string& program) {
   std::string name = "_" + program;
@@ -43,7 +41,7 @@ std::string zsh_text(const std::string& text) {
     if (c == '\'') {
       escaped += "'\\''";
     } else if (c == '[' || c == ']' || c == ':' || c == '\\') {
-      escaped += std::string("\\") + c;
+      escaped += {'\\', c};
     } else {
       escaped += c;
     }
@@ -54,63 +52,64 @@ std::string zsh_text(const std::string& text) {
 }  // namespace
 
 std::string bash_completion_of(const Manual& manual) {
-  const std::string function = function_name(manual.program);
-  std::string cases, all;
+  std::string cases;
+  std::vector<std::string> all;
   for (const auto& [word, option] : typed_options(manual)) {
-    all += (all.empty() ? "" : " ") + word;
+    all.push_back(word);
     if (!option->choices.empty()) {
-      cases +=
-          "    " + word + ") mapfile -t COMPREPLY < <(compgen -W '" + join(option->choices) + "' -- \"$current\") ;;\n";
+      cases += fmt::format("    {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$current\") ;;\n", word,
+                           join(option->choices));
     } else if (option->is_path) {
-      cases += "    " + word + ") compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$current\") ;;\n";
+      cases +=
+          fmt::format("    {}) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$current\") ;;\n", word);
     } else if (!option->argument.empty()) {
-      cases += "    " + word + ") ;;\n";
+      cases += fmt::format("    {}) ;;\n", word);
     }
   }
   const std::string operand = manual.operand.empty() ? ":"
                               : manual.operand == "/"
                                   ? "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$current\")"
-                                  : "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -X '!" + manual.operand +
-                                        "' -- \"$current\"; compgen -d -- \"$current\")";
-  return "# bash completion of " + manual.program + "\n" + function +
-         "() {\n"
-         "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-         "  COMPREPLY=()\n"
-         "  case $previous in\n" +
-         cases +
-         "    *)\n"
-         "      if [[ $current == -* ]]; then\n"
-         "        mapfile -t COMPREPLY < <(compgen -W '" +
-         all +
-         "' -- \"$current\")\n"
-         "      else\n"
-         "        " +
-         operand +
-         "\n"
-         "      fi ;;\n"
-         "  esac\n"
-         "}\n"
-         "complete -F " +
-         function + " " + manual.program + "\n";
+                                  : fmt::format(
+                                        "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -X '!{}' -- "
+                                        "\"$current\"; compgen -d -- \"$current\")",
+                                        manual.operand);
+  return fmt::format(
+      R"(# bash completion of {program}
+{function}() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  COMPREPLY=()
+  case $previous in
+{cases}    *)
+      if [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W '{options}' -- "$current")
+      else
+        {operand}
+      fi ;;
+  esac
+}}
+complete -F {function} {program}
+)",
+      fmt::arg("program", manual.program), fmt::arg("function", function_name(manual.program)),
+      fmt::arg("cases", cases), fmt::arg("options", join(all)), fmt::arg("operand", operand));
 }
 
 std::string zsh_completion_of(const Manual& manual) {
-  std::string text = "#compdef " + manual.program + "\n_arguments \\\n";
+  std::string text = fmt::format("#compdef {}\n_arguments \\\n", manual.program);
   for (const auto& [word, option] : typed_options(manual)) {
     std::string argument;
     if (!option->choices.empty()) {
-      argument = ":value:(" + join(option->choices) + ")";
+      argument = fmt::format(":value:({})", join(option->choices));
     } else if (option->is_path) {
       argument = ":path:_files";
     } else if (!option->argument.empty()) {
-      argument = ":" + zsh_text(option->argument) + ":";
+      argument = fmt::format(":{}:", zsh_text(option->argument));
     }
-    text += "  '*" + word + "[" + zsh_text(option->help) + "]" + argument + "' \\\n";
+    text += fmt::format("  '*{}[{}]{}' \\\n", word, zsh_text(option->help), argument);
   }
   const std::string operand = manual.operand.empty()  ? ":: :"
                               : manual.operand == "/" ? "*:folder:_files -/"
-                                                      : "*:file:_files -g \"" + manual.operand + "\"";
-  return text + "  '" + operand + "'\n";
+                                                      : fmt::format("*:file:_files -g \"{}\"", manual.operand);
+  return fmt::format("{}  '{}'\n", text, operand);
 }
 
 }  // namespace sft::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/cli/manual.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -21,7 +22,7 @@ std::string wrap(const std::string& text, std::size_t first_column, std::size_t 
   bool is_first = true;
   for (std::string word; words >> word; is_first = false) {
     if (!is_first && column + 1 + word.size() > num_columns) {
-      lines += "\n" + std::string(indent, ' ');
+      lines += fmt::format("\n{:{}}", "", indent);
       column = indent;
     } else if (!is_first) {
       lines += ' ';
@@ -35,11 +36,11 @@ std::string wrap(const std::string& text, std::size_t first_column, std::size_t 
 
 std::string label_of(const ManualOption& option, bool has_dashes) {
   std::string label = has_dashes ? "--" + option.name : option.name;
-  return has_dashes && !option.argument.empty() ? label + " " + option.argument : label;
+  return has_dashes && !option.argument.empty() ? fmt::format("{} {}", label, option.argument) : label;
 }
 
 std::string help_with_default(const ManualOption& option) {
-  return option.fallback.empty() ? option.help : option.help + " [" + option.fallback + "]";
+  return option.fallback.empty() ? option.help : fmt::format("{} [{}]", option.help, option.fallback);
 }
 
 /// `text` for a man page: dashes that can be copied, no line that reads as a request.
@@ -66,11 +67,11 @@ std::string upper(std::string text) {
 
 std::string help_of(const Manual& manual) {
   std::string text = manual.summary + ".\n\n";
-  for (const std::string& line : manual.usage) text += "  " + line + "\n";
+  for (const std::string& line : manual.usage) text += fmt::format("  {}\n", line);
   for (std::size_t i = 0; i < manual.paragraphs.size(); ++i) {
-    text += "\n" + wrap(manual.paragraphs[i], 0, 0) + "\n";
+    text += fmt::format("\n{}\n", wrap(manual.paragraphs[i], 0, 0));
     if (i > 0) continue;
-    for (const std::string& line : manual.shapes) text += "  " + line + "\n";
+    for (const std::string& line : manual.shapes) text += fmt::format("  {}\n", line);
   }
   std::size_t width = 0;
   for (const ManualGroup& group : manual.groups) {
@@ -79,27 +80,26 @@ std::string help_of(const Manual& manual) {
   const std::size_t indent = width + 4;
   bool had_keys = false;
   for (const ManualGroup& group : manual.groups) {
-    if (!group.has_dashes && !had_keys) text += "\n" + wrap(manual.keys_heading, 0, 0) + "\n";
+    if (!group.has_dashes && !had_keys) text += fmt::format("\n{}\n", wrap(manual.keys_heading, 0, 0));
     had_keys = had_keys || !group.has_dashes;
-    text += "\n" + group.title + "\n";
+    text += fmt::format("\n{}\n", group.title);
     for (const ManualOption& option : group.options) {
-      const std::string label = label_of(option, group.has_dashes);
-      text += "  " + label + std::string(indent - 2 - label.size(), ' ') +
-              wrap(help_with_default(option), indent, indent) + "\n";
+      text += fmt::format("  {:{}}{}\n", label_of(option, group.has_dashes), indent - 2,
+                          wrap(help_with_default(option), indent, indent));
     }
   }
   return text;
 }
 
 std::string man_page_of(const Manual& manual, const std::vector<std::string>& programs) {
-  std::string page = ".TH " + upper(manual.program) + " 1 \"\" \"sft " + version() + "\" \"User Commands\"\n";
+  std::string page = fmt::format(".TH {} 1 \"\" \"sft {}\" \"User Commands\"\n", upper(manual.program), version());
   std::string summary = manual.summary;
   summary.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(summary.front())));
-  page += ".SH NAME\n" + troff(manual.program) + " \\- " + troff(summary) + "\n.SH SYNOPSIS\n";
-  for (const std::string& line : manual.usage) page += ".nf\n" + troff(line) + "\n.fi\n";
-  page += ".SH DESCRIPTION\n" + troff(manual.summary) + ".\n";
+  page += fmt::format(".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n", troff(manual.program), troff(summary));
+  for (const std::string& line : manual.usage) page += fmt::format(".nf\n{}\n.fi\n", troff(line));
+  page += fmt::format(".SH DESCRIPTION\n{}.\n", troff(manual.summary));
   for (std::size_t i = 0; i < manual.paragraphs.size(); ++i) {
-    page += ".PP\n" + troff(manual.paragraphs[i]) + "\n";
+    page += fmt::format(".PP\n{}\n", troff(manual.paragraphs[i]));
     if (i > 0 || manual.shapes.empty()) continue;
     page += ".nf\n";
     for (const std::string& line : manual.shapes) page += troff(line) + "\n";
@@ -108,14 +108,15 @@ std::string man_page_of(const Manual& manual, const std::vector<std::string>& pr
   bool had_keys = false;
   for (const ManualGroup& group : manual.groups) {
     if (group.has_dashes) {
-      page += ".SH " + upper(group.title) + "\n";
+      page += fmt::format(".SH {}\n", upper(group.title));
     } else {
-      if (!had_keys) page += ".SH KEYS\n" + troff(manual.keys_heading) + "\n";
+      if (!had_keys) page += fmt::format(".SH KEYS\n{}\n", troff(manual.keys_heading));
       had_keys = true;
-      page += ".SS " + troff(group.title) + "\n";
+      page += fmt::format(".SS {}\n", troff(group.title));
     }
     for (const ManualOption& option : group.options) {
-      page += ".TP\n.B " + troff(label_of(option, group.has_dashes)) + "\n" + troff(help_with_default(option)) + "\n";
+      page +=
+          fmt::format(".TP\n.B {}\n{}\n", troff(label_of(option, group.has_dashes)), troff(help_with_default(option)));
     }
   }
   page +=
@@ -123,16 +124,11 @@ std::string man_page_of(const Manual& manual, const std::vector<std::string>& pr
       "0 done; 2 configuration: command line, .ini file, a mesh that cannot be; 3 data or checkpoint; 4 NaN or Inf in\n"
       "loss or gradient norm; 75 stopped by a signal after saving: run again to go on; 1 anything else.\n"
       ".SH SEE ALSO\n";
-  std::string others;
+  std::vector<std::string> others;
   for (const std::string& name : programs) {
-    if (manual.program != name) others += (others.empty() ? "" : ",\n") + std::string(".BR ") + troff(name) + " (1)";
+    if (manual.program != name) others.push_back(fmt::format(".BR {} (1)", troff(name)));
   }
-  // A comma belongs to the line of its name.
-  std::istringstream lines(others);
-  for (std::string line; std::getline(lines, line);) {
-    page += line.ends_with(',') ? line.substr(0, line.size() - 1) + ",\n" : line + "\n";
-  }
-  return page;
+  return fmt::format("{}{}\n", page, fmt::join(others, ",\n"));
 }
 
 }  // namespace sft::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/cli/options.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <utility>
 
@@ -59,7 +60,7 @@ class Reader {
     for (const auto& option : options.options()) known_.push_back(option->long_name());
     for (const char* name : {"help", "version"}) known_.emplace_back(name);
     for (int i = 1; i <= (about.operand.empty() ? 0 : about.num_operands); ++i) {
-      operands_.push_back(i == 1 ? "operand" : "operand" + std::to_string(i));
+      operands_.push_back(i == 1 ? "operand" : fmt::format("operand{}", i));
       options_.add_options()(operands_.back().c_str(), path("OPERAND"));
     }
   }
@@ -109,8 +110,8 @@ class Reader {
   [[nodiscard]] std::optional<Word> known_word(const Word& word) {
     if (word.name.empty()) {
       if (num_operands_ == operands_.size()) {
-        throw_config_error("`" + *word.value + "` is one word too many", "it belongs to no option",
-                           "quote a value that has spaces or a glob; see " + about_.program + " --help");
+        throw_config_error(fmt::format("`{}` is one word too many", *word.value), "it belongs to no option",
+                           fmt::format("quote a value that has spaces or a glob; see {} --help", about_.program));
       }
       return Word{operands_[num_operands_++], word.value};
     }
@@ -141,12 +142,12 @@ std::string without_dashes(const std::string& option) {
 }
 
 po::variables_map read(Reader& reader, const std::string& program, const std::vector<Word>& words) {
-  const std::string advice = "see " + program + " --help";
+  const std::string advice = fmt::format("see {} --help", program);
   try {
     return reader.read(words);
   } catch (const InvalidValue& error) {
-    throw_config_error("the value of --" + without_dashes(error.get_option_name()) + " is not valid",
-                       "expected " + error.expectation(), advice);
+    throw_config_error(fmt::format("the value of --{} is not valid", without_dashes(error.get_option_name())),
+                       fmt::format("expected {}", error.expectation()), advice);
   } catch (const po::error& error) {
     throw_config_error(error.what(), "the command line cannot be read", advice);
   }
@@ -164,11 +165,11 @@ Manual manual_of(Manual about, const po::options_description& options) {
 }
 
 void refuse_unknown(const std::string& program, const Word& word, const std::vector<std::string>& known) {
-  const std::string problem = program + " has no option --" + word.name;
+  const std::string problem = fmt::format("{} has no option --{}", program, word.name);
   if (const std::string guess = nearest(word.name, known); !guess.empty()) {
-    throw_config_error(problem, "it knows --" + guess, "did you mean --" + guess + "?");
+    throw_config_error(problem, fmt::format("it knows --{}", guess), fmt::format("did you mean --{}?", guess));
   }
-  throw_config_error(problem, "there is nothing like it", "see " + program + " --help");
+  throw_config_error(problem, "there is nothing like it", fmt::format("see {} --help", program));
 }
 
 std::optional<po::variables_map> read_options(const Manual& about, const po::options_description& options,
@@ -181,7 +182,7 @@ std::optional<po::variables_map> read_options(const Manual& about, const po::opt
     return std::nullopt;
   }
   if (question == "version") {
-    log_info(about.program + " " + version());
+    log_info(fmt::format("{} {}", about.program, version()));
     return std::nullopt;
   }
   return read(reader, about.program, words);
