@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "choose_device.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <span>
@@ -71,10 +72,10 @@ DeviceChoice choose_device(const config::Device& wanted, const comm::Session& se
       });
       break;
     case Verdict::cpu_beside_gpus:
-      log_warning("this run computes on CPUs, though there are GPUs: " + std::to_string(sums[0]) + " of " +
-                  plural(world.size(), "rank") +
-                  " see one, but no node has one for each of its ranks; start fewer ranks a node, or let ranks share "
-                  "GPUs with [device] backend = cuda and comm = host");
+      log_warning(fmt::format(
+          "this run computes on CPUs, though there are GPUs: {} of {} see one, but no node has one for each of its "
+          "ranks; start fewer ranks a node, or let ranks share GPUs with [device] backend = cuda and comm = host",
+          sums[0], plural(world.size(), "rank")));
       break;
     case Verdict::cpu:
       break;

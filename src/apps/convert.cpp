@@ -7,6 +7,7 @@
 //
 // Exit status: 0 done; 2 command line; 3 a folder that cannot be read or written.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -67,8 +68,8 @@ void write_folder(const io::TensorSource& source, const std::vector<io::TensorIn
   for (const io::TensorInfo& tensor : tensors) copy_tensor(source, tensor, sink);
   sink.finish();
   out.finish();
-  log_info("wrote " + folder + ": " + plural(std::ssize(tensors), "tensor") + ", " + hub::name_of(plan.type()) +
-           ", in " + plural(std::ssize(plan.files()), "file"));
+  log_info(fmt::format("wrote {}: {}, {}, in {}", folder, plural(std::ssize(tensors), "tensor"),
+                       hub::name_of(plan.type()), plural(std::ssize(plan.files()), "file")));
 }
 
 void checkpoint_to_adapter(const io::TensorSource& source, const config::Config& config,
@@ -106,19 +107,19 @@ void merge(const std::string& folder, const apps::ConvertOptions& options) {
   const std::vector<io::TensorInfo> tensors = merged.tensors();
   const bool is_bf16 = std::ranges::all_of(tensors, [](const auto& tensor) { return tensor.dtype == DType::bf16; });
   const hub::WeightType type = options.has_dtype || !is_bf16 ? options.dtype : hub::WeightType::bfloat16;
-  log_info("adding " + std::to_string(merged.num_adapted()) + " matrices of " + options.adapter);
+  log_info(fmt::format("adding {} matrices of {}", merged.num_adapted(), options.adapter));
   write_folder(merged, tensors, hub::WeightsPlan(tensors, type, options.max_shard_bytes), options.to,
                [&](const std::string& to) { apps::write_companions(to, model, type, 0); });
 }
 
 void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& options) {
   if (options.has_output_options()) {
-    throw_config_error("--dtype and --max_shard_size do not go with the model folder " + options.from,
+    throw_config_error(fmt::format("--dtype and --max_shard_size do not go with the model folder {}", options.from),
                        "a checkpoint holds float32 in one shard file", "leave them out");
   }
   std::error_code ignored;
   if (std::filesystem::exists(options.to, ignored)) {
-    throw_data_error("cannot write to " + options.to, "it is there already", "give a folder that is new");
+    throw_data_error(fmt::format("cannot write to {}", options.to), "it is there already", "give a folder that is new");
   }
   // 1. The model that config.json describes, and whether the weights are its weights
   std::vector<std::string> warnings;
@@ -135,7 +136,7 @@ void hub_to_checkpoint(const std::string& folder, const apps::ConvertOptions& op
 
   // 2. The checkpoint
   checkpoint::import_weights(options.to, config, *source);
-  log_info("wrote " + options.to + ": " + plural(std::ssize(source->tensors()), "tensor"));
+  log_info(fmt::format("wrote {}: {}", options.to, plural(std::ssize(source->tensors()), "tensor")));
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -146,7 +147,7 @@ int run(const std::vector<std::string>& arguments) {
   const apps::StartModel start = apps::find_start_model(named);
   if (!options->adapter.empty()) {
     if (start.kind != apps::StartModel::Kind::hub) {
-      throw_config_error("--merge cannot add to the checkpoint " + start.folder,
+      throw_config_error(fmt::format("--merge cannot add to the checkpoint {}", start.folder),
                          "it adds to model folders in hub format",
                          "turn the checkpoint into one with sft-convert first");
     }

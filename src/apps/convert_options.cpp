@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert_options.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -79,8 +80,8 @@ std::uint64_t parse_size(const std::string& text) {
   const auto found = std::ranges::find_if(units, [&](const auto& known) { return unit == known.first; });
   const double bytes = found == units.end() ? 0.0 : number * found->second;
   if (error != std::errc{} || !(bytes >= 1.0 && bytes <= 0x1p62)) {
-    throw_config_error("\"" + text + "\" is no size", "a size is a number with B, KB, MB, GB, TB, KiB, MiB or GiB",
-                       "give one such as 5GB");
+    throw_config_error(fmt::format("\"{}\" is no size", text),
+                       "a size is a number with B, KB, MB, GB, TB, KiB, MiB or GiB", "give one such as 5GB");
   }
   return static_cast<std::uint64_t>(bytes);
 }

@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -71,8 +72,8 @@ void require_usable(const std::vector<text::TokenId>& tokens, const config::Mode
   }
   const auto unknown = std::ranges::find_if(tokens, [&](text::TokenId id) { return id >= model.vocab_size; });
   if (unknown == tokens.end()) return;
-  throw_config_error("token " + std::to_string(*unknown) + " of the prompt is none of the model's",
-                     "it has vocab_size = " + std::to_string(model.vocab_size),
+  throw_config_error(fmt::format("token {} of the prompt is none of the model's", *unknown),
+                     fmt::format("it has vocab_size = {}", model.vocab_size),
                      "give the tokenizer that belongs to the model with --tokenizer");
 }
 
@@ -141,7 +142,7 @@ Answer write_answer(Writer& writer, generate::Sampler& sampler, const std::strin
 
 /// For a person beside the conversation.
 void note(const std::string& line) {
-  std::fputs(("(" + printable(line, /*keep_layout=*/false) + ")\n").c_str(), stderr);
+  std::fputs(fmt::format("({})\n", printable(line, /*keep_layout=*/false)).c_str(), stderr);
 }
 
 /// A conversation: reads messages and answers them, until the input ends.
@@ -183,8 +184,9 @@ class Talk {
     const std::int64_t room = writer_.generator.max_tokens() - std::ssize(tokens);
     if (room < 1) {
       messages_.pop_back();
-      log_warning("the conversation has no room for this message (max_length is " +
-                  std::to_string(writer_.generator.max_tokens()) + " tokens): /clear begins a new one");
+      log_warning(fmt::format(
+          "the conversation has no room for this message (max_length is {} tokens): /clear begins a new one",
+          writer_.generator.max_tokens()));
       return;
     }
     const std::int64_t max_new_tokens = std::min(room, writer_.options.max_new_tokens);
@@ -193,8 +195,8 @@ class Talk {
     if (is_person) interrupt.emplace({SIGINT});
     Answer said = write_answer(writer_, sampler_, message, tokens, max_new_tokens, interrupt ? &*interrupt : nullptr);
     if (is_person && !said.generated.is_stopped && !said.is_interrupted) {
-      note("cut after " + std::to_string(max_new_tokens) + " tokens (" +
-           (max_new_tokens == room ? "max_length" : "max_new_tokens") + ")");
+      note(fmt::format("cut after {} tokens ({})", max_new_tokens,
+                       max_new_tokens == room ? "max_length" : "max_new_tokens"));
     }
     messages_.push_back({"assistant", std::move(said.text)});
   }
@@ -214,8 +216,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   if (!options) return static_cast<int>(ExitStatus::done);
   session.world().agree([&] {
     if (session.world().size() == 1) return;
-    throw_config_error("sft-generate was started on " + std::to_string(session.world().size()) + " ranks",
-                       "it runs on one", "start it without mpirun");
+    throw_config_error(fmt::format("sft-generate was started on {} ranks", session.world().size()), "it runs on one",
+                       "start it without mpirun");
   });
 
   // 2. Model, tokenizer and markup
@@ -245,9 +247,9 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
                                           : static_cast<std::int64_t>(longest) + options->max_new_tokens;
   config::validate_length(found.model, max_length, "prompt and answer");
   if (found.trained_length > 0 && max_length > found.trained_length) {
-    log_warning((is_talk ? "the conversation may come to " : "prompt and max_new_tokens come to ") +
-                std::to_string(max_length) + " tokens (rows had " + std::to_string(found.trained_length) +
-                " in training): text beyond that is guesswork");
+    log_warning(fmt::format("{} come to {} tokens (rows had {} in training): text beyond that is guesswork",
+                            is_talk ? "the conversation may" : "prompt and max_new_tokens", max_length,
+                            found.trained_length));
   }
 
   // 4. Weights
@@ -263,7 +265,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
                 stop_tokens_of(*tokenizer, found.generation_folder, markup ? &*markup : nullptr)};
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::string& prompt = options->prompts[i];
-    if (!options->json) log_info("> " + printable(prompt, /*keep_layout=*/false));
+    if (!options->json) log_info(fmt::format("> {}", printable(prompt, /*keep_layout=*/false)));
     generate::Sampler sampler(options->sampling);
     static_cast<void>(write_answer(writer, sampler, prompt, prompts[i], options->max_new_tokens, nullptr));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate_options.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 
@@ -77,14 +78,14 @@ void require(bool holds, const std::string& problem, const std::string& why, con
 
 void check_sampling(const generate::Sampling& sampling, const po::variables_map& values) {
   const auto [temperature, top_k, top_p, seed] = sampling;
-  require(std::isfinite(temperature) && temperature >= 0, "temperature is " + std::to_string(temperature),
+  require(std::isfinite(temperature) && temperature >= 0, fmt::format("temperature is {:f}", temperature),
           "it must be 0 or more", "leave it out for the likeliest tokens");
-  require(top_k >= 0, "top_k is " + std::to_string(top_k), "it must be 0 or more", "leave it out for all tokens");
-  require(top_p > 0 && top_p <= 1, "top_p is " + std::to_string(top_p), "it must be above 0 and at most 1",
+  require(top_k >= 0, fmt::format("top_k is {}", top_k), "it must be 0 or more", "leave it out for all tokens");
+  require(top_p > 0 && top_p <= 1, fmt::format("top_p is {:f}", top_p), "it must be above 0 and at most 1",
           "leave it out for all tokens");
   require(temperature > 0 || (top_k == 0 && top_p == 1), "top_k and top_p do nothing at temperature 0",
           "the likeliest token is always taken then", "give --temperature 1 too, or leave them out");
-  require(values["seed"].as<std::int64_t>() >= 0, "seed is " + std::to_string(values["seed"].as<std::int64_t>()),
+  require(values["seed"].as<std::int64_t>() >= 0, fmt::format("seed is {}", values["seed"].as<std::int64_t>()),
           "it must be 0 or more", "leave it out for 0");
 }
 
@@ -105,11 +106,11 @@ std::optional<GenerateOptions> read_generate_options(const std::vector<std::stri
   options.max_new_tokens = values->count("max_new_tokens") != 0 ? (*values)["max_new_tokens"].as<std::int64_t>()
                            : is_talk                            ? 1024
                                                                 : 128;
-  const std::string range = "it must be from 1 to " + std::to_string(limit);
+  const std::string range = fmt::format("it must be from 1 to {}", limit);
   require(options.max_new_tokens >= 1 && options.max_new_tokens <= limit,
-          "max_new_tokens is " + std::to_string(options.max_new_tokens), range,
-          "leave it out for " + std::to_string(is_talk ? 1024 : 128));
-  require(options.max_length >= 1 && options.max_length <= limit, "max_length is " + std::to_string(options.max_length),
+          fmt::format("max_new_tokens is {}", options.max_new_tokens), range,
+          fmt::format("leave it out for {}", is_talk ? 1024 : 128));
+  require(options.max_length >= 1 && options.max_length <= limit, fmt::format("max_length is {}", options.max_length),
           range, "leave it out for 4096");
   require(options.chat || (options.system.empty() && options.chat_template_path.empty()),
           "--system and --chat_template_path do nothing without --chat", "a prompt is continued as it is",
@@ -117,8 +118,8 @@ std::optional<GenerateOptions> read_generate_options(const std::vector<std::stri
   check_sampling(options.sampling, *values);
   options.sampling.seed = static_cast<std::uint64_t>((*values)["seed"].as<std::int64_t>());
   const auto dtype = (*values)["dtype"].as<std::string>();
-  require(dtype == "float32" || dtype == "bfloat16", "dtype is " + dtype, "sft-generate computes in two types",
-          "give float32 or bfloat16");
+  require(dtype == "float32" || dtype == "bfloat16", fmt::format("dtype is {}", dtype),
+          "sft-generate computes in two types", "give float32 or bfloat16");
   options.dtype = dtype == "float32" ? DType::float32 : DType::bf16;
   return options;
 }

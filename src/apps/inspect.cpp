@@ -10,6 +10,7 @@
 // Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, damaged data, or two that hold different
 // tensors.
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -79,17 +80,9 @@ std::string format_total_bytes(const std::vector<checkpoint::ShardFileInfo>& fil
   return format_bytes(bytes);
 }
 
-std::string format_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.5g", value);
-  return text;
-}
+std::string format_number(double value) { return fmt::format("{:.5g}", value); }
 
-std::string format_shape(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t size : shape) text += (text.empty() ? "" : " x ") + std::to_string(size);
-  return text;
-}
+std::string format_shape(const std::vector<std::int64_t>& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }
 
 /// Of all rows as one: sizes and NaNs added, norms joined.
 Row total_of(const std::vector<Row>& rows) {
@@ -122,17 +115,17 @@ void print_text(const Contents& contents, const std::string& folder) {
   const checkpoint::Position& position = contents.header.position;
   Table run({Align::left, Align::left});
   run.add({"checkpoint", folder});
-  run.add({"written", contents.header.date + " by sft " + contents.header.sft_version});
+  run.add({"written", fmt::format("{} by sft {}", contents.header.date, contents.header.sft_version)});
   run.add({"mesh", contents.header.mesh});
   run.add({"step", std::to_string(position.step)});
   run.add({"epoch", format_number(position.epoch)});
   run.add({"tokens trained on", std::to_string(position.num_tokens)});
-  run.add({"rows consumed", std::to_string(position.rows_consumed) + " of " + std::to_string(position.num_rows) +
-                                " an epoch, max_length " + std::to_string(position.max_length)});
+  run.add({"rows consumed", fmt::format("{} of {} an epoch, max_length {}", position.rows_consumed, position.num_rows,
+                                        position.max_length)});
   run.add({"row order", config::write(position.row_order)});
   run.add({"tokenizer", contents.header.tokenizer});
   run.add(
-      {"shard files", std::to_string(contents.shard_files.size()) + ", " + format_total_bytes(contents.shard_files)});
+      {"shard files", fmt::format("{}, {}", contents.shard_files.size(), format_total_bytes(contents.shard_files))});
   log_info(run.text());
 
   Table tensors({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
@@ -143,7 +136,7 @@ void print_text(const Contents& contents, const std::string& folder) {
   tensors.add(cells_of(total_of(contents.rows), ""));
   log_info(tensors.text());
 
-  log_info("configuration\n\n" + contents.header.config_ini);
+  log_info(fmt::format("configuration\n\n{}", contents.header.config_ini));
 }
 
 nlohmann::ordered_json to_json(const Contents& contents, const std::string& folder) {
@@ -186,8 +179,8 @@ void print_verified(const InspectOptions& options) {
     log_info(apps::json_text(json));
     return;
   }
-  log_info(options.checkpoint + ": " + plural(std::ssize(files), "shard file") + ", " + format_total_bytes(files) +
-           ", all as they were written");
+  log_info(fmt::format("{}: {}, {}, all as they were written", options.checkpoint,
+                       plural(std::ssize(files), "shard file"), format_total_bytes(files)));
 }
 
 /// The tensor in `tensors`, which are those of `folder`, that has the name of `wanted`, which is one of `other`.
@@ -195,7 +188,7 @@ const io::TensorInfo& namesake(const std::string& folder, const std::vector<io::
                                const std::string& other, const io::TensorInfo& wanted) {
   const auto found = std::ranges::find(tensors, wanted.name, &io::TensorInfo::name);
   if (found == tensors.end()) {
-    throw_data_error("cannot compare " + wanted.name, other + " has it, " + folder + " has not",
+    throw_data_error(fmt::format("cannot compare {}", wanted.name), fmt::format("{} has it, {} has not", other, folder),
                      "compare checkpoints of one model");
   }
   return *found;
@@ -229,8 +222,9 @@ int run(const std::vector<std::string>& arguments) {
   if (!options) return static_cast<int>(ExitStatus::done);
   if (const auto files = apps::packed_files_at(options->checkpoint)) {
     if (options->optimizer || !options->other.empty()) {
-      throw_config_error(std::string(options->optimizer ? "--optimizer" : "--compare") + " with " + options->checkpoint,
-                         "this is packed data, no checkpoint", "leave the option out");
+      throw_config_error(
+          fmt::format("{} with {}", options->optimizer ? "--optimizer" : "--compare", options->checkpoint),
+          "this is packed data, no checkpoint", "leave the option out");
     }
     apps::inspect_data(*files, options->verify, options->json);
     return static_cast<int>(ExitStatus::done);

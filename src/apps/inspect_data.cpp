@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect_data.hpp"
 
-#include <cstdio>
+#include <fmt/core.h>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,23 +17,21 @@ namespace {
 
 std::string percent(std::int64_t part, std::int64_t whole) {
   const double share = whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f %%", share);
-  return text;
+  return fmt::format("{:.1f} %", share);
 }
 
 void print_text(const data::PackedDataset& dataset, bool verified) {
   const std::int64_t num_places = dataset.num_rows() * dataset.max_length();
   Table table({Align::left, Align::left});
   const auto add = [&](const char* name, const std::string& value) { table.add({name, value}); };
-  add("shard files", std::to_string(dataset.files().size()) + (verified ? ", all as they were written" : ""));
-  add("rows", std::to_string(dataset.num_rows()) + " of " + std::to_string(dataset.max_length()) + " tokens, " +
-                  percent(dataset.num_tokens(), num_places) + " filled");
+  add("shard files", fmt::format("{}{}", dataset.files().size(), verified ? ", all as they were written" : ""));
+  add("rows", fmt::format("{} of {} tokens, {} filled", dataset.num_rows(), dataset.max_length(),
+                          percent(dataset.num_tokens(), num_places)));
   add("documents", std::to_string(dataset.num_documents()));
   add("tokens", std::to_string(dataset.num_tokens()));
-  add("trained on", std::to_string(dataset.num_target_tokens()) + " of them, " +
-                        percent(dataset.num_target_tokens(), dataset.num_tokens()));
-  add("tokenizer", dataset.tokenizer() + ", vocabulary of " + std::to_string(dataset.vocab_size()));
+  add("trained on", fmt::format("{} of them, {}", dataset.num_target_tokens(),
+                                percent(dataset.num_target_tokens(), dataset.num_tokens())));
+  add("tokenizer", fmt::format("{}, vocabulary of {}", dataset.tokenizer(), dataset.vocab_size()));
   add("fingerprint", dataset.fingerprint());
   log_info(table.text());
 }

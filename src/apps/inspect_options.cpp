@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect_options.hpp"
 
+#include <fmt/core.h>
+
 #include "sft/cli/option_value.hpp"
 #include "sft/cli/options.hpp"
 #include "sft/core/error.hpp"
@@ -47,7 +49,7 @@ std::optional<InspectOptions> read_inspect_options(const std::vector<std::string
   }
   options.checkpoint = (*values)["operand"].as<std::string>();
   if (options.verify && (options.optimizer || !options.other.empty())) {
-    throw_config_error(std::string("--verify with ") + (options.optimizer ? "--optimizer" : "--compare"),
+    throw_config_error(fmt::format("--verify with {}", options.optimizer ? "--optimizer" : "--compare"),
                        "it compares checksums of whole shard files and nothing else", "give one of the two");
   }
   return options;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "json_text.hpp"
 
-#include <array>
-#include <cstdio>
+#include <fmt/core.h>
 
 namespace sft::apps {
 
@@ -15,9 +14,7 @@ std::string json_text(const nlohmann::ordered_json& value, int indent) {
     const bool begins_pair = code == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
     if (begins_pair) code = static_cast<unsigned char>(text[++i]);
     if (begins_pair || code == 0x7F) {
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(code));
-      escaped += escape.data();
+      escaped += fmt::format("\\u{:04x}", code);
     } else {
       escaped.push_back(text[i]);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "merge_adapter.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 const std::string peft_prefix = "model/base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
 
 [[noreturn]] void refuse(const io::TensorSource& adapter, const std::string& why) {
-  throw_data_error("the adapter in " + adapter.path() + " does not fit the model", why,
+  throw_data_error(fmt::format("the adapter in {} does not fit the model", adapter.path()), why,
                    "give the model that it was trained for; its adapter_config.json may name it");
 }
 
@@ -22,7 +23,7 @@ bool is_target(const io::TensorSource& adapter, const hub::TargetModules& target
   try {
     return targets.contains(module);
   } catch (const std::invalid_argument& reason) {
-    refuse(adapter, std::string("target_modules of its adapter_config.json cannot be matched: ") + reason.what());
+    refuse(adapter, fmt::format("target_modules of its adapter_config.json cannot be matched: {}", reason.what()));
   }
 }
 
@@ -46,16 +47,18 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
   for (const io::TensorInfo& tensor : adapter.tensors()) {
     const bool is_a = tensor.name.ends_with(a_suffix), is_b = tensor.name.ends_with(b_suffix);
     if (!tensor.name.starts_with(peft_prefix) || (!is_a && !is_b)) {
-      refuse(adapter, "tensor " + tensor.name.substr(tensor.name.find('/') + 1) + " is not one of plain LoRA");
+      refuse(adapter, fmt::format("tensor {} is not one of plain LoRA", tensor.name.substr(tensor.name.find('/') + 1)));
     }
     const std::string& suffix = is_a ? a_suffix : b_suffix;
     const std::string module =
         tensor.name.substr(peft_prefix.size(), tensor.name.size() - peft_prefix.size() - suffix.size());
-    const auto weight = shapes.find("model/" + module + ".weight");
-    if (weight == shapes.end() || weight->second.size() != 2) refuse(adapter, "the model has no matrix " + module);
+    const auto weight = shapes.find(fmt::format("model/{}.weight", module));
+    if (weight == shapes.end() || weight->second.size() != 2)
+      refuse(adapter, fmt::format("the model has no matrix {}", module));
     if (!is_target(adapter, config.targets, module)) {
-      refuse(adapter,
-             "it has matrices of " + module + ", which target_modules of its adapter_config.json does not name");
+      refuse(
+          adapter,
+          fmt::format("it has matrices of {}, which target_modules of its adapter_config.json does not name", module));
     }
     Product& product = products_[weight->first];
     product.rank = config.lora.lora_r;
@@ -64,13 +67,13 @@ MergedWeights::MergedWeights(std::unique_ptr<io::TensorSource> base, const io::T
     const std::vector<std::int64_t> expected =
         is_a ? std::vector{product.rank, product.columns} : std::vector{product.rows, product.rank};
     if (tensor.shape != expected) {
-      refuse(adapter, module + suffix + " should have " + std::to_string(expected[0]) + " x " +
-                          std::to_string(expected[1]) + " elements");
+      refuse(adapter, fmt::format("{}{} should have {} x {} elements", module, suffix, expected[0], expected[1]));
     }
     (is_a ? product.a : product.b) = read_whole(adapter, tensor);
   }
   for (const auto& [name, product] : products_) {
-    if (product.a.empty() || product.b.empty()) refuse(adapter, "it has only one of the two matrices of " + name);
+    if (product.a.empty() || product.b.empty())
+      refuse(adapter, fmt::format("it has only one of the two matrices of {}", name));
   }
 }
 

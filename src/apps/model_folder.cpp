@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_folder.hpp"
 
+#include <fmt/core.h>
+
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
 #include "sft/hub/adapter_config.hpp"
@@ -33,14 +35,17 @@ void write_companions(const std::string& folder, const config::Model& model, hub
   std::string original;
   if (origin.empty()) {
     if (!model.model_name_or_path.empty()) {
-      log_warning(folder + " gets no tokenizer (" + model.model_name_or_path +
-                  ", which the model began with, is not there any more): copy its tokenizer files into the folder");
+      log_warning(
+          fmt::format("{} gets no tokenizer ({}, which the model began with, is not there any more): copy its "
+                      "tokenizer files into the folder",
+                      folder, model.model_name_or_path));
     }
   } else {
     const std::string path = origin + "/config.json";
     original = io::read_file(path);
     if (!describes(original, path, model)) {
-      log_warning(path + " describes another model than the one that was trained: the new config.json is made anew");
+      log_warning(fmt::format(
+          "{} describes another model than the one that was trained: the new config.json is made anew", path));
       original.clear();
     }
     hub::copy_companions(origin, folder);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "next_steps.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -87,19 +88,20 @@ std::vector<std::string> next_steps(const config::Config& config, ExitStatus sta
   std::error_code error;
   std::vector<std::string> lines;
   const auto add = [&](const std::string& command, const std::string& words) {
-    if (!command.empty()) lines.push_back(command + " " + words);
+    if (!command.empty()) lines.push_back(fmt::format("{} {}", command, words));
   };
-  add(command_of("sft-generate"), shell_word(has_model_folder ? model_folder : checkpoint) +
-                                      (has_chat_template(origin) ? " --chat" : " --prompt 'TEXT'"));
+  add(command_of("sft-generate"), fmt::format("{} {}", shell_word(has_model_folder ? model_folder : checkpoint),
+                                              has_chat_template(origin) ? "--chat" : "--prompt 'TEXT'"));
   if (config.lora.use_peft) {
     if (origin == config.model.model_name_or_path && !fs::exists(merged_folder, error)) {
-      add(command_of("sft-convert"), "--merge " + shell_word(origin) + " " + shell_word(output_dir + "/adapter") + " " +
-                                         shell_word(merged_folder));
+      add(command_of("sft-convert"), fmt::format("--merge {} {} {}", shell_word(origin),
+                                                 shell_word(output_dir + "/adapter"), shell_word(merged_folder)));
     }
   } else if (!has_model_folder && !fs::exists(model_folder, error)) {
-    add(command_of("sft-convert"), shell_word(checkpoint) + " " + shell_word(model_folder));
+    add(command_of("sft-convert"), fmt::format("{} {}", shell_word(checkpoint), shell_word(model_folder)));
   }
-  add(script("postprocess/plot_loss.py"), shell_word(output_dir) + " -o " + shell_word(output_dir + "/loss.png"));
+  add(script("postprocess/plot_loss.py"),
+      fmt::format("{} -o {}", shell_word(output_dir), shell_word(output_dir + "/loss.png")));
   return lines;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "open_datasets.hpp"
 
+#include <fmt/core.h>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -32,12 +33,14 @@ void check_apart(const data::PackedDataset& train, const data::PackedDataset& ev
     for (const std::string& train_file : train.files()) {
       if (!std::filesystem::equivalent(train_file, eval_file, ignored)) continue;
       throw_config_error(
-          eval_file + " is in data.train_files and in data.eval_files",
+          fmt::format("{} is in data.train_files and in data.eval_files", eval_file),
           "a loss on rows that are trained on says nothing about others",
           "hold rows back with sft-prepare --eval_split; to know the loss on these, give a copy of the file");
     }
-    log_warning(eval_file + " of data.eval_files holds the rows of " + found->second +
-                ", which is trained on (their hashes are the same): its loss says nothing about other rows");
+    log_warning(
+        fmt::format("{} of data.eval_files holds the rows of {}, which is trained on (their hashes are the same): its "
+                    "loss says nothing about other rows",
+                    eval_file, found->second));
   }
 }
 
@@ -45,7 +48,8 @@ void check_apart(const data::PackedDataset& train, const data::PackedDataset& ev
 data::PackedDataset open_data(const config::ValidConfig& config) {
   data::PackedDataset dataset(config->data.train_files);
   if (dataset.num_target_tokens() == 0) {
-    throw_data_error(dataset.files().front() + " has no token to train on", "every loss_weight in the data set is 0",
+    throw_data_error(fmt::format("{} has no token to train on", dataset.files().front()),
+                     "every loss_weight in the data set is 0",
                      "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
   }
   config::validate_data(config, dataset.max_length(), dataset.vocab_size(), dataset.files().front());
@@ -57,16 +61,16 @@ data::PackedDataset open_eval_data(const config::ValidConfig& config, const data
   data::PackedDataset dataset(config->data.eval_files);
   const std::string& file = dataset.files().front();
   if (dataset.num_target_tokens() == 0) {
-    throw_data_error(file + " has no token to evaluate on", "every loss_weight in the data set is 0",
+    throw_data_error(fmt::format("{} has no token to evaluate on", file), "every loss_weight in the data set is 0",
                      "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
   }
   const bool is_same = dataset.tokenizer_fingerprint().empty() || train.tokenizer_fingerprint().empty()
                            ? dataset.tokenizer() == train.tokenizer()
                            : dataset.tokenizer_fingerprint() == train.tokenizer_fingerprint();
   if (!is_same) {
-    throw_data_error("cannot evaluate on " + file,
-                     "its tokenizer is '" + dataset.tokenizer() + "', that of " + train.files().front() + " '" +
-                         train.tokenizer() + "'",
+    throw_data_error(fmt::format("cannot evaluate on {}", file),
+                     fmt::format("its tokenizer is '{}', that of {} '{}'", dataset.tokenizer(), train.files().front(),
+                                 train.tokenizer()),
                      "prepare it with the tokenizer of the data that is trained on");
   }
   config::validate_eval_data(config, dataset.max_length(), dataset.vocab_size(), file, train.max_length());

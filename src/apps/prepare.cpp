@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -43,8 +44,7 @@ class ProgressBar {
     percent_ = percent;
     stage_ = stage;
     const std::string filled(percent * width_ / 100, '#');
-    const std::string empty(static_cast<std::size_t>(width_) - filled.size(), ' ');
-    line_.show(stage_ + " [" + filled + empty + "] " + std::to_string(percent) + " %");
+    line_.show(fmt::format("{} [{:{}}] {} %", stage_, filled, width_, percent));
   }
 
   void clear() {

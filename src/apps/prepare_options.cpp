@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepare_options.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -118,7 +119,8 @@ po::options_description describe() {
 }
 
 [[noreturn]] void refuse_value(const std::string& option, const std::string& value, const std::string& known) {
-  throw_config_error("unknown " + option + " '" + value + "'", "known are " + known, "choose one of them");
+  throw_config_error(fmt::format("unknown {} '{}'", option, value), fmt::format("known are {}", known),
+                     "choose one of them");
 }
 
 data::PackingStrategy packing_strategy_of(const po::variables_map& values) {
@@ -131,8 +133,8 @@ data::PackingStrategy packing_strategy_of(const po::variables_map& values) {
   }
   if (name == "bfd-requeue") chosen = PackingStrategy::bfd_split;  // its older name in TRL
   if (!chosen) {
-    throw_config_error("unknown packing_strategy '" + name + "'", "known are bfd, bfd_split, wrapped and balanced",
-                       "choose one of them, or --packing false");
+    throw_config_error(fmt::format("unknown packing_strategy '{}'", name),
+                       "known are bfd, bfd_split, wrapped and balanced", "choose one of them, or --packing false");
   }
   return values["packing"].as<bool>() ? *chosen : PackingStrategy::none;
 }
@@ -146,7 +148,7 @@ std::int64_t max_length_of(const std::string& value) {
     length = 0;
   }
   if (length <= 0) {
-    throw_config_error("max_length = " + value + " is impossible", "it is a number of tokens, or none",
+    throw_config_error(fmt::format("max_length = {} is impossible", value), "it is a number of tokens, or none",
                        "give 2 or more, e.g. 1024");
   }
   return length;
@@ -156,7 +158,7 @@ std::chrono::system_clock::time_point date_of(const std::string& text) {
   std::tm date{};
   const char* end = ::strptime(text.c_str(), "%Y-%m-%d", &date);
   if (end == nullptr || *end != '\0') {
-    throw_config_error("template_date = " + text + " is impossible", "it is a date",
+    throw_config_error(fmt::format("template_date = {} is impossible", text), "it is a date",
                        "give YYYY-MM-DD, e.g. 2025-01-31");
   }
   date.tm_hour = 12;
@@ -191,7 +193,7 @@ std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
   }
   for (const char* needed : {"role", "content", "from", "value"}) {
     if (std::ranges::find(fields, needed) == fields.end()) continue;
-    throw_config_error(std::string("ignore_fields names ") + needed, "a message is nothing without it",
+    throw_config_error(fmt::format("ignore_fields names {}", needed), "a message is nothing without it",
                        "name fields that can be missed");
   }
   return fields;
@@ -199,13 +201,13 @@ std::vector<std::string> ignored_fields_of(const po::variables_map& values) {
 
 void require_choice(const po::variables_map& values, const char* name, const std::array<const char*, 2>& known) {
   const auto& value = values[name].as<std::string>();
-  if (value != known[0] && value != known[1]) refuse_value(name, value, std::string(known[0]) + " and " + known[1]);
+  if (value != known[0] && value != known[1]) refuse_value(name, value, fmt::format("{} and {}", known[0], known[1]));
 }
 
 data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   for (const char* name : {"input", "output"}) {
     if (values.count(name) == 0) {
-      throw_config_error(std::string("--") + name + " is missing", "it has no default", "see sft-prepare --help");
+      throw_config_error(fmt::format("--{} is missing", name), "it has no default", "see sft-prepare --help");
     }
   }
   require_choice(values, "on_error", {"stop", "skip"});
@@ -237,7 +239,7 @@ data::PrepareOptions to_prepare_options(const po::variables_map& values) {
   options.num_threads = values["num_threads"].as<int>();
   const auto seed = values["seed"].as<std::int64_t>();
   if (seed < 0) {
-    throw_config_error("seed = " + std::to_string(seed) + " is impossible", "it is a number from 0 on",
+    throw_config_error(fmt::format("seed = {} is impossible", seed), "it is a number from 0 on",
                        "give 0 or more, e.g. 42");
   }
   options.seed = static_cast<std::uint64_t>(seed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepare_summary.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -25,9 +26,7 @@ constexpr std::size_t max_name_bytes = 60;
 constexpr std::array usual_roles = {"system", "developer", "user", "assistant", "tool"};
 
 std::string percent(std::int64_t part, std::int64_t whole) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.1f %%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
-  return text.data();
+  return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
 /// "user 20, assistant 19 and 3 more names": the most frequent ones.
@@ -35,7 +34,7 @@ std::string list_of(const data::NameCounts& counts) {
   std::vector<std::pair<std::string, std::int64_t>> names(counts.by_name().begin(), counts.by_name().end());
   std::ranges::stable_sort(names, std::greater<>(), &std::pair<std::string, std::int64_t>::second);
   const std::size_t num_listed = std::min(names.size(), max_listed_names);
-  std::string list;
+  std::vector<std::string> list;
   std::int64_t rest = counts.num_others();
   for (std::size_t i = 0; i < names.size(); ++i) {
     const auto& [name, count] = names[i];
@@ -44,56 +43,58 @@ std::string list_of(const data::NameCounts& counts) {
       continue;
     }
     const std::string shown = printable(name.substr(0, max_name_bytes), false);
-    list +=
-        (list.empty() ? "" : ", ") + shown + (name.size() > max_name_bytes ? "..." : "") + " " + std::to_string(count);
+    list.push_back(fmt::format("{}{} {}", shown, name.size() > max_name_bytes ? "..." : "", count));
   }
-  if (rest > 0) list += ", others " + std::to_string(rest);
-  return list;
+  if (rest > 0) list.push_back(fmt::format("others {}", rest));
+  return fmt::format("{}", fmt::join(list, ", "));
 }
 
 void warn_of_lost_records(const data::PrepareSummary& summary, const data::PrepareOptions& options) {
   const bool is_packed = options.packing_strategy != data::PackingStrategy::none;
-  const std::string of_all = " of " + std::to_string(summary.num_records) + " records, ";
   if (data::truncates(options.packing_strategy) && 4 * summary.num_too_long > summary.num_records) {
-    log_warning("many records are cut (max_length = " + std::to_string(options.max_length) + " is too short for " +
-                std::to_string(summary.num_too_long) + of_all + percent(summary.num_too_long, summary.num_records) +
-                "): give a larger --max_length, or keep all tokens with " +
-                (is_packed ? "--packing_strategy bfd_split" : "--packing true --packing_strategy bfd_split"));
+    log_warning(
+        fmt::format("many records are cut (max_length = {} is too short for {} of {} records, {}): give a larger "
+                    "--max_length, or keep all "
+                    "tokens with {}",
+                    options.max_length, summary.num_too_long, summary.num_records,
+                    percent(summary.num_too_long, summary.num_records),
+                    is_packed ? "--packing_strategy bfd_split" : "--packing true --packing_strategy bfd_split"));
   }
   if (4 * summary.num_without_target > summary.num_records) {
-    log_warning("many records have nothing to train on within max_length (" +
-                std::to_string(summary.num_without_target) + of_all +
-                percent(summary.num_without_target, summary.num_records) +
-                (is_packed ? ", which take room in the rows" : ", which are dropped") +
-                "): check --max_length, --assistant_only_loss and the weights of the messages");
+    log_warning(fmt::format(
+        "many records have nothing to train on within max_length ({} of {} records, {}{}): check --max_length, "
+        "--assistant_only_loss and the weights of the messages",
+        summary.num_without_target, summary.num_records, percent(summary.num_without_target, summary.num_records),
+        is_packed ? ", which take room in the rows" : ", which are dropped"));
   }
 }
 
 void warn_of_roles(const data::PrepareSummary& summary) {
   for (const auto& [role, count] : summary.census.roles.by_name()) {
     if (std::ranges::find(usual_roles, role) != usual_roles.end()) continue;
-    log_warning("the role '" + printable(role.substr(0, max_name_bytes), false) + "' of " + std::to_string(count) +
-                " messages is none of system, developer, user, assistant and tool (the chat template decides what "
-                "becomes of it, and --assistant_only_loss does not train on it): rename it if one of these is meant");
+    log_warning(
+        fmt::format("the role '{}' of {} messages is none of system, developer, user, assistant and tool (the chat "
+                    "template decides what becomes of it, and --assistant_only_loss does not train on it): rename it "
+                    "if one of these is meant",
+                    printable(role.substr(0, max_name_bytes), false), count));
   }
 }
 
 void warn_of_oddities(const data::RecordCensus& census) {
   const auto warn = [](std::int64_t count, const char* what) {
-    if (count > 0) log_warning(std::to_string(count) + what);
+    if (count > 0) log_warning(fmt::format("{} {}", count, what));
   };
-  warn(
-      census.num_split_prompts,
-      " prompts end in other tokens than prompt and completion have there (tokens or the chat template join them): the "
-      "completion begins where the two part");
+  warn(census.num_split_prompts,
+       "prompts end in other tokens than prompt and completion have there (tokens or the chat template join them): the "
+       "completion begins where the two part");
   warn(census.num_ignored_masks,
-       " records have a 'completion_mask' that is not obeyed (as in TRL, only --completion_only_loss makes it count): "
+       "records have a 'completion_mask' that is not obeyed (as in TRL, only --completion_only_loss makes it count): "
        "all their tokens are trained on");
   warn(census.num_empty_tool_lists,
-       " records have an empty list of tools (some chat templates then write their words about tools): use null for "
+       "records have an empty list of tools (some chat templates then write their words about tools): use null for "
        "none");
   warn(census.num_unmarked_chats,
-       " conversations have no token of an assistant (the chat template writes none): nothing in them is trained on");
+       "conversations have no token of an assistant (the chat template writes none): nothing in them is trained on");
 }
 
 /// Names of --ignore_fields may be slips of the pen.
@@ -101,20 +102,15 @@ void warn_of_fields_not_met(const data::RecordCensus& census, const std::vector<
   for (const std::string& name : names) {
     const auto is_it = [&](const auto& field) { return field.first == name || field.first.ends_with("[]." + name); };
     if (std::ranges::any_of(census.dropped_fields.by_name(), is_it)) continue;
-    log_warning("no record has a value under '" + printable(name.substr(0, max_name_bytes), false) +
-                "' (--ignore_fields names it): leave it out if the name is right");
+    log_warning(
+        fmt::format("no record has a value under '{}' (--ignore_fields names it): leave it out if the name is right",
+                    printable(name.substr(0, max_name_bytes), false)));
   }
 }
 
-std::string text_of_efficiency(const data::SplitSummary& split) {
-  std::array<char, 32> efficiency;
-  std::snprintf(efficiency.data(), efficiency.size(), "%.2f %%", 100.0 * split.packing_efficiency());
-  return efficiency.data();
-}
-
 std::string list_of_files(const data::SplitSummary& split) {
-  return std::to_string(split.files.size()) + ": " + split.files.front() +
-         (split.files.size() > 1 ? " ... " + split.files.back() : "");
+  return fmt::format("{}: {}{}", split.files.size(), split.files.front(),
+                     split.files.size() > 1 ? fmt::format(" ... {}", split.files.back()) : "");
 }
 
 nlohmann::ordered_json json_of(const data::NameCounts& counts) {
@@ -132,39 +128,38 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   Table table({Align::left, Align::left}, 2);
   const auto line = [&table](const char* name, const std::string& value) { table.add({name, value}); };
   line("records", std::to_string(summary.num_records));
-  if (summary.num_skipped > 0) line("skipped", std::to_string(summary.num_skipped) + " (bad records)");
+  if (summary.num_skipped > 0) line("skipped", fmt::format("{} (bad records)", summary.num_skipped));
   line("shapes", list_of(summary.census.shapes));
   if (!summary.census.roles.by_name().empty()) line("roles", list_of(summary.census.roles));
   if (!summary.census.ignored_fields.by_name().empty()) line("ignored fields", list_of(summary.census.ignored_fields));
   if (!summary.census.dropped_fields.by_name().empty()) line("dropped fields", list_of(summary.census.dropped_fields));
-  if (summary.num_left_out > 0) line("left out", std::to_string(summary.num_left_out) + " (by --input_weight)");
+  if (summary.num_left_out > 0) line("left out", fmt::format("{} (by --input_weight)", summary.num_left_out));
   if (is_packed) {
-    line("without target",
-         std::to_string(summary.num_without_target) + " (nothing to train on within max_length; kept)");
+    line("without target", fmt::format("{} (nothing to train on within max_length; kept)", summary.num_without_target));
   } else {
-    line("dropped", std::to_string(summary.num_dropped) + " (no target within max_length)");
+    line("dropped", fmt::format("{} (no target within max_length)", summary.num_dropped));
   }
-  line("truncated", std::to_string(summary.num_truncated) + " (cut at max_length)");
+  line("truncated", fmt::format("{} (cut at max_length)", summary.num_truncated));
   line("documents", std::to_string(train.num_documents));
   line("tokens", std::to_string(train.num_tokens));
   line("target tokens", std::to_string(train.num_target_tokens));
-  line("rows", std::to_string(train.num_rows) + " of " + std::to_string(summary.row_length) + " tokens");
+  line("rows", fmt::format("{} of {} tokens", train.num_rows, summary.row_length));
   line("padding", plural(train.num_padding_tokens, "token"));
   line("packing strategy", data::name_of(options.packing_strategy));
-  line("packing efficiency", text_of_efficiency(train));
+  line("packing efficiency", fmt::format("{:.2f} %", 100.0 * train.packing_efficiency()));
   line("files", list_of_files(train));
   for (std::size_t i = 1; i < summary.splits.size(); ++i) {
     const data::SplitSummary& held_back = summary.splits[i];
-    line("held back", plural(held_back.num_documents, "document") + ", " + plural(held_back.num_tokens, "token") +
-                          " in " + plural(held_back.num_rows, "row"));
+    line("held back", fmt::format("{}, {} in {}", plural(held_back.num_documents, "document"),
+                                  plural(held_back.num_tokens, "token"), plural(held_back.num_rows, "row")));
     line("", list_of_files(held_back));
   }
   std::string text = table.text();
   text.pop_back();  // log_info ends the line
-  log_info("prepared " + options.output + "\n" + text);
-  for (const std::string& skipped : summary.skipped) log_warning("skipped " + printable(skipped, false));
+  log_info(fmt::format("prepared {}\n{}", options.output, text));
+  for (const std::string& skipped : summary.skipped) log_warning(fmt::format("skipped {}", printable(skipped, false)));
   if (summary.num_skipped > std::ssize(summary.skipped)) {
-    log_warning("skipped " + std::to_string(summary.num_skipped - std::ssize(summary.skipped)) + " more bad records");
+    log_warning(fmt::format("skipped {} more bad records", summary.num_skipped - std::ssize(summary.skipped)));
   }
   warn_of_lost_records(summary, options);
   warn_of_roles(summary);
@@ -217,9 +212,8 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
 void print_statistics(const data::PrepareSummary& summary) {
   constexpr std::size_t bar_width = 40;
   const data::LengthStatistics& lengths = summary.lengths;
-  std::array<char, 96> mean;
-  std::snprintf(mean.data(), mean.size(), "%.1f",
-                static_cast<double>(lengths.sum) / static_cast<double>(std::max<std::int64_t>(summary.num_records, 1)));
+  const double mean =
+      static_cast<double>(lengths.sum) / static_cast<double>(std::max<std::int64_t>(summary.num_records, 1));
   Table table({Align::right, Align::right, Align::left}, 2);
   table.add({"tokens", "records", ""});
   const std::int64_t most = std::ranges::max(lengths.counts);
@@ -229,14 +223,15 @@ void print_statistics(const data::PrepareSummary& summary) {
     const std::int64_t least = bits == 0 ? 0 : std::int64_t{1} << (bits - 1);
     const std::int64_t last = bits == 0 ? 0 : 2 * least - 1;
     const std::size_t width = count * static_cast<std::int64_t>(bar_width) / most;
-    table.add({std::to_string(least) + "-" + std::to_string(last), std::to_string(count), std::string(width, '#')});
+    table.add({fmt::format("{}-{}", least, last), std::to_string(count), std::string(width, '#')});
   }
   std::string text = table.text();
   text.pop_back();
-  log_info("\nlengths before any is cut: shortest " + std::to_string(lengths.shortest) + ", mean " + mean.data() +
-           ", longest " + std::to_string(lengths.longest) + " tokens; " + std::to_string(summary.num_too_long) +
-           " are longer than max_length, " + std::to_string(summary.num_without_target) +
-           " have nothing to train on within it\n" + text);
+  log_info(
+      fmt::format("\nlengths before any is cut: shortest {}, mean {:.1f}, longest {} tokens; {} are longer than "
+                  "max_length, {} have "
+                  "nothing to train on within it\n{}",
+                  lengths.shortest, mean, lengths.longest, summary.num_too_long, summary.num_without_target, text));
 }
 
 }  // namespace sft::apps

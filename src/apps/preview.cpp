@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepare_summary.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -20,17 +19,11 @@ constexpr const char* green = "\x1b[32m";
 constexpr const char* yellow = "\x1b[33m";
 constexpr const char* plain = "\x1b[0m";
 
-std::string text_of(float weight) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.4g", static_cast<double>(weight));
-  return text.data();
-}
-
 std::string marked(const std::string& text, float weight, bool has_colour) {
   const std::string shown = printable(text, true);
-  const std::string label = weight > 0.0f && weight != 1.0f ? text_of(weight) + ":" : "";
-  if (!has_colour) return weight > 0.0f ? "⟦" + label + shown + "⟧" : shown;
-  return (weight == 0.0f ? dim : weight == 1.0f ? green : yellow) + label + shown + plain;
+  const std::string label = weight > 0.0f && weight != 1.0f ? fmt::format("{:.4g}:", weight) : "";
+  if (!has_colour) return weight > 0.0f ? fmt::format("⟦{}{}⟧", label, shown) : shown;
+  return fmt::format("{}{}{}{}", weight == 0.0f ? dim : weight == 1.0f ? green : yellow, label, shown, plain);
 }
 
 /// A document, its runs of equal weight one after the other.
@@ -55,18 +48,17 @@ std::string document_text(std::span<const std::int32_t> tokens, std::span<const 
 std::string preview_of(const data::Row& row, std::int64_t index, std::int64_t num_rows,
                        const text::Tokenizer& tokenizer, bool has_colour) {
   const auto count_trained = [](std::span<const float> weights) {
-    return std::to_string(std::ranges::count_if(weights, [](float weight) { return weight > 0.0f; }));
+    return std::ranges::count_if(weights, [](float weight) { return weight > 0.0f; });
   };
   const auto num_tokens = std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::int64_t{0});
-  std::string out = "\nrow " + std::to_string(index + 1) + " of " + std::to_string(num_rows) + ": " +
-                    std::to_string(num_tokens) + " of " + std::to_string(row.tokens.size()) + " tokens, " +
-                    count_trained(row.loss_weight) + " trained on\n";
+  std::string out = fmt::format("\nrow {} of {}: {} of {} tokens, {} trained on\n", index + 1, num_rows, num_tokens,
+                                row.tokens.size(), count_trained(row.loss_weight));
   std::size_t begin = 0;
   for (std::size_t d = 0; d < row.document_lengths.size(); ++d) {
     const std::size_t length = row.document_lengths[d];
     const std::span<const float> weights = std::span(row.loss_weight).subspan(begin, length);
-    out += "── document " + std::to_string(d + 1) + " of " + std::to_string(row.document_lengths.size()) + ": " +
-           plural(row.document_lengths[d], "token") + ", " + count_trained(weights) + " trained on ──\n";
+    out += fmt::format("── document {} of {}: {}, {} trained on ──\n", d + 1, row.document_lengths.size(),
+                       plural(row.document_lengths[d], "token"), count_trained(weights));
     std::string text = document_text(std::span(row.tokens).subspan(begin, length), weights, tokenizer, has_colour);
     if (!text.ends_with('\n')) text += '\n';
     out += text;

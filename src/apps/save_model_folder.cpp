@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "save_model_folder.hpp"
 
+#include <fmt/core.h>
 #include <limits>
 #include <optional>
 #include <string>
@@ -26,7 +27,7 @@ hub::WeightType weight_type_of(const checkpoint::Entry& entry) {
 std::vector<io::TensorInfo> tensors_of(const checkpoint::Entry& entry) {
   std::vector<io::TensorInfo> tensors;
   for (const parallel::StoredTensor& tensor : entry.layout->tensors(*entry.shard_map)) {
-    tensors.push_back({entry.name + "/" + tensor.parameter->name, tensor.shape, DType::float32});
+    tensors.push_back({fmt::format("{}/{}", entry.name, tensor.parameter->name), tensor.shape, DType::float32});
   }
   return tensors;
 }

@@ -10,6 +10,7 @@
 // Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by a signal after saving, run
 // again to go on; 1 anything else.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -154,8 +155,7 @@ mesh::Sharing sharing_of(const config::ValidConfig& config) {
 
 void require_one_rank(const comm::Group& world) {
   if (world.size() == 1) return;
-  throw comm::SharedError(ExitStatus::configuration,
-                          "--dry-run was started on " + std::to_string(world.size()) + " ranks",
+  throw comm::SharedError(ExitStatus::configuration, fmt::format("--dry-run was started on {} ranks", world.size()),
                           "one rank plans for all", "start it without mpirun, with --num_ranks for their number");
 }
 
@@ -188,8 +188,8 @@ plan::Machine machine_of(const device::Device& device, const std::optional<devic
 void require_few_ranks(int num_ranks) {
   constexpr int most = 65536;
   if (num_ranks <= most) return;
-  throw_config_error("cannot plan for " + std::to_string(num_ranks) + " ranks",
-                     "--dry-run plans for " + std::to_string(most) + " at most, each on its own",
+  throw_config_error(fmt::format("cannot plan for {} ranks", num_ranks),
+                     fmt::format("--dry-run plans for {} at most, each on its own", most),
                      "give a smaller --num_ranks, or smaller sizes in [parallel]");
 }
 
@@ -238,7 +238,7 @@ std::optional<train::StartWeights> start_weights(const config::Config& config, c
     std::error_code ignored;
     if (*config.checkpoint.save_hub_model && std::filesystem::equivalent(start.folder, model_folder(config), ignored)) {
       throw comm::SharedError(ExitStatus::configuration, "the run would replace the model that it begins with",
-                              "it leaves its own in " + model_folder(config),
+                              fmt::format("it leaves its own in {}", model_folder(config)),
                               "set another train.output_dir, or checkpoint.save_hub_model = false");
     }
   });
@@ -336,12 +336,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   if (status == ExitStatus::done && *config->checkpoint.save_hub_model) {
     const std::string folder = model_folder(config);
     apps::save_model_folder(folder, config->model, datasets->train.max_length(), engine, world, *device);
-    log_event("saved " + folder + " in hub format");
+    log_event(fmt::format("saved {} in hub format", folder));
   }
   if (status == ExitStatus::done && config->lora.use_peft) {
     const std::string folder = adapter_folder(config);
     apps::save_adapter_folder(folder, config, engine, world, *device);
-    log_event("saved " + folder + " in PEFT's format");
+    log_event(fmt::format("saved {} in PEFT's format", folder));
   }
   ignore_stop_signals(static_cast<int>(status));
 

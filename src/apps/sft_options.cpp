@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft_options.hpp"
 
+#include <fmt/core.h>
 #include <stdexcept>
 #include <utility>
 
@@ -32,7 +33,7 @@ cli::Manual about_sft() {
       "where only one has the key. Defaults are in brackets.";
   manual.operand = "*.ini";
   for (config::KeyDescription& key : config::describe_keys()) {
-    const std::string title = "[" + key.section + "]";
+    const std::string title = fmt::format("[{}]", key.section);
     if (manual.groups.empty() || manual.groups.back().title != title) {
       manual.groups.push_back({title, {}, /*has_dashes=*/false});
     }
@@ -65,7 +66,7 @@ int read_num_ranks(const std::string& text) {
     num_ranks = 0;
   }
   if (num_ranks < 1) {
-    throw_config_error("`--num_ranks " + text + "` is no number of ranks", "it is a whole number from 1",
+    throw_config_error(fmt::format("`--num_ranks {}` is no number of ranks", text), "it is a whole number from 1",
                        "give the number that mpirun will start, e.g. --num_ranks 16");
   }
   return num_ranks;
@@ -84,8 +85,8 @@ SftOptions::Action action_of(const Flags& flags) {
 
 void require_dry_run(const Flags& flags) {
   const auto refuse = [](const std::string& option) {
-    throw_config_error(option + " without --dry-run", "it says how a dry run is planned and printed",
-                       "add --dry-run, or leave " + option + " out");
+    throw_config_error(fmt::format("{} without --dry-run", option), "it says how a dry run is planned and printed",
+                       fmt::format("add --dry-run, or leave {} out", option));
   };
   if (flags.json) refuse("--json");
   if (!flags.num_ranks.empty()) refuse("--num_ranks");

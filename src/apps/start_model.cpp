@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "start_model.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -50,9 +51,10 @@ void require_agreement(const config::Config& with_model, const config::Config& g
     // 0 stands for the number that follows from others.
     const bool follows = difference.name == "head_dim" || difference.name == "num_key_value_heads";
     if (follows && difference.now == "0") continue;
-    throw_config_error("`model." + difference.name + " = " + difference.now + "` does not fit the model in " + folder,
-                       "it has " + difference.name + " = " + (difference.before.empty() ? "none" : difference.before),
-                       "leave the key out");
+    throw_config_error(
+        fmt::format("`model.{} = {}` does not fit the model in {}", difference.name, difference.now, folder),
+        fmt::format("it has {} = {}", difference.name, difference.before.empty() ? "none" : difference.before),
+        "leave the key out");
   }
 }
 
@@ -74,7 +76,7 @@ void check_on_rank_0(const comm::Group& world, const Check& check) {
 std::string checkpoint_at(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
-    throw_data_error("cannot find the checkpoint " + path, "there is no such folder", "check the path");
+    throw_data_error(fmt::format("cannot find the checkpoint {}", path), "there is no such folder", "check the path");
   }
   io::require_kind(path, io::Expected::checkpoint);
   if (std::filesystem::exists(std::filesystem::path(path) / "checkpoint.h5", ignored)) return path;
@@ -89,7 +91,8 @@ StartModel find_start_model(const config::Model& model) {
   if (hub::is_model_folder(folder)) return {StartModel::Kind::hub, folder};
   std::error_code ignored;
   if (!fs::exists(fs::path(folder) / "checkpoint.h5", ignored) && checkpoint::list(folder).empty()) {
-    throw_data_error("cannot start from " + folder, "it holds neither config.json with weights nor a checkpoint",
+    throw_data_error(fmt::format("cannot start from {}", folder),
+                     "it holds neither config.json with weights nor a checkpoint",
                      "give a model folder, a checkpoint, or the output folder of a run that has saved one");
   }
   return {StartModel::Kind::checkpoint, checkpoint_at(folder)};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text_model.hpp"
 
+#include <fmt/core.h>
 #include <filesystem>
 #include <utility>
 
@@ -68,13 +69,13 @@ Adapter find_adapter(const std::string& path) {
   std::error_code ignored;
   const std::string folder = fs::exists(path, ignored) ? checkpoint_at(path) : path;
   if (!holds(folder, "checkpoint.h5")) {
-    throw_data_error("cannot find an adapter in " + path,
+    throw_data_error(fmt::format("cannot find an adapter in {}", path),
                      "it holds neither adapter_config.json nor a checkpoint of a run with use_peft",
                      "give a PEFT folder such as output/chat/adapter");
   }
   const config::Config config = config::parse(checkpoint::read_header(folder).config_ini, {}, folder);
   if (!config.lora.use_peft) {
-    throw_config_error("--adapter " + path + " holds no adapter", "it is a checkpoint of a whole model",
+    throw_config_error(fmt::format("--adapter {} holds no adapter", path), "it is a checkpoint of a whole model",
                        "give it in place of the model");
   }
   return adapter_in(folder, config);
@@ -84,7 +85,7 @@ StartModel find_folder(const std::string& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored) && !hub::is_model_folder(path)) {
     if (holds(path, "adapter_config.json")) {
-      throw_config_error(path + " is an adapter", "it changes a model, which is elsewhere",
+      throw_config_error(fmt::format("{} is an adapter", path), "it changes a model, which is elsewhere",
                          "give that model, and this folder with --adapter");
     }
     io::require_kind(path, io::Expected::model);
@@ -102,7 +103,7 @@ std::unique_ptr<io::TensorSource> open_base(const StartModel& start, const confi
 }
 
 [[noreturn]] void refuse_without_tokenizer(const std::string& path, const std::string& why) {
-  throw_config_error("cannot find the tokenizer of " + path, why,
+  throw_config_error(fmt::format("cannot find the tokenizer of {}", path), why,
                      "give it with --tokenizer, a folder with a tokenizer.json or byte");
 }
 
@@ -111,8 +112,8 @@ std::unique_ptr<io::TensorSource> open_base(const StartModel& start, const confi
 std::string tokenizer_of(const std::string& path, const checkpoint::Header& header, const std::string& origin) {
   if (header.tokenizer == "byte" || holds(header.tokenizer, "tokenizer.json")) return header.tokenizer;
   if (!origin.empty() && holds(origin, "tokenizer.json")) return origin;
-  refuse_without_tokenizer(
-      path, header.tokenizer.empty() ? "the checkpoint names none" : "it was " + header.tokenizer + ", which is gone");
+  refuse_without_tokenizer(path, header.tokenizer.empty() ? "the checkpoint names none"
+                                                          : fmt::format("it was {}, which is gone", header.tokenizer));
 }
 
 }  // namespace
@@ -147,7 +148,7 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
   }
   if (!adapter_path.empty()) {
     if (adapter.source != nullptr) {
-      throw_config_error("--adapter does not go with " + path, "that has an adapter of its own",
+      throw_config_error(fmt::format("--adapter does not go with {}", path), "that has an adapter of its own",
                          "give the model that both belong to, and one of them");
     }
     adapter = find_adapter(adapter_path);
@@ -172,10 +173,11 @@ void load_text_model(const TextModel& found, const comm::Group& world, const che
   if (!found.frozen_fingerprint.empty()) found.merged->take_fingerprint();
   checkpoint::load_entries(*found.merged, weights, device, stream);
   if (found.frozen_fingerprint.empty() || found.merged->fingerprint() == found.frozen_fingerprint) return;
-  throw_data_error("the model in " + found.start.folder + " is not the one that the adapter was trained beside",
-                   "its fingerprint is " + found.merged->fingerprint() + ", then it was " + found.frozen_fingerprint +
-                       ", of " + found.frozen_origin,
-                   "give that model, and the checkpoint with --adapter");
+  throw_data_error(
+      fmt::format("the model in {} is not the one that the adapter was trained beside", found.start.folder),
+      fmt::format("its fingerprint is {}, then it was {}, of {}", found.merged->fingerprint(), found.frozen_fingerprint,
+                  found.frozen_origin),
+      "give that model, and the checkpoint with --adapter");
 }
 
 }  // namespace sft::apps

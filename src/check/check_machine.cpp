@@ -3,10 +3,10 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <span>
@@ -34,14 +34,8 @@ constexpr std::size_t small_bytes = std::size_t{64} << 10;
 
 /// "12.3", three digits.
 std::string number(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(),
-                value < 1     ? "%.3g"
-                : value < 10  ? "%.2f"
-                : value < 100 ? "%.1f"
-                              : "%.0f",
-                value);
-  return text.data();
+  if (value < 1) return fmt::format("{:.3g}", value);
+  return fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
 }
 
 /// What all ranks of the world measured, in rank order.
@@ -102,24 +96,23 @@ double best_time_s(const comm::Group& world, int num_runs, Trial& trial, const W
 std::string describe_devices(const CheckedMachine& machine) {
   std::map<std::string, int> counts;
   for (const std::string& text : machine.groups.world.all_gather(plan::describe_device(machine.device))) ++counts[text];
-  std::string all;
-  for (const auto& [text, count] : counts) all += (all.empty() ? "" : "; ") + std::to_string(count) + " x " + text;
-  return all;
+  std::vector<std::string> all;
+  for (const auto& [text, count] : counts) all.push_back(fmt::format("{} x {}", count, text));
+  return fmt::format("{}", fmt::join(all, "; "));
 }
 
 /// "4 nodes with eth0 25 Gb/s", of each kind of node; empty where no node tells.
 std::string describe_networks(const CheckedMachine& machine, const std::vector<int>& nodes) {
-  std::string mine;
-  for (const std::string& adapter : machine::network_adapters()) mine += (mine.empty() ? "" : ", ") + adapter;
+  const std::string mine = fmt::format("{}", fmt::join(machine::network_adapters(), ", "));
   const std::vector<std::string> of_rank = machine.groups.world.all_gather(mine);
   std::map<std::string, std::int64_t> counts;
   for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
     const bool is_first_of_node = std::cmp_equal(nodes[rank], rank);
     if (is_first_of_node && !of_rank[rank].empty()) ++counts[of_rank[rank]];
   }
-  std::string all;
-  for (const auto& [text, count] : counts) all += (all.empty() ? "" : "; ") + plural(count, "node") + " with " + text;
-  return all;
+  std::vector<std::string> all;
+  for (const auto& [text, count] : counts) all.push_back(fmt::format("{} with {}", plural(count, "node"), text));
+  return fmt::format("{}", fmt::join(all, "; "));
 }
 
 /// "node07, GPU 3, GPU-1a2b..., up to 1980 MHz".
@@ -127,8 +120,8 @@ std::string describe_own_gpu() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const device::OwnGpu own = device::own_gpu();
-  return std::string(host.data()) + ", GPU " + std::to_string(own.index) + ", " + own.uuid +
-         (own.clock_hz > 0 ? ", up to " + number(1e-6 * own.clock_hz) + " MHz" : "");
+  return fmt::format("{}, GPU {}, {}{}", host.data(), own.index, own.uuid,
+                     own.clock_hz > 0 ? fmt::format(", up to {} MHz", number(1e-6 * own.clock_hz)) : "");
 }
 
 /// A line for each rank.
@@ -136,7 +129,7 @@ void print_gpus(const CheckedMachine& machine) {
   if (machine.device.kind() != device::Kind::cuda) return;
   Table table({Align::left, Align::left}, 2);
   const std::vector<std::string> of_rank = machine.groups.world.all_gather(describe_own_gpu());
-  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) table.add({"rank " + std::to_string(rank), of_rank[rank]});
+  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) table.add({fmt::format("rank {}", rank), of_rank[rank]});
   log_info(table.text());
 }
 
@@ -147,7 +140,7 @@ std::string describe_memory(const CheckedMachine& machine) {
   const double least = gather(static_cast<double>(available), machine.groups.world).least();
   if (least == 0) return "";
   const std::string bytes = format_bytes(static_cast<std::size_t>(least));
-  return "at least " + bytes + (own ? " free on each rank's GPU" : " on each node, for all its ranks");
+  return fmt::format("at least {} {}", bytes, own ? "free on each rank's GPU" : "on each node, for all its ranks");
 }
 
 std::string describe_transport(const CheckedMachine& machine) {
@@ -166,8 +159,8 @@ std::string describe_transport(const CheckedMachine& machine) {
 void print_machine(const CheckedMachine& machine, const std::vector<int>& nodes) {
   const mesh::Layout& layout = machine.place.layout();
   Table table({Align::left, Align::left}, 2);
-  table.add({"mesh",
-             layout.describe() + ", " + plural(layout.size(), "rank") + " on " + plan::describe_nodes(layout, nodes)});
+  table.add({"mesh", fmt::format("{}, {} on {}", layout.describe(), plural(layout.size(), "rank"),
+                                 plan::describe_nodes(layout, nodes))});
   table.add({"device", describe_devices(machine)});
   if (const std::string memory = describe_memory(machine); !memory.empty()) table.add({"memory", memory});
   table.add({"collectives", describe_transport(machine)});
@@ -188,11 +181,11 @@ void check_collectives(const CheckedMachine& machine, const std::vector<comm::Te
   std::string error;
   for (const comm::TensorGroup& group : groups) {
     const std::string found = trial.find_error(group, bytes);
-    if (error.empty() && !found.empty()) error = found + " in group " + group.group.name();
+    if (error.empty() && !found.empty()) error = fmt::format("{} in group {}", found, group.group.name());
   }
   machine.groups.world.agree([&] {
     if (error.empty()) return;
-    throw Error(ExitStatus::failure, "a collective gave a wrong result: " + error,
+    throw Error(ExitStatus::failure, fmt::format("a collective gave a wrong result: {}", error),
                 "numbers whose sums are exact went in", "try without this rank's node or GPU, or with another network");
   });
 }
@@ -211,9 +204,9 @@ std::size_t find_large_bytes(const CheckedMachine& machine, const std::vector<co
 }
 
 std::string names_of(const std::vector<comm::TensorGroup>& groups) {
-  std::string names;
-  for (const comm::TensorGroup& group : groups) names += (names.empty() ? "" : ", ") + group.group.name();
-  return names;
+  std::vector<std::string> names;
+  for (const comm::TensorGroup& group : groups) names.push_back(group.group.name());
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 void time_collectives(const CheckedMachine& machine, const std::vector<comm::TensorGroup>& groups,
@@ -234,14 +227,15 @@ void time_collectives(const CheckedMachine& machine, const std::vector<comm::Ten
       const Measured large_s = gather(trial.measure_s(group, call, large_bytes), world);
       const double sent_bytes = CollectiveTrial::sent_bytes(call, group.size(), large_bytes);
       table.add({group.name(), std::to_string(group.size()), crosses ? "between nodes" : "in a node",
-                 CollectiveTrial::call_names[static_cast<std::size_t>(call)], number(1e6 * small_s.most()) + " us",
-                 number(1e-9 * sent_bytes / large_s.most()) + " GB/s",
-                 "slowest with rank " + std::to_string(large_s.rank_of_most())});
+                 CollectiveTrial::call_names[static_cast<std::size_t>(call)],
+                 fmt::format("{} us", number(1e6 * small_s.most())),
+                 fmt::format("{} GB/s", number(1e-9 * sent_bytes / large_s.most())),
+                 fmt::format("slowest with rank {}", large_s.rank_of_most())});
     }
   }
-  log_info(
-      "\n" + table.text() +
-      "  (the time of a small call, and what a rank sends in a second of large ones; all groups of a kind at once)");
+  log_info(fmt::format(
+      "\n{}  (the time of a small call, and what a rank sends in a second of large ones; all groups of a kind at once)",
+      table.text()));
 }
 
 /// What a rank's processor did.
@@ -284,12 +278,11 @@ RankTimes time_rank(const CheckedMachine& machine, DType dtype) {
 /// "rank 3: its temperature; rank 7: its power limit"; empty where nothing holds a clock down.
 std::string describe_held(const RankTimes& times, const comm::Group& world) {
   const std::vector<std::string> of_rank = world.all_gather(times.clock ? times.clock->held_by : "");
-  std::string all;
+  std::vector<std::string> all;
   for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
-    if (of_rank[rank].empty()) continue;
-    all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + of_rank[rank];
+    if (!of_rank[rank].empty()) all.push_back(fmt::format("rank {}: {}", rank, of_rank[rank]));
   }
-  return all;
+  return fmt::format("{}", fmt::join(all, "; "));
 }
 
 void time_ranks(const CheckedMachine& machine) {
@@ -301,26 +294,27 @@ void time_ranks(const CheckedMachine& machine) {
   Table table({Align::left, Align::right, Align::left}, 2);
   const auto add = [&](const std::string& what, const Measured& rates, const char* unit) {
     const std::string slowest =
-        "slowest: rank " + std::to_string(rates.rank_of_least()) + " with " + number(rates.least()) + unit;
+        fmt::format("slowest: rank {} with {}{}", rates.rank_of_least(), number(rates.least()), unit);
     table.add({what, number(rates.median()) + unit, world.size() > 1 ? slowest : ""});
   };
   const Measured products = gather(1e-9 * times.num_flops / times.product_s, world);
   add(dtype == DType::float32 ? "float32 product" : "bf16 product", products, " GFLOP/s");
   const double promised = is_gpu ? 1e-9 * device::own_gpu().memory_bytes_per_second : 0;
-  add(promised > 0 ? "copy in memory, of " + number(promised) + " GB/s" : "copy in memory",
+  add(promised > 0 ? fmt::format("copy in memory, of {} GB/s", number(promised)) : "copy in memory",
       gather(1e-9 * times.num_bytes / times.copy_s, world), " GB/s");
   if (gather(times.clock ? 1 : 0, world).least() > 0) {
-    add("clock in products, of " + number(1e-6 * times.clock->most_hz) + " MHz",
+    add(fmt::format("clock in products, of {} MHz", number(1e-6 * times.clock->most_hz)),
         gather(1e-6 * times.clock->now_hz, world), " MHz");
   }
   const std::string held = describe_held(times, world);
-  log_info("\n" + table.text() + (held.empty() ? "" : "  (what holds a clock down: " + held + ")\n"));
+  log_info(
+      fmt::format("\n{}{}", table.text(), held.empty() ? "" : fmt::format("  (what holds a clock down: {})\n", held)));
   constexpr double tolerated = 1.25;
   if (products.median() > tolerated * products.least()) {
-    log_warning("rank " + std::to_string(products.rank_of_least()) + " takes " +
-                number(products.median() / products.least()) +
-                " times as long for a product as the others (all ranks wait for it in every step): look at its clocks, "
-                "its temperature, and what else runs on its node");
+    log_warning(
+        fmt::format("rank {} takes {} times as long for a product as the others (all ranks wait for it in every step): "
+                    "look at its clocks, its temperature, and what else runs on its node",
+                    products.rank_of_least(), number(products.median() / products.least())));
   }
 }
 
@@ -340,7 +334,7 @@ void check_machine(const CheckedMachine& machine) {
     check_collectives(machine, groups, trial, small_bytes);
     const std::size_t large_bytes = find_large_bytes(machine, groups, trial, most_bytes);
     check_collectives(machine, groups, trial, large_bytes);
-    log_info("every collective is right in " + names_of(groups));
+    log_info(fmt::format("every collective is right in {}", names_of(groups)));
     time_collectives(machine, groups, nodes, trial, large_bytes);
   }
   time_ranks(machine);

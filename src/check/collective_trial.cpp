@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective_trial.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -37,8 +38,7 @@ std::int64_t sum_of_factors(int num_ranks) {
 std::string difference(const char* call, const std::vector<float>& result, const std::vector<float>& expected) {
   const auto [wrong, right] = std::ranges::mismatch(result, expected);
   if (wrong == result.end()) return "";
-  return "element " + std::to_string(wrong - result.begin()) + " of " + call + " is " + std::to_string(*wrong) +
-         ", not " + std::to_string(*right);
+  return fmt::format("element {} of {} is {:f}, not {:f}", wrong - result.begin(), call, *wrong, *right);
 }
 
 void barrier(const comm::Group& group) {

@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
+#include <fmt/core.h>
 #include <chrono>
 #include <system_error>
 #include <utility>
@@ -24,7 +25,7 @@ io::UnnamedFile make_file(const std::string& folder) {
   try {
     return io::UnnamedFile(folder);
   } catch (const std::system_error& error) {
-    throw_config_error("cannot offload activations to `" + folder + "`", error.code().message(),
+    throw_config_error(fmt::format("cannot offload activations to `{}`", folder), error.code().message(),
                        "set train.offload_folder to a folder that you may write");
   }
 }
@@ -42,14 +43,16 @@ ActivationFile::ActivationFile(const std::string& folder, std::size_t num_places
   try {
     file_.reserve(all_bytes);
   } catch (const std::system_error& error) {
-    throw_config_error("cannot offload activations to `" + folder + "`",
-                       "a rank needs " + format_bytes(all_bytes) + " there: " + error.code().message(),
+    throw_config_error(fmt::format("cannot offload activations to `{}`", folder),
+                       fmt::format("a rank needs {} there: {}", format_bytes(all_bytes), error.code().message()),
                        "set train.offload_folder to a disk with more room, or activation_offload = false");
   }
   struct statfs disk {};
   if (::fstatfs(file_.descriptor(), &disk) == 0 && disk.f_type == TMPFS_MAGIC) {
-    log_warning("activations offloaded to `" + folder + "` stay in memory: that folder is a tmpfs; " +
-                "set train.offload_folder to a folder on a disk");
+    log_warning(
+        fmt::format("activations offloaded to `{}` stay in memory: that folder is a tmpfs; set train.offload_folder to "
+                    "a folder on a disk",
+                    folder));
   }
   thread_ = std::thread([this] { work(); });
 }
@@ -122,10 +125,9 @@ void ActivationFile::run(const Job& job) const {
       position += tensor.size_bytes();
     }
   } catch (const std::system_error& error) {
-    throw Error(
-        ExitStatus::failure,
-        std::string("cannot ") + (job.writes ? "write" : "read") + " offloaded activations in `" + folder_ + "`",
-        error.code().message(), "check the disk, or set activation_offload = false");
+    throw Error(ExitStatus::failure,
+                fmt::format("cannot {} offloaded activations in `{}`", job.writes ? "write" : "read", folder_),
+                error.code().message(), "check the disk, or set activation_offload = false");
   }
   // Both are hints: what is written need not wait in memory, and what was read is not read again.
   const auto offset = static_cast<off_t>(begin), size = static_cast<off_t>(position - begin);

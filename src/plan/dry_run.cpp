@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include <fmt/core.h>
+
 #include "sft/core/format.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/memory.hpp"
@@ -20,8 +22,8 @@ nlohmann::ordered_json to_json(const MemoryRange& range) {
 /// What the plan assumes of a GPU that need not be there.
 std::string describe_planned(const Machine& machine) {
   if (machine.kind == device::Kind::cpu) return "";
-  return "a GPU for each rank, of which CUDA, cuBLAS and NCCL are assumed to take " +
-         format_bytes(machine.gpu_process_bytes);
+  return fmt::format("a GPU for each rank, of which CUDA, cuBLAS and NCCL are assumed to take {}",
+                     format_bytes(machine.gpu_process_bytes));
 }
 
 }  // namespace

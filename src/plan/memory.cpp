@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/memory.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -97,7 +98,7 @@ std::string format_memory(const MemoryTable& table) {
   text.add({"memory per rank", "least", "most", ""});
   const auto add = [&](const char* label, const MemoryRange& range) {
     const std::string least = format_bytes(range.least_bytes), most = format_bytes(range.most_bytes);
-    text.add({label, least, most, least == most ? "" : "rank " + std::to_string(range.most_rank)});
+    text.add({label, least, most, least == most ? "" : fmt::format("rank {}", range.most_rank)});
   };
   for (std::size_t i = 0; i < device::num_labels; ++i) {
     add(device::name_of(static_cast<device::Label>(i)), table.labels[i]);
@@ -125,9 +126,9 @@ void require_node_memory(const device::Ledger& planned, device::Kind kind, std::
     if (fits) return;
     const int num_ranks = session.node().size();
     throw_config_error(
-        "the run does not fit in memory: " + std::to_string(num_ranks) +
-            (num_ranks == 1 ? " rank needs " : " ranks need ") + format_bytes(needed_bytes) + " on this node",
-        "it has " + format_bytes(*node_bytes) + ", its RAM or the limit of its control group",
+        fmt::format("the run does not fit in memory: {} {} {} on this node", num_ranks,
+                    num_ranks == 1 ? "rank needs" : "ranks need", format_bytes(needed_bytes)),
+        fmt::format("it has {}, its RAM or the limit of its control group", format_bytes(*node_bytes)),
         "use more nodes with a larger dp_shard_size, sp_size or tp_size, or lower train.per_device_train_batch_size or "
         "the max_length of the data; `sft INPUT.ini --dry-run --num_ranks N` shows what another mesh needs");
   });
@@ -144,11 +145,10 @@ void require_gpu_memory(const device::Ledger& planned, const std::optional<devic
   world.agree([&] {
     if (fits) return;
     throw_config_error(
-        "the run does not fit in the memory of a GPU: it needs " + format_bytes(needed_bytes),
-        "this rank's part of its GPU is " + format_bytes(own->total_bytes) +
-            ", of which CUDA, its libraries "
-            "and other programs hold " +
-            format_bytes(planned.bytes(device::Label::process, device::Space::device)),
+        fmt::format("the run does not fit in the memory of a GPU: it needs {}", format_bytes(needed_bytes)),
+        fmt::format("this rank's part of its GPU is {}, of which CUDA, its libraries and other programs hold {}",
+                    format_bytes(own->total_bytes),
+                    format_bytes(planned.bytes(device::Label::process, device::Space::device))),
         "use more GPUs with a larger dp_shard_size, sp_size or tp_size, lower train.per_device_train_batch_size or the "
         "max_length of the data, or set train.activation_checkpointing = full or offload_optimizer and "
         "offload_parameters = host");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/run_length.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -20,10 +21,9 @@ data::OrderKind row_order(const config::Data& data, std::int64_t num_rows) {
       break;
   }
   if (data.shuffle && num_rows > data::RowOrder::most_rows_of_trl) {
-    throw_config_error(
-        "`data.row_order = trl` cannot be had for " + std::to_string(num_rows) + " rows",
-        "it is a list in memory, of at most " + std::to_string(data::RowOrder::most_rows_of_trl) + " rows",
-        "set data.row_order = endless");
+    throw_config_error(fmt::format("`data.row_order = trl` cannot be had for {} rows", num_rows),
+                       fmt::format("it is a list in memory, of at most {} rows", data::RowOrder::most_rows_of_trl),
+                       "set data.row_order = endless");
   }
   return Kind::trl;
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/sp_method.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "sft/core/cast.hpp"
-#include "sft/core/format.hpp"
 #include "sft/mesh/place.hpp"
 #include "sft/plan/traffic.hpp"
 
@@ -79,16 +80,13 @@ std::string describe(const SpCandidate& candidate, int sp_size) {
     case SpMethod::ulysses:
       return "ulysses";
     case SpMethod::hybrid:
-      return "hybrid of " + std::to_string(candidate.ulysses_size) + " x " +
-             std::to_string(sp_size / candidate.ulysses_size);
+      return fmt::format("hybrid of {} x {}", candidate.ulysses_size, sp_size / candidate.ulysses_size);
     case SpMethod::ring:
     case SpMethod::automatic:
       break;
   }
   return "ring";
 }
-
-std::string kibibytes(double bytes) { return format_text("%.1f", bytes / 1024.0); }
 
 /// Without their bytes.
 std::vector<SpCandidate> fitting_methods(const config::ValidConfig& config, int ranks_per_node) {
@@ -134,21 +132,21 @@ ResolvedSpMethod resolve_sp_method(const config::ValidConfig& config, const SpFa
     const int size =
         std::ranges::max(fitting_methods(config, facts.ranks_per_node), {}, &SpCandidate::ulysses_size).ulysses_size;
     return {with_method(config, SpMethod::hybrid, size),
-            "ulysses_size = " + std::to_string(size) + ": the most of sp_size = " + std::to_string(parallel.sp_size) +
-                " ranks whose heads divide and that share a node"};
+            fmt::format("ulysses_size = {}: the most of sp_size = {} ranks whose heads divide and that share a node",
+                        size, parallel.sp_size)};
   }
   const std::vector<SpCandidate> candidates = sp_candidates(config, facts);
   const SpCandidate best = *std::ranges::min_element(candidates, {}, &SpCandidate::bytes);
   config::ValidConfig resolved = with_method(config, best.method, best.ulysses_size);
   if (parallel.sp_size == 1) return {std::move(resolved), ""};
-  std::string why = "auto: sends the least, " + kibibytes(best.bytes) + " KiB a token and layer;";
-  std::string separator = " ";
+  constexpr double kibibyte = 1024.0;
+  std::vector<std::string> others;
   for (const SpCandidate& other : candidates) {
     if (other.method == best.method && other.ulysses_size == best.ulysses_size) continue;
-    why += separator + describe(other, parallel.sp_size) + " " + kibibytes(other.bytes);
-    separator = ", ";
+    others.push_back(fmt::format("{} {:.1f}", describe(other, parallel.sp_size), other.bytes / kibibyte));
   }
-  return {std::move(resolved), why};
+  return {std::move(resolved), fmt::format("auto: sends the least, {:.1f} KiB a token and layer;{}{}",
+                                           best.bytes / kibibyte, others.empty() ? "" : " ", fmt::join(others, ", "))};
 }
 
 }  // namespace sft::plan

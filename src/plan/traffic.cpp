@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/traffic.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <numeric>
 
@@ -77,11 +78,11 @@ std::vector<comm::SentBytes> plan_traffic(const config::ValidConfig& config, con
 }
 
 std::string describe_traffic(const std::vector<comm::SentBytes>& sent) {
-  std::string text;
+  std::vector<std::string> groups;
   for (const comm::SentBytes& group : sent) {
-    text += (text.empty() ? "" : ", ") + group.group + " " + format_bytes(group.bytes);
+    groups.push_back(fmt::format("{} {}", group.group, format_bytes(group.bytes)));
   }
-  return text.empty() ? "nothing" : text;
+  return groups.empty() ? "nothing" : fmt::format("{}", fmt::join(groups, ", "));
 }
 
 }  // namespace sft::plan
