@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/core/ensure.hpp"
 
+#include <fmt/core.h>
 #include <array>
 #include <charconv>
 #include <stdexcept>
@@ -16,10 +17,10 @@ std::string text_of_number(double value) {
 }
 
 void fail(const char* what, std::string_view condition, const std::string& values, const SourceLocation& place) {
-  std::string text = std::string("internal error: ") + what;
-  if (condition != "false") text += ": " + std::string(condition);
-  if (!values.empty()) text += " (" + values + ")";
-  throw std::logic_error(text + ", " + sft::text_of(place) + " in " + place.function_name());
+  std::string text = fmt::format("internal error: {}", what);
+  if (condition != "false") text += fmt::format(": {}", condition);
+  if (!values.empty()) text += fmt::format(" ({})", values);
+  throw std::logic_error(fmt::format("{}, {} in {}", text, sft::text_of(place), place.function_name()));
 }
 
 }  // namespace sft::ensure_detail

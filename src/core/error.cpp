@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/core/error.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 namespace sft {
@@ -9,8 +10,8 @@ namespace {
 
 std::string compose(const std::string& problem, const std::string& why, const std::string& what_to_do) {
   std::string message = problem;
-  if (!why.empty()) message += " (" + why + ")";
-  if (!what_to_do.empty()) message += ": " + what_to_do;
+  if (!why.empty()) message += fmt::format(" ({})", why);
+  if (!what_to_do.empty()) message += fmt::format(": {}", what_to_do);
   return message;
 }
 
@@ -35,7 +36,7 @@ std::string text_of(const SourceLocation& place) {
   for (const char* top : {"/src/", "/include/", "/tests/"}) {
     if (const std::size_t slash = file.rfind(top); slash != std::string::npos) begin = std::max(begin, slash + 1);
   }
-  return file.substr(begin) + ":" + std::to_string(place.line());
+  return fmt::format("{}:{}", file.substr(begin), place.line());
 }
 
 }  // namespace sft

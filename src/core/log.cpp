@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/core/log.hpp"
 
+#include <fmt/core.h>
 #include <array>
 #include <cerrno>  // program_invocation_short_name, of glibc and musl
 #include <cstdio>
@@ -21,7 +22,7 @@ void log_info(const std::string& line) { log_styled(printable(line, /*keep_layou
 
 void log_styled(const std::string& line) {
   if (rank_ != 0) return;
-  const bool is_written = std::fputs((line + "\n").c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  const bool is_written = std::fputs(fmt::format("{}\n", line).c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   if (!is_written) has_lost_output_ = true;
 }
 
@@ -41,13 +42,12 @@ void log_event(const std::string& line) { log_info(log_time() + line); }
 bool has_lost_output() { return has_lost_output_; }
 
 void log_warning(const std::string& line) {
-  if (rank_ == 0) std::fputs(("warning: " + printable(line, /*keep_layout=*/false) + "\n").c_str(), stderr);
+  if (rank_ == 0) std::fputs(fmt::format("warning: {}\n", printable(line, /*keep_layout=*/false)).c_str(), stderr);
 }
 
 void log_error(const std::string& line) {
-  std::fputs((std::string(program_invocation_short_name) + ": error: " + printable(line, /*keep_layout=*/false) + "\n")
-                 .c_str(),
-             stderr);
+  const std::string text = printable(line, /*keep_layout=*/false);
+  std::fputs(fmt::format("{}: error: {}\n", program_invocation_short_name, text).c_str(), stderr);
 }
 
 }  // namespace sft

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <fmt/core.h>
 #include <utility>
 
 #include "sft/core/error.hpp"
@@ -19,14 +20,14 @@ void* OnDemandLibrary::open() {
     const char* reason = ::dlerror();
     if (first_reason.empty()) first_reason = reason != nullptr ? reason : "it cannot be loaded";
   }
-  throw_config_error(title_ + " cannot be used", first_reason, remedy_);
+  throw_config_error(fmt::format("{} cannot be used", title_), first_reason, remedy_);
 }
 
 void* OnDemandLibrary::symbol(const char* name) {
   const std::lock_guard lock(mutex_);
   if (handle_ == nullptr) handle_ = open();
   if (void* found = ::dlsym(handle_, name); found != nullptr) return found;
-  throw_config_error(title_ + " cannot be used", std::string("the one that was found has no ") + name,
+  throw_config_error(fmt::format("{} cannot be used", title_), fmt::format("the one that was found has no {}", name),
                      "use a newer one");
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/core/log.hpp"
 
-#include <array>
-#include <cstdio>
+#include <fmt/core.h>
 
 namespace sft {
 
@@ -41,10 +40,7 @@ std::string printable(std::string_view text, bool keep_layout) {
       out += text.substr(0, length);
       text.remove_prefix(length - 1);
     } else {
-      std::array<char, 8> escaped;
-      std::snprintf(escaped.data(), escaped.size(), "\\x%02x",
-                    static_cast<unsigned>(static_cast<unsigned char>(text[0])));
-      out += escaped.data();
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
     }
     text.remove_prefix(1);
   }

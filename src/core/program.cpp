@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -26,7 +27,7 @@ namespace {
 Error bug(std::string what) {
   constexpr std::string_view prefix = "internal error: ";
   if (!what.starts_with(prefix)) what.insert(0, prefix);
-  return {ExitStatus::failure, what, std::string("a bug in sft ") + version() + ", not in your input",
+  return {ExitStatus::failure, what, fmt::format("a bug in sft {}, not in your input", version()),
           "please report it with the command line"};
 }
 
@@ -38,7 +39,7 @@ Error current_error() {
   } catch (const Error& error) {
     return error;
   } catch (const std::filesystem::filesystem_error& error) {
-    return {ExitStatus::data, "cannot use " + error.path1().string(), error.code().message(),
+    return {ExitStatus::data, fmt::format("cannot use {}", error.path1().string()), error.code().message(),
             "check the path and your permissions along it"};
   } catch (const std::bad_alloc&) {
     return {ExitStatus::failure, "out of memory", "the system gave no more", "use a smaller batch or more ranks"};

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -49,7 +50,7 @@ void set_mask(int how, const sigset_t& set, sigset_t* former = nullptr) {
 /// ends, which a launcher that gets a signal then may not tell.
 std::string file_of_sft_run(const char* name) {
   const char* folder = std::getenv("SFT_RUN_FOLDER");
-  return folder == nullptr || *folder == '\0' ? "" : std::string(folder) + "/" + name;
+  return folder == nullptr || *folder == '\0' ? "" : fmt::format("{}/{}", folder, name);
 }
 
 bool is_stop_asked_for() {
@@ -106,7 +107,7 @@ class Listener {
   void ignore(int status) {
     const std::lock_guard lock(mutex_);
     is_ignoring_ = true;
-    if (log_rank() == 0) tell_sft_run("status", std::to_string(status) + "\n");
+    if (log_rank() == 0) tell_sft_run("status", fmt::format("{}\n", status));
   }
 
   [[nodiscard]] int received() const { return received_; }
@@ -169,7 +170,7 @@ SignalsAsAtStart::~SignalsAsAtStart() { ::pthread_sigmask(SIG_SETMASK, &former_,
 
 std::string signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
-  return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
+  return name == nullptr ? fmt::format("signal {}", signal) : std::string("SIG") + name;
 }
 
 }  // namespace sft

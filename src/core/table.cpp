@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/core/table.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -42,7 +43,7 @@ std::string Table::text() const {
       const std::string padding(width[i] - cells[i].size(), ' ');
       line += (i == 0 ? "" : gap) + (columns_[i] == Align::left ? cells[i] + padding : padding + cells[i]);
     }
-    text += std::string(indent_, ' ') + line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    text += fmt::format("{:{}}{}\n", "", indent_, line.substr(0, line.find_last_not_of(' ') + 1));
   }
   return text;
 }

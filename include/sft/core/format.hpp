@@ -31,8 +31,6 @@ template <class... Arguments>
 [[nodiscard]] std::string format_seconds(double time_s);
 
 /// "1 row", "2 rows": for nouns that take an s.
-[[nodiscard]] inline std::string plural(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
+[[nodiscard]] std::string plural(std::int64_t count, const std::string& noun);
 
 }  // namespace sft
