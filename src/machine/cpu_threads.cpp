@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -50,8 +51,10 @@ void set_num_threads(int num_local_ranks) {
   const Cores cores = cores_of_this_process();
   const int wanted = num_wanted_threads(cores, num_local_ranks);
   if (wanted > cores.of_rank && cores.of_job > cores.of_rank) {
-    log_warning("each rank may use " + std::to_string(cores.of_rank) + " core(s) where " + std::to_string(wanted) +
-                " are wanted (the launcher bound it to them): start with mpirun --bind-to none");
+    log_warning(
+        fmt::format("each rank may use {} core(s) where {} are wanted (the launcher bound it to them): start with "
+                    "mpirun --bind-to none",
+                    cores.of_rank, wanted));
   }
   omp_set_num_threads(num_threads_of_rank(cores, num_local_ranks));
 }

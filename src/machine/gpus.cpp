@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/machine/gpus.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <sstream>
@@ -15,7 +15,7 @@ namespace sft::machine {
 namespace {
 
 std::string version_of(int compute_capability) {
-  return std::to_string(compute_capability / 10) + "." + std::to_string(compute_capability % 10);
+  return fmt::format("{}.{}", compute_capability / 10, compute_capability % 10);
 }
 
 Error no_gpu(const VisibleGpus& visible) {
@@ -24,16 +24,16 @@ Error no_gpu(const VisibleGpus& visible) {
 }
 
 Error too_old(const Gpu& gpu) {
-  return {ExitStatus::configuration, "the GPU " + gpu.name + " cannot run this program",
-          "its compute capability is " + version_of(gpu.compute_capability) + ", the least is " +
-              version_of(least_compute_capability),
+  return {ExitStatus::configuration, fmt::format("the GPU {} cannot run this program", gpu.name),
+          fmt::format("its compute capability is {}, the least is {}", version_of(gpu.compute_capability),
+                      version_of(least_compute_capability)),
           "use a GPU of the Ampere generation or later, or set [device] backend = cpu"};
 }
 
 Error too_few(std::size_t num_ranks, std::size_t num_gpus) {
   return {ExitStatus::configuration,
-          plural(static_cast<std::int64_t>(num_ranks), "rank") + " on a node where they see " +
-              plural(static_cast<std::int64_t>(num_gpus), "GPU"),
+          fmt::format("{} on a node where they see {}", plural(static_cast<std::int64_t>(num_ranks), "rank"),
+                      plural(static_cast<std::int64_t>(num_gpus), "GPU")),
           "each rank needs one of its own",
           "start fewer ranks a node, let every rank see all GPUs of its node or another one each, or let ranks share "
           "GPUs with [device] comm = host"};
@@ -59,9 +59,7 @@ std::string uuid_text(const std::array<unsigned char, 16>& bytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     constexpr std::array<std::size_t, 5> group_begins{0, 4, 6, 8, 10};
     if (std::ranges::find(group_begins, i) != group_begins.end()) text += "-";
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned>(bytes[i]));
-    text += digits.data();
+    text += fmt::format("{:02x}", bytes[i]);
   }
   return text;
 }
@@ -98,12 +96,11 @@ std::vector<DealtGpu> deal_gpus(const std::vector<VisibleGpus>& seen, bool may_s
 
 // A line for the problem, then one for each GPU, its name last: it may have spaces.
 std::string to_text(const VisibleGpus& visible) {
-  std::ostringstream text;
-  text << visible.problem << '\n';
+  std::string text = fmt::format("{}\n", visible.problem);
   for (const Gpu& gpu : visible.gpus) {
-    text << gpu.uuid << ' ' << gpu.compute_capability << ' ' << gpu.memory_bytes << ' ' << gpu.name << '\n';
+    text += fmt::format("{} {} {} {}\n", gpu.uuid, gpu.compute_capability, gpu.memory_bytes, gpu.name);
   }
-  return text.str();
+  return text;
 }
 
 VisibleGpus from_text(const std::string& text) {

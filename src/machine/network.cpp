@@ -4,6 +4,7 @@
 
 #include "sft/machine/node.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <fstream>
 #include <string_view>
@@ -41,7 +42,7 @@ std::string as_rate(std::string rate) {
 
 /// Of Mb/s.
 std::string ethernet_rate(int megabits) {
-  return megabits % 1000 == 0 ? std::to_string(megabits / 1000) + " Gb/s" : std::to_string(megabits) + " Mb/s";
+  return megabits % 1000 == 0 ? fmt::format("{} Gb/s", megabits / 1000) : fmt::format("{} Mb/s", megabits);
 }
 
 }  // namespace
@@ -54,13 +55,14 @@ std::vector<std::string> network_adapters(const fs::path& root) {
       const std::string rate = line_of(port / "rate");
       if (rate.empty() || line_of(port / "state") != "4: ACTIVE") continue;
       const std::string name = adapter.filename().string();
-      adapters.push_back(name + (ports.size() > 1 ? ":" + port.filename().string() : "") + " " + as_rate(rate));
+      adapters.push_back(
+          fmt::format("{}{} {}", name, ports.size() > 1 ? ":" + port.filename().string() : "", as_rate(rate)));
     }
   }
   for (const fs::path& interface : entries_of(root / "sys/class/net")) {
     int megabits = 0;
     if (line_of(interface / "operstate") != "up" || !(std::ifstream(interface / "speed") >> megabits)) continue;
-    if (megabits > 0) adapters.push_back(interface.filename().string() + " " + ethernet_rate(megabits));
+    if (megabits > 0) adapters.push_back(fmt::format("{} {}", interface.filename().string(), ethernet_rate(megabits)));
   }
   return adapters;
 }
