@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -32,7 +33,7 @@ void for_each_piece(std::size_t bytes, const Work& work) {
 
 std::string CpuDevice::description() const {
   const int num_threads = omp_get_max_threads();
-  return "CPU, " + plural(num_threads, "thread");
+  return fmt::format("CPU, {}", plural(num_threads, "thread"));
 }
 
 Device::Block CpuDevice::allocate(std::size_t bytes, Space) { return allocate_host(bytes); }
@@ -74,7 +75,7 @@ Device::Block allocate_host(std::size_t bytes) {
   if (bytes == 0) return {};
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes), std::strerror(errno),
+    throw Error(ExitStatus::failure, fmt::format("cannot allocate {}", format_bytes(bytes)), std::strerror(errno),
                 "use more ranks, shorter rows or a smaller model");
   }
   if (bytes >= huge_page_threshold_bytes) madvise(memory, bytes, MADV_HUGEPAGE);

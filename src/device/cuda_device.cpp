@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_device.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -21,8 +22,8 @@ namespace {
 void check_allocation(cudaError_t code, const char* call, std::size_t bytes, const std::string& where) {
   if (code == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();  // reported here, and not again by a later check
-    throw Error(ExitStatus::failure, "cannot allocate " + format_bytes(bytes) + " " + where, "no memory is left there",
-                "use more ranks, shorter rows or a smaller model");
+    throw Error(ExitStatus::failure, fmt::format("cannot allocate {} {}", format_bytes(bytes), where),
+                "no memory is left there", "use more ranks, shorter rows or a smaller model");
   }
   check_cuda(code, call);
 }
@@ -52,8 +53,8 @@ CudaDevice::CudaDevice(int gpu, int num_sharing)
   check_cuda(cudaSetDevice(gpu), "cudaSetDevice");
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
-  description_ = std::string(properties.name) + ", " + format_bytes(properties.totalGlobalMem);
-  if (num_sharing > 1) description_ += ", shared by " + plural(num_sharing, "rank");
+  description_ = fmt::format("{}, {}", properties.name, format_bytes(properties.totalGlobalMem));
+  if (num_sharing > 1) description_ += fmt::format(", shared by {}", plural(num_sharing, "rank"));
   check_cuda(cudaFree(nullptr), "cudaFree");  // makes the context now, so that its memory is in what is measured next
 }
 
@@ -62,10 +63,11 @@ Device::Block CudaDevice::allocate(std::size_t bytes, Space space) {
   if (space == Space::host) return allocate_host(bytes);
   void* memory = nullptr;
   if (space == Space::pinned) {
-    check_allocation(cudaMallocHost(&memory, bytes), "cudaMallocHost", bytes, "as pinned memory for " + description_);
+    check_allocation(cudaMallocHost(&memory, bytes), "cudaMallocHost", bytes,
+                     fmt::format("as pinned memory for {}", description_));
     return {memory, [](void* block) { cudaFreeHost(block); }};
   }
-  check_allocation(cudaMalloc(&memory, bytes), "cudaMalloc", bytes, "on " + description_);
+  check_allocation(cudaMalloc(&memory, bytes), "cudaMalloc", bytes, fmt::format("on {}", description_));
   Block block{memory, [](void* allocated) { cudaFree(allocated); }};
   (void)peak_bytes();
   return block;

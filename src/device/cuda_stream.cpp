@@ -3,6 +3,7 @@
 
 #include <nvtx3/nvToolsExtCudaRt.h>
 
+#include <fmt/core.h>
 #include <string>
 
 #include "sft/core/error.hpp"
@@ -12,8 +13,7 @@ namespace sft::device {
 
 void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
-  throw Error(ExitStatus::failure, std::string(call) + " failed on rank " + std::to_string(log_rank()),
-              cudaGetErrorString(code),
+  throw Error(ExitStatus::failure, fmt::format("{} failed on rank {}", call, log_rank()), cudaGetErrorString(code),
               "look for an earlier message of another rank, and check the GPU with nvidia-smi");
 }
 

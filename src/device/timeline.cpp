@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/device/timeline.hpp"
 
+#include <fmt/core.h>
 #include <set>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace {
 
 std::string text_of(const RangeLabel& label) {
   std::string text(label.of);
-  if (label.number >= 0) text += (text.empty() ? "" : " ") + std::to_string(label.number);
+  if (label.number >= 0) text += fmt::format("{}{}", text.empty() ? "" : " ", label.number);
   if (!text.empty() && !label.what.empty()) text += ' ';
   return text.append(label.what);
 }
