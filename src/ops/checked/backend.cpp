@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/backends.hpp"
 
+#include <fmt/core.h>
 #include <string>
 #include <utility>
 
@@ -20,7 +21,7 @@ struct SizedPlan final : AttentionPlan {
 };
 
 DType compute_of(const Call& call, std::string_view name, const ConstTensor& x) {
-  call.require(any_compute.contains(x.dtype), std::string(name) + " has another dtype than float32 and bf16");
+  call.require(any_compute.contains(x.dtype), fmt::format("{} has another dtype than float32 and bf16", name));
   return x.dtype;
 }
 
@@ -52,7 +53,7 @@ void check_table(Call& call, const RopeTable& table, const ConstTensor& in) {
 void check_heads(Call& call, std::string_view in_name, const ConstTensor& in, std::string_view out_name,
                  const Tensor& out) {
   call.require_dims(in_name, in, 3);
-  call.require(in.shape[2] % 2 == 0, std::string(in_name) + " has an odd head dim");
+  call.require(in.shape[2] % 2 == 0, fmt::format("{} has an odd head dim", in_name));
   const DType compute = compute_of(call, in_name, in);
   call.in(in_name, in, shape_of(in), compute, Layout::strided);
   call.out(out_name, out, shape_of(in), compute, Layout::strided);
@@ -76,16 +77,15 @@ const AttentionPlan& check_attention(Call& call, const Attention& attention) {
   const DType compute = compute_of(call, "q", q);
   const std::int64_t num_keys = k.shape[0], num_kv_heads = k.shape[1], head_dim = q.shape[2];
   call.require(head_dim > 0 && head_dim % 2 == 0 && head_dim <= max_head_dim,
-               "q has a head dim that is odd or above " + std::to_string(max_head_dim));
+               fmt::format("q has a head dim that is odd or above {}", max_head_dim));
   call.require(num_kv_heads > 0 && q.shape[1] % num_kv_heads == 0, "q has heads that are no multiple of those of k");
   call.in("q", q, shape_of(q), compute, Layout::strided);
   call.in("k", k, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
   call.in("v", attention.v, {num_keys, num_kv_heads, head_dim}, compute, Layout::strided);
   const auto* plan = dynamic_cast<const SizedPlan*>(&attention.plan);
   call.require(plan != nullptr, "plan is of another backend");
-  call.require(
-      plan->num_queries == q.shape[0] && plan->num_keys == num_keys,
-      "plan is for " + std::to_string(plan->num_queries) + " queries and " + std::to_string(plan->num_keys) + " keys");
+  call.require(plan->num_queries == q.shape[0] && plan->num_keys == num_keys,
+               fmt::format("plan is for {} queries and {} keys", plan->num_queries, plan->num_keys));
   return *plan->inner;
 }
 
@@ -467,7 +467,7 @@ class CheckedBackend final : public Backend {
  private:
   static void check_normed_heads(Call& call, const ConstTensor& in, const ConstTensor& weight, const RopeTable& table) {
     const std::int64_t head_dim = in.shape[2];
-    call.require(head_dim <= max_head_dim, "in has a head dim above " + std::to_string(max_head_dim));
+    call.require(head_dim <= max_head_dim, fmt::format("in has a head dim above {}", max_head_dim));
     call.in("weight", weight, {head_dim}, {in.dtype, DType::float32});
     check_table(call, table, in);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/checked/call.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <stdexcept>
 
@@ -24,18 +25,14 @@ const char* name_of(DType dtype) {
   return "of no dtype";
 }
 
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
-  return '(' + text + ')';
-}
+std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
 std::string text_of(DTypes dtypes) {
-  std::string text;
+  std::vector<std::string_view> names;
   for (const DType dtype : {DType::float32, DType::bf16, DType::float64, DType::int32, DType::uint8}) {
-    if (dtypes.contains(dtype)) text += (text.empty() ? "" : " or ") + std::string(name_of(dtype));
+    if (dtypes.contains(dtype)) names.push_back(name_of(dtype));
   }
-  return text;
+  return fmt::format("{}", fmt::join(names, " or "));
 }
 
 /// Whether there are rows, and they do not follow each other.
@@ -43,8 +40,8 @@ bool has_gaps(const ConstTensor& x) { return x.ndim > 0 && x.shape[0] > 1 && x.s
 
 std::string text_of(const ConstTensor& x) {
   if (x.ndim == 0) return "empty";
-  std::string text = text_of(shape_of(x)) + ' ' + name_of(x.dtype);
-  if (has_gaps(x)) text += ", its rows " + std::to_string(x.stride0) + " elements apart";
+  std::string text = fmt::format("{} {}", text_of(shape_of(x)), name_of(x.dtype));
+  if (has_gaps(x)) text += fmt::format(", its rows {} elements apart", x.stride0);
   if (x.data == nullptr) text += ", without memory";
   return text;
 }
@@ -110,17 +107,17 @@ void Call::check_memory() const {
     for (const Operand& other : operands_) {
       if (&other == &written || !share_memory(written.tensor, other.tensor)) continue;
       require(is_exception(written, other) && are_same(written.tensor, other.tensor),
-              std::string(written.name) + " shares memory with " + std::string(other.name));
+              fmt::format("{} shares memory with {}", written.name, other.name));
     }
   }
 }
 
 void Call::require_dims(std::string_view name, const ConstTensor& x, int ndim) const {
-  require(x.ndim == ndim, std::string(name) + " is " + text_of(x) + "; it must have " + std::to_string(ndim) + " dims");
+  require(x.ndim == ndim, fmt::format("{} is {}; it must have {} dims", name, text_of(x), ndim));
 }
 
 void Call::require(bool holds, const std::string& problem) const {
-  if (!holds) throw std::logic_error("internal error: " + std::string(op_) + ": " + problem);
+  if (!holds) throw std::logic_error(fmt::format("internal error: {}: {}", op_, problem));
 }
 
 void Call::check(std::string_view name, const ConstTensor& x, const std::vector<std::int64_t>& shape, DTypes dtypes,
@@ -128,8 +125,8 @@ void Call::check(std::string_view name, const ConstTensor& x, const std::vector<
   const bool rows_fit = !has_gaps(x) || (layout == Layout::strided && x.stride0 >= x.row_elements());
   const bool has_memory = x.data != nullptr || x.num_elements() == 0;
   if (shape_of(x) == shape && dtypes.contains(x.dtype) && rows_fit && has_memory) return;
-  require(false, std::string(name) + " is " + text_of(x) + "; it must be " + text_of(shape) + ' ' + text_of(dtypes) +
-                     (layout == Layout::contiguous ? ", contiguous" : ""));
+  require(false, fmt::format("{} is {}; it must be {} {}{}", name, text_of(x), text_of(shape), text_of(dtypes),
+                             layout == Layout::contiguous ? ", contiguous" : ""));
 }
 
 bool Call::is_exception(const Operand& a, const Operand& b) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/checked/optimizer_rules.hpp"
 
+#include <fmt/core.h>
 #include <array>
 #include <string>
 #include <variant>
@@ -63,7 +64,7 @@ void check_blocks(Call& call, const BlockwiseUpdate& step, bool writes_state) {
       call.in(scale_names[i], step.scales[i], {num_scales}, DType::float32);
       call.out(new_scale_names[i], step.new_scales[i], {num_scales}, DType::float32);
     } else {
-      call.require(step.new_scales[i].empty(), std::string(new_scale_names[i]) + " is given without new_scales[0]");
+      call.require(step.new_scales[i].empty(), fmt::format("{} is given without new_scales[0]", new_scale_names[i]));
       call.out(scale_names[i], step.scales[i], {num_scales}, DType::float32);
     }
   }

@@ -3,6 +3,7 @@
 // program that links these needs no cuBLASLt until it uses a GPU.
 #include <cublasLt.h>
 
+#include <fmt/core.h>
 #include <string>
 
 #include "sft/core/on_demand_library.hpp"
@@ -10,10 +11,10 @@
 namespace {
 
 sft::OnDemandLibrary& library() {
-  static sft::OnDemandLibrary opened("cuBLASLt",
-                                     {"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR), SFT_CUBLASLT_FILE},
-                                     "install it with CUDA " + std::to_string(CUBLAS_VER_MAJOR) +
-                                         ", add its folder to LD_LIBRARY_PATH, or set [device] backend = cpu");
+  static sft::OnDemandLibrary opened(
+      "cuBLASLt", {fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR), SFT_CUBLASLT_FILE},
+      fmt::format("install it with CUDA {}, add its folder to LD_LIBRARY_PATH, or set [device] backend = cpu",
+                  CUBLAS_VER_MAJOR));
   return opened;
 }
 

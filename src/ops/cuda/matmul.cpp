@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/matmul.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@ constexpr std::size_t max_kept_products = 4096;
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(ExitStatus::failure, std::string(call) + " failed", cublasLtGetStatusString(status),
+  throw Error(ExitStatus::failure, fmt::format("{} failed", call), cublasLtGetStatusString(status),
               "look for an earlier message of the GPU, and check it with nvidia-smi");
 }
 
@@ -192,10 +193,9 @@ std::unique_ptr<MatmulEngine::Plan> MatmulEngine::make_plan(const Matmul& produc
   if (is_bias_of_c && plan->choose(library_, preference, product.bias.data)) return plan;
   if (plan->choose(library_, preference, nullptr)) return plan;
   const auto [m, n, k, a_stride, b_stride, c_stride] = key.sizes;
-  const auto text = [](std::int64_t number) { return std::to_string(number); };
   throw Error(ExitStatus::failure, "cuBLASLt has no algorithm for a product",
-              text(m) + " x " + text(n) + " x " + text(k) + " with strides " + text(a_stride) + ", " + text(b_stride) +
-                  ", " + text(c_stride) + (product.a.dtype == DType::bf16 ? " in bf16" : " in float32"),
+              fmt::format("{} x {} x {} with strides {}, {}, {} in {}", m, n, k, a_stride, b_stride, c_stride,
+                          product.a.dtype == DType::bf16 ? "bf16" : "float32"),
               "use a newer CUDA toolkit and driver, or report this shape");
 }
 
