@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/mesh/groups.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string>
 
@@ -28,8 +29,8 @@ void require_divisors(const Place& place, const Sharing& sharing) {
 Groups::Groups(const comm::Group& world_in, const Place& place, const Sharing& sharing) : world(world_in) {
   const Layout& layout = place.layout();
   if (layout.size() != world.size()) {
-    throw_config_error("the mesh " + layout.describe() + " has " + std::to_string(layout.size()) + " ranks",
-                       "the program runs on " + std::to_string(world.size()),
+    throw_config_error(fmt::format("the mesh {} has {} ranks", layout.describe(), layout.size()),
+                       fmt::format("the program runs on {}", world.size()),
                        "make the product of the sizes the number of ranks");
   }
   require_divisors(place, sharing);

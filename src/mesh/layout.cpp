@@ -4,6 +4,7 @@
 #include "sft/core/ensure.hpp"
 #include "sft/mesh/place.hpp"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <iterator>
 
@@ -57,13 +58,13 @@ std::vector<Axis> Layout::named_axes() const {
 }
 
 std::string Layout::describe() const {
-  std::string sizes, names;
+  std::vector<int> sizes;
+  std::vector<std::string_view> names;
   for (const Axis axis : named_axes()) {
-    const char* const separator = sizes.empty() ? "" : " x ";
-    sizes += separator + std::to_string(sizes_[axis]);
-    names.append(separator).append(name_of(axis));
+    sizes.push_back(sizes_[axis]);
+    names.push_back(name_of(axis));
   }
-  return sizes + " (" + names + ")";
+  return fmt::format("{} ({})", fmt::join(sizes, " x "), fmt::join(names, " x "));
 }
 
 AxisSet Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/architecture.hpp"
 
+#include <fmt/core.h>
 #include <array>
 #include <map>
 #include <span>
@@ -141,7 +142,8 @@ struct Member {
 void add_matrices(UnitBuilder& unit, const std::string& prefix, std::span<const Member> members) {
   for (const Member& member : members) {
     const Shape& shape = member.shape;
-    const ParameterGroup matrix = unit.matrix(prefix + member.name + ".weight", shape.rows, shape.columns, shape.split);
+    const ParameterGroup matrix =
+        unit.matrix(fmt::format("{}{}.weight", prefix, member.name), shape.rows, shape.columns, shape.split);
     ParameterGroup& weight = member.layer.weight;
     weight = weight.exists() ? unit.fuse(weight, matrix) : matrix;
   }
@@ -206,7 +208,7 @@ void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer
 BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_t layer, int blocks_per_unit) {
   constexpr std::uint64_t max_adapters = 16;  ///< of a block
   constexpr std::uint64_t num_adapters_of_attention = 4;
-  const std::string name = "model.layers." + std::to_string(layer);
+  const std::string name = fmt::format("model.layers.{}", layer);
   const std::uint64_t number = static_cast<std::uint64_t>(layer) * max_adapters;
   const bool in_parts = blocks_per_unit == 0;
   BlockParameters block;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/optim/plateau.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -21,8 +22,8 @@ void read_named(std::istringstream& words, const std::string& name, Number& numb
   words >> found >> text;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (found == name && !text.empty() && error == std::errc{} && stop == text.data() + text.size()) return;
-  throw_data_error("cannot go on with the schedule of a checkpoint", "its state is \"" + words.str() + "\"",
-                   std::string("use the version of sft that wrote it, not ") + version());
+  throw_data_error("cannot go on with the schedule of a checkpoint", fmt::format("its state is \"{}\"", words.str()),
+                   fmt::format("use the version of sft that wrote it, not {}", version()));
 }
 
 }  // namespace
@@ -66,9 +67,9 @@ void Plateau::reduce() {
 }
 
 std::string Plateau::state() const {
-  return "peak " + config::write(peak_) + " rate " + config::write(rate_) + " best " + config::write(best_) +
-         " num_bad_epochs " + config::write(num_bad_epochs_) + " cooldown_counter " + config::write(cooldown_counter_) +
-         " last_epoch " + config::write(last_epoch_);
+  return fmt::format("peak {} rate {} best {} num_bad_epochs {} cooldown_counter {} last_epoch {}",
+                     config::write(peak_), config::write(rate_), config::write(best_), config::write(num_bad_epochs_),
+                     config::write(cooldown_counter_), config::write(last_epoch_));
 }
 
 void Plateau::restore(const std::string& state) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/parallel/unit_order.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <stdexcept>
 
@@ -11,7 +12,7 @@ namespace sft::parallel {
 namespace {
 
 void require(bool condition, const std::string& what) {
-  if (!condition) throw std::logic_error("order of units: " + what);
+  if (!condition) throw std::logic_error(fmt::format("order of units: {}", what));
 }
 
 }  // namespace
@@ -48,20 +49,20 @@ bool UnitOrder::may_gather(UnitIndex unit) const {
 bool UnitOrder::gather(UnitIndex unit) {
   if (states_[unit] != State::released) return false;
   std::optional<UnitIndex>& holder = parameter_holder_[slots_.parameters[unit]];
-  require(!holder, name(unit) + " is gathered before " + (holder ? name(*holder) : "") +
-                       ", which has the same buffer, is released");
+  require(!holder, fmt::format("{} is gathered before {}, which has the same buffer, is released", name(unit),
+                               holder ? name(*holder) : ""));
   holder = unit;
   states_[unit] = State::gathered;
   return true;
 }
 
 void UnitOrder::use(UnitIndex unit) {
-  require(states_[unit] != State::released, name(unit) + " is used before it is gathered");
+  require(states_[unit] != State::released, fmt::format("{} is used before it is gathered", name(unit)));
   states_[unit] = State::in_use;
 }
 
 void UnitOrder::read_parameters(UnitIndex unit) const {
-  require(states_[unit] == State::in_use, name(unit) + " is read while it is not in use");
+  require(states_[unit] == State::in_use, fmt::format("{} is read while it is not in use", name(unit)));
 }
 
 bool UnitOrder::release(UnitIndex unit) {
@@ -73,8 +74,9 @@ bool UnitOrder::release(UnitIndex unit) {
 
 void UnitOrder::write_gradient(UnitIndex unit) {
   std::optional<UnitIndex>& holder = gradient_holder_[slots_.gradients[unit]];
-  require(holder.value_or(unit) == unit, "the gradient of " + name(unit) + " is written before that of " +
-                                             (holder ? name(*holder) : "") + ", which has the same buffer, is reduced");
+  require(holder.value_or(unit) == unit,
+          fmt::format("the gradient of {} is written before that of {}, which has the same buffer, is reduced",
+                      name(unit), holder ? name(*holder) : ""));
   holder = unit;
 }
 
