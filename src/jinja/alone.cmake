@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The library sft::jinja without the rest of sft: needs nlohmann-json, ICU and, for its tests, Boost.Test.
+# The library sft::jinja without the rest of sft: needs nlohmann-json, ICU, libfmt and, for its tests, Boost.Test.
 option(SFT_BUILD_TESTS "Build the tests" ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -8,6 +8,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)
+find_package(fmt 9 REQUIRED)
 get_filename_component(SFT_ROOT ${CMAKE_CURRENT_SOURCE_DIR}/../.. ABSOLUTE)
 
 add_library(sft_jinja STATIC ${JINJA_SOURCES})
@@ -16,7 +17,7 @@ target_include_directories(sft_jinja PUBLIC $<BUILD_INTERFACE:${SFT_ROOT}/includ
                                      PRIVATE ${SFT_ROOT}/src)
 target_compile_features(sft_jinja PUBLIC cxx_std_20)
 target_compile_options(sft_jinja PRIVATE -Wall -Wextra -Wpedantic)
-target_link_libraries(sft_jinja PUBLIC nlohmann_json::nlohmann_json PRIVATE ICU::uc)
+target_link_libraries(sft_jinja PUBLIC nlohmann_json::nlohmann_json PRIVATE fmt::fmt ICU::uc)
 set_target_properties(sft_jinja PROPERTIES EXPORT_NAME jinja POSITION_INDEPENDENT_CODE ON)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sft_jinja)

@@ -2,6 +2,7 @@
 #pragma once
 // The arguments of a function of the engine, by name or by position.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <initializer_list>
 #include <string>
@@ -20,19 +21,19 @@ class Parameters {
       : values_(names.size(), nullptr) {
     const std::string called(function);
     if (arguments.positional.size() > names.size()) {
-      throw Failure(called + "() takes at most " + std::to_string(names.size()) + " arguments");
+      throw Failure(fmt::format("{}() takes at most {} arguments", called, names.size()));
     }
     for (std::size_t i = 0; i < arguments.positional.size(); ++i) values_[i] = &arguments.positional[i];
     for (const auto& [name, value] : arguments.named) {
       const auto found = std::find(names.begin(), names.end(), name);
-      if (found == names.end()) throw Failure(called + "() got an unexpected keyword argument '" + name + "'");
+      if (found == names.end())
+        throw Failure(fmt::format("{}() got an unexpected keyword argument '{}'", called, name));
       const Value*& place = values_[found - names.begin()];
-      if (place != nullptr) throw Failure(called + "() got multiple values for argument '" + name + "'");
+      if (place != nullptr) throw Failure(fmt::format("{}() got multiple values for argument '{}'", called, name));
       place = &value;
     }
     for (std::size_t i = 0; i < num_required; ++i) {
-      if (values_[i] == nullptr)
-        throw Failure(called + "() misses the argument '" + std::string(names.begin()[i]) + "'");
+      if (values_[i] == nullptr) throw Failure(fmt::format("{}() misses the argument '{}'", called, names.begin()[i]));
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/jinja/chat_template.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,7 +25,7 @@ const Json* reasoning_of(const Json& message) {
 
 Json normalize_message(const Json& message) {
   if (!message.is_object()) {
-    throw TemplateError("a message is no object", std::string("it is of the type ") + message.type_name(),
+    throw TemplateError("a message is no object", fmt::format("it is of the type {}", message.type_name()),
                         "give messages as objects with a role and content");
   }
   Json normalized = Json::object();

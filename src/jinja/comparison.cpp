@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python's ==, < and `in`.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -119,14 +120,14 @@ bool is_less(Heap& heap, const Value& left, const Value& right) {
     }
     return a->items.size() < b->items.size();
   }
-  throw Failure("'<' not supported between instances of '" + type_name(left) + "' and '" + type_name(right) + "'");
+  throw Failure(fmt::format("'<' not supported between instances of '{}' and '{}'", type_name(left), type_name(right)));
 }
 
 bool contains(Heap& heap, const Value& haystack, const Value& needle) {
   if (const Text* text = haystack.text()) {
     const Text* part = needle.text();
     if (part == nullptr) {
-      throw Failure("'in <string>' requires string as left operand, not " + type_name(needle));
+      throw Failure(fmt::format("'in <string>' requires string as left operand, not {}", type_name(needle)));
     }
     heap.move_bytes(text->bytes.size());
     return ::memmem(text->bytes.data(), text->bytes.size(), part->bytes.data(), part->bytes.size()) != nullptr;
@@ -144,7 +145,7 @@ bool contains(Heap& heap, const Value& haystack, const Value& needle) {
            distance / (*range)->step < (*range)->size();
   }
   const bool is_iterable = haystack.list() != nullptr || haystack.is_undefined() || haystack.get<GeneratorRef>();
-  if (!is_iterable) throw Failure("argument of type '" + type_name(haystack) + "' is not iterable");
+  if (!is_iterable) throw Failure(fmt::format("argument of type '{}' is not iterable", type_name(haystack)));
   const std::unique_ptr<Iterator> items = iterate(heap, haystack);
   while (const std::optional<Value> item = items->next()) {
     if (are_equal(heap, *item, needle)) return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <utility>
 
@@ -54,7 +55,7 @@ Value Evaluator::evaluate(const Expression& expression) {
       const Value input = operand(0);
       const Arguments arguments = evaluate_arguments(expression);
       line_ = expression.line;
-      if (expression.test == nullptr) fail_unsupported("the test '" + expression.name + "'");
+      if (expression.test == nullptr) fail_unsupported(fmt::format("the test '{}'", expression.name));
       return expression.test(*this, input, arguments);
     }
     case Kind::unary: {
@@ -88,7 +89,7 @@ Value Evaluator::evaluate(const Expression& expression) {
 
 Value Evaluator::evaluate_name(const Expression& expression) {
   const Value& value = slot(*frame_, expression.place);
-  return value.is_missing() ? make_undefined("'" + expression.name + "' is undefined") : value;
+  return value.is_missing() ? make_undefined(fmt::format("'{}' is undefined", expression.name)) : value;
 }
 
 std::vector<Value> Evaluator::evaluate_all(const std::vector<ExpressionRef>& expressions, std::size_t first) {
@@ -157,7 +158,7 @@ Value Evaluator::evaluate_filter(const Expression& expression) {
   const Value input = expression.operands[0] ? evaluate(*expression.operands[0]) : block_text_;
   const Arguments arguments = evaluate_arguments(expression);
   line_ = expression.line;
-  if (expression.filter == nullptr) fail_unsupported("the filter '" + expression.name + "'");
+  if (expression.filter == nullptr) fail_unsupported(fmt::format("the filter '{}'", expression.name));
   return expression.filter(*this, input, arguments);
 }
 
@@ -173,8 +174,8 @@ Value Evaluator::evaluate_conditional(const Expression& expression) {
   const bool is_chosen = is_true(evaluate(*expression.operands[1]));
   if (is_chosen) return evaluate(*expression.operands[0]);
   if (expression.operands.size() > 2) return evaluate(*expression.operands[2]);
-  return make_undefined("the inline if-expression on line " + std::to_string(expression.line) +
-                        " evaluated to false and no else section was defined.");
+  return make_undefined(fmt::format(
+      "the inline if-expression on line {} evaluated to false and no else section was defined.", expression.line));
 }
 
 Value Evaluator::evaluate_comparison(const Expression& expression) {
@@ -216,9 +217,9 @@ Value Evaluator::get_attribute(const Value& object, const std::string& name) {
     case MethodLookup::Kind::method:
       return std::make_shared<const Function>(Function{name, method.call, object});
     case MethodLookup::Kind::forbidden:
-      return make_undefined("access to attribute '" + name + "' of '" + type_name(object) + "' object is unsafe.");
+      return make_undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
     case MethodLookup::Kind::unsupported:
-      fail_unsupported("the attribute '" + name + "' of " + type_name(object));
+      fail_unsupported(fmt::format("the attribute '{}' of {}", name, type_name(object)));
     case MethodLookup::Kind::none:
       break;
   }
@@ -234,7 +235,7 @@ Value Evaluator::get_attribute(const Value& object, const std::string& name) {
   if (const Dict* dict = object.dict()) {
     if (const Value* value = dict->find(std::string_view(name))) return *value;
   }
-  return make_undefined("'" + type_name(object) + "' has no attribute '" + name + "'");
+  return make_undefined(fmt::format("'{}' has no attribute '{}'", type_name(object), name));
 }
 
 Value Evaluator::get_item(const Value& object, const Value& key) {
@@ -243,10 +244,10 @@ Value Evaluator::get_item(const Value& object, const Value& key) {
     if (const Value* value = dict->find(key)) return *value;
   } else if (const auto index = as_integer(key)) {
     if (std::optional<Value> item = item_at(*this, object, *index)) return *std::move(item);
-    return make_undefined("'" + type_name(object) + "' has no element " + std::to_string(*index));
+    return make_undefined(fmt::format("'{}' has no element {}", type_name(object), *index));
   }
   if (const Text* name = key.text()) return get_attribute(object, name->bytes);
-  return make_undefined("'" + type_name(object) + "' has no such element");
+  return make_undefined(fmt::format("'{}' has no such element", type_name(object)));
 }
 
 }  // namespace sft::jinja

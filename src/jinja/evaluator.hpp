@@ -2,6 +2,7 @@
 #pragma once
 // One rendering: walks the syntax tree.
 
+#include <fmt/core.h>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -46,7 +47,7 @@ class Evaluator {
    public:
     explicit Depth(Evaluator& evaluator) : evaluator_(evaluator) {
       if (evaluator_.depth_ >= evaluator_.heap_.max_depth()) {
-        throw Failure("it is evaluated more than " + std::to_string(evaluator_.heap_.max_depth()) + " levels deep");
+        throw Failure(fmt::format("it is evaluated more than {} levels deep", evaluator_.heap_.max_depth()));
       }
       ++evaluator_.depth_;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statements, scopes and macros.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <utility>
 
@@ -80,13 +81,12 @@ void Evaluator::assign(Frame& frame, const Expression& target, const Value& valu
     const auto* space = holder.get<NamespaceRef>();
     if (space == nullptr) throw Failure("cannot assign attribute on non-namespace object");
     if (target.attribute.starts_with('_'))
-      throw Failure("a namespace cannot have the attribute '" + target.attribute + "'");
+      throw Failure(fmt::format("a namespace cannot have the attribute '{}'", target.attribute));
     (*space)->set(target.attribute, value);
   } else {
     const std::vector<Value> items = items_of(heap_, value);
     if (items.size() != target.operands.size()) {
-      throw Failure("cannot unpack " + std::to_string(items.size()) + " values into " +
-                    std::to_string(target.operands.size()) + " names");
+      throw Failure(fmt::format("cannot unpack {} values into {} names", items.size(), target.operands.size()));
     }
     for (std::size_t i = 0; i < items.size(); ++i) assign(frame, *target.operands[i], items[i]);
   }
@@ -228,7 +228,7 @@ Value Evaluator::make_namespace() {
 void Evaluator::bind_parameters(const MacroSyntax& syntax, Frame& frame, const Arguments& arguments) {
   const std::size_t num_parameters = syntax.parameters.size();
   if (arguments.positional.size() > num_parameters) {
-    throw Failure("macro '" + syntax.name + "' takes not more than " + std::to_string(num_parameters) + " argument(s)");
+    throw Failure(fmt::format("macro '{}' takes not more than {} argument(s)", syntax.name, num_parameters));
   }
   for (std::size_t i = 0; i < arguments.positional.size(); ++i) {
     frame.slots[syntax.slots[i]] = arguments.positional[i];
@@ -237,16 +237,16 @@ void Evaluator::bind_parameters(const MacroSyntax& syntax, Frame& frame, const A
     const auto found = std::find(syntax.parameters.begin(), syntax.parameters.end(), name);
     const std::size_t index = found - syntax.parameters.begin();
     if (index >= num_parameters || index < arguments.positional.size()) {
-      throw Failure("macro '" + syntax.name + "' takes no keyword argument '" + name + "'");
+      throw Failure(fmt::format("macro '{}' takes no keyword argument '{}'", syntax.name, name));
     }
     frame.slots[syntax.slots[index]] = value;
   }
   const std::size_t first_default = num_parameters - syntax.defaults.size();
   for (std::size_t i = 0; i < num_parameters; ++i) {
     if (!frame.slots[syntax.slots[i]].is_missing()) continue;
-    frame.slots[syntax.slots[i]] = i >= first_default
-                                       ? evaluate(*syntax.defaults[i - first_default])
-                                       : make_undefined("parameter '" + syntax.parameters[i] + "' was not provided");
+    frame.slots[syntax.slots[i]] =
+        i >= first_default ? evaluate(*syntax.defaults[i - first_default])
+                           : make_undefined(fmt::format("parameter '{}' was not provided", syntax.parameters[i]));
   }
 }
 
@@ -275,7 +275,7 @@ Value Evaluator::call(const Value& callee, const Arguments& arguments) {
   if (const auto* function = callee.get<FunctionRef>()) return (*function)->call(*this, (*function)->self, arguments);
   if (const auto* macro = callee.get<MacroRef>()) return call_macro(**macro, arguments);
   if (callee.is_undefined()) throw Failure(undefined_message(callee));
-  throw Failure("'" + type_name(callee) + "' object is not callable");
+  throw Failure(fmt::format("'{}' object is not callable", type_name(callee)));
 }
 
 }  // namespace sft::jinja

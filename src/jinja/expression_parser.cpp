@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/expression_parser.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 namespace sft::jinja {
@@ -24,7 +25,7 @@ ExpressionRef ExpressionParser::make(Kind kind, int line) const {
 void ExpressionParser::rise(Expression& expression, const Expression& below) const {
   expression.height = std::max(expression.height, below.height + 1);
   if (expression.height > max_height) {
-    tokens_.fail("an expression is nested more than " + std::to_string(max_height) + " deep");
+    tokens_.fail(fmt::format("an expression is nested more than {} deep", max_height));
   }
 }
 
@@ -85,7 +86,7 @@ ExpressionRef ExpressionParser::parse_target(bool with_members, std::string_view
       name->name = tokens_.expect_identifier();
       static constexpr std::string_view reserved[] = {"true", "false", "none", "True", "False", "None"};
       if (std::find(std::begin(reserved), std::end(reserved), name->name) != std::end(reserved)) {
-        tokens_.fail("'" + name->name + "' cannot be assigned to");
+        tokens_.fail(fmt::format("'{}' cannot be assigned to", name->name));
       }
       if (with_members && tokens_.skip_symbol(".")) {
         name->kind = Kind::member;

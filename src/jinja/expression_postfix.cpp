@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What follows an expression: attributes, items, calls, filters and tests.
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "jinja/expression_parser.hpp"
@@ -137,7 +138,7 @@ void ExpressionParser::parse_arguments(Expression& call) {
       tokens_.next();
       const bool is_known =
           std::any_of(call.named.begin(), call.named.end(), [&](const auto& e) { return e.first == name; });
-      if (is_known) tokens_.fail("the argument '" + name + "' is given twice");
+      if (is_known) tokens_.fail(fmt::format("the argument '{}' is given twice", name));
       call.named.emplace_back(std::move(name), parse());
       rise(call, *call.named.back().second);
     } else {

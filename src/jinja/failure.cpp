@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/failure.hpp"
 
+#include <fmt/core.h>
 #include <utility>
 
 #include "sft/jinja/error.hpp"
@@ -33,11 +34,11 @@ Failure::Failure(const std::string& why, std::string what_to_do)
     : std::runtime_error(why), what_to_do_(std::move(what_to_do)) {}
 
 void throw_at_line(int line, const std::string& why, const std::string& what_to_do) {
-  throw TemplateError("the chat template fails at line " + std::to_string(line), one_line(why), what_to_do);
+  throw TemplateError(fmt::format("the chat template fails at line {}", line), one_line(why), what_to_do);
 }
 
 void fail_unsupported(const std::string& what) {
-  throw Failure(what + " is not supported", "write the template without it");
+  throw Failure(fmt::format("{} is not supported", what), "write the template without it");
 }
 
 }  // namespace sft::jinja

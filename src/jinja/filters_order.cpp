@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Filters that compare items with each other.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string>
 
@@ -79,7 +80,7 @@ Value filter_dictsort(Evaluator& evaluator, const Value& input, const Arguments&
   const std::string by = parameters[1] == nullptr ? "key" : require_text(*parameters[1], "dictsort()")->bytes;
   if (by != "key" && by != "value") throw Failure("You can only sort by either \"key\" or \"value\"");
   if (input.is_undefined()) throw Failure(undefined_message(input));
-  if (input.dict() == nullptr) throw Failure("'" + type_name(input) + "' object has no attribute 'items'");
+  if (input.dict() == nullptr) throw Failure(fmt::format("'{}' object has no attribute 'items'", type_name(input)));
   std::vector<Keyed> items;
   for (const auto& [key, value] : input.dict()->entries) {
     items.push_back({{ignore_case(evaluator, by == "key" ? key : value, parameters.truth(0, false))},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Filters of what has items.
 
+#include <fmt/core.h>
 #include <functional>
 #include <string>
 
@@ -38,7 +39,7 @@ Value choose(Evaluator& evaluator, const Value& input, const Arguments& argument
   if (arguments.positional.size() > first) {
     const std::string& name = name_of(arguments.positional[first], "the name of a test");
     test = find_test(name);
-    if (test == nullptr) fail_unsupported("the test '" + name + "'");
+    if (test == nullptr) fail_unsupported(fmt::format("the test '{}'", name));
   }
   const Arguments rest = rest_of(arguments, first + 1);
   for (Value& item : items_of(evaluator.heap(), input)) {
@@ -125,7 +126,7 @@ Value filter_map(Evaluator& evaluator, const Value& input, const Arguments& argu
   if (arguments.positional.empty()) throw Failure("map requires a filter argument");
   const std::string& name = name_of(arguments.positional[0], "the name of a filter");
   const FilterFunction filter = find_filter(name);
-  if (filter == nullptr) fail_unsupported("the filter '" + name + "'");
+  if (filter == nullptr) fail_unsupported(fmt::format("the filter '{}'", name));
   const Arguments rest = rest_of(arguments, 1);
   for (const Value& item : items_of(evaluator.heap(), input)) mapped.push_back(filter(evaluator, item, rest));
   return generate(evaluator, std::move(mapped));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that every template can call.
 
+#include <fmt/core.h>
 #include <array>
 #include <ctime>
 #include <map>
@@ -32,8 +33,7 @@ Value call_range(Evaluator&, const Value&, const Arguments& arguments) {
     if (bound > max_bound || bound < -max_bound) fail_unsupported("a range with so large a bound");
   }
   if (range.size() > max_range) {
-    throw Failure("Range too big. The sandbox blocks ranges larger than MAX_RANGE (" + std::to_string(max_range) +
-                  ").");
+    throw Failure(fmt::format("Range too big. The sandbox blocks ranges larger than MAX_RANGE ({}).", max_range));
   }
   return std::make_shared<const Range>(range);
 }
@@ -42,7 +42,7 @@ Value call_namespace(Evaluator& evaluator, const Value&, const Arguments& argume
   if (!arguments.positional.empty()) fail_unsupported("namespace() of another dict");
   Value space = evaluator.make_namespace();
   for (const auto& [name, value] : arguments.named) {
-    if (name.starts_with('_')) throw Failure("a namespace cannot have the attribute '" + name + "'");
+    if (name.starts_with('_')) throw Failure(fmt::format("a namespace cannot have the attribute '{}'", name));
     (*space.get<NamespaceRef>())->set(name, value);
   }
   return space;
@@ -60,7 +60,7 @@ Value call_strftime_now(Evaluator& evaluator, const Value&, const Arguments& arg
   std::tm local{};
   ::localtime_r(&seconds, &local);
   if (format.find('\0') != std::string::npos || format.find("%f") != std::string::npos) {
-    fail_unsupported("the format '" + format + "' of a date");
+    fail_unsupported(fmt::format("the format '{}' of a date", format));
   }
   std::array<char, 1024> text{};
   // A blank more tells an empty date from one that does not fit.
@@ -71,7 +71,7 @@ Value call_strftime_now(Evaluator& evaluator, const Value&, const Arguments& arg
 
 template <const char* const& name>
 Value call_unsupported(Evaluator&, const Value&, const Arguments&) {
-  fail_unsupported(std::string("the function '") + name + "'");
+  fail_unsupported(fmt::format("the function '{}'", name));
 }
 
 constexpr const char* cycler = "cycler";

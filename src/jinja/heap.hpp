@@ -2,6 +2,7 @@
 #pragma once
 // The budget of one rendering: steps of work, and bytes that values hold.
 
+#include <fmt/core.h>
 #include <cstddef>
 #include <string>
 
@@ -35,10 +36,10 @@ class Heap {
 
  private:
   [[noreturn]] void fail_steps() const {
-    throw Failure("it takes more than " + std::to_string(limits_.max_steps) + " steps", shorten);
+    throw Failure(fmt::format("it takes more than {} steps", limits_.max_steps), shorten);
   }
   [[noreturn]] void fail_memory() const {
-    throw Failure("its values take more than " + std::to_string(limits_.max_memory_bytes >> 20) + " MiB", shorten);
+    throw Failure(fmt::format("its values take more than {} MiB", limits_.max_memory_bytes >> 20), shorten);
   }
 
   static constexpr const char* shorten = "shorten the conversation, or mend the template's loops";

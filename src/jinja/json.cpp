@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/json.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -20,8 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr int max_json_depth = 400;
 
 Value value_of(Heap& heap, const Json& json, std::int32_t source, int depth) {
-  if (depth > max_json_depth)
-    throw Failure("the data are nested more than " + std::to_string(max_json_depth) + " deep");
+  if (depth > max_json_depth) throw Failure(fmt::format("the data are nested more than {} deep", max_json_depth));
   heap.step();
   const Tag tag{.source = source};
   switch (json.type()) {
@@ -33,7 +31,7 @@ Value value_of(Heap& heap, const Json& json, std::int32_t source, int depth) {
       return json.get<std::int64_t>();
     case Json::value_t::number_unsigned: {
       const auto number = json.get<std::uint64_t>();
-      if (!std::in_range<std::int64_t>(number)) fail_unsupported("the integer " + std::to_string(number));
+      if (!std::in_range<std::int64_t>(number)) fail_unsupported(fmt::format("the integer {}", number));
       return static_cast<std::int64_t>(number);
     }
     case Json::value_t::number_float:
@@ -87,7 +85,7 @@ class JsonWriter {
     if (const List* list = value.list(); list != nullptr && list->is_sequence()) return append_list(*list, level);
     if (const Dict* dict = value.dict()) return append_dict(*dict, level);
     if (const std::string scalar = scalar_text(value); !scalar.empty()) return builder_.append(scalar);
-    throw Failure("Object of type " + type_name(value) + " is not JSON serializable");
+    throw Failure(fmt::format("Object of type {} is not JSON serializable", type_name(value)));
   }
 
   static std::string scalar_text(const Value& value) {
@@ -121,11 +119,7 @@ class JsonWriter {
       default:
         break;
     }
-    const auto unit = [](unsigned value) {
-      std::array<char, 8> text{};
-      std::snprintf(text.data(), text.size(), "\\u%04x", value & 0xFFFFU);
-      return std::string(text.data());
-    };
+    const auto unit = [](unsigned value) { return fmt::format("\\u{:04x}", value & 0xFFFFU); };
     if (character < 0) return style_.ensures_ascii ? unit(0xDC00U + static_cast<unsigned char>(byte)) : std::string();
     const bool is_plain = character >= 0x20 && (!style_.ensures_ascii || character < 0x7F);
     if (is_plain) return {};
@@ -172,7 +166,7 @@ class JsonWriter {
 
   void append_key(const Value& key, const Tag& tag) {
     if (const Text* text = key.text()) return append_string(*text);
-    builder_.append("\"" + scalar_text(key) + "\"", tag);
+    builder_.append(fmt::format("\"{}\"", scalar_text(key)), tag);
   }
 
   void append_dict(const Dict& dict, std::size_t level) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/lexer.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -50,7 +51,7 @@ CodePoint read_hexadecimal(std::string_view literal, std::size_t& position, std:
   CodePoint character = 0;
   const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), character, 16);
   if (digits.size() != count || error != std::errc{} || rest != digits.data() + count || digits[0] == '-') {
-    throw Failure("an escape in a string needs " + std::to_string(count) + " hexadecimal digits");
+    throw Failure(fmt::format("an escape in a string needs {} hexadecimal digits", count));
   }
   position += count;
   return character;
@@ -252,13 +253,13 @@ class Lexer {
       }
     }
     if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos) {
-      fail(std::string("the character '") + c + "' has no meaning here");
+      fail(fmt::format("the character '{}' has no meaning here", c));
     }
     if (c == '(') open.push_back(')');
     if (c == '[') open.push_back(']');
     if (c == '{') open.push_back('}');
     if (c == ')' || c == ']' || c == '}') {
-      if (open.empty() || open.back() != c) fail(std::string("the bracket '") + c + "' closes none");
+      if (open.empty() || open.back() != c) fail(fmt::format("the bracket '{}' closes none", c));
       open.pop_back();
     }
     push(Token::Kind::symbol, std::string(1, c));
@@ -332,16 +333,16 @@ class Lexer {
   void push_integer(std::size_t end) {
     const char kind = position_ + 1 < source_.size() ? static_cast<char>(source_[position_ + 1] | 0x20) : '\0';
     if (source_[position_] == '0' && (kind == 'x' || kind == 'o' || kind == 'b')) {
-      throw_at_line(line_, std::string("a number that begins with 0") + kind + " is not supported",
+      throw_at_line(line_, fmt::format("a number that begins with 0{} is not supported", kind),
                     "write it as a decimal number");
     }
     const std::string digits = digits_up_to(end);
     if (digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of('0') != std::string::npos) {
-      fail("the number " + digits + " begins with 0");
+      fail(fmt::format("the number {} begins with 0", digits));
     }
     Token& token = push(Token::Kind::integer, digits);
     const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), token.integer);
-    if (error != std::errc{}) fail("the number " + digits + " does not fit 64 bits");
+    if (error != std::errc{}) fail(fmt::format("the number {} does not fit 64 bits", digits));
     advance(end - position_);
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/loop.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <utility>
 
@@ -100,7 +101,7 @@ std::unique_ptr<Iterator> iterate(Heap& heap, const Value& value) {
   if (const auto* range = value.get<RangeRef>()) return std::make_unique<RangeIterator>(heap, **range);
   if (const auto* generator = value.get<GeneratorRef>()) return std::make_unique<GeneratorIterator>(heap, *generator);
   if (value.is_undefined()) return std::make_unique<NoItems>();
-  throw Failure("'" + type_name(value) + "' object is not iterable");
+  throw Failure(fmt::format("'{}' object is not iterable", type_name(value)));
 }
 
 std::vector<Value> items_of(Heap& heap, const Value& value) {
@@ -157,7 +158,7 @@ std::optional<Value> Loop::attribute(std::string_view name) {
   if (name == "previtem") return before_ ? *before_ : make_undefined("there is no previous item");
   if (name == "nextitem") return peek() ? *after_ : make_undefined("there is no next item");
   for (const std::string_view known : {"cycle", "changed", "depth", "depth0"}) {
-    if (name == known) fail_unsupported("'loop." + std::string(name) + "'");
+    if (name == known) fail_unsupported(fmt::format("'loop.{}'", name));
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/operators.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -32,10 +33,10 @@ std::string_view symbol_of(Operator which) {
 
 [[noreturn]] void fail_operands(Operator which, const Value& left, const Value& right) {
   if (which == Operator::add && left.text() != nullptr) {
-    throw Failure("can only concatenate str (not \"" + type_name(right) + "\") to str");
+    throw Failure(fmt::format("can only concatenate str (not \"{}\") to str", type_name(right)));
   }
-  throw Failure("unsupported operand type(s) for " + std::string(symbol_of(which)) + ": '" + type_name(left) +
-                "' and '" + type_name(right) + "'");
+  throw Failure(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", symbol_of(which), type_name(left),
+                            type_name(right)));
 }
 
 std::int64_t require_fit(bool overflows, std::int64_t result) {
@@ -206,8 +207,8 @@ Value apply_unary(Operator which, const Value& value) {
   if (const auto* number = value.get<double>()) return which == Operator::negative ? -*number : *number;
   const auto number = as_integer(value);
   if (!number)
-    throw Failure("bad operand type for unary " + std::string(which == Operator::negative ? "-" : "+") + ": '" +
-                  type_name(value) + "'");
+    throw Failure(
+        fmt::format("bad operand type for unary {}: '{}'", which == Operator::negative ? "-" : "+", type_name(value)));
   return which == Operator::negative ? integer_arithmetic(Operator::subtract, 0, *number) : Value(*number);
 }
 
@@ -264,7 +265,7 @@ Value slice(Evaluator& evaluator, const Value& object, std::optional<std::int64_
     const std::int64_t stride = (*range)->step * (bounds.count > 1 ? bounds.step : 1);
     return std::make_shared<const Range>(Range{first, first + bounds.count * stride, stride});
   }
-  throw Failure("'" + type_name(object) + "' object is not subscriptable");
+  throw Failure(fmt::format("'{}' object is not subscriptable", type_name(object)));
 }
 
 std::optional<Value> item_at(Evaluator& evaluator, const Value& object, std::int64_t index) {

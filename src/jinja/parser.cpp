@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The statements of a template.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <initializer_list>
 #include <string>
@@ -54,7 +55,7 @@ class Parser {
         tokens_.expect(Token::Kind::block_end, "'%}'");
       }
     }
-    if (ends.size() != 0) tokens_.fail("the template ends before a block with '" + std::string(*ends.begin()) + "'");
+    if (ends.size() != 0) tokens_.fail(fmt::format("the template ends before a block with '{}'", *ends.begin()));
     return body;
   }
 
@@ -78,15 +79,17 @@ class Parser {
     if (word == "filter") return body.push_back(parse_filter(line));
     if (word == "generation") return body.push_back(parse_generation(line));
     if (word == "break" || word == "continue") {
-      if (num_loops_ == 0) throw_at_line(line, "'" + word + "' stands outside of a loop", "correct the template");
+      if (num_loops_ == 0)
+        throw_at_line(line, fmt::format("'{}' stands outside of a loop", word), "correct the template");
       return body.push_back(make(word == "break" ? Kind::break_loop : Kind::continue_loop, line));
     }
     for (const std::string_view known : {"include", "import", "from", "extends", "block", "autoescape", "call", "with",
                                          "print", "do", "debug", "trans"}) {
       if (word != known) continue;
-      throw_at_line(line, "the statement '" + word + "' is not supported", "write the template without it");
+      throw_at_line(line, fmt::format("the statement '{}' is not supported", word), "write the template without it");
     }
-    throw_at_line(line, "there is no statement '" + word + "', or its block was not opened", "correct the template");
+    throw_at_line(line, fmt::format("there is no statement '{}', or its block was not opened", word),
+                  "correct the template");
   }
 
   StatementRef parse_if(int line) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How values print.
 
+#include <fmt/core.h>
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 
 #include "jinja/evaluator.hpp"
 #include "jinja/unicode.hpp"
@@ -20,11 +21,9 @@ std::string repr_escape(CodePoint character, unsigned char byte, char quote) {
   if (character == '\r') return "\\r";
   if (character == '\t') return "\\t";
   if (is_printable(character)) return {};
-  std::array<char, 16> escape{};
-  const char* format = character < 0x100 ? "\\x%02x" : (character < 0x10000 ? "\\u%04x" : "\\U%08x");
-  std::snprintf(escape.data(), escape.size(), format,
-                character < 0 ? static_cast<unsigned>(byte) : static_cast<unsigned>(character));
-  return escape.data();
+  if (character < 0) return fmt::format("\\x{:02x}", byte);
+  if (character < 0x100) return fmt::format("\\x{:02x}", character);
+  return character < 0x10000 ? fmt::format("\\u{:04x}", character) : fmt::format("\\U{:08x}", character);
 }
 
 void append_text_repr(TextBuilder& builder, const Text& text) {
@@ -79,9 +78,8 @@ void append_dict(TextBuilder& builder, const Dict& dict) {
 }
 
 std::string range_text(const Range& range) {
-  std::string text = "range(" + std::to_string(range.start) + ", " + std::to_string(range.stop);
-  if (range.step != 1) text += ", " + std::to_string(range.step);
-  return text + ")";
+  if (range.step == 1) return fmt::format("range({}, {})", range.start, range.stop);
+  return fmt::format("range({}, {}, {})", range.start, range.stop, range.step);
 }
 
 void append_repr(TextBuilder& builder, const Value& value) {
@@ -94,7 +92,7 @@ void append_repr(TextBuilder& builder, const Value& value) {
   if (const auto* range = value.get<RangeRef>()) return builder.append(range_text(**range));
   if (value.is_none()) return builder.append("None");
   if (value.is_undefined()) return builder.append("Undefined");
-  fail_unsupported("printing a value of type '" + type_name(value) + "'");
+  fail_unsupported(fmt::format("printing a value of type '{}'", type_name(value)));
 }
 
 }  // namespace
@@ -119,15 +117,15 @@ std::string float_text(double number) {
   if (exponent < -4 || exponent >= 16) {
     std::string mantissa = digits.substr(0, 1);
     if (num_digits > 1) mantissa += "." + digits.substr(1);
-    const int size = std::abs(exponent);
-    return sign + mantissa + (exponent < 0 ? "e-" : "e+") + (size < 10 ? "0" : "") + std::to_string(size);
+    return fmt::format("{}{}e{}{:02}", sign, mantissa, exponent < 0 ? '-' : '+', std::abs(exponent));
   }
-  if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0)
+    return fmt::format("{}0.{}{}", sign, std::string(static_cast<std::size_t>(-exponent - 1), '0'), digits);
   if (exponent >= num_digits - 1) {
-    return sign + digits + std::string(static_cast<std::size_t>(exponent - num_digits + 1), '0') + ".0";
+    return fmt::format("{}{}{}.0", sign, digits, std::string(static_cast<std::size_t>(exponent - num_digits + 1), '0'));
   }
   const auto whole = static_cast<std::size_t>(exponent) + 1;
-  return sign + digits.substr(0, whole) + "." + digits.substr(whole);
+  return fmt::format("{}{}.{}", sign, digits.substr(0, whole), digits.substr(whole));
 }
 
 TextRef to_repr(Evaluator& evaluator, const Value& value) {

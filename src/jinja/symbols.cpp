@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which variable a name means.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <map>
 #include <set>
@@ -191,7 +192,7 @@ class Binder {
                             (expression.kind == Kind::test && expression.test == nullptr);
     if (!is_missing || is_optional_) return;
     const std::string what = expression.kind == Kind::filter ? "filter" : "test";
-    throw_at_line(expression.line, "the " + what + " '" + expression.name + "' is not known or not supported",
+    throw_at_line(expression.line, fmt::format("the {} '{}' is not known or not supported", what, expression.name),
                   "write the template without it");
   }
 
@@ -271,7 +272,7 @@ class Binder {
       const bool is_parameter =
           std::find(macro.parameters.begin(), macro.parameters.end(), name) != macro.parameters.end();
       if (is_parameter || !mentions(macro.body, name)) continue;
-      throw_at_line(statement.line, "'" + name + "' in the macro '" + macro.name + "' is not supported",
+      throw_at_line(statement.line, fmt::format("'{}' in the macro '{}' is not supported", name, macro.name),
                     "write the template without it");
     }
     Collector collector(inner);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/jinja/template.hpp"
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -48,8 +49,8 @@ Rendered rendered_from(const TextBuilder& text, std::vector<Source> sources) {
 
 Template::Template(std::string_view source) {
   if (source.size() > max_source_bytes) {
-    throw TemplateError("the chat template has " + std::to_string(source.size()) + " bytes",
-                        "at most " + std::to_string(max_source_bytes) + " are read", "give a chat template");
+    throw TemplateError(fmt::format("the chat template has {} bytes", source.size()),
+                        fmt::format("at most {} are read", max_source_bytes), "give a chat template");
   }
   auto syntax = std::make_unique<Syntax>(parse(source));
   syntax->source = source;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The methods of strings: Python's str.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string>
 
@@ -54,8 +55,8 @@ template <bool at_end>
 Value call_affix(Evaluator&, const Value& self, const Arguments& arguments) {
   constexpr const char* name = at_end ? "endswith()" : "startswith()";
   const Parameters parameters(at_end ? "endswith" : "startswith", arguments, {"affix", "start", "end"}, 1);
-  if (parameters.has(1) || parameters.has(2)) fail_unsupported(std::string("a part of the string for ") + name);
-  if (parameters[0]->list() != nullptr) fail_unsupported(std::string("a tuple of strings for ") + name);
+  if (parameters.has(1) || parameters.has(2)) fail_unsupported(fmt::format("a part of the string for {}", name));
+  if (parameters[0]->list() != nullptr) fail_unsupported(fmt::format("a tuple of strings for {}", name));
   const std::string& part = require_text(*parameters[0], name)->bytes;
   const std::string& bytes = self_text(self)->bytes;
   return at_end ? bytes.ends_with(part) : bytes.starts_with(part);
@@ -73,8 +74,7 @@ Value call_join(Evaluator& evaluator, const Value& self, const Arguments& argume
   std::vector<TextRef> parts;
   for (const Value& item : items_of(evaluator.heap(), *parameters[0])) {
     if (item.text() == nullptr) {
-      throw Failure("sequence item " + std::to_string(parts.size()) + ": expected str instance, " + type_name(item) +
-                    " found");
+      throw Failure(fmt::format("sequence item {}: expected str instance, {} found", parts.size(), type_name(item)));
     }
     parts.push_back(text_argument(evaluator, self, item));
   }
@@ -111,19 +111,20 @@ class Formatter {
 
  private:
   const Value& value_of(const std::string& field) {
-    if (field.find_first_of(".[:!{") != std::string::npos) fail_unsupported("the field {" + field + "} of format()");
+    if (field.find_first_of(".[:!{") != std::string::npos)
+      fail_unsupported(fmt::format("the field {{{}}} of format()", field));
     const bool is_number = field.find_first_not_of("0123456789") == std::string::npos;
     if (is_number && field.size() < 10) {
       const std::size_t index = field.empty() ? num_used_++ : static_cast<std::size_t>(std::stoul(field));
       if (index >= arguments_.positional.size()) {
-        throw Failure("Replacement index " + std::to_string(index) + " out of range for positional args tuple");
+        throw Failure(fmt::format("Replacement index {} out of range for positional args tuple", index));
       }
       return arguments_.positional[index];
     }
     for (const auto& [known, value] : arguments_.named) {
       if (known == field) return value;
     }
-    throw Failure("format() has no argument '" + field + "'");
+    throw Failure(fmt::format("format() has no argument '{}'", field));
   }
 
   Evaluator& evaluator_;

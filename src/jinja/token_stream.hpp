@@ -2,6 +2,7 @@
 #pragma once
 // Tokens, read one after the other by the parsers of expressions and statements.
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -39,20 +40,20 @@ class TokenStream {
     return next();
   }
   void expect_symbol(std::string_view symbol) {
-    if (!skip_symbol(symbol)) fail_expected("'" + std::string(symbol) + "'");
+    if (!skip_symbol(symbol)) fail_expected(fmt::format("'{}'", symbol));
   }
   void expect_name(std::string_view name) {
-    if (!skip_name(name)) fail_expected("'" + std::string(name) + "'");
+    if (!skip_name(name)) fail_expected(fmt::format("'{}'", name));
   }
   std::string expect_identifier() { return expect(Token::Kind::name, "a name").text; }
 
   [[noreturn]] void fail(const std::string& why) const { throw_at_line(line(), why, "correct the template"); }
   /// For what Jinja has and this engine has not.
   [[noreturn]] void refuse(const std::string& what) const {
-    throw_at_line(line(), what + " is not supported", "write the template without it");
+    throw_at_line(line(), fmt::format("{} is not supported", what), "write the template without it");
   }
   [[noreturn]] void fail_expected(std::string_view what) const {
-    fail("it reads " + describe(current()) + " where " + std::string(what) + " is expected");
+    fail(fmt::format("it reads {} where {} is expected", describe(current()), what));
   }
 
  private:
@@ -65,7 +66,7 @@ class TokenStream {
       case Token::Kind::end:
         return "the end of the template";
       default:
-        return "'" + token.text + "'";
+        return fmt::format("'{}'", token.text);
     }
   }
 
@@ -81,7 +82,7 @@ class Nesting {
     Level(Nesting& nesting, const TokenStream& tokens) : nesting_(nesting) {
       if (++nesting_.depth_ > max_depth) {
         --nesting_.depth_;
-        tokens.fail("its syntax is nested more than " + std::to_string(max_depth) + " deep");
+        tokens.fail(fmt::format("its syntax is nested more than {} deep", max_depth));
       }
     }
     Level(const Level&) = delete;

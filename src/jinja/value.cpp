@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jinja/value.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 
 #include "jinja/loop.hpp"
@@ -20,7 +21,7 @@ std::size_t deepest(const std::vector<Value>& items) {
 
 std::size_t nest(std::size_t depth) {
   if (depth >= max_container_depth) {
-    throw Failure("values are nested more than " + std::to_string(max_container_depth) + " deep");
+    throw Failure(fmt::format("values are nested more than {} deep", max_container_depth));
   }
   return depth + 1;
 }
@@ -164,28 +165,28 @@ std::int64_t length_of(const Value& value) {
   if (const auto* range = value.get<RangeRef>()) return (*range)->size();
   if (const auto* loop = value.get<LoopRef>()) return (*loop)->length();
   if (value.is_undefined()) return 0;
-  throw Failure("object of type '" + type_name(value) + "' has no len()");
+  throw Failure(fmt::format("object of type '{}' has no len()", type_name(value)));
 }
 
 void require_key(const Value& value) {
   const List* list = value.list();
   if (list != nullptr && list->kind == List::Kind::tuple) fail_unsupported("a tuple as the key of a dict");
-  if (list != nullptr || value.dict() != nullptr) throw Failure("unhashable type: '" + type_name(value) + "'");
+  if (list != nullptr || value.dict() != nullptr) throw Failure(fmt::format("unhashable type: '{}'", type_name(value)));
   const bool is_key = value.text() != nullptr || value.is_none() || as_number(value);
-  if (!is_key) fail_unsupported("a key of type '" + type_name(value) + "'");
+  if (!is_key) fail_unsupported(fmt::format("a key of type '{}'", type_name(value)));
 }
 
 const TextRef& require_text(const Value& value, std::string_view what) {
   const TextRef* text = value.get<TextRef>();
   if (value.is_undefined()) throw Failure(undefined_message(value));
-  if (text == nullptr) throw Failure(std::string(what) + " needs a string, not " + type_name(value));
+  if (text == nullptr) throw Failure(fmt::format("{} needs a string, not {}", what, type_name(value)));
   return *text;
 }
 
 std::int64_t require_integer(const Value& value, std::string_view what) {
   if (value.is_undefined()) throw Failure(undefined_message(value));
   const auto number = as_integer(value);
-  if (!number) throw Failure(std::string(what) + " needs an integer, not " + type_name(value));
+  if (!number) throw Failure(fmt::format("{} needs an integer, not {}", what, type_name(value)));
   return *number;
 }
 
