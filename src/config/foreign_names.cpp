@@ -100,21 +100,21 @@ std::vector<ForeignRow> mesh_rows() {
        "the one backend of this name is deepspeed, which exchanges heads",
        "set parallel.sp_method to ulysses, or to all_gather, ring, hybrid or auto"},
       {"sp_attn_implementation", anything, "there is one implementation of attention", leave_out},
-      {"sp_seq_length sp_seq_length_is_variable", never, "rows have the length that they were prepared with",
+      {"sp_seq_length sp_seq_length_is_variable", nothing, "rows have the length that they were prepared with",
        "give --max_length to sft-prepare"},
       {"enable_async_tp", only_false, "sums over tp are in float32 and in a fixed order", leave_out},
-      {"tp tensor_parallel_size tensor_model_parallel_size model_parallel_size", never, "its name here is tp_size",
+      {"tp tensor_parallel_size tensor_model_parallel_size model_parallel_size", nothing, "its name here is tp_size",
        "write parallel.tp_size"},
-      {"megatron_lm_tp_degree", never, "its name here is tp_size", "write parallel.tp_size"},
-      {"megatron_lm_context_parallel_size", never, "its name here is sp_size", "write parallel.sp_size"},
+      {"megatron_lm_tp_degree", nothing, "its name here is tp_size", "write parallel.tp_size"},
+      {"megatron_lm_context_parallel_size", nothing, "its name here is sp_size", "write parallel.sp_size"},
       {"megatron_lm_gradient_clipping", {{"*", "optimizer.max_grad_norm=*"}}, "", ""},
       {"sequence_parallel enable_sequence_parallel megatron_lm_sequence_parallelism",
        {{"true", "parallel.tp_sequence_parallel=true"}, {"false", "parallel.tp_sequence_parallel=false"}, {"none", ""}},
        "it is true or false",
        "set parallel.tp_sequence_parallel to true or false"},
-      {"cp sp context_parallel_size sequence_parallel_size ulysses_sequence_parallel_size", never,
+      {"cp sp context_parallel_size sequence_parallel_size ulysses_sequence_parallel_size", nothing,
        "its name here is sp_size", "write parallel.sp_size"},
-      {"dp data_parallel_size dp_size", never, "there are two kinds of data parallelism here",
+      {"dp data_parallel_size dp_size", nothing, "there are two kinds of data parallelism here",
        "write parallel.dp_replicate_size for copies of the model and parallel.dp_shard_size for shared parameters"},
       {"sharding_strategy",
        {{"FULL_SHARD", stage_3},
@@ -177,17 +177,17 @@ std::vector<ForeignRow> launch_rows() {
   return {
       {"num_processes num_machines machine_rank main_process_ip main_process_port same_network rdzv_backend rdzv_conf "
        "gpu_ids n_gpu world_size mpirun_config mpirun_hostfile max_restarts monitor_interval role tee log_dir",
-       never, mpirun_starts, by_mpirun},
+       nothing, mpirun_starts, by_mpirun},
       {"multi_gpu", only_false, mpirun_starts, by_mpirun},
-      {"num_cpu_threads_per_process", never, "OpenMP starts the threads of a rank",
+      {"num_cpu_threads_per_process", nothing, "OpenMP starts the threads of a rank",
        "set OMP_NUM_THREADS in the environment"},
       {"module no_python", only_false, "sft is a program of its own", leave_out},
       {"quiet", either, no_effect, leave_out},
       {"compute_environment", {{"LOCAL_MACHINE", ""}}, mpirun_starts, by_mpirun},
       {"distributed_type", {{"none", ""}}, mesh, under_parallel},
       {"use_fsdp use_deepspeed use_megatron_lm use_parallelism_config", only_false, mesh, under_parallel},
-      {"config_file megatron_lm_* deepspeed_*", never, own_files, under_parallel},
-      {"deepspeed_hostfile deepspeed_multinode_launcher deepspeed_inclusion_filter deepspeed_exclusion_filter", never,
+      {"config_file megatron_lm_* deepspeed_*", nothing, own_files, under_parallel},
+      {"deepspeed_hostfile deepspeed_multinode_launcher deepspeed_inclusion_filter deepspeed_exclusion_filter", nothing,
        mpirun_starts, by_mpirun},
       {"aws_* ec2_instance_type iam_role_name image_uri profile region base_job_name pytorch_version py_version "
        "sagemaker_* additional_args",
@@ -204,7 +204,7 @@ std::vector<ForeignRow> optimizer_rows() {
   return {
       {"optim_args optim_target_modules", only_none, "no optimizer of this version has options of its own",
        "set adam_beta1, adam_beta2, adam_epsilon and weight_decay under [optimizer]"},
-      {"lr", never, "its name is learning_rate", "write optimizer.learning_rate"},
+      {"lr", nothing, "its name is learning_rate", "write optimizer.learning_rate"},
       {"average_tokens_across_devices",
        {{"true", ""}},
        "the loss is the mean over the targets of the whole batch, on all ranks",
@@ -220,10 +220,10 @@ std::vector<ForeignRow> optimizer_rows() {
       {"router_aux_loss_coef", anything, "there are no mixtures of experts", leave_out},
       {"output_router_logits", either, "there are no mixtures of experts", leave_out},
       {"adafactor", only_false, "there is no Adafactor", "set optimizer.optim"},
-      {"batch_size train_batch_size micro_batch_size per_gpu_train_batch_size", never,
+      {"batch_size train_batch_size micro_batch_size per_gpu_train_batch_size", nothing,
        "its name is per_device_train_batch_size",
        "write train.per_device_train_batch_size, the rows of a micro-batch on each data-parallel rank"},
-      {"epochs num_epochs", never, "its name is num_train_epochs", "write train.num_train_epochs"},
+      {"epochs num_epochs", nothing, "its name is num_train_epochs", "write train.num_train_epochs"},
   };
 }
 
@@ -248,7 +248,7 @@ std::vector<ForeignRow> logging_rows() {
       {"logging_first_step", only_false, "lines of metrics.jsonl are written every logging_steps steps",
        "set train.logging_steps = 1 for a line every step"},
       {"logging_nan_inf_filter", only_false, "NaN and Inf are never hidden: they end the run with status 4", leave_out},
-      {"logging_dir", never, "metrics go to output_dir/metrics.jsonl", "set train.output_dir"},
+      {"logging_dir", nothing, "metrics go to output_dir/metrics.jsonl", "set train.output_dir"},
       {"log_level log_level_replica run_name project trackio_space_id trackio_bucket_id "
        "trackio_static_space_id",
        anything, no_effect, leave_out},
@@ -299,7 +299,7 @@ std::vector<ForeignRow> saving_rows() {
        "set checkpoint.save_steps; 0 writes one at the end only"},
       {"save_only_model", only_false, "a checkpoint holds all that a resumed run needs", leave_out},
       {"save_on_each_node", only_false, "the ranks write one checkpoint together", leave_out},
-      {"save_safetensors", never, "checkpoints are HDF5 files", leave_out},
+      {"save_safetensors", nothing, "checkpoints are HDF5 files", leave_out},
       {"enable_jit_checkpoint", either, "a stopped run always saves and ends with status 75", leave_out},
       {"ignore_data_skip", only_false, "a resumed run goes on where it was in the data", leave_out},
       {"restore_callback_states_from_checkpoint overwrite_output_dir", only_false, "there are no such states",
@@ -330,19 +330,19 @@ std::vector<ForeignRow> data_rows() {
       {"padding_free", either, "padding is never computed", leave_out},
       {"packing packing_strategy pad_to_multiple_of completion_only_loss assistant_only_loss shuffle_dataset "
        "tokenizer num_shards",
-       never, prepared, to_prepare},
-      {"max_length max_seq_length model_max_length", never, prepared, "give --max_length to sft-prepare"},
+       nothing, prepared, to_prepare},
+      {"max_length max_seq_length model_max_length", nothing, prepared, "give --max_length to sft-prepare"},
       {"truncation_mode dataset_text_field dataset_kwargs dataset_num_proc chat_template_path eos_token pad_token "
        "dataset_batch_size num_of_sequences formatting_func processing_class",
-       never, prepared, "see `sft-prepare --help` for what can be chosen"},
+       nothing, prepared, "see `sft-prepare --help` for what can be chosen"},
       {"dataset_name dataset_path dataset_config dataset_train_split dataset_test_split datasets test_split_size "
        "dataset "
        "path name data_dir data_files split columns fraction",
-       never, prepared,
+       nothing, prepared,
        "prepare JSON-lines files with `sft-prepare --input FILE --output FOLDER` and set "
        "data.train_files = FOLDER/train-*.h5"},
       {"dataset_streaming streaming", only_false, prepared, leave_out},
-      {"train_dataset train_file", never, "its name is train_files", "write data.train_files = FOLDER/train-*.h5"},
+      {"train_dataset train_file", nothing, "its name is train_files", "write data.train_files = FOLDER/train-*.h5"},
   };
 }
 
@@ -359,7 +359,7 @@ std::vector<ForeignRow> model_rows() {
       {"architectures model_type transformers_version bos_token_id eos_token_id pad_token_id max_window_layers "
        "id2label label2id",
        anything, no_effect, leave_out},
-      {"rope_parameters", never, "its names here are rope_theta and rope_scaling",
+      {"rope_parameters", nothing, "its names here are rope_theta and rope_scaling",
        "write model.rope_theta, and model.rope_scaling"},
       {"quantization_config", only_none, plain_adapters, leave_out},
       {"hidden_act", {{"silu", ""}}, "the MLP is SwiGLU", leave_out},

@@ -21,7 +21,7 @@ inline const std::vector<Accepted> anything{{"*", ""}};
 inline const std::vector<Accepted> either{{"true", ""}, {"*", ""}};  // a flag: needs no value on the command line
 inline const std::vector<Accepted> only_none{{"none", ""}, {"{}", ""}, {"[]", ""}};
 inline const std::vector<Accepted> only_false{{"none", ""}, {"false", ""}};
-inline const std::vector<Accepted> never{};
+inline const std::vector<Accepted> nothing{};
 
 /// What sft makes of names that are none of its keys. An assignment in it is "section.key=VALUE".
 [[nodiscard]] std::vector<ForeignRow> foreign_rows_of_sft();
