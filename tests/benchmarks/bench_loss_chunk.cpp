@@ -15,12 +15,12 @@
 #include <cstdlib>
 #include <memory>
 
+#include "sft/core/dtype.hpp"
 #include "sft/core/format.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
-#include "support/dtype_name.hpp"
 
 namespace sft {
 namespace {

@@ -31,6 +31,23 @@ enum class DType : std::uint8_t {
   return 0;
 }
 
+/// Its name in messages: "float32", "bf16" ...
+[[nodiscard]] constexpr const char* name_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::float32:
+      return "float32";
+    case DType::bf16:
+      return "bf16";
+    case DType::float64:
+      return "float64";
+    case DType::int32:
+      return "int32";
+    case DType::uint8:
+      return "uint8";
+  }
+  return "of no dtype";
+}
+
 /// Storage of one bfloat16 number: the upper half of a float32.
 struct BFloat16 {
   std::uint16_t bits;

@@ -22,7 +22,7 @@ const std::vector<Heads> all_heads = {{1, 1, 2},  {3, 3, 10},  {2, 1, 32},   {7,
                                       {3, 1, 96}, {2, 1, 128}, {14, 2, 128}, {1, 1, 192}, {2, 1, 256}};
 
 std::string label(const std::string& op, DType dtype, Heads heads, Layout layout, unsigned seed) {
-  return op + " " + name_of(dtype) + " " + std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " +
+  return op + " " + text_of(dtype) + " " + std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " +
          std::to_string(heads.dim) + ", gap " + std::to_string(layout.gap) + ", seed " + std::to_string(seed);
 }
 
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(rows_without_a_span_are_left_alone_by_a_merge) {
     Inputs x(work, heads, dtype, {}, 1);
     Twin result = Twin(DType::float32, {work.num_queries, heads.num, heads.dim}).normal(5);
     Twin lse = Twin(DType::float32, {work.num_queries, heads.num}).normal(6);
-    check("merge " + name_of(dtype),
+    check("merge " + text_of(dtype),
           {in(x.q), in(x.k), in(x.v), out(result, tolerance_of_sums(dtype, DType::float32)), out(lse, lse_tolerance)},
           [&](Backend& backend, auto of) {
             const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(a_document_does_not_see_its_neighbours) {
       return is_inside(r) ? 0.5 : std::numeric_limits<double>::quiet_NaN();
     });
     const Tolerance tolerance = tolerance_of_sums(dtype, dtype);
-    check("neighbours " + name_of(dtype),
+    check("neighbours " + text_of(dtype),
           {in(x.q), in(x.k), in(x.v), in(dout), in(delta), out(lse, lse_tolerance), out(result, tolerance),
            out(dq, tolerance), out(dk, tolerance), out(dv, tolerance)},
           [&](Backend& backend, auto of) {
@@ -339,7 +339,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_formula) {
           const double error = std::abs(actual[i] - expected[i]) / largest;
           worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
         }
-        BOOST_TEST(worst <= tolerance, what << ' ' << name_of(dtype) << ", seed " << seed << ": " << worst);
+        BOOST_TEST(worst <= tolerance, what << ' ' << text_of(dtype) << ", seed " << seed << ": " << worst);
       };
       const double tolerance = dtype == DType::bf16 ? 0.004 : 5e-6;
       compare_with(out_twin, result, tolerance, "out");
@@ -362,7 +362,7 @@ BOOST_AUTO_TEST_CASE(no_queries_or_no_keys) {
       Twin result(dtype, {num_queries, heads.num, heads.dim}), dq(dtype, {num_queries, heads.num, heads.dim});
       Twin dk(dtype, {num_keys, heads.num_kv, heads.dim}), dv(dtype, {num_keys, heads.num_kv, heads.dim});
       Twin lse(DType::float32, {num_queries, heads.num});
-      check("empty " + name_of(dtype) + " " + std::to_string(num_queries) + " x " + std::to_string(num_keys),
+      check("empty " + text_of(dtype) + " " + std::to_string(num_queries) + " x " + std::to_string(num_keys),
             {in(x.q), in(x.k), in(x.v), in(dout), in(delta), out(result, {}), out(lse, {}), out(dq, {}), out(dk, {}),
              out(dv, {})},
             [&](Backend& backend, auto of) {
