@@ -74,7 +74,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
     }
     pad(batch, chunk.local + chunk.length);
   }
-  batch.attention = sequence::make_schedule(method, {std::move(documents)}, cut, sp_rank);
+  batch.attention = sequence::make_schedule(method, {std::move(documents)}, cut, SpRank::from(sp_rank));
   return batch;
 }
 

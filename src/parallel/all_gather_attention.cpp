@@ -10,7 +10,8 @@ namespace sft::parallel {
 
 namespace {
 
-void add_messages(std::vector<comm::Message>& messages, const ChunkRows& chunks, sequence::ChunkPair which, int rank) {
+void add_messages(std::vector<comm::Message>& messages, const ChunkRows& chunks, sequence::ChunkPair which,
+                  SpRank rank) {
   if (which.front) messages.push_back({chunks.front(), rank});
   if (which.back) messages.push_back({chunks.back(), rank});
 }

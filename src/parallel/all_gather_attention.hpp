@@ -59,7 +59,7 @@ class AllGatherAttention final : public SequenceAttention {
   };
   /// What this rank exchanges with the ranks d places on and back.
   struct Step {
-    int to, from;
+    SpRank to, from;
     sequence::ChunkPair sends, receives;
   };
   struct KeysValues {

@@ -22,8 +22,8 @@ MatrixDeal::MatrixDeal(const ShardMap& shard_map, const mesh::Place& place,
   int turn = 0;
   for (DealtMatrix& matrix : matrices) {
     if (turn == 0) rounds_.emplace_back();
-    matrix.fsdp_rank = turn / tp_size;
-    matrix.tp_rank = turn % tp_size;
+    matrix.fsdp_rank = FsdpRank::from(turn / tp_size);
+    matrix.tp_rank = TpRank::from(turn % tp_size);
     rounds_.back().push_back(matrix);
     turn = (turn + 1) % round_size;
   }

@@ -51,7 +51,7 @@ class RingAttention final : public InnerAttention {
 
  private:
   struct Step {
-    int to, from;
+    SpRank to, from;
     bool sends, receives, computes;
     std::unique_ptr<ops::AttentionPlan> plan;
   };

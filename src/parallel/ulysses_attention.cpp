@@ -65,7 +65,7 @@ UlyssesAttention::UlyssesAttention(const UlyssesBuffers& buffers, const comm::Gr
                                    ops::Backend& backend, comm::Collectives& collectives, device::Stream& ring_stream)
     : b_(buffers),
       group_(sp),
-      rank_(sp.rank() % buffers.deal.size()),
+      rank_(NeighbourRank::from(sp.rank() % buffers.deal.size())),
       backend_(backend),
       timeline_(device.timeline()),
       collectives_(collectives),
@@ -88,8 +88,9 @@ UlyssesAttention::Dealt UlyssesAttention::split(const Tensor& rows) const {
   return dealt;
 }
 
-Tensor UlyssesAttention::piece(const Tensor& pieces, int rank, std::int64_t columns) const {
-  return at_begin_of(pieces.rows(rank < rank_ ? rank : rank - 1, 1), {cut_.local_length(), columns});
+Tensor UlyssesAttention::piece(const Tensor& pieces, NeighbourRank rank, std::int64_t columns) const {
+  const int index = static_cast<int>(rank) - (rank < rank_ ? 0 : 1);  // there is none for this rank itself
+  return at_begin_of(pieces.rows(index, 1), {cut_.local_length(), columns});
 }
 
 UlyssesAttention::Dealt UlyssesAttention::gather_tokens(const Heads& heads, const Tensor& dout) {
@@ -99,7 +100,7 @@ UlyssesAttention::Dealt UlyssesAttention::gather_tokens(const Heads& heads, cons
   const Tensor all_tokens = at_begin_of(b_.tokens, {cut_.length(), columns});
   const Tensor all_delta = inner_->delta(), delta = b_.delta.rows(0, cut_.local_length());
   Messages messages;
-  for (int rank = 0; rank < deal.size(); ++rank) {
+  for (const NeighbourRank rank : deal.ranks()) {
     const bool is_own = rank == rank_;
     const Tensor part = is_own ? Tensor() : piece(b_.pieces, rank, columns);
     const Tensor delta_part = is_own ? Tensor() : piece(b_.delta_pieces, rank, h);
@@ -130,14 +131,14 @@ UlyssesAttention::Dealt UlyssesAttention::gather_tokens(const Heads& heads, cons
 }
 
 void UlyssesAttention::add_returns(Messages& messages, const Tensor& all_tokens, const Tensor& pieces) const {
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.deal.ranks()) {
     if (rank == rank_) continue;
     add_messages(messages.sends, chunks_in_row(all_tokens, cut_, rank), sp_rank(rank));
     add_messages(messages.receives, returned(all_tokens, pieces, rank), sp_rank(rank));
   }
 }
 
-ChunkRows UlyssesAttention::returned(const Tensor& all_tokens, const Tensor& pieces, int rank) const {
+ChunkRows UlyssesAttention::returned(const Tensor& all_tokens, const Tensor& pieces, NeighbourRank rank) const {
   if (rank == rank_) return chunks_in_row(all_tokens, cut_, rank);
   return chunks_in_part(piece(pieces, rank, all_tokens.shape[1]), cut_, rank);
 }
@@ -158,7 +159,7 @@ void UlyssesAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
   Messages messages;
   add_returns(messages, result, b_.pieces);
   exchange(messages);
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.deal.ranks()) {
     const ChunkRows from = returned(result, b_.pieces, rank), to = chunks_in_part(out, cut_, rank_);
     for (std::size_t c = 0; c < to.size(); ++c) {
       const Tensor heads_of_rank = head_range(to[c], b_.deal.q_begin(rank), h);
@@ -181,7 +182,7 @@ void UlyssesAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tens
   add_returns(messages, dq, b_.pieces);
   add_returns(messages, dkv, b_.dkv_pieces);
   exchange(messages);
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.deal.ranks()) {
     const ChunkRows from = returned(dq, b_.pieces, rank), to = chunks_in_part(gradients.q, cut_, rank_);
     for (std::size_t c = 0; c < to.size(); ++c) {
       const Tensor heads_of_rank = head_range(to[c], b_.deal.q_begin(rank), h);
@@ -207,7 +208,7 @@ void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) 
       backend_.copy(to, from);
     }
   };
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.deal.ranks()) {
     const ChunkRows from = returned(all_dkv, b_.dkv_pieces, rank);
     for (std::int64_t i = 0; i < k; ++i) {
       const std::int64_t head = b_.deal.kv_head(rank, i);

@@ -16,8 +16,8 @@ namespace {
 model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place) {
   const config::Model& m = config->model;
   const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
-  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
-  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
+  const model::HeadSplit heads = model::split_heads(m, tp, place.tp_rank());
   const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
           .hidden = m.hidden_size,

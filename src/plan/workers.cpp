@@ -17,9 +17,9 @@ std::unique_ptr<device::Stream> make_stream(device::Device& device, const char* 
 /// Where activations that are not there are left.
 class NullActivationStore final : public model::ActivationStore {
  public:
-  void save(std::size_t /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
-  void load(std::size_t /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
-  void wait(std::size_t /*block*/) override {}
+  void save(model::BlockIndex /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
+  void load(model::BlockIndex /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
+  void wait(model::BlockIndex /*block*/) override {}
 };
 
 std::unique_ptr<model::ActivationStore> make_activation_store(const model::DecoderBuffers& buffers,

@@ -18,15 +18,15 @@ Chunk intersect(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
 }
 
 /// The ring's steps without spans.
-AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   const int sp_size = cut.sp_size();
   AttentionSchedule schedule;
   schedule.num_tokens = std::ssize(documents) * cut.local_length();
   schedule.steps.resize(sp_size);
   for (int d = 0; d < sp_size; ++d) {
     AttentionStep& step = schedule.steps[d];
-    step.to = (sp_rank + d) % sp_size;
-    step.from = (sp_rank - d + sp_size) % sp_size;
+    step.to = SpRank::from((sp_rank + d) % sp_size);
+    step.from = SpRank::from((sp_rank - d + sp_size) % sp_size);
     if (d == 0) continue;
     step.receives = chunks_seen(documents, cut, sp_rank, step.from);
     step.sends = chunks_seen(documents, cut, step.to, sp_rank);
@@ -36,7 +36,8 @@ AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut&
 
 }  // namespace
 
-std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut, int q_rank, int k_rank) {
+std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut, SpRank q_rank,
+                                           SpRank k_rank) {
   const std::vector<Chunk> q_chunks = cut.chunks(q_rank), k_chunks = cut.chunks(k_rank);
   std::vector<AttentionSpan> spans;
   std::int64_t row_begin = 0, lane = 0;
@@ -62,7 +63,7 @@ std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const 
   return spans;
 }
 
-ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, int q_rank, int k_rank) {
+ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank) {
   const std::vector<Chunk> q_chunks = cut.chunks(q_rank), k_chunks = cut.chunks(k_rank);
   ChunkPair seen;
   for (const std::vector<std::int32_t>& row : documents) {
@@ -84,13 +85,13 @@ ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, int q_ra
   return seen;
 }
 
-AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
   for (AttentionStep& step : schedule.steps) step.spans = attention_spans(documents, cut, sp_rank, step.from);
   return schedule;
 }
 
-AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   SFT_ENSURE(documents.size() == 1, "keys are gathered for one row");
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
   std::vector<AttentionSpan>& spans = schedule.steps.front().spans;
@@ -116,18 +117,20 @@ AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCu
 }
 
 AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents, const RowCut& cut,
-                                int sp_rank) {
+                                SpRank sp_rank) {
   const int sp_size = cut.sp_size(), ulysses_size = method.ulysses_size;
   const bool gathers = method.keys == AttentionMethod::Keys::all_gather;
   SFT_ENSURE(ulysses_size >= 1, "ulysses_size divides sp_size");
   SFT_ENSURE(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
   SFT_ENSURE(!gathers || ulysses_size == 1, "keys are gathered where no heads are exchanged");
   if (gathers) return schedule_all_gather(documents, cut, sp_rank);
+  // A group of neighbours stands for a rank of a smaller sp.
   AttentionSchedule schedule =
-      schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), sp_rank / ulysses_size);
+      schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), SpRank::from(sp_rank / ulysses_size));
+  const auto like_this_one = [=](SpRank group) { return SpRank::from(group * ulysses_size + sp_rank % ulysses_size); };
   for (AttentionStep& step : schedule.steps) {
-    step.to = step.to * ulysses_size + sp_rank % ulysses_size;
-    step.from = step.from * ulysses_size + sp_rank % ulysses_size;
+    step.to = like_this_one(step.to);
+    step.from = like_this_one(step.from);
   }
   return schedule;
 }

@@ -47,8 +47,8 @@ config::Model small_model(bool tied) {
 
 model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens tokens = Tokens::whole) {
   const int tp = place.size(Axis::tp);
-  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
-  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
+  const model::HeadSplit heads = model::split_heads(m, tp, place.tp_rank());
   return {.tokens = num_rows * row_tokens / place.size(Axis::sp),
           .hidden = m.hidden_size,
           .q_heads = heads.q_heads,

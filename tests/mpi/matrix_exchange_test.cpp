@@ -39,19 +39,21 @@ std::vector<Unit> sample_units() {
 }
 
 /// Of an element of a logical tensor.
-float value_of(int unit, const Parameter& parameter, std::int64_t row, std::int64_t column) {
+float value_of(UnitIndex unit, const Parameter& parameter, std::int64_t row, std::int64_t column) {
   return static_cast<float>(10000 * unit + 100 * (parameter.name[0] - 'a') + 20 * row + column);
 }
 float answer_to(float value) { return 1.0F - 2.0F * value; }
 
-bool is_dealt(int unit, const Parameter& parameter) { return unit != 1 && !parameter.is_vector(); }
+bool is_dealt(UnitIndex unit, const Parameter& parameter) { return unit != 1 && !parameter.is_vector(); }
 
 /// Calls visit(unit, parameter, row, column, element of the rank shard).
 template <class Visit>
 void for_each_element(const ShardMap& shard_map, const Visit& visit) {
   for (const Piece& piece : shard_map.pieces()) {
-    int unit = shard_map.num_units() - 1;
-    while (shard_map.unit(UnitIndex::from(unit)).shard_offset > piece.shard_offset) --unit;
+    UnitIndex unit;
+    for (const UnitIndex later : shard_map.unit_indices()) {
+      if (shard_map.unit(later).shard_offset <= piece.shard_offset) unit = later;
+    }
     for (const LogicalRectangle& r : ShardMap::rectangles(piece)) {
       for (std::int64_t i = 0; i < r.num_rows; ++i) {
         for (std::int64_t j = 0; j < r.num_columns; ++j) {
@@ -82,7 +84,7 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   device::Arena arena(*device, ledger, device::Label::gradients, sizing.used_bytes());
   lay_out(arena);
   auto* gradients = storage.gradients().as<float>();
-  for_each_element(shard_map, [&](int unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
+  for_each_element(shard_map, [&](UnitIndex unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
     gradients[at] = value_of(unit, p, i, j);
   });
 
@@ -96,7 +98,7 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
     std::vector<float> whole(static_cast<std::size_t>(p.elements()), -1.0F);
     const Tensor target(whole.data(), DType::float32, {p.rows, p.columns});
     for (int i = 0; i < matrix.num_slices; ++i) backend->copy(matrix.part_of(target, i), matrix.slice(i));
-    const int of_unit = whole[0] < 15000.0F ? 0 : 2;
+    const UnitIndex of_unit = whole[0] < 15000.0F ? UnitIndex(0) : UnitIndex(2);
     for (std::int64_t i = 0; i < p.elements(); ++i) {
       num_wrong += target.as<float>()[i] == value_of(of_unit, p, i / p.columns, i % p.columns) ? 0 : 1;
       target.as<float>()[i] = answer_to(target.as<float>()[i]);
@@ -115,7 +117,7 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   BOOST_TEST(sums[0] == num_dealt);
   BOOST_TEST(num_worked <= std::ssize(deal.rounds()));
 
-  for_each_element(shard_map, [&](int unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
+  for_each_element(shard_map, [&](UnitIndex unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
     const float before = value_of(unit, p, i, j), expected = is_dealt(unit, p) ? answer_to(before) : before;
     BOOST_TEST_REQUIRE(gradients[at] == expected, p.name << " of unit " << unit << " at " << i << ", " << j);
   });

@@ -20,7 +20,8 @@ namespace sft::parallel {
 struct DealtMatrix {
   UnitIndex unit;
   const Parameter* parameter;
-  int fsdp_rank, tp_rank;        ///< numbers, in fsdp and tp, of the rank that works on it
+  FsdpRank fsdp_rank;            ///< of the rank that works on it
+  TpRank tp_rank;                ///< of the same rank
   std::int64_t gathered_offset;  ///< where this tp rank's slice begins in the memory of gathered slices
 
   /// How many different slices the ranks of tp hold; 1: each has all of it.

@@ -50,6 +50,8 @@ class MatrixExchange {
   using Round = std::vector<DealtMatrix>;
   enum class Direction { to_worker, from_worker };
 
+  [[nodiscard]] FsdpRank fsdp_rank() const { return FsdpRank::from(fsdp_.rank()); }
+  [[nodiscard]] TpRank tp_rank() const { return TpRank::from(tp_.rank()); }
   /// Between the shards of all ranks of fsdp and the gathered slices.
   void exchange_shards(const Round& round, Direction direction);
   /// Between the slices of all ranks of tp and the joined ones.
@@ -58,7 +60,7 @@ class MatrixExchange {
   void copy(const Tensor& here, const Tensor& there, Direction direction);
 
   /// The elements of the matrix, counted in its unit flat, that lie in the shard of a rank of fsdp.
-  [[nodiscard]] ShardRange range_in_shard(const DealtMatrix& matrix, int fsdp_rank) const;
+  [[nodiscard]] ShardRange range_in_shard(const DealtMatrix& matrix, FsdpRank rank) const;
   /// The slice of this rank of tp, on the ranks of fsdp where its shards come together.
   [[nodiscard]] Tensor own_slice(const DealtMatrix& matrix) const;
   [[nodiscard]] WholeMatrix whole(const DealtMatrix& matrix) const;

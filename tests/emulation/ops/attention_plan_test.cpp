@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(tiles_have_the_pairs_of_the_spans) {
     for (std::int64_t left = cut.length(); left > 0; left -= documents.back()) {
       documents.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(left, 1 + random() % 150)));
     }
-    for (int rank = 0; rank < sp_size; ++rank) {
+    for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
       for (const sequence::AttentionStep& step : schedule_ring({documents}, cut, rank).steps) {
         check_lists(step.spans, cut.local_length(), cut.local_length());
       }

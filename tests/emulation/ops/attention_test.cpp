@@ -60,7 +60,7 @@ Work random_work(unsigned seed, std::int64_t max_tokens) {
   const int sp_size = seed % 4 == 0 ? 1 : static_cast<int>(2 + below(3));
   const sequence::RowCut cut(sequence::padded_row_length(tokens, sp_size), sp_size);
   const sequence::RowDocuments documents = {random_documents(random, cut.length())};
-  const int rank = static_cast<int>(below(sp_size));
+  const SpRank rank = SpRank::from(static_cast<int>(below(sp_size)));
   if (seed % 4 == 2) {
     return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank).steps.front().spans};
   }
@@ -164,7 +164,8 @@ BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
     for (const Layout layout : layouts) {
       for (const Heads heads : {Heads{2, 1, 64}, {2, 2, 128}, {1, 1, 256}, {3, 1, 10}}) {
         std::mt19937 random = random_of(++seed);
-        const int sp_size = 2 + static_cast<int>(seed % 3), rank = static_cast<int>(seed) % sp_size;
+        const int sp_size = 2 + static_cast<int>(seed % 3);
+        const SpRank rank = SpRank::from(static_cast<int>(seed) % sp_size);
         const sequence::RowCut cut(sequence::padded_row_length(220, sp_size), sp_size);
         const auto schedule = schedule_ring({random_documents(random, cut.length())}, cut, rank);
         const Work work{cut.local_length(), cut.local_length(), {}};

@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_joined_documents_say) {
           BOOST_TEST(batch.weights[t] == expected.weight);
         }
         const sft::sequence::AttentionSchedule schedule =
-            sft::sequence::schedule_ring({documents}, {length, sp_size}, sp_rank);
+            sft::sequence::schedule_ring({documents}, {length, sp_size}, sft::SpRank::from(sp_rank));
         BOOST_TEST(batch.attention.num_tokens == std::ssize(indices));
         BOOST_REQUIRE(batch.attention.steps.size() == schedule.steps.size());
         for (std::size_t d = 0; d < schedule.steps.size(); ++d) {

@@ -128,7 +128,9 @@ class Rank {
     optimizer_->share(storage_, *memory_.backend);
   }
   void finish() {
-    for (int unit = 0; unit < shard_map_.num_units(); ++unit) optimizer_->step_unit(unit, storage_, *memory_.backend);
+    for (const parallel::UnitIndex unit : shard_map_.unit_indices()) {
+      optimizer_->step_unit(unit, storage_, *memory_.backend);
+    }
     optimizer_->end_step(storage_, *memory_.backend);
   }
   void step_alone(int step, double gradient_scale) {
@@ -238,7 +240,7 @@ class Rank {
 class Mesh {
  public:
   Mesh(const mesh::Layout& layout, const Kind& kind = {}, const std::string& folder = "") {
-    for (int rank = 0; rank < layout.size(); ++rank) {
+    for (const WorldRank rank : layout.ranks()) {
       ranks_.push_back(
           std::make_unique<Rank>(units_with_blocks(), mesh::Place(layout, rank), kind, folder, default_keys()));
     }

@@ -80,7 +80,7 @@ struct Fixture {
       : storage(sft::test::stored_part(std::move(units), place, DType::bf16, form.master)),
         optimizer(make_optimizer(keys, shard_map, form.state)),
         deal(shard_map, place,
-             [&](int unit, const parallel::Parameter& parameter) { return optimizer->needs_whole(unit, parameter); }) {
+             [&](parallel::UnitIndex unit, const parallel::Parameter& p) { return optimizer->needs_whole(unit, p); }) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
     memory.lay_out([&](device::Arena& arena) {
       optimizer->lay_out(arena, arena);
@@ -318,7 +318,7 @@ BOOST_AUTO_TEST_CASE(no_state_without_use) {
   keys.optim = config::OptimizerKind::muon;
   for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 3}, {Axis::tp, 2}}}) {
     std::map<std::string, std::vector<int>> times_owned;
-    for (int rank = 0; rank < layout.size(); ++rank) {
+    for (const WorldRank rank : layout.ranks()) {
       const parallel::ShardMap shard_map(test::sample_units(), mesh::Place(layout, rank));
       const auto optimizer = make_optimizer(keys, shard_map);
       for (const StateEntry& entry : optimizer->state()) {

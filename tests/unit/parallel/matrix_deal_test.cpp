@@ -14,7 +14,7 @@ namespace sft::parallel {
 
 namespace {
 
-bool is_dealt(int unit, const Parameter& parameter) { return unit != 2 && !parameter.is_vector(); }
+bool is_dealt(UnitIndex unit, const Parameter& parameter) { return unit != 2 && !parameter.is_vector(); }
 
 /// The sample units, whose matrices are cut by rows where tp divides them.
 std::vector<Unit> units_for(int tp_size) {
@@ -35,7 +35,7 @@ BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
        {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 2}}, mesh::Layout{{Axis::tp, 2}},
         mesh::Layout{{Axis::dp_shard, 2}, {Axis::tp, 2}}, mesh::Layout{{Axis::dp_shard, 4}, {Axis::sp, 2}}}) {
     const int fsdp_size = layout[Axis::dp_shard] * layout[Axis::sp], round_size = fsdp_size * layout[Axis::tp];
-    for (int rank = 0; rank < layout.size(); ++rank) {
+    for (const WorldRank rank : layout.ranks()) {
       const mesh::Place place(layout, rank);
       const ShardMap shard_map(units_for(layout[Axis::tp]), place);
       const MatrixDeal deal(shard_map, place, is_dealt);

@@ -13,6 +13,9 @@
 namespace {
 
 using namespace sft::sequence;
+using sft::IndexedVector;
+using sft::IndexRange;
+using sft::SpRank;
 
 const RowDocuments documents = {{1, 33, 7, 20, 11}, {72}, {5, 5, 5}, {}, {24, 24, 24}};
 constexpr std::int64_t length = 72;
@@ -36,7 +39,7 @@ int document_of(std::int64_t row, std::int64_t position) {
   return -1;
 }
 
-std::vector<AttentionStep> steps_of(const RowDocuments& rows, int sp_size, int rank) {
+std::vector<AttentionStep> steps_of(const RowDocuments& rows, int sp_size, SpRank rank) {
   return schedule_ring(rows, {length, sp_size}, rank).steps;
 }
 
@@ -56,7 +59,7 @@ BOOST_AUTO_TEST_SUITE(attention_schedule)
 BOOST_AUTO_TEST_CASE(every_visible_pair_is_computed_once) {
   for (const int sp_size : {1, 2, 3, 4, 6}) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::multiset<std::int64_t>> seen;
-    for (int rank = 0; rank < sp_size; ++rank) {
+    for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
       for (const AttentionStep& step : steps_of(documents, sp_size, rank)) {
         for (const AttentionSpan& span : step.spans) {
           for (std::int64_t i = 0; i < span.q_len; ++i) {
@@ -90,7 +93,7 @@ BOOST_AUTO_TEST_CASE(a_span_is_a_causal_square_or_full) {
     std::int64_t num_squares = 0, num_full = 0;
     for (int round = 0; round < 50; ++round) {
       const RowDocuments rows = {random_row(generator), random_row(generator)};
-      for (int rank = 0; rank < sp_size; ++rank) {
+      for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
         for (const AttentionStep& step : steps_of(rows, sp_size, rank)) {
           for (const AttentionSpan& span : step.spans) {
             const bool is_square = span.diagonal == 0 && span.q_len == span.k_len;
@@ -114,7 +117,7 @@ BOOST_AUTO_TEST_CASE(lanes_share_nothing_and_do_not_interleave) {
   for (const int sp_size : {1, 2, 3, 4, 6}) {
     for (int round = 0; round < 20; ++round) {
       const RowDocuments rows = {random_row(generator), random_row(generator)};
-      for (const AttentionStep& step : steps_of(rows, sp_size, round % sp_size)) {
+      for (const AttentionStep& step : steps_of(rows, sp_size, SpRank::from(round % sp_size))) {
         std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> keys, queries;  // first and end, by lane
         const auto widen = [](auto& extents, std::int64_t lane, std::int64_t begin, std::int64_t end) {
           auto& extent = extents.try_emplace(lane, begin, end).first->second;
@@ -138,13 +141,13 @@ BOOST_AUTO_TEST_CASE(lanes_share_nothing_and_do_not_interleave) {
 
 BOOST_AUTO_TEST_CASE(senders_and_receivers_agree) {
   for (const int sp_size : {2, 3, 4, 6}) {
-    std::vector<std::vector<AttentionStep>> ranks;
-    for (int rank = 0; rank < sp_size; ++rank) ranks.push_back(steps_of(documents, sp_size, rank));
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      for (std::size_t d = 1; d < ranks.size(); ++d) {
+    IndexedVector<SpRank, std::vector<AttentionStep>> ranks;
+    for (const SpRank rank : IndexRange<SpRank>(sp_size)) ranks.push_back(steps_of(documents, sp_size, rank));
+    for (const SpRank rank : ranks.indices()) {
+      for (std::size_t d = 1; d < ranks[rank].size(); ++d) {
         const AttentionStep& step = ranks[rank][d];
-        BOOST_TEST(ranks[static_cast<std::size_t>(step.to)][d].from == static_cast<int>(rank));
-        BOOST_TEST((ranks[static_cast<std::size_t>(step.to)][d].receives == step.sends));
+        BOOST_TEST(ranks[step.to][d].from == rank);
+        BOOST_TEST((ranks[step.to][d].receives == step.sends));
       }
     }
   }
@@ -153,7 +156,7 @@ BOOST_AUTO_TEST_CASE(senders_and_receivers_agree) {
 BOOST_AUTO_TEST_CASE(short_documents_exchange_nothing) {
   // Chunks of 9 tokens and documents of 9: no document spans two chunks.
   const RowDocuments aligned = {{9, 9, 9, 9, 9, 9, 9, 9}};
-  for (int rank = 0; rank < 4; ++rank) {
+  for (const SpRank rank : IndexRange<SpRank>(4)) {
     for (const AttentionStep& step : steps_of(aligned, 4, rank)) {
       BOOST_TEST(!step.sends.any());
       BOOST_TEST(!step.receives.any());
@@ -165,7 +168,7 @@ BOOST_AUTO_TEST_CASE(zigzag_balances_causal_work) {
   // One document over the row: every rank computes the same number of pairs.
   const RowDocuments whole = {{72}};
   std::vector<std::int64_t> pairs;
-  for (int rank = 0; rank < 4; ++rank) {
+  for (const SpRank rank : IndexRange<SpRank>(4)) {
     std::int64_t n = 0;
     for (const AttentionStep& step : steps_of(whole, 4, rank)) {
       for (const AttentionSpan& span : step.spans) {
@@ -183,8 +186,8 @@ BOOST_AUTO_TEST_CASE(chunks_that_are_seen_are_those_that_spans_read) {
     const RowCut cut(length, sp_size);
     for (int round = 0; round < 20; ++round) {
       const RowDocuments row = {random_row(generator)};
-      for (int q_rank = 0; q_rank < sp_size; ++q_rank) {
-        for (int k_rank = 0; k_rank < sp_size; ++k_rank) {
+      for (const SpRank q_rank : IndexRange<SpRank>(sp_size)) {
+        for (const SpRank k_rank : IndexRange<SpRank>(sp_size)) {
           ChunkPair read;
           for (const AttentionSpan& span : attention_spans(row, cut, q_rank, k_rank)) {
             (span.k_begin < length / (2 * sp_size) ? read.front : read.back) = true;
@@ -202,7 +205,7 @@ BOOST_AUTO_TEST_CASE(gathered_keys_are_those_of_the_ring_in_the_order_of_the_row
     const RowCut cut(length, sp_size);
     for (int round = 0; round < 20; ++round) {
       const RowDocuments row = {random_row(generator)};
-      const int rank = round % sp_size;
+      const SpRank rank = SpRank::from(round % sp_size);
       const AttentionSchedule ring = schedule_ring(row, cut, rank), gathered = schedule_all_gather(row, cut, rank);
       std::set<std::pair<std::int64_t, std::int64_t>> of_ring, of_gathered;  // local query, key in the row
       for (const AttentionStep& step : ring.steps) {
@@ -248,9 +251,9 @@ BOOST_AUTO_TEST_CASE(neighbours_that_exchange_heads_are_one_place_of_the_ring) {
   for (const int ulysses_size : {1, 2, 3, 6}) {
     const int ring_size = 6 / ulysses_size;
     const RowCut ring_cut(length, ring_size);
-    for (int rank = 0; rank < 6; ++rank) {
+    for (const SpRank rank : IndexRange<SpRank>(6)) {
       const AttentionSchedule schedule = make_schedule({AttentionMethod::Keys::ring, ulysses_size}, row, cut, rank);
-      const AttentionSchedule ring = schedule_ring(row, ring_cut, rank / ulysses_size);
+      const AttentionSchedule ring = schedule_ring(row, ring_cut, SpRank::from(rank / ulysses_size));
       BOOST_TEST(schedule.num_tokens == length / ring_size);
       BOOST_TEST_REQUIRE(schedule.steps.size() == ring.steps.size());
       for (std::size_t d = 0; d < ring.steps.size(); ++d) {
@@ -286,7 +289,7 @@ BOOST_AUTO_TEST_CASE(memory_is_bounded_by_documents_and_ranks) {
       const RowDocuments rows = {random_row(generator), {length}, random_row(generator)};
       std::int64_t num_documents = 0;
       for (const auto& row : rows) num_documents += std::ssize(row);
-      const std::vector<AttentionStep> steps = steps_of(rows, sp_size, round % sp_size);
+      const std::vector<AttentionStep> steps = steps_of(rows, sp_size, SpRank::from(round % sp_size));
       std::int64_t num_bytes = std::ssize(steps) * static_cast<std::int64_t>(sizeof(AttentionStep));
       for (const AttentionStep& step : steps) {
         num_bytes += static_cast<std::int64_t>(step.spans.capacity() * sizeof(AttentionSpan));
@@ -296,7 +299,7 @@ BOOST_AUTO_TEST_CASE(memory_is_bounded_by_documents_and_ranks) {
       const RowDocuments row = {random_row(generator)};
       for (const AttentionMethod& method : {AttentionMethod{AttentionMethod::Keys::all_gather, 1},
                                             AttentionMethod{AttentionMethod::Keys::ring, sp_size}}) {
-        const AttentionSchedule schedule = make_schedule(method, row, {length, sp_size}, round % sp_size);
+        const AttentionSchedule schedule = make_schedule(method, row, {length, sp_size}, SpRank::from(round % sp_size));
         num_bytes = std::ssize(schedule.steps) * static_cast<std::int64_t>(sizeof(AttentionStep));
         for (const AttentionStep& step : schedule.steps) {
           num_bytes += static_cast<std::int64_t>(step.spans.capacity() * sizeof(AttentionSpan));
