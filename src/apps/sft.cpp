@@ -42,7 +42,6 @@
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/machine/process_memory.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"

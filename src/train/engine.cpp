@@ -15,7 +15,6 @@
 #include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/machine/process_memory.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/plan/arenas.hpp"
 #include "sft/plan/rank_plan.hpp"

@@ -28,7 +28,7 @@
 #include "sft/ops/factored_moment.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
 #include "sft/ops/update_rules.hpp"
-#include "sft/sequence/attention_span.hpp"
+#include "sft/sequence/attention.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "sft/core/axis.hpp"
-#include "sft/sequence/attention_method.hpp"
-#include "sft/sequence/attention_span.hpp"
+#include "sft/sequence/attention.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::sequence {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "ops/checked/call.hpp"
-#include "ops/checked/optimizer_rules.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::checked {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/core/bf16.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/tensor/tensor.hpp"

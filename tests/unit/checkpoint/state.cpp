@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "sft/core/bf16.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
 #include "support/error_text.hpp"
 #include "support/layout.hpp"

@@ -10,7 +10,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/io/hdf5.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 #include "support/awkward_data.hpp"
 #include "support/layout.hpp"
 #include "support/packed_file.hpp"
