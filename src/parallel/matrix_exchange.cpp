@@ -17,10 +17,10 @@ Tensor WholeMatrix::part_of(const Tensor& whole, int index) const {
 }
 
 void MatrixExchange::for_each(const std::function<void(const WholeMatrix&)>& work) {
-  for (const Round& round : deal_.rounds()) {
+  for (const Round& round : assignment_.rounds()) {
     exchange_shards(round, Direction::to_worker);
     exchange_slices(round, Direction::to_worker);
-    for (const DealtMatrix& matrix : round) {
+    for (const AssignedMatrix& matrix : round) {
       if (matrix.fsdp_rank == fsdp_rank() && matrix.tp_rank == tp_rank()) work(whole(matrix));
     }
     exchange_slices(round, Direction::from_worker);
@@ -32,7 +32,7 @@ void MatrixExchange::exchange_shards(const Round& round, Direction direction) {
   if (fsdp_.size() == 1) return;
   const FsdpRank self = fsdp_rank();
   std::vector<comm::Message> here, there;  // parts of this rank's shard; of slices that come together on it
-  for (const DealtMatrix& matrix : round) {
+  for (const AssignedMatrix& matrix : round) {
     const Unit& unit = storage_.shard_map().unit(matrix.unit);
     const ShardRange own = range_in_shard(matrix, self);
     const Tensor own_part =
@@ -61,7 +61,7 @@ void MatrixExchange::exchange_slices(const Round& round, Direction direction) {
   if (tp_.size() == 1) return;
   const bool is_sent = direction == Direction::to_worker;
   std::vector<comm::Message> here, there;  // this rank's slices; those of the matrix that it works on
-  for (const DealtMatrix& matrix : round) {
+  for (const AssignedMatrix& matrix : round) {
     if (matrix.fsdp_rank != fsdp_rank()) continue;
     const int ranks_per_slice = tp_.size() / matrix.num_slices();
     // The worker has its own slice; of ranks with the same one, the first sends it, and all get it back.
@@ -93,7 +93,7 @@ void MatrixExchange::copy(const Tensor& here, const Tensor& there, Direction dir
   }
 }
 
-ShardRange MatrixExchange::range_in_shard(const DealtMatrix& matrix, FsdpRank rank) const {
+ShardRange MatrixExchange::range_in_shard(const AssignedMatrix& matrix, FsdpRank rank) const {
   const std::int64_t shard_elements = storage_.shard_map().unit(matrix.unit).shard_elements;
   const std::int64_t first = matrix.parameter->unit_offset;
   const std::int64_t begin = std::max(first, rank * shard_elements);
@@ -101,16 +101,16 @@ ShardRange MatrixExchange::range_in_shard(const DealtMatrix& matrix, FsdpRank ra
   return {begin, std::max<std::int64_t>(end - begin, 0)};
 }
 
-Tensor MatrixExchange::own_slice(const DealtMatrix& matrix) const {
+Tensor MatrixExchange::own_slice(const AssignedMatrix& matrix) const {
   const std::int64_t count = matrix.parameter->local_elements();
-  if (fsdp_.size() > 1) return deal_.gathered_slices().rows(matrix.gathered_offset, count);
+  if (fsdp_.size() > 1) return assignment_.gathered_slices().rows(matrix.gathered_offset, count);
   return storage_.gradients_of(matrix.unit).rows(matrix.parameter->unit_offset, count);
 }
 
-WholeMatrix MatrixExchange::whole(const DealtMatrix& matrix) const {
+WholeMatrix MatrixExchange::whole(const AssignedMatrix& matrix) const {
   const Parameter& parameter = *matrix.parameter;
   const int num_slices = matrix.num_slices();
-  return {&parameter, num_slices > 1 ? deal_.joined_slices().rows(0, parameter.elements()) : own_slice(matrix),
+  return {&parameter, num_slices > 1 ? assignment_.joined_slices().rows(0, parameter.elements()) : own_slice(matrix),
           num_slices};
 }
 

@@ -81,7 +81,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
                                                 config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
-      matrix_deal(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
+      matrix_assignment(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
         return optimizer->needs_whole(unit, parameter);
       }) {}
 
@@ -92,7 +92,7 @@ void RankPlan::lay_out(Arenas& arenas) {
                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
   }
   optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
-  matrix_deal.lay_out(arenas.optimizer);
+  matrix_assignment.lay_out(arenas.optimizer);
   unit_buffers.lay_out(
       {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);

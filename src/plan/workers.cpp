@@ -57,7 +57,7 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                          device::Device& device, comm::Collectives& collectives, Work work)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1, device,
                   collectives, work),
-      matrices(plan.matrix_deal, plan.storage, groups, *ops, collectives),
+      matrices(plan.matrix_assignment, plan.storage, groups, *ops, collectives),
       shard_reduction(groups, *ops, collectives),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activation_store(

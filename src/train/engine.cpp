@@ -93,7 +93,7 @@ struct Engine::Impl {
     // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
     // whole matrices has directions; share() comes behind all of them.
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
-        plan.matrix_deal.rounds().empty() && plan.optimizer->max_shared_bytes() == 0) {
+        plan.matrix_assignment.rounds().empty() && plan.optimizer->max_shared_bytes() == 0) {
       early_update.emplace(*plan.optimizer, plan.storage, *workers.ops, device, *workers.streams.comm);
       workers.units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }

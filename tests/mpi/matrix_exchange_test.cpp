@@ -44,7 +44,7 @@ float value_of(UnitIndex unit, const Parameter& parameter, std::int64_t row, std
 }
 float answer_to(float value) { return 1.0F - 2.0F * value; }
 
-bool is_dealt(UnitIndex unit, const Parameter& parameter) { return unit != 1 && !parameter.is_vector(); }
+bool is_assigned(UnitIndex unit, const Parameter& parameter) { return unit != 1 && !parameter.is_vector(); }
 
 /// Calls visit(unit, parameter, row, column, element of the rank shard).
 template <class Visit>
@@ -73,11 +73,11 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   UnitStorage storage =
       test::stored_part(sample_units(), mesh.place, DType::float32, MasterWeights::in_memory, is_sharded);
   const ShardMap& shard_map = storage.shard_map();
-  MatrixDeal deal(shard_map, mesh.place, is_dealt);
+  MatrixAssignment assignment(shard_map, mesh.place, is_assigned);
   device::Ledger ledger;
   const auto lay_out = [&](device::Arena& arena) {
     storage.lay_out(arena, arena, arena);
-    deal.lay_out(arena);
+    assignment.lay_out(arena);
   };
   device::Arena sizing;
   lay_out(sizing);
@@ -89,7 +89,7 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   });
 
   std::int64_t num_worked = 0, num_wrong = 0;
-  MatrixExchange exchange(deal, storage, mesh.groups, *backend, *collectives);
+  MatrixExchange exchange(assignment, storage, mesh.groups, *backend, *collectives);
   exchange.for_each([&](const WholeMatrix& matrix) {
     stream->synchronize();
     ++num_worked;
@@ -108,17 +108,17 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   stream->synchronize();
   BOOST_TEST(num_wrong == 0);
 
-  std::int64_t num_dealt = 0;
-  for (const auto& round : deal.rounds()) num_dealt += std::ssize(round);
-  BOOST_TEST(num_dealt == 12);
+  std::int64_t num_assigned = 0;
+  for (const auto& round : assignment.rounds()) num_assigned += std::ssize(round);
+  BOOST_TEST(num_assigned == 12);
   std::vector<std::int64_t> sums{num_worked};
   mesh.groups.fsdp.sum(std::span<std::int64_t>(sums));
   mesh.groups.tp.sum(std::span<std::int64_t>(sums));
-  BOOST_TEST(sums[0] == num_dealt);
-  BOOST_TEST(num_worked <= std::ssize(deal.rounds()));
+  BOOST_TEST(sums[0] == num_assigned);
+  BOOST_TEST(num_worked <= std::ssize(assignment.rounds()));
 
   for_each_element(shard_map, [&](UnitIndex unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
-    const float before = value_of(unit, p, i, j), expected = is_dealt(unit, p) ? answer_to(before) : before;
+    const float before = value_of(unit, p, i, j), expected = is_assigned(unit, p) ? answer_to(before) : before;
     BOOST_TEST_REQUIRE(gradients[at] == expected, p.name << " of unit " << unit << " at " << i << ", " << j);
   });
 }

@@ -96,10 +96,11 @@ struct Fixture {
   parallel::UnitStorage storage;
   const parallel::ShardMap& shard_map = storage.shard_map();
   std::unique_ptr<Optimizer> optimizer;
-  parallel::MatrixDeal deal{shard_map, place, [](parallel::UnitIndex, const parallel::Parameter&) { return false; }};
+  parallel::MatrixAssignment assignment{shard_map, place,
+                                        [](parallel::UnitIndex, const parallel::Parameter&) { return false; }};
   mesh::Groups groups = mesh::Groups::planned(place, {});
   comm::TrafficCounter collectives;
-  parallel::MatrixExchange matrices{deal, storage, groups, *memory.backend, collectives};
+  parallel::MatrixExchange matrices{assignment, storage, groups, *memory.backend, collectives};
   parallel::ShardReduction reduction{groups, *memory.backend, collectives};
 };
 

@@ -232,8 +232,9 @@ class Rank {
   Recorder recorder_;
   parallel::ShardReduction reduction_;
   mesh::Place lone_place_;
-  parallel::MatrixDeal deal_{shard_map_, lone_place_, [](int, const parallel::Parameter&) { return false; }};
-  parallel::MatrixExchange matrices_{deal_, storage_, groups_, *memory_.backend, recorder_};
+  parallel::MatrixAssignment assignment_{shard_map_, lone_place_,
+                                         [](int, const parallel::Parameter&) { return false; }};
+  parallel::MatrixExchange matrices_{assignment_, storage_, groups_, *memory_.backend, recorder_};
 };
 
 /// The ranks of a mesh that together hold every parameter, in step.
