@@ -32,15 +32,15 @@ void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) 
   num_cached_ = num_cached;
   num_new_ = num_new;
   next_layer_ = 0;
-  sequence::AttentionStep step;
-  if (num_cached > 0) step.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
-  step.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
-  set_schedule({.steps = {step}, .num_tokens = num_new});
+  sequence::AttentionRound round;
+  if (num_cached > 0) round.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
+  round.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
+  set_schedule({.rounds = {round}, .num_tokens = num_new});
 }
 
 void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.steps.size() == 1, "a cache is attended to in one step");
-  plan_ = backend_.plan_attention(schedule.steps.front().spans, num_new_, num_cached_ + num_new_);
+  SFT_ENSURE(schedule.rounds.size() == 1, "a cache is attended to in one round");
+  plan_ = backend_.plan_attention(schedule.rounds.front().spans, num_new_, num_cached_ + num_new_);
 }
 
 void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {

@@ -17,19 +17,19 @@ Chunk intersect(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
   return {chunk.local + from - chunk.global, from, to - from};
 }
 
-/// The ring's steps without spans.
+/// The ring's rounds without spans.
 AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   const int sp_size = cut.sp_size();
   AttentionSchedule schedule;
   schedule.num_tokens = std::ssize(documents) * cut.local_length();
-  schedule.steps.resize(sp_size);
+  schedule.rounds.resize(sp_size);
   for (int d = 0; d < sp_size; ++d) {
-    AttentionStep& step = schedule.steps[d];
-    step.to = SpRank::from((sp_rank + d) % sp_size);
-    step.from = SpRank::from((sp_rank - d + sp_size) % sp_size);
+    AttentionRound& round = schedule.rounds[d];
+    round.to = SpRank::from((sp_rank + d) % sp_size);
+    round.from = SpRank::from((sp_rank - d + sp_size) % sp_size);
     if (d == 0) continue;
-    step.receives = chunks_seen(documents, cut, sp_rank, step.from);
-    step.sends = chunks_seen(documents, cut, step.to, sp_rank);
+    round.receives = chunks_seen(documents, cut, sp_rank, round.from);
+    round.sends = chunks_seen(documents, cut, round.to, sp_rank);
   }
   return schedule;
 }
@@ -87,14 +87,14 @@ ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q
 
 AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
-  for (AttentionStep& step : schedule.steps) step.spans = attention_spans(documents, cut, sp_rank, step.from);
+  for (AttentionRound& round : schedule.rounds) round.spans = attention_spans(documents, cut, sp_rank, round.from);
   return schedule;
 }
 
 AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   SFT_ENSURE(documents.size() == 1, "keys are gathered for one row");
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
-  std::vector<AttentionSpan>& spans = schedule.steps.front().spans;
+  std::vector<AttentionSpan>& spans = schedule.rounds.front().spans;
   const std::vector<Chunk> q_chunks = cut.chunks(sp_rank);
   std::int64_t begin = 0, lane = 0;
   for (const std::int32_t document : documents.front()) {
@@ -128,9 +128,9 @@ AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocument
   AttentionSchedule schedule =
       schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), SpRank::from(sp_rank / ulysses_size));
   const auto like_this_one = [=](SpRank group) { return SpRank::from(group * ulysses_size + sp_rank % ulysses_size); };
-  for (AttentionStep& step : schedule.steps) {
-    step.to = like_this_one(step.to);
-    step.from = like_this_one(step.from);
+  for (AttentionRound& round : schedule.rounds) {
+    round.to = like_this_one(round.to);
+    round.from = like_this_one(round.from);
   }
   return schedule;
 }
@@ -139,7 +139,7 @@ std::int64_t max_schedule_bytes(std::int64_t num_rows, std::int64_t num_document
   // A document within a chunk makes one span; only the first of a chunk can reach back, over all chunks before it.
   const std::int64_t num_reaching_back = sp_size > 1 ? num_rows * 4 * sp_size : 0;
   return (num_documents + num_reaching_back) * static_cast<std::int64_t>(sizeof(AttentionSpan)) +
-         sp_size * static_cast<std::int64_t>(sizeof(AttentionStep));
+         sp_size * static_cast<std::int64_t>(sizeof(AttentionRound));
 }
 
 }  // namespace sft::sequence

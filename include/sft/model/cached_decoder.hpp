@@ -49,7 +49,7 @@ class CachedAttention final : public parallel::SequenceAttention {
 
   /// Prepares the pass that follows, over `num_new` tokens behind `num_cached`.
   void begin_pass(std::int64_t num_cached, std::int64_t num_new);
-  /// One step, whose spans reach from the new tokens to all tokens of the text. begin_pass() calls it.
+  /// One round, whose spans reach from the new tokens to all tokens of the text. begin_pass() calls it.
   void set_schedule(const sequence::AttentionSchedule& schedule) override;
   /// Puts the keys and values into the cache, then attends to all that is in it.
   void forward(const Heads& heads, Tensor out, Tensor lse) override;

@@ -26,18 +26,18 @@ struct ChunkPair {
 };
 
 /// One round of exchange and the work on what it brings.
-struct AttentionStep {
+struct AttentionRound {
   SpRank to = 0, from = 0;    ///< this rank's keys go to `to`; those of `from` come in
   ChunkPair sends, receives;  ///< the chunks of this rank that `to` sees; those of `from` that this rank sees
   /// What this rank's queries see of the keys, as the schedule says; empty where no document has tokens on both ranks.
   std::vector<AttentionSpan> spans = {};
 
-  bool operator==(const AttentionStep&) const = default;
+  bool operator==(const AttentionRound&) const = default;
 };
 
-/// What one rank does for the attention of a micro-batch, in order. Step 0 is its own keys.
+/// What one rank does for the attention of a micro-batch, in order. Round 0 is its own keys.
 struct AttentionSchedule {
-  std::vector<AttentionStep> steps;
+  std::vector<AttentionRound> rounds;
   /// Queries that the spans count: the tokens of the micro-batch on this rank, as many as on every other; with
   /// ulysses_size > 1 those of its group of neighbours.
   std::int64_t num_tokens = 0;
@@ -51,16 +51,16 @@ struct AttentionSchedule {
 /// The chunks of sp rank `k_rank` that a query of `q_rank` sees a key of.
 [[nodiscard]] ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank);
 
-/// The ring: in step d, of sp_size, this rank's keys go d places on and those of the rank d places back come in. The
-/// spans of a step are those with the keys of `from`; indices count local tokens. One rank alone has one step.
+/// The ring: in round d, of sp_size, this rank's keys go d places on and those of the rank d places back come in. The
+/// spans of a round are those with the keys of `from`; indices count local tokens. One rank alone has one round.
 [[nodiscard]] AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
 
-/// All keys at once: steps and exchange as in the ring, but all spans stand in step 0, with keys that count the tokens
-/// of the whole row. For one row.
+/// All keys at once: rounds and exchange as in the ring, but all spans stand in round 0, with keys that count the
+/// tokens of the whole row. For one row.
 [[nodiscard]] AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
 
 /// The schedule of `method` for one row. With ulysses_size > 1 it is that of the ring for a rank's group of neighbours:
-/// steps and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and
+/// rounds and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and
 /// `from` are the sp ranks with the same place in their groups.
 [[nodiscard]] AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents,
                                               const RowCut& cut, SpRank sp_rank);

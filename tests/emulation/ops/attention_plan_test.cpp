@@ -91,10 +91,10 @@ BOOST_AUTO_TEST_CASE(tiles_have_the_pairs_of_the_spans) {
       documents.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(left, 1 + random() % 150)));
     }
     for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
-      for (const sequence::AttentionStep& step : schedule_ring({documents}, cut, rank).steps) {
-        check_lists(step.spans, cut.local_length(), cut.local_length());
+      for (const sequence::AttentionRound& round : schedule_ring({documents}, cut, rank).rounds) {
+        check_lists(round.spans, cut.local_length(), cut.local_length());
       }
-      check_lists(schedule_all_gather({documents}, cut, rank).steps.front().spans, cut.local_length(), cut.length());
+      check_lists(schedule_all_gather({documents}, cut, rank).rounds.front().spans, cut.local_length(), cut.length());
     }
   }
 }

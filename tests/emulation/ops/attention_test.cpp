@@ -62,7 +62,7 @@ Work random_work(unsigned seed, std::int64_t max_tokens) {
   const sequence::RowDocuments documents = {random_documents(random, cut.length())};
   const SpRank rank = SpRank::from(static_cast<int>(below(sp_size)));
   if (seed % 4 == 2) {
-    return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank).steps.front().spans};
+    return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank).rounds.front().spans};
   }
   const int from = static_cast<int>(below(sp_size));
   return {cut.local_length(), cut.local_length(), attention_spans(documents, cut, rank, from)};
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(forward_over_random_schedules) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
+BOOST_AUTO_TEST_CASE(rounds_of_a_ring_merge) {
   unsigned seed = 0;
   for (const DType dtype : compute_dtypes) {
     for (const Layout layout : layouts) {
@@ -173,8 +173,8 @@ BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
         Twin lse(DType::float32, {work.num_queries, heads.num});
         std::vector<Inputs> steps;
         std::vector<Operand> operands;
-        steps.reserve(schedule.steps.size());
-        for (std::size_t d = 0; d < schedule.steps.size(); ++d) {
+        steps.reserve(schedule.rounds.size());
+        for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
           Inputs& x = steps.emplace_back(work, heads, dtype, layout, seed + 100 * static_cast<unsigned>(d));
           operands.insert(operands.end(), {in(x.q), in(x.k), in(x.v)});
         }
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
         operands.push_back(out(lse, lse_tolerance));
         check(label("ring", dtype, heads, layout, seed), operands, [&](Backend& backend, auto of) {
           for (std::size_t d = 0; d < steps.size(); ++d) {
-            const auto plan = backend.plan_attention(schedule.steps[d].spans, work.num_queries, work.num_keys);
+            const auto plan = backend.plan_attention(schedule.rounds[d].spans, work.num_queries, work.num_keys);
             backend.attention_forward({of(steps[0].q), of(steps[d].k), of(steps[d].v), of(result), of(lse),
                                        steps[0].scale, *plan, /*merge=*/d > 0});
           }

@@ -99,9 +99,9 @@ BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_joined_documents_say) {
         const sft::sequence::AttentionSchedule schedule =
             sft::sequence::schedule_ring({documents}, {length, sp_size}, sft::SpRank::from(sp_rank));
         BOOST_TEST(batch.attention.num_tokens == std::ssize(indices));
-        BOOST_REQUIRE(batch.attention.steps.size() == schedule.steps.size());
-        for (std::size_t d = 0; d < schedule.steps.size(); ++d) {
-          BOOST_TEST((batch.attention.steps[d] == schedule.steps[d]));
+        BOOST_REQUIRE(batch.attention.rounds.size() == schedule.rounds.size());
+        for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
+          BOOST_TEST((batch.attention.rounds[d] == schedule.rounds[d]));
         }
       }
     }
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_row_of_padding_alone_counts_nothing) {
   const MicroBatch empty = cut_rows({Row{}}, 3, 2);
   BOOST_TEST(empty.tokens.size() == 2u);
   BOOST_TEST(empty.attention.num_tokens == 2);
-  for (const sft::sequence::AttentionStep& step : empty.attention.steps) BOOST_TEST(step.spans.empty());
+  for (const sft::sequence::AttentionRound& round : empty.attention.rounds) BOOST_TEST(round.spans.empty());
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_any_lengths_make_one_micro_batch) {
