@@ -333,7 +333,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.positions.resize(tokens.size());
   std::iota(batch.positions.begin(), batch.positions.end(), 0);
   batch.targets.resize(tokens.size());
-  batch.weights.resize(tokens.size());
+  batch.loss_weights.resize(tokens.size());
   const auto num_tokens = std::ssize(tokens);
   batch.attention = sequence::schedule_ring({{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
   const model::Inputs inputs = e.upload.put(batch);

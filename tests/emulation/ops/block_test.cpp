@@ -130,7 +130,7 @@ void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype,
                         .max = of(max),
                         .partials = of(partials),
                         .targets = of(targets),
-                        .weights = of(weights),
+                        .loss_weights = of(weights),
                         .vocab_begin = vocab_begin};
   };
   const std::string what =

@@ -88,13 +88,13 @@ BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_joined_documents_say) {
         BOOST_REQUIRE(batch.tokens.size() == indices.size());
         BOOST_REQUIRE(batch.positions.size() == indices.size());
         BOOST_REQUIRE(batch.targets.size() == indices.size());
-        BOOST_REQUIRE(batch.weights.size() == indices.size());
+        BOOST_REQUIRE(batch.loss_weights.size() == indices.size());
         for (std::size_t t = 0; t < indices.size(); ++t) {
           const Expected& expected = joined[static_cast<std::size_t>(indices[t])];
           BOOST_TEST(batch.tokens[t] == expected.token);
           BOOST_TEST(batch.positions[t] == expected.position);
           BOOST_TEST(batch.targets[t] == expected.target);
-          BOOST_TEST(batch.weights[t] == expected.weight);
+          BOOST_TEST(batch.loss_weights[t] == expected.weight);
         }
         const sft::sequence::AttentionSchedule schedule =
             sft::sequence::schedule_ring({documents}, {length, sp_size}, sft::SpRank::from(sp_rank));
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(padding_is_no_part_of_a_micro_batch) {
   BOOST_TEST(divisible.tokens.size() == 15u);
   BOOST_TEST(divisible.attention.num_tokens == 15);
   BOOST_TEST(std::equal(batch.tokens.begin(), batch.tokens.end(), divisible.tokens.begin()));
-  BOOST_TEST(divisible.weights.back() == 0.0f);
+  BOOST_TEST(divisible.loss_weights.back() == 0.0f);
   BOOST_TEST(cut_rows({row_of(10), row_of(1), row_of(3)}, 2, 1, {}, 6).tokens.size() == 12u);
   BOOST_TEST(cut_rows({row_of(0)}, 1, 0, {}, 4).tokens.size() == 4u);
 }
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(targets_never_cross_documents) {
       .tokens = {10, 11, 20, 30, 31, 0}, .loss_weight = {1, 1, 1, 1, 0.5f, 0}, .document_lengths = {2, 1, 2}};
   const MicroBatch batch = cut_rows({row, row}, 1, 0);
   BOOST_TEST(batch.targets == (std::vector<std::int32_t>{11, 0, 0, 31, 0, 11, 0, 0, 31, 0}));
-  BOOST_TEST(batch.weights == (std::vector<float>{1, 0, 0, 0.5f, 0, 1, 0, 0, 0.5f, 0}));
+  BOOST_TEST(batch.loss_weights == (std::vector<float>{1, 0, 0, 0.5f, 0, 1, 0, 0, 0.5f, 0}));
   BOOST_TEST(batch.positions == (std::vector<std::int32_t>{0, 1, 0, 0, 1, 0, 1, 0, 0, 1}));
 }
 
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(counts_agree_with_the_sum_over_all_cuts) {
     std::int64_t num_targets = 0;
     double weight_sum = 0.0;
     for (int sp_rank = 0; sp_rank < sp_size; ++sp_rank) {
-      for (const float weight : cut_rows(rows, sp_size, sp_rank).weights) {
+      for (const float weight : cut_rows(rows, sp_size, sp_rank).loss_weights) {
         num_targets += weight > 0.0f ? 1 : 0;
         weight_sum += static_cast<double>(weight);
       }

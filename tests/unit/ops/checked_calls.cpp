@@ -30,7 +30,7 @@ CrossEntropy chunk_of(const Tensors& x) {
           .max = x.at("max"),
           .partials = x.at("partials"),
           .targets = x.at("targets"),
-          .weights = x.at("weights"),
+          .loss_weights = x.at("loss_weights"),
           .vocab_begin = 0};
 }
 
@@ -39,7 +39,7 @@ std::map<std::string, Operand> operands_of_chunk() {
           {"max", {float32, {T}, "written"}},
           {"partials", {float32, {3, T}, "written"}},
           {"targets", {DType::int32, {T}}},
-          {"weights", {float32, {T}}}};
+          {"loss_weights", {float32, {T}}}};
 }
 
 void add_ops_of_decoder(std::vector<Op>& ops) {
