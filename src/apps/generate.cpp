@@ -30,7 +30,7 @@
 #include "sft/core/stop_signals.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/generate/generate.hpp"
-#include "sft/hub/generation_config.hpp"
+#include "sft/hub/model_config.hpp"
 #include "sft/text/tokenizer.hpp"
 #include "text_model.hpp"
 

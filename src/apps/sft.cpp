@@ -43,7 +43,6 @@
 #include "sft/io/file_kind.hpp"
 #include "sft/io/files.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/machine/process_memory.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
@@ -283,7 +282,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   });
 
   // 3. Mesh: this rank's place in it, and every communicator of the run
-  const mesh::Place place(config, world.rank());
+  const mesh::Place place(config, WorldRank::from(world.rank()));
   const mesh::Groups groups(world, place, sharing_of(config));
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
       *device, groups.of_tensors(config->device.max_ctas(), config->optimizer.needs_whole_matrices()), transport);

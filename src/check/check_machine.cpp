@@ -102,12 +102,12 @@ std::string describe_devices(const CheckedMachine& machine) {
 }
 
 /// "4 nodes with eth0 25 Gb/s", of each kind of node; empty where no node tells.
-std::string describe_networks(const CheckedMachine& machine, const std::vector<int>& nodes) {
+std::string describe_networks(const CheckedMachine& machine, const IndexedVector<WorldRank, int>& nodes) {
   const std::string mine = fmt::format("{}", fmt::join(machine::network_adapters(), ", "));
-  const std::vector<std::string> of_rank = machine.groups.world.all_gather(mine);
+  const IndexedVector<WorldRank, std::string> of_rank(machine.groups.world.all_gather(mine));
   std::map<std::string, std::int64_t> counts;
-  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
-    const bool is_first_of_node = std::cmp_equal(nodes[rank], rank);
+  for (const WorldRank rank : of_rank.indices()) {
+    const bool is_first_of_node = nodes[rank] == rank;
     if (is_first_of_node && !of_rank[rank].empty()) ++counts[of_rank[rank]];
   }
   std::vector<std::string> all;
@@ -156,7 +156,7 @@ std::string describe_transport(const CheckedMachine& machine) {
   return "";
 }
 
-void print_machine(const CheckedMachine& machine, const std::vector<int>& nodes) {
+void print_machine(const CheckedMachine& machine, const IndexedVector<WorldRank, int>& nodes) {
   const mesh::Layout& layout = machine.place.layout();
   Table table({Align::left, Align::left}, 2);
   table.add({"mesh", fmt::format("{}, {} on {}", layout.describe(), plural(layout.size(), "rank"),
@@ -210,14 +210,14 @@ std::string names_of(const std::vector<comm::TensorGroup>& groups) {
 }
 
 void time_collectives(const CheckedMachine& machine, const std::vector<comm::TensorGroup>& groups,
-                      const std::vector<int>& nodes, CollectiveTrial& trial, std::size_t large_bytes) {
+                      const IndexedVector<WorldRank, int>& nodes, CollectiveTrial& trial, std::size_t large_bytes) {
   using Call = CollectiveTrial::Call;
   const comm::Group& world = machine.groups.world;
   Table table({Align::left, Align::right, Align::left, Align::left, Align::right, Align::right, Align::left}, 2);
   table.add({"group", "ranks", "", "call", format_bytes(small_bytes), format_bytes(large_bytes), ""});
   for (const comm::TensorGroup& of : groups) {
     const comm::Group& group = of.group;
-    const std::int64_t own_node = nodes[world.rank()];
+    const std::int64_t own_node = nodes[machine.place.rank()];
     const std::vector<std::int64_t> nodes_of_group = group.all_gather(std::span(&own_node, 1));
     const bool is_split = std::ranges::count(nodes_of_group, own_node) < group.size();
     const bool crosses = gather(is_split ? 1 : 0, world).most() > 0;
@@ -323,7 +323,7 @@ void time_ranks(const CheckedMachine& machine) {
 void check_machine(const CheckedMachine& machine) {
   const std::size_t most_bytes =
       machine.device.kind() == device::Kind::cuda ? std::size_t{64} << 20 : std::size_t{4} << 20;
-  const std::vector<int> nodes = plan::nodes_of_ranks(machine.session);
+  const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(machine.session);
   print_machine(machine, nodes);
   print_gpus(machine);
   const std::vector<comm::TensorGroup> groups = machine.groups.of_tensors();

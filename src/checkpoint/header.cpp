@@ -11,7 +11,7 @@
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
-#include "sft/core/version.hpp"
+#include "sft/core/program.hpp"
 #include "sft/io/seal.hpp"
 
 namespace sft::checkpoint {

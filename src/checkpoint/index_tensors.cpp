@@ -37,7 +37,7 @@ void add_pieces(const std::vector<parallel::StoredPart>& parts, const std::strin
 Pieces all_pieces(const parallel::ShardMap& shard_map, const parallel::StoredLayout& layout) {
   Pieces pieces;
   const mesh::Place& place = shard_map.place();
-  for (int rank = 0; rank < place.layout().size(); ++rank) {
+  for (const WorldRank rank : place.layout().ranks()) {
     if (!place.peer(rank).owns_shard(shard_map.shard_axes())) continue;
     const parallel::ShardMap map = shard_map.of_rank(rank);
     add_pieces(layout.parts(map), shard_file_name(rank), pieces);

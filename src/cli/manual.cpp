@@ -6,7 +6,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "sft/core/version.hpp"
+#include "sft/core/program.hpp"
 
 namespace sft::cli {
 

@@ -10,7 +10,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/nearest.hpp"
-#include "sft/core/version.hpp"
+#include "sft/core/program.hpp"
 
 namespace sft::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/cli/words.hpp"
+#include "sft/cli/options.hpp"
 
 #include <algorithm>
 #include <stdexcept>

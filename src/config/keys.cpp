@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "config/quoting.hpp"
@@ -25,7 +26,17 @@ Key key(const char* section, Part Config::*part, const char* name, Value Part::*
           [=](const Config& config) { return write(config.*part.*field); }};
 }
 
-/// The same for files or folders.
+/// The same for a number from `least` on, which is what `rule` says.
+template <class Part, class Value>
+Key key(const char* section, Part Config::*part, const char* name, Value Part::*field, std::string help,
+        std::type_identity_t<Value> least, const char* rule) {
+  Key number = key(section, part, name, field, std::move(help));
+  number.is_allowed = [=](const Config& config) { return config.*part.*field >= least; };
+  number.rule = rule;
+  return number;
+}
+
+/// A key for files or folders.
 template <class Part, class Value>
 Key path_key(const char* section, Part Config::*part, const char* name, Value Part::*field, const char* help) {
   Key path = key(section, part, name, field, help);
@@ -329,12 +340,13 @@ std::vector<Key> make_keys() {
           "train", &C::train, "offload_folder", &Train::offload_folder,
           "folder on a fast disk of each node, for what is offloaded to files: without names, gone when the run ends"),
       key("train", &C::train, "mlp_tile_tokens", &Train::mlp_tile_tokens,
-          "tokens that an MLP works on at a time, for long rows; 0: all"),
+          "tokens that an MLP works on at a time, for long rows; 0: all", 0, "0 (all tokens at a time) or more"),
       key("train", &C::train, "seed", &Train::seed,
           "seed of what is random beyond weights and the order of rows: the dropout of adapters"),
       path_key("train", &C::train, "output_dir", &Train::output_dir,
                "folder for metrics, checkpoints and resolved.ini"),
-      key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl"),
+      key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl", 1,
+          "1 or more"),
       eval_steps_key("steps between two evaluations on eval_files, beside the one at the end; none: logging_steps; "
                      "0: only at the end"),
       key("train", &C::train, "eval_on_start", &Train::eval_on_start, "evaluate before the first step too"),
@@ -372,9 +384,9 @@ std::vector<Key> make_keys() {
           "float32, or bf16 with stochastic rounding: half the memory"),
 
       key("checkpoint", &C::checkpoint, "save_steps", &Checkpoint::save_steps,
-          "steps between checkpoints; 0: only at the end"),
+          "steps between checkpoints; 0: only at the end", 0, "0 (only at the end) or more"),
       key("checkpoint", &C::checkpoint, "save_total_limit", &Checkpoint::save_total_limit,
-          "checkpoints to keep, those saved last; 0: all"),
+          "checkpoints to keep, those saved last; 0: all", 0, "0 (keep all) or more"),
       resume_key("none, auto (the one saved last in output_dir, if any; also written true or latest) or the path of a "
                  "checkpoint"),
       save_hub_model_key(
@@ -387,14 +399,14 @@ std::vector<Key> make_keys() {
           "between GPUs: auto, nccl, host: through the nodes' memory and MPI, slower, for ranks that share a GPU, or "
           "mpi: a CUDA-aware MPI, from the GPUs' memory"),
       key("device", &C::device, "comm_timeout_s", &Device::comm_timeout_s,
-          "end a run on GPUs when no collective moved for so long; 0: never"),
+          "end a run on GPUs when no collective moved for so long; 0: never", 0, "0 (never) or more seconds"),
       key("device", &C::device, "dp_replicate_max_ctas", &Device::dp_replicate_max_ctas,
           "thread blocks that NCCL may use for this axis; 0: its own choice"),
       key("device", &C::device, "dp_shard_max_ctas", &Device::dp_shard_max_ctas, "the same for dp_shard x sp"),
       key("device", &C::device, "sp_max_ctas", &Device::sp_max_ctas, "the same for sp"),
       key("device", &C::device, "tp_max_ctas", &Device::tp_max_ctas, "the same for tp"),
       key("device", &C::device, "peak_tflops", &Device::peak_tflops,
-          "peak TFLOP/s of one rank, for mfu; 0: unknown, no mfu"),
+          "peak TFLOP/s of one rank, for mfu; 0: unknown, no mfu", 0, "0 (unknown) or more"),
   };
 }
 

@@ -21,6 +21,9 @@ struct Key {
   std::function<void(const std::string& text, Config& config)> set;
   /// The value as text that `set` reads back.
   std::function<std::string(const Config& config)> get;
+  /// Whether the value can be used, whatever other keys say, and what it must be; null: every one that `set` takes.
+  std::function<bool(const Config& config)> is_allowed = {};
+  std::string rule = {};
 
   /// "section.name", as on the command line.
   [[nodiscard]] std::string full_name() const { return section + "." + name; }

@@ -113,6 +113,11 @@ void check_evaluation(const Config& config) {
                      "set data.eval_files to shards that sft-prepare wrote, or leave the key out");
 }
 
+/// The rules of the table of keys.
+void check_each(const Config& config) {
+  for (const Key& key : keys()) require(config, !key.is_allowed || key.is_allowed(config), key.full_name(), key.rule);
+}
+
 void check_train(const Config& config) {
   const Train& train = config.train;
   require_size(config, train.per_device_train_batch_size, "train.per_device_train_batch_size", max_batch);
@@ -123,17 +128,12 @@ void check_train(const Config& config) {
   require(config, train.max_steps >= 0 || (train.num_train_epochs > 0 && train.num_train_epochs <= max_epochs),
           "train.num_train_epochs", "above 0 and at most 1000000 when max_steps is -1");
   require(config, !train.output_dir.empty(), "train.output_dir", "a folder");
-  require(config, train.logging_steps >= 1, "train.logging_steps", "1 or more");
-  require(config, config.checkpoint.save_steps >= 0, "checkpoint.save_steps", "0 (only at the end) or more");
-  require(config, config.checkpoint.save_total_limit >= 0, "checkpoint.save_total_limit", "0 (keep all) or more");
   require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
           "none, auto or a path");
-  require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");
 }
 
 void check_device(const Config& config) {
   const Device& device = config.device;
-  require(config, device.comm_timeout_s >= 0, "device.comm_timeout_s", "0 (never) or more seconds");
   constexpr int most_ctas = 64;  // channels of NCCL
   for (const AxisKeys& keys : axis_keys) {
     const int max_ctas = device.*keys.max_ctas;
@@ -148,7 +148,6 @@ void check_device(const Config& config) {
 
 void check_activations(const Config& config) {
   const Train& train = config.train;
-  require(config, train.mlp_tile_tokens >= 0, "train.mlp_tile_tokens", "0 (all tokens at a time) or more");
   if (!train.activation_offload || config.device.backend == BackendChoice::cuda || !train.offload_folder.empty())
     return;
   throw_config_error("`train.activation_offload = true` has no place to write to",
@@ -413,6 +412,7 @@ ValidConfig validate(Config config, int world_size) {
   check_heads(config.model);
   check_lora(config);
   check_data(config);
+  check_each(config);
   check_train(config);
   check_activations(config);
   check_device(config);

@@ -17,9 +17,10 @@
 #include <string_view>
 
 #include "sft/core/log.hpp"
-#include "sft/core/version.hpp"
 
 namespace sft {
+
+const char* version() noexcept { return SFT_VERSION; }
 
 namespace {
 

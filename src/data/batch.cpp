@@ -23,7 +23,7 @@ void append_document(MicroBatch& batch, const sequence::Chunk& chunk, const Row&
     batch.tokens.push_back(row.tokens[at]);
     batch.positions.push_back(static_cast<std::int32_t>(i));
     batch.targets.push_back(is_last ? 0 : row.tokens[at + 1]);
-    batch.weights.push_back(is_last ? 0.0f : row.loss_weight[at + 1]);
+    batch.loss_weights.push_back(is_last ? 0.0f : row.loss_weight[at + 1]);
   }
 }
 
@@ -33,7 +33,7 @@ void pad(MicroBatch& batch, std::int64_t num_tokens) {
   batch.tokens.resize(size);
   batch.positions.resize(size);
   batch.targets.resize(size);
-  batch.weights.resize(size);
+  batch.loss_weights.resize(size);
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
   for (auto* of_tokens : {&batch.tokens, &batch.positions, &batch.targets}) {
     of_tokens->reserve(cut.local_length());
   }
-  batch.weights.reserve(cut.local_length());
+  batch.loss_weights.reserve(cut.local_length());
   for (const sequence::Chunk& chunk : cut.chunks(sp_rank)) {
     std::int64_t begin = 0;
     for (const Row& row : rows) {
@@ -74,7 +74,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
     }
     pad(batch, chunk.local + chunk.length);
   }
-  batch.attention = sequence::make_schedule(method, {std::move(documents)}, cut, sp_rank);
+  batch.attention = sequence::make_schedule(method, {std::move(documents)}, cut, SpRank::from(sp_rank));
   return batch;
 }
 

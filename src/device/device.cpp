@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "sft/core/log.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 
 namespace sft::device {
 

@@ -9,7 +9,6 @@
 #include "sft/core/ensure.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/machine/process_memory.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/model/architecture.hpp"
 #include "sft/model/cached_decoder.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/hub/generation_config.hpp"
+#include "sft/hub/model_config.hpp"
 
 #include <fmt/core.h>
 #include <filesystem>

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "sft/core/bf16.hpp"
+#include "sft/core/dtype.hpp"
 
 namespace sft::hub {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/hub/target_modules.hpp"
+#include "sft/hub/adapter_config.hpp"
 
 #include <oniguruma.h>
 

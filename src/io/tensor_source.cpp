@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "sft/core/bf16.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::io {

@@ -99,7 +99,7 @@ Value filter_default(Evaluator& evaluator, const Value& input, const Arguments& 
 Value filter_int(Evaluator&, const Value& input, const Arguments& arguments) {
   const Parameters parameters("int", arguments, {"default", "base"});
   if (parameters.has(1)) fail_unsupported("the argument 'base' of the filter 'int'");
-  const Value otherwise = parameters[0] == nullptr ? Value(std::int64_t{0}) : *parameters[0];
+  Value otherwise = parameters[0] == nullptr ? Value(std::int64_t{0}) : *parameters[0];
   if (input.is_undefined()) throw Failure(undefined_message(input));
   if (const auto number = as_integer(input)) return *number;
   std::optional<double> number;

@@ -41,7 +41,7 @@ List::List(Heap* heap, Kind list_kind, std::vector<Value> list_items, std::int32
       depth(nest(deepest(items))),
       charge(heap, sizeof(List) + items.size() * sizeof(Value)) {}
 
-Dict::Dict(Heap* heap, Entries dict_entries, std::int32_t dict_source)
+Dict::Dict(Heap* heap, Entries&& dict_entries, std::int32_t dict_source)
     : source(dict_source),
       depth(nest(deepest(dict_entries))),
       charge(heap, sizeof(Dict) + dict_entries.size() * 4 * sizeof(Value)) {
@@ -55,9 +55,9 @@ Dict::Dict(Heap* heap, Entries dict_entries, std::int32_t dict_source)
         continue;
       }
     } else if (const Value* old = find(key)) {
-      for (auto& entry : entries) {
-        if (&entry.second == old) entry.second = std::move(value);
-      }
+      const auto place =
+          std::find_if(entries.begin(), entries.end(), [old](const auto& e) { return &e.second == old; });
+      place->second = std::move(value);
       continue;
     }
     entries.emplace_back(std::move(key), std::move(value));

@@ -102,7 +102,7 @@ struct List {
 struct Dict {
   using Entries = std::vector<std::pair<Value, Value>>;
   /// Where keys are equal, the first keeps its place and the last its value.
-  Dict(Heap* heap, Entries dict_entries, std::int32_t dict_source = -1);
+  Dict(Heap* heap, Entries&& dict_entries, std::int32_t dict_source = -1);
 
   /// nullptr if there is no such key.
   [[nodiscard]] const Value* find(std::string_view key) const;

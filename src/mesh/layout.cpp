@@ -20,17 +20,18 @@ bool has_keys(Axis axis) {
 
 }  // namespace
 
-Coordinates Layout::coordinates(int rank) const {
+Coordinates Layout::coordinates(WorldRank rank) const {
   Coordinates result;
+  int rest = rank;
   for (std::size_t i = num_axes; i-- > 0;) {  // the fastest axis first
     const Axis axis = all_axes[i];
-    result[axis] = rank % sizes_[axis];
-    rank /= sizes_[axis];
+    result[axis] = rest % sizes_[axis];
+    rest /= sizes_[axis];
   }
   return result;
 }
 
-int Layout::rank(const Coordinates& coordinates) const { return rank(coordinates, every_axis); }
+WorldRank Layout::rank(const Coordinates& coordinates) const { return WorldRank::from(rank(coordinates, every_axis)); }
 
 int Layout::rank(const Coordinates& coordinates, const AxisSet& axes) const {
   int number = 0;
@@ -40,14 +41,14 @@ int Layout::rank(const Coordinates& coordinates, const AxisSet& axes) const {
   return number;
 }
 
-std::vector<int> Layout::members(int rank, const AxisSet& axes) const {
+std::vector<WorldRank> Layout::members(WorldRank rank, const AxisSet& axes) const {
   const AxisSet fixed = every_axis.without(axes);
   const int own = this->rank(coordinates(rank), fixed);
-  std::vector<int> ranks;
-  for (int other = 0; other < size(); ++other) {
-    if (this->rank(coordinates(other), fixed) == own) ranks.push_back(other);
+  std::vector<WorldRank> members;
+  for (const WorldRank other : ranks()) {
+    if (this->rank(coordinates(other), fixed) == own) members.push_back(other);
   }
-  return ranks;
+  return members;
 }
 
 std::vector<Axis> Layout::named_axes() const {
@@ -67,15 +68,14 @@ std::string Layout::describe() const {
   return fmt::format("{} ({})", fmt::join(sizes, " x "), fmt::join(names, " x "));
 }
 
-AxisSet Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {
+AxisSet Layout::axes_between_nodes(const IndexedVector<WorldRank, int>& node_of_rank) const {
   AxisSet result;
-  const int num_ranks = size();
   int stride = 1;
   for (std::size_t i = num_axes; i-- > 0;) {  // the fastest axis first
     const Axis axis = all_axes[i];
-    for (int rank = 0; rank + stride < num_ranks; ++rank) {
+    for (const WorldRank rank : ranks()) {
       const bool has_neighbour = rank / stride % sizes_[axis] + 1 < sizes_[axis];
-      if (has_neighbour && node_of_rank[rank] != node_of_rank[rank + stride]) result.insert(axis);
+      if (has_neighbour && node_of_rank[rank] != node_of_rank[WorldRank::from(rank + stride)]) result.insert(axis);
     }
     stride *= sizes_[axis];
   }
@@ -84,11 +84,11 @@ AxisSet Layout::axes_between_nodes(const std::vector<int>& node_of_rank) const {
 
 Layout layout_of(const config::Parallel& parallel) { return Layout(parallel.sizes()); }
 
-Place::Place(const Layout& layout, int rank) : layout_(layout), coordinates_(layout.coordinates(rank)) {
+Place::Place(const Layout& layout, WorldRank rank) : layout_(layout), coordinates_(layout.coordinates(rank)) {
   SFT_ENSURE(rank >= 0, "a rank of the mesh");
   SFT_ENSURE(rank < layout.size(), "a rank of the mesh");
 }
 
-Place::Place(const config::ValidConfig& config, int rank) : Place(layout_of(config->parallel), rank) {}
+Place::Place(const config::ValidConfig& config, WorldRank rank) : Place(layout_of(config->parallel), rank) {}
 
 }  // namespace sft::mesh

@@ -14,19 +14,19 @@ std::size_t place_bytes(const std::vector<Tensor>& tensors) {
 }
 
 HostActivationStore::HostActivationStore(device::Device& device, device::Stream& compute_stream,
-                                         std::vector<Tensor> places)
+                                         IndexedVector<BlockIndex, Tensor> places)
     : device_(device),
       compute_stream_(compute_stream),
       places_(std::move(places)),
       stream_(device.make_stream(device::Priority::communication)),
       compute_done_(device.make_event()) {
-  for (std::size_t block = 0; block < places_.size(); ++block) done_.push_back(device.make_event());
+  for (int i = 0; i < places_.size(); ++i) done_.push_back(device.make_event());
 }
 
 HostActivationStore::~HostActivationStore() { stream_->drain(); }
 
 template <class Copy>
-void HostActivationStore::copy_each(std::size_t block, const std::vector<Tensor>& tensors, const Copy& copy) {
+void HostActivationStore::copy_each(BlockIndex block, const std::vector<Tensor>& tensors, const Copy& copy) {
   SFT_ENSURE(place_bytes(tensors) <= places_[block].size_bytes(), "a block's activations fit into their place");
   compute_done_->record(compute_stream_);
   stream_->wait(*compute_done_);
@@ -39,18 +39,18 @@ void HostActivationStore::copy_each(std::size_t block, const std::vector<Tensor>
   done_[block]->record(*stream_);
 }
 
-void HostActivationStore::save(std::size_t block, const std::vector<Tensor>& tensors) {
+void HostActivationStore::save(BlockIndex block, const std::vector<Tensor>& tensors) {
   copy_each(block, tensors, [&](const Tensor& tensor, std::byte* bytes) {
     device_.copy(bytes, tensor.data, tensor.size_bytes(), *stream_);
   });
 }
 
-void HostActivationStore::load(std::size_t block, const std::vector<Tensor>& tensors) {
+void HostActivationStore::load(BlockIndex block, const std::vector<Tensor>& tensors) {
   copy_each(block, tensors, [&](const Tensor& tensor, const std::byte* bytes) {
     device_.copy(tensor.data, bytes, tensor.size_bytes(), *stream_);
   });
 }
 
-void HostActivationStore::wait(std::size_t block) { compute_stream_.wait(*done_[block]); }
+void HostActivationStore::wait(BlockIndex block) { compute_stream_.wait(*done_[block]); }
 
 }  // namespace sft::model

@@ -204,15 +204,15 @@ void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer
   add_adapters(unit, prefix, members, number);
 }
 
-/// Adds block number `layer`, and begins the units that begin with it.
-BlockParameters add_block(UnitBuilder& unit, const config::Model& m, std::int64_t layer, int blocks_per_unit) {
+/// Adds a block, and begins the units that begin with it.
+BlockParameters add_block(UnitBuilder& unit, const config::Model& m, BlockIndex index, int blocks_per_unit) {
   constexpr std::uint64_t max_adapters = 16;  ///< of a block
   constexpr std::uint64_t num_adapters_of_attention = 4;
-  const std::string name = fmt::format("model.layers.{}", layer);
-  const std::uint64_t number = static_cast<std::uint64_t>(layer) * max_adapters;
+  const std::string name = fmt::format("model.layers.{}", static_cast<int>(index));
+  const std::uint64_t number = static_cast<std::uint64_t>(static_cast<int>(index)) * max_adapters;
   const bool in_parts = blocks_per_unit == 0;
   BlockParameters block;
-  if (in_parts || layer % blocks_per_unit == 0) unit.begin(in_parts ? name + ".self_attn" : name);
+  if (in_parts || index % blocks_per_unit == 0) unit.begin(in_parts ? name + ".self_attn" : name);
   add_attention(unit, m, name, number, block);
   if (in_parts) unit.begin(name + ".mlp");
   add_mlp(unit, m, name, number + num_adapters_of_attention, block);
@@ -231,8 +231,8 @@ std::vector<UnitIndex> DecoderParameters::forward_units() const {
 std::vector<UnitIndex> DecoderParameters::forward_backward_units(bool recomputes) const {
   std::vector<UnitIndex> units = forward_units();
   units.insert(units.end(), {head.unit(), head_unit()});
-  for (std::size_t i = blocks.size(); i-- > 0;) {
-    const bool is_last = i + 1 == blocks.size();
+  for (const BlockIndex i : blocks.reversed_indices()) {
+    const bool is_last = i == blocks.last();
     if (recomputes && !is_last) units.push_back(blocks[i].attention_unit);
     units.insert(units.end(), {blocks[i].mlp_unit, blocks[i].attention_unit});
   }
@@ -247,8 +247,8 @@ Architecture make_architecture(const config::Model& m, const IsTrainable& is_tra
   DecoderParameters& parameters = result.parameters;
   unit.begin("model.embed_tokens");
   parameters.embedding = unit.matrix("model.embed_tokens.weight", m.vocab_size, m.hidden_size, TpSplit::vocab_rows);
-  for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
-    parameters.blocks.push_back(add_block(unit, m, layer, blocks_per_unit));
+  for (const BlockIndex block : IndexRange<BlockIndex>(checked_cast<int>(m.num_hidden_layers))) {
+    parameters.blocks.push_back(add_block(unit, m, block, blocks_per_unit));
   }
   unit.begin("head");
   parameters.final_norm = unit.norm("model.norm.weight", m.hidden_size);
@@ -265,7 +265,7 @@ Architecture make_architecture(const config::ValidConfig& config) {
       config->parallel.token_slices() > 1);
 }
 
-HeadSplit split_heads(const config::Model& model, int tp_size, int tp_rank) {
+HeadSplit split_heads(const config::Model& model, int tp_size, TpRank tp_rank) {
   const int num_heads = checked_cast<int>(model.num_attention_heads);
   const int num_kv_heads = checked_cast<int>(model.num_key_value_heads);
   SFT_ENSURE(num_heads % tp_size == 0, "tp_size divides the query heads");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/model/cached_decoder.hpp"
 
+#include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/model/linear.hpp"
 #include "sft/model/rope.hpp"
@@ -8,7 +9,10 @@
 namespace sft::model {
 
 CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens)
-    : layers(config.num_hidden_layers), sizes_(sizes), qk_norm_(config.qk_norm), max_tokens_(max_tokens) {}
+    : layers(checked_cast<int>(config.num_hidden_layers)),
+      sizes_(sizes),
+      qk_norm_(config.qk_norm),
+      max_tokens_(max_tokens) {}
 
 void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspace) {
   for (LayerCache& layer : layers) {
@@ -20,27 +24,29 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
   inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
 }
 
-CachedAttention::CachedAttention(const std::vector<LayerCache>& layers, float scale, ops::Backend& backend)
+CachedAttention::CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
+                                 ops::Backend& backend)
     : layers_(layers), scale_(scale), backend_(backend) {}
 
 void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) {
   num_cached_ = num_cached;
   num_new_ = num_new;
   next_layer_ = 0;
-  sequence::AttentionStep step;
-  if (num_cached > 0) step.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
-  step.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
-  set_schedule({.steps = {step}, .num_tokens = num_new});
+  sequence::AttentionRound round;
+  if (num_cached > 0) round.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
+  round.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
+  set_schedule({.rounds = {round}, .num_tokens = num_new});
 }
 
 void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.steps.size() == 1, "a cache is attended to in one step");
-  plan_ = backend_.plan_attention(schedule.steps.front().spans, num_new_, num_cached_ + num_new_);
+  SFT_ENSURE(schedule.rounds.size() == 1, "a cache is attended to in one round");
+  plan_ = backend_.plan_attention(schedule.rounds.front().spans, num_new_, num_cached_ + num_new_);
 }
 
 void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
   SFT_ENSURE(next_layer_ < layers_.size(), "every layer attends once in a pass");
-  const LayerCache& layer = layers_[next_layer_++];
+  const LayerCache& layer = layers_[next_layer_];
+  ++next_layer_;
   backend_.copy(as_matrix(layer.keys.rows(num_cached_, num_new_)), as_matrix(heads.k));
   backend_.copy(as_matrix(layer.values.rows(num_cached_, num_new_)), as_matrix(heads.v));
   const std::int64_t num_keys = num_cached_ + num_new_;
@@ -81,7 +87,7 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
   c_.units.enter(p_.embedding_unit());
   c_.ops.embedding_forward(saved.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
-  for (std::size_t i = 0; i < p_.blocks.size(); ++i) {
+  for (const BlockIndex i : p_.blocks.indices()) {
     const BlockParameters& block = p_.blocks[i];
     block_forward(c_, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
   }

@@ -55,10 +55,11 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
     c_.units.enter(p_.embedding_unit());
     embed(inputs);
   });
-  for (std::size_t i = 0; i < p_.blocks.size(); ++i) {
-    if (i >= b_.num_slots()) wait_for(i - b_.num_slots());  // whose memory it gets
-    timed({.category = "model", .what = "forward", .of = "block", .number = static_cast<std::int64_t>(i)}, [&] {
-      block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : b_.blocks[i - 1].middle, b_.blocks[i], b_.scratch);
+  for (const BlockIndex i : p_.blocks.indices()) {
+    if (i >= b_.num_slots()) wait_for(BlockIndex::from(i - b_.num_slots()));  // whose memory it gets
+    timed({.category = "model", .what = "forward", .of = "block", .number = i}, [&] {
+      block_forward(c_, p_.blocks[i], i == 0 ? Tensor() : b_.blocks[BlockIndex::from(i - 1)].middle, b_.blocks[i],
+                    b_.scratch);
     });
     if (keeps) save(i);
   }
@@ -87,27 +88,26 @@ void Decoder::head_backward(const Inputs& inputs, double gradient_scale, Tensor 
                             .weight = c_.units.parameter(p_.final_norm)});
 }
 
-void Decoder::block_backward_of(std::size_t i) {
+void Decoder::block_backward_of(BlockIndex i) {
   wait_for(i);
-  const auto number = static_cast<std::int64_t>(i);
-  if (i + 1 < p_.blocks.size() && !b_.policy().keeps_all()) {  // what the last block computed is still there
-    timed({.category = "model", .what = "recompute", .of = "block", .number = number},
+  if (i != p_.blocks.last() && !b_.policy().keeps_all()) {  // what the last block computed is still there
+    timed({.category = "model", .what = "recompute", .of = "block", .number = i},
           [&] { block_recompute(c_, p_.blocks[i], b_.policy(), b_.blocks[i], b_.scratch); });
   }
-  timed({.category = "model", .what = "backward", .of = "block", .number = number},
+  timed({.category = "model", .what = "backward", .of = "block", .number = i},
         [&] { block_backward(c_, p_.blocks[i], b_.blocks[i], b_.scratch); });
-  if (i >= b_.num_slots()) load(i - b_.num_slots());
+  if (i >= b_.num_slots()) load(BlockIndex::from(i - b_.num_slots()));
 }
 
-void Decoder::save(std::size_t i) {
+void Decoder::save(BlockIndex i) {
   if (i < b_.num_offloaded()) store_->save(i, kept_tensors(b_.blocks[i], b_.policy()));
 }
 
-void Decoder::load(std::size_t i) {
+void Decoder::load(BlockIndex i) {
   if (i < b_.num_offloaded()) store_->load(i, kept_tensors(b_.blocks[i], b_.policy()));
 }
 
-void Decoder::wait_for(std::size_t i) {
+void Decoder::wait_for(BlockIndex i) {
   if (i < b_.num_offloaded()) store_->wait(i);
 }
 
@@ -116,7 +116,7 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
   forward_body(inputs, schedule, dropout_seed, /*keeps=*/true);
   head_backward(inputs, gradient_scale, metrics);
-  for (std::size_t i = p_.blocks.size(); i-- > 0;) block_backward_of(i);
+  for (const BlockIndex i : p_.blocks.reversed_indices()) block_backward_of(i);
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());
     if (!c_.units.has_gradient(p_.embedding)) return;

@@ -12,7 +12,7 @@ namespace sft::model {
 namespace {
 
 /// While a block works in one, that of the block before or behind it is copied.
-constexpr std::size_t num_slots_of_offloading = 2;
+constexpr int num_slots_of_offloading = 2;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ DecoderBuffers::DecoderBuffers(const config::Model& config, const config::Lora& 
       sizes_(sizes),
       qk_norm_(config.qk_norm),
       policy_(policy),
-      num_blocks_(config.num_hidden_layers),
+      num_blocks_(checked_cast<int>(config.num_hidden_layers)),
       slots_(policy.location == ActivationPolicy::Location::device ? num_blocks_
                                                                    : std::min(num_blocks_, num_slots_of_offloading)) {}
 
@@ -34,7 +34,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
   place_bytes_ = place_bytes(kept_tensors(slots_.front(), policy_));
   host_places.clear();
   if (policy_.location == ActivationPolicy::Location::host) {
-    for (std::size_t block = 0; block < num_offloaded(); ++block) {
+    for (int i = 0; i < num_offloaded(); ++i) {
       host_places.push_back(take(host, DType::bf16, {checked_cast<std::int64_t>(place_bytes_ / size_of(DType::bf16))}));
     }
   }
@@ -50,8 +50,8 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
 void DecoderBuffers::set_tokens(std::int64_t num_tokens) {
   SFT_ENSURE(num_tokens % sizes_.token_slices == 0, "tokens that are cut over tp divide by its size");
   blocks.clear();
-  for (std::size_t block = 0; block < num_blocks_; ++block) {
-    blocks.push_back(first_rows(slots_[block % slots_.size()], num_tokens, sizes_.token_slices));
+  for (int block = 0; block < num_blocks_; ++block) {
+    blocks.push_back(first_rows(slots_[Slot::from(block % num_slots())], num_tokens, sizes_.token_slices));
   }
   scratch = first_rows(all_scratch_, num_tokens);
   last = all_last_.rows(0, num_tokens / sizes_.token_slices);

@@ -24,7 +24,7 @@ ops::CrossEntropy LossHead::forward_chunk(const Context& c, const Linear& head, 
                                 .max = max_.rows(0, n),
                                 .partials = partials_.rows(0, 3 * n).view({3, n}),
                                 .targets = inputs.targets.rows(begin, n),
-                                .weights = inputs.weights.rows(begin, n),
+                                .loss_weights = inputs.loss_weights.rows(begin, n),
                                 .vocab_begin = sizes_.vocab_begin};
   c.ops.matmul(
       {.a = normed.rows(begin, n), .b = c.units.parameter(head.weight), .c = chunk.logits, .transpose_b = true});

@@ -50,7 +50,7 @@ template <class Memory>
           .target_logit = partials + rows,
           .sum_exp_logit = partials + 2 * rows,
           .targets = chunk.targets.as<std::int32_t>(),
-          .weights = floats_of(chunk.weights),
+          .weights = floats_of(chunk.loss_weights),
           .rows = rows,
           .columns = chunk.logits.shape[1],
           .vocab_begin = chunk.vocab_begin};

@@ -11,8 +11,8 @@ namespace sft::optim {
 
 namespace {
 
-std::vector<int> units_of(const std::vector<FactoredWindow>& windows) {
-  std::vector<int> units;
+std::vector<parallel::UnitIndex> units_of(const std::vector<FactoredWindow>& windows) {
+  std::vector<parallel::UnitIndex> units;
   for (const FactoredWindow& window : windows) units.push_back(window.unit);
   return units;
 }
@@ -147,7 +147,7 @@ ops::FactoredUpdate Adafactor::update_of(const FactoredPart& part, const paralle
   return update;
 }
 
-void Adafactor::step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
+void Adafactor::step_unit(parallel::UnitIndex unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
   arrays_.for_each_window(unit, [&](std::size_t number) {
     const FactoredWindow& window = windows_[number];
     const Tensor parameters = arrays_.master(number, storage), copy = storage.compute_copy();

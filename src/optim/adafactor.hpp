@@ -34,7 +34,7 @@ class Adafactor final : public Optimizer {
   void use(const StepCollectives& exchange) override { reduction_ = &exchange.reduction; }
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
   void share(const parallel::UnitStorage& storage, ops::Backend& backend) override;
-  void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) override;
+  void step_unit(parallel::UnitIndex unit, const parallel::UnitStorage& storage, ops::Backend& backend) override;
   void end_step(const parallel::UnitStorage& storage, ops::Backend& backend) override;
 
  private:

@@ -18,8 +18,8 @@ StateArray array_of(const std::vector<BlockWindow>& windows, const Range& range,
   return array;
 }
 
-std::vector<int> units_of(const std::vector<BlockWindow>& windows) {
-  std::vector<int> units;
+std::vector<parallel::UnitIndex> units_of(const std::vector<BlockWindow>& windows) {
+  std::vector<parallel::UnitIndex> units;
   for (const BlockWindow& window : windows) units.push_back(window.unit);
   return units;
 }
@@ -140,7 +140,7 @@ void Adamw8bit::share(const parallel::UnitStorage& storage, ops::Backend& backen
   reduction_->max(maxima_);
 }
 
-void Adamw8bit::step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
+void Adamw8bit::step_unit(parallel::UnitIndex unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
   arrays_.for_each_window(unit, [&](std::size_t window) { step_window(window, storage, backend); });
 }
 

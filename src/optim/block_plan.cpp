@@ -47,7 +47,8 @@ bool is_contiguous(const ParameterRun& run) { return run.count <= run.rounding.n
 /// Runs of neighbours in the logical tensor, as long as they can be, and rectangles of slices.
 std::vector<ParameterRun> joined_runs(const ShardMap& shard_map) {
   std::vector<ParameterRun> joined;
-  for (const ParameterRun& run : plan_parameters(shard_map, [](int, const Parameter&) { return true; })) {
+  for (const ParameterRun& run :
+       plan_parameters(shard_map, [](parallel::UnitIndex, const Parameter&) { return true; })) {
     const bool continues = !joined.empty() && joined.back().parameter == run.parameter && is_contiguous(run) &&
                            is_contiguous(joined.back()) &&
                            joined.back().rounding.first_index + joined.back().count == run.rounding.first_index;
@@ -149,7 +150,7 @@ void set_ranges(std::vector<BlockWindow>& windows, BlockRun::Kind kind, ShardRan
 
 }  // namespace
 
-bool is_blockwise(int unit, const Parameter& parameter) {
+bool is_blockwise(parallel::UnitIndex unit, const Parameter& parameter) {
   constexpr std::int64_t min_8bit_size = 4096;
   return unit > 0 && parameter.elements() >= min_8bit_size;
 }
@@ -160,8 +161,8 @@ std::int64_t num_blocks(const Parameter& parameter) { return blocks_in(parameter
 
 BlockCuts::BlockCuts(const ShardMap& shard_map) {
   std::map<std::string, std::set<std::int64_t>> cut_blocks;
-  for (int tp_rank = 0; tp_rank < shard_map.place().size(Axis::tp); ++tp_rank) {
-    const ShardMap map = shard_map.of_rank(tp_rank);
+  for (const WorldRank tp_neighbour : shard_map.place().layout().members(0, {Axis::tp})) {
+    const ShardMap map = shard_map.of_rank(tp_neighbour);
     for (const parallel::UnitIndex unit : map.unit_indices()) {
       for (const Parameter& parameter : map.unit(unit).parameters) {
         if (!is_blockwise(unit, parameter)) continue;

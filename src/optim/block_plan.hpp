@@ -18,7 +18,7 @@ namespace sft::optim {
 
 /// Whether the moments of a parameter are kept in 8 bits: with the exceptions that bitsandbytes makes (fewer than 4096
 /// elements), and transformers with it (the embedding).
-[[nodiscard]] bool is_blockwise(int unit, const parallel::Parameter& parameter);
+[[nodiscard]] bool is_blockwise(parallel::UnitIndex unit, const parallel::Parameter& parameter);
 /// Elements of a row; of a vector one.
 [[nodiscard]] std::int64_t width_of(const parallel::Parameter& parameter);
 [[nodiscard]] std::int64_t num_blocks(const parallel::Parameter& parameter);
@@ -51,7 +51,7 @@ struct BlockRun {
     cut,     ///< parts of cut blocks
   };
   const parallel::Parameter* parameter;
-  int unit;
+  parallel::UnitIndex unit;
   Kind kind;
   std::int64_t begin, count;  ///< in the rank shard
   std::int64_t state_begin;   ///< in the array of the numbers, the codes, or the cut codes
@@ -71,7 +71,7 @@ struct BlockPlan {
 
 /// Neighbouring elements of one unit that are stepped at a time.
 struct BlockWindow {
-  int unit;
+  parallel::UnitIndex unit;
   parallel::ShardRange shard, floats, codes;  ///< in the rank shard and the arrays
   std::vector<BlockRun> runs;
 };

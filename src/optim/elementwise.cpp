@@ -11,7 +11,9 @@ namespace {
 bool is_rounded(const StateForm& form) { return form.rounds_parameters || form.moments == DType::bf16; }
 
 IsParameter negation_of(const IsParameter& is_left_out) {
-  return [is_left_out](int unit, const parallel::Parameter& p) { return !is_left_out || !is_left_out(unit, p); };
+  return [is_left_out](parallel::UnitIndex unit, const parallel::Parameter& p) {
+    return !is_left_out || !is_left_out(unit, p);
+  };
 }
 
 std::optional<PackedShard> packed_shard(const parallel::ShardMap& shard_map, const IsParameter& is_left_out) {
@@ -72,7 +74,7 @@ void Elementwise::begin_step(std::int64_t step, double learning_rate, double gra
   read_ahead(order);
 }
 
-void Elementwise::step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
+void Elementwise::step_unit(parallel::UnitIndex unit, const parallel::UnitStorage& storage, ops::Backend& backend) {
   arrays_.for_each_window(unit, [&](std::size_t window) { step_window(window, storage, backend); });
 }
 

@@ -45,7 +45,7 @@ class Elementwise : public Optimizer {
   void read_ahead(Order order) override { arrays_.read_ahead(order); }
   void drain() noexcept override { arrays_.drain(); }
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
-  void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) override;
+  void step_unit(parallel::UnitIndex unit, const parallel::UnitStorage& storage, ops::Backend& backend) override;
   void end_step(const parallel::UnitStorage& storage, ops::Backend& backend) override;
 
  protected:

@@ -80,7 +80,8 @@ FactoredPlan::FactoredPlan(const ShardMap& shard_map) {
     }
   }
   for (FactoredTensor& tensor : tensors) tensor.column_begin += num_rows;
-  for (const ParameterRun& run : plan_parameters(shard_map, [](int, const Parameter&) { return true; })) {
+  for (const ParameterRun& run :
+       plan_parameters(shard_map, [](parallel::UnitIndex, const Parameter&) { return true; })) {
     const std::size_t number = numbers.at(run.parameter);
     parts.push_back(part_of(run, number, tensors[number], num_moments()));
     if (run.parameter->is_vector()) num_vector_elements += run.count;

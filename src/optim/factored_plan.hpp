@@ -22,7 +22,7 @@ struct FactoredTensor {
 /// A rectangle of a parameter that is contiguous in the rank shard; of a vector a row.
 struct FactoredPart {
   std::size_t tensor;  ///< its number
-  int unit;
+  parallel::UnitIndex unit;
   std::int64_t begin;  ///< in the rank shard
   std::int64_t num_rows, num_columns;
   std::int64_t row_begin, column_begin;  ///< of its moments, in their array; vectors have none of rows
@@ -46,7 +46,7 @@ struct FactoredPlan {
 
 /// Neighbouring elements of one unit that are stepped at a time.
 struct FactoredWindow {
-  int unit;
+  parallel::UnitIndex unit;
   parallel::ShardRange shard;  ///< in the rank shard, with its padding
   std::vector<FactoredPart> parts;
 };

@@ -11,12 +11,13 @@ namespace sft::optim {
 namespace {
 
 /// A block's: units between the embedding and the head.
-bool is_matrix_of_block(const parallel::ShardMap& shard_map, int unit, const parallel::Parameter& parameter) {
+bool is_matrix_of_block(const parallel::ShardMap& shard_map, parallel::UnitIndex unit,
+                        const parallel::Parameter& parameter) {
   return unit > 0 && unit < shard_map.num_units() - 1 && !parameter.is_vector();
 }
 
 IsParameter is_matrix_of(const parallel::ShardMap& shard_map) {
-  return [&shard_map](int unit, const parallel::Parameter& parameter) {
+  return [&shard_map](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
     return is_matrix_of_block(shard_map, unit, parameter);
   };
 }
@@ -65,7 +66,9 @@ Muon::Muon(const config::Optimizer& keys, const parallel::ShardMap& shard_map, c
   }
 }
 
-bool Muon::needs_whole(int unit, const parallel::Parameter& parameter) const { return is_matrix_(unit, parameter); }
+bool Muon::needs_whole(parallel::UnitIndex unit, const parallel::Parameter& parameter) const {
+  return is_matrix_(unit, parameter);
+}
 
 void Muon::lay_out(device::Arena& arena, device::Arena& pinned) {
   Elementwise::lay_out(arena, pinned);
@@ -110,9 +113,9 @@ void Muon::begin_step(std::int64_t step, double learning_rate, double gradient_s
 
 void Muon::share(const parallel::UnitStorage& storage, ops::Backend& backend) {
   const int num_units = shard_map().num_units();
-  for (int i = 0; i < num_units; ++i) {
-    momentum_.for_each_window(order_ == Order::ascending ? i : num_units - 1 - i,
-                              [&](std::size_t window) { make_directions(window, storage, backend); });
+  using Units = IndexRange<parallel::UnitIndex>;
+  for (const parallel::UnitIndex unit : order_ == Order::ascending ? Units(num_units) : Units::reversed(num_units)) {
+    momentum_.for_each_window(unit, [&](std::size_t window) { make_directions(window, storage, backend); });
   }
   momentum_.end_step();
   SFT_ENSURE(exchange_ != nullptr, "Muon has what makes matrices whole");

@@ -31,7 +31,7 @@ class Muon final : public Elementwise {
   void zero(ops::Backend& backend) override;
   void read_ahead(Order order) override;
   void drain() noexcept override;
-  [[nodiscard]] bool needs_whole(int unit, const parallel::Parameter& parameter) const override;
+  [[nodiscard]] bool needs_whole(parallel::UnitIndex unit, const parallel::Parameter& parameter) const override;
   void use(const StepCollectives& exchange) override { exchange_ = &exchange.matrices; }
   void begin_step(std::int64_t step, double learning_rate, double gradient_scale, Order order) override;
   void share(const parallel::UnitStorage& storage, ops::Backend& backend) override;

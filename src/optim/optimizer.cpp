@@ -46,7 +46,9 @@ StateForm state_form(const config::ValidConfig& config, device::Kind kind) {
           .rounding_seed = config->train.seed};
 }
 
-bool Optimizer::needs_whole(int /*unit*/, const parallel::Parameter& /*parameter*/) const { return false; }
+bool Optimizer::needs_whole(parallel::UnitIndex /*unit*/, const parallel::Parameter& /*parameter*/) const {
+  return false;
+}
 void Optimizer::use(const StepCollectives& /*exchange*/) {}
 void Optimizer::share(const parallel::UnitStorage& /*storage*/, ops::Backend& /*backend*/) {}
 
@@ -66,7 +68,7 @@ void step_all(Optimizer& optimizer, const parallel::UnitStorage& storage, ops::B
               double learning_rate, double gradient_scale) {
   optimizer.begin_step(step, learning_rate, gradient_scale, Optimizer::Order::ascending);
   optimizer.share(storage, backend);
-  for (const int unit : storage.shard_map().unit_indices()) optimizer.step_unit(unit, storage, backend);
+  for (const parallel::UnitIndex unit : storage.shard_map().unit_indices()) optimizer.step_unit(unit, storage, backend);
   optimizer.end_step(storage, backend);
 }
 

@@ -9,7 +9,7 @@
 
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
-#include "sft/core/version.hpp"
+#include "sft/core/program.hpp"
 
 namespace sft::optim {
 

@@ -11,7 +11,7 @@
 
 namespace sft::optim {
 
-StateArrays::StateArrays(std::vector<int> units, StateArray master, std::vector<StateArray> state)
+StateArrays::StateArrays(std::vector<parallel::UnitIndex> units, StateArray master, std::vector<StateArray> state)
     : units_(std::move(units)) {
   std::vector<StateArray> in_host, in_file;
   const auto put = [&](StateArray array) {
@@ -104,7 +104,7 @@ void StateArrays::drain() noexcept {
   for_each_offloaded([](OffloadedState& state) { state.drain(); });
 }
 
-void StateArrays::for_each_window(int unit, const std::function<void(std::size_t window)>& work) {
+void StateArrays::for_each_window(parallel::UnitIndex unit, const std::function<void(std::size_t window)>& work) {
   for (; next_ < units_.size() && units_[window_at(next_)] == unit; ++next_) {
     const std::size_t window = window_at(next_);
     for_each_offloaded([&](OffloadedState& state) { state.use(window); });

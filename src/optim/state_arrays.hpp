@@ -23,7 +23,7 @@ class StateArrays {
 
   /// `units`: of the windows, ascending, as many as each array has. `master`: the weights, whose memory is that of
   /// UnitStorage; `state`: what the optimizer keeps beside them.
-  StateArrays(std::vector<int> units, StateArray master, std::vector<StateArray> state);
+  StateArrays(std::vector<parallel::UnitIndex> units, StateArray master, std::vector<StateArray> state);
   ~StateArrays();
   StateArrays(const StateArrays&) = delete;
   StateArrays& operator=(const StateArrays&) = delete;
@@ -44,7 +44,7 @@ class StateArrays {
   [[nodiscard]] parallel::OffloadedShard* in_file(std::size_t number) { return shard_in_file(state_[number]); }
 
   /// Calls work(window) for the windows of the unit, which come next in the order of the step: read_ahead() began it.
-  void for_each_window(int unit, const std::function<void(std::size_t window)>& work);
+  void for_each_window(parallel::UnitIndex unit, const std::function<void(std::size_t window)>& work);
   /// The master weights in the window that is worked on; below, its state in array `number`.
   [[nodiscard]] Tensor master(std::size_t window, const parallel::UnitStorage& storage) const;
   [[nodiscard]] Tensor state(std::size_t window, std::size_t number) const;
@@ -69,7 +69,7 @@ class StateArrays {
   /// Number `position` in the step's order.
   [[nodiscard]] std::size_t window_at(std::size_t position) const;
 
-  const std::vector<int> units_;
+  const std::vector<parallel::UnitIndex> units_;
   Part master_;
   std::vector<Part> state_;
   std::unique_ptr<OffloadedState> in_host_, in_file_;  ///< null: nothing lies there

@@ -23,7 +23,7 @@ Treatment treatment_of(const Parameter& parameter) {
   return parameter.is_vector() ? Treatment::no_decay : Treatment::decay;
 }
 
-bool is_stepped(int unit, const Parameter& parameter, const IsParameter& is_left_out) {
+bool is_stepped(parallel::UnitIndex unit, const Parameter& parameter, const IsParameter& is_left_out) {
   return !is_left_out || !is_left_out(unit, parameter);
 }
 
@@ -137,8 +137,8 @@ std::int64_t max_window_elements(const StateForm& form) {
 
 DType master_dtype(const StateForm& form) { return form.rounds_parameters ? DType::bf16 : DType::float32; }
 
-std::vector<int> units_of(const std::vector<Window>& windows) {
-  std::vector<int> units;
+std::vector<parallel::UnitIndex> units_of(const std::vector<Window>& windows) {
+  std::vector<parallel::UnitIndex> units;
   for (const Window& window : windows) units.push_back(window.unit);
   return units;
 }

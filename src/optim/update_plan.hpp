@@ -29,7 +29,7 @@ struct Run {
 
 /// Neighbouring elements of one unit, whose state is in memory at a time.
 struct Window {
-  int unit;
+  parallel::UnitIndex unit;
   std::int64_t begin, count;  ///< in the rank shard, with its padding
   std::vector<Run> runs;      ///< those of parameters
 };
@@ -37,13 +37,13 @@ struct Window {
 /// Elements of one parameter that one call of the kernel updates.
 struct ParameterRun {
   const parallel::Parameter* parameter;
-  int unit;
+  parallel::UnitIndex unit;
   std::int64_t begin, count;  ///< in the rank shard
   ops::StochasticRounding rounding;
 };
 
 /// Which parameters are meant.
-using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
+using IsParameter = std::function<bool(parallel::UnitIndex unit, const parallel::Parameter&)>;
 
 /// The whole rank shard, ascending: a window per unit, or several of at most max_elements, a multiple of
 /// parallel::alignment_elements. `by_element`: runs know which elements of which tensor they are; else they are as long
@@ -63,7 +63,7 @@ using IsParameter = std::function<bool(int unit, const parallel::Parameter&)>;
 [[nodiscard]] std::int64_t max_window_elements(const StateForm& form);
 /// The dtype of the weights that are updated.
 [[nodiscard]] DType master_dtype(const StateForm& form);
-[[nodiscard]] std::vector<int> units_of(const std::vector<Window>& windows);
+[[nodiscard]] std::vector<parallel::UnitIndex> units_of(const std::vector<Window>& windows);
 
 /// `a` and `b`, well mixed.
 [[nodiscard]] std::uint64_t mix(std::uint64_t a, std::uint64_t b);

@@ -10,7 +10,8 @@ namespace sft::parallel {
 
 namespace {
 
-void add_messages(std::vector<comm::Message>& messages, const ChunkRows& chunks, sequence::ChunkPair which, int rank) {
+void add_messages(std::vector<comm::Message>& messages, const ChunkRows& chunks, sequence::ChunkPair which,
+                  SpRank rank) {
   if (which.front) messages.push_back({chunks.front(), rank});
   if (which.back) messages.push_back({chunks.back(), rank});
 }
@@ -53,12 +54,12 @@ AllGatherAttention::AllGatherAttention(const AllGatherBuffers& buffers, const co
 }
 
 void AllGatherAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.steps.size() == b_.sp_size, "keys are gathered from every rank");
+  SFT_ENSURE(schedule.rounds.size() == b_.sp_size, "keys are gathered from every rank");
   cut_ = sequence::RowCut(schedule.num_tokens * b_.sp_size, b_.sp_size);
-  plan_ = backend_.plan_attention(schedule.steps.front().spans, cut_.local_length(), cut_.length());
-  steps_.clear();
-  for (const sequence::AttentionStep& step : schedule.steps) {
-    if (step.to != group_.rank()) steps_.push_back({step.to, step.from, step.sends, step.receives});
+  plan_ = backend_.plan_attention(schedule.rounds.front().spans, cut_.local_length(), cut_.length());
+  rounds_.clear();
+  for (const sequence::AttentionRound& round : schedule.rounds) {
+    if (round.to != group_.rank()) rounds_.push_back({round.to, round.from, round.sends, round.receives});
   }
 }
 
@@ -93,9 +94,9 @@ void AllGatherAttention::start_gather(const HeadGroup& group, const Heads& heads
     backend_.copy(to.v, values[c]);
   }
   std::vector<comm::Message> sends, receives;
-  for (const Step& step : steps_) {
-    add_messages(sends, own, step.sends, step.to);
-    add_messages(receives, chunks_in_row(row, cut_, step.from), step.receives, step.from);
+  for (const Round& round : rounds_) {
+    add_messages(sends, own, round.sends, round.to);
+    add_messages(receives, chunks_in_row(row, cut_, round.from), round.receives, round.from);
   }
   // The buffer's last reader must be done, and so must be the writer of this rank's part.
   compute_done_->record(backend_.stream());
@@ -147,11 +148,11 @@ void AllGatherAttention::backward(const Heads& heads, Tensor out, Tensor lse, Te
 void AllGatherAttention::start_return(const HeadGroup& group) {
   const Tensor partial = rows_of(b_.partial_dkv[group.slot], group, cut_.length());
   std::vector<comm::Message> sends, receives;
-  for (std::size_t d = 0; d < steps_.size(); ++d) {
-    const Step& step = steps_[d];
+  for (std::size_t d = 0; d < rounds_.size(); ++d) {
+    const Round& round = rounds_[d];
     const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
-    add_messages(sends, chunks_in_row(partial, cut_, step.from), step.receives, step.from);
-    add_messages(receives, chunks_in_part(returned, cut_, group_.rank()), step.sends, step.to);
+    add_messages(sends, chunks_in_row(partial, cut_, round.from), round.receives, round.from);
+    add_messages(receives, chunks_in_part(returned, cut_, group_.rank()), round.sends, round.to);
   }
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
@@ -163,11 +164,11 @@ void AllGatherAttention::finish_return(const HeadGroup& group, const Heads& grad
   device::timed_wait(timeline_, backend_.stream(), *returned_, "wait for gradients of keys");
   const int rank = group_.rank();
   const ChunkRows sums = chunks_in_row(rows_of(b_.partial_dkv[group.slot], group, cut_.length()), cut_, rank);
-  for (std::size_t d = 0; d < steps_.size(); ++d) {
+  for (std::size_t d = 0; d < rounds_.size(); ++d) {
     const Tensor returned = rows_of(b_.returned_dkv.rows(static_cast<std::int64_t>(d), 1), group, cut_.local_length());
     const ChunkRows parts = chunks_in_part(returned, cut_, rank);
-    if (steps_[d].sends.front) backend_.add(sums.front(), parts.front());
-    if (steps_[d].sends.back) backend_.add(sums.back(), parts.back());
+    if (rounds_[d].sends.front) backend_.add(sums.front(), parts.front());
+    if (rounds_[d].sends.back) backend_.add(sums.back(), parts.back());
   }
   const ChunkRows dk = chunks_in_part(head_range(gradients.k, group.kv_begin, group.kv_count), cut_, rank);
   const ChunkRows dv = chunks_in_part(head_range(gradients.v, group.kv_begin, group.kv_count), cut_, rank);

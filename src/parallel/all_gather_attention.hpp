@@ -58,8 +58,8 @@ class AllGatherAttention final : public SequenceAttention {
     std::int64_t q_begin, q_count, kv_begin, kv_count;
   };
   /// What this rank exchanges with the ranks d places on and back.
-  struct Step {
-    int to, from;
+  struct Round {
+    SpRank to, from;
     sequence::ChunkPair sends, receives;
   };
   struct KeysValues {
@@ -85,7 +85,7 @@ class AllGatherAttention final : public SequenceAttention {
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
   sequence::RowCut cut_;
-  std::vector<Step> steps_;  ///< but the first, this rank's own
+  std::vector<Round> rounds_;  ///< but the first, this rank's own
   std::unique_ptr<ops::AttentionPlan> plan_;
   std::array<std::unique_ptr<device::Event>, 2> gathered_;
   std::unique_ptr<device::Event> compute_done_, returned_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sft/comm/collectives.hpp"
+#include "sft/core/axis.hpp"
 #include "sft/sequence/row_cut.hpp"
 #include "sft/tensor/tensor.hpp"
 
@@ -40,7 +41,8 @@ using ChunkRows = std::array<Tensor, 2>;  ///< the front chunk, the back chunk
   return memory.view({memory.num_elements()}).rows(0, num_elements).view(shape);
 }
 
-inline void add_messages(std::vector<comm::Message>& messages, const ChunkRows& chunks, int rank) {
+/// Messages over sp.
+inline void add_messages(std::vector<comm::Message>& messages, const ChunkRows& chunks, SpRank rank) {
   for (const Tensor& chunk : chunks) messages.push_back({chunk, rank});
 }
 

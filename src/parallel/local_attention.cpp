@@ -25,9 +25,9 @@ std::unique_ptr<InnerAttention> LocalBuffers::make_inner(const comm::Group&, dev
 }
 
 void LocalAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.steps.size() == 1, "whole rows are attended to in one step");
+  SFT_ENSURE(schedule.rounds.size() == 1, "whole rows are attended to in one round");
   num_tokens_ = schedule.num_tokens;
-  plan_ = backend_.plan_attention(schedule.steps.front().spans, schedule.num_tokens, schedule.num_tokens);
+  plan_ = backend_.plan_attention(schedule.rounds.front().spans, schedule.num_tokens, schedule.num_tokens);
 }
 
 void LocalAttention::forward(const Heads& heads, Tensor out, Tensor lse) {

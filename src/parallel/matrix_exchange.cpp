@@ -17,11 +17,11 @@ Tensor WholeMatrix::part_of(const Tensor& whole, int index) const {
 }
 
 void MatrixExchange::for_each(const std::function<void(const WholeMatrix&)>& work) {
-  for (const Round& round : deal_.rounds()) {
+  for (const Round& round : assignment_.rounds()) {
     exchange_shards(round, Direction::to_worker);
     exchange_slices(round, Direction::to_worker);
-    for (const DealtMatrix& matrix : round) {
-      if (matrix.fsdp_rank == fsdp_.rank() && matrix.tp_rank == tp_.rank()) work(whole(matrix));
+    for (const AssignedMatrix& matrix : round) {
+      if (matrix.fsdp_rank == fsdp_rank() && matrix.tp_rank == tp_rank()) work(whole(matrix));
     }
     exchange_slices(round, Direction::from_worker);
     exchange_shards(round, Direction::from_worker);
@@ -30,9 +30,9 @@ void MatrixExchange::for_each(const std::function<void(const WholeMatrix&)>& wor
 
 void MatrixExchange::exchange_shards(const Round& round, Direction direction) {
   if (fsdp_.size() == 1) return;
-  const int self = fsdp_.rank();
+  const FsdpRank self = fsdp_rank();
   std::vector<comm::Message> here, there;  // parts of this rank's shard; of slices that come together on it
-  for (const DealtMatrix& matrix : round) {
+  for (const AssignedMatrix& matrix : round) {
     const Unit& unit = storage_.shard_map().unit(matrix.unit);
     const ShardRange own = range_in_shard(matrix, self);
     const Tensor own_part =
@@ -42,7 +42,7 @@ void MatrixExchange::exchange_shards(const Round& round, Direction direction) {
       if (own.count > 0) here.push_back({own_part, matrix.fsdp_rank});
       continue;
     }
-    for (int rank = 0; rank < fsdp_.size(); ++rank) {
+    for (const FsdpRank rank : IndexRange<FsdpRank>(fsdp_.size())) {
       const ShardRange range = range_in_shard(matrix, rank);
       if (range.count == 0) continue;
       const Tensor part = own_slice(matrix).rows(range.begin - matrix.parameter->unit_offset, range.count);
@@ -61,21 +61,21 @@ void MatrixExchange::exchange_slices(const Round& round, Direction direction) {
   if (tp_.size() == 1) return;
   const bool is_sent = direction == Direction::to_worker;
   std::vector<comm::Message> here, there;  // this rank's slices; those of the matrix that it works on
-  for (const DealtMatrix& matrix : round) {
-    if (matrix.fsdp_rank != fsdp_.rank()) continue;
+  for (const AssignedMatrix& matrix : round) {
+    if (matrix.fsdp_rank != fsdp_rank()) continue;
     const int ranks_per_slice = tp_.size() / matrix.num_slices();
     // The worker has its own slice; of ranks with the same one, the first sends it, and all get it back.
-    const auto is_exchanged = [&](int rank) {
+    const auto is_exchanged = [&](TpRank rank) {
       return !is_sent || (rank % ranks_per_slice == 0 && rank / ranks_per_slice != matrix.tp_rank / ranks_per_slice);
     };
-    if (matrix.tp_rank != tp_.rank()) {
-      if (is_exchanged(tp_.rank())) here.push_back({own_slice(matrix), matrix.tp_rank});
+    if (matrix.tp_rank != tp_rank()) {
+      if (is_exchanged(tp_rank())) here.push_back({own_slice(matrix), matrix.tp_rank});
       continue;
     }
     const WholeMatrix all = whole(matrix);
-    for (int rank = 0; rank < tp_.size(); ++rank) {
+    for (const TpRank rank : IndexRange<TpRank>(tp_.size())) {
       const Tensor part = all.slice(rank / ranks_per_slice);
-      if (rank != tp_.rank()) {
+      if (rank != tp_rank()) {
         if (is_exchanged(rank)) there.push_back({part, rank});
       } else if (all.num_slices > 1) {
         copy(own_slice(matrix), part, direction);
@@ -93,24 +93,24 @@ void MatrixExchange::copy(const Tensor& here, const Tensor& there, Direction dir
   }
 }
 
-ShardRange MatrixExchange::range_in_shard(const DealtMatrix& matrix, int fsdp_rank) const {
+ShardRange MatrixExchange::range_in_shard(const AssignedMatrix& matrix, FsdpRank rank) const {
   const std::int64_t shard_elements = storage_.shard_map().unit(matrix.unit).shard_elements;
   const std::int64_t first = matrix.parameter->unit_offset;
-  const std::int64_t begin = std::max(first, fsdp_rank * shard_elements);
-  const std::int64_t end = std::min(first + matrix.parameter->local_elements(), (fsdp_rank + 1) * shard_elements);
+  const std::int64_t begin = std::max(first, rank * shard_elements);
+  const std::int64_t end = std::min(first + matrix.parameter->local_elements(), (rank + 1) * shard_elements);
   return {begin, std::max<std::int64_t>(end - begin, 0)};
 }
 
-Tensor MatrixExchange::own_slice(const DealtMatrix& matrix) const {
+Tensor MatrixExchange::own_slice(const AssignedMatrix& matrix) const {
   const std::int64_t count = matrix.parameter->local_elements();
-  if (fsdp_.size() > 1) return deal_.gathered_slices().rows(matrix.gathered_offset, count);
+  if (fsdp_.size() > 1) return assignment_.gathered_slices().rows(matrix.gathered_offset, count);
   return storage_.gradients_of(matrix.unit).rows(matrix.parameter->unit_offset, count);
 }
 
-WholeMatrix MatrixExchange::whole(const DealtMatrix& matrix) const {
+WholeMatrix MatrixExchange::whole(const AssignedMatrix& matrix) const {
   const Parameter& parameter = *matrix.parameter;
   const int num_slices = matrix.num_slices();
-  return {&parameter, num_slices > 1 ? deal_.joined_slices().rows(0, parameter.elements()) : own_slice(matrix),
+  return {&parameter, num_slices > 1 ? assignment_.joined_slices().rows(0, parameter.elements()) : own_slice(matrix),
           num_slices};
 }
 

@@ -70,12 +70,12 @@ RingAttention::RingAttention(const RingBuffers& buffers, const comm::Group& sp, 
 }
 
 void RingAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.steps.size() == b_.ring_size, "the ring has one step for each rank");
+  SFT_ENSURE(schedule.rounds.size() == b_.ring_size, "the ring has one round for each rank");
   b_ = all_.first_rows(schedule.num_tokens);
-  steps_.clear();
-  for (const sequence::AttentionStep& step : schedule.steps) {
-    steps_.push_back({step.to, step.from, step.sends.any(), step.receives.any(), !step.spans.empty(),
-                      backend_.plan_attention(step.spans, schedule.num_tokens, schedule.num_tokens)});
+  rounds_.clear();
+  for (const sequence::AttentionRound& round : schedule.rounds) {
+    rounds_.push_back({round.to, round.from, round.sends.any(), round.receives.any(), !round.spans.empty(),
+                       backend_.plan_attention(round.spans, schedule.num_tokens, schedule.num_tokens)});
   }
 }
 
@@ -85,20 +85,20 @@ RingAttention::KeysValues RingAttention::halves_of(const Tensor& kv) {
 }
 
 void RingAttention::pack(const Heads& heads) {
-  if (std::ranges::none_of(steps_, &Step::sends)) return;
+  if (std::ranges::none_of(rounds_, &Round::sends)) return;
   const KeysValues packed = halves_of(b_.packed_kv);
   backend_.copy(packed.k, heads.k);
   backend_.copy(packed.v, heads.v);
 }
 
 void RingAttention::start_exchange(std::size_t d) {
-  if (d >= steps_.size()) return;
-  const Step& step = steps_[d];
-  // The buffer's last reader, two steps ago, must be done; so must be the writer of this rank's keys.
+  if (d >= rounds_.size()) return;
+  const Round& round = rounds_[d];
+  // The buffer's last reader, two rounds ago, must be done; so must be the writer of this rank's keys.
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
-  collectives_.exchange(group_, step.sends ? flat(b_.packed_kv) : Tensor(), step.to,
-                        step.receives ? flat(b_.received_kv[d % 2]) : Tensor(), step.from, ring_stream_);
+  collectives_.exchange(group_, round.sends ? flat(b_.packed_kv) : Tensor(), round.to,
+                        round.receives ? flat(b_.received_kv[d % 2]) : Tensor(), round.from, ring_stream_);
   kv_done_[d % 2]->record(ring_stream_);
 }
 
@@ -111,13 +111,13 @@ RingAttention::KeysValues RingAttention::keys_of(std::size_t d, const Heads& hea
 void RingAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
   const Tensor sums = b_.q_sums.empty() ? out : b_.q_sums;
   pack(heads);
-  for (std::size_t d = 0; d < steps_.size(); ++d) {
+  for (std::size_t d = 0; d < rounds_.size(); ++d) {
     start_exchange(d + 1);
     const KeysValues keys = keys_of(d, heads);
     const bool is_first = d == 0;
-    if (!is_first && !steps_[d].computes) continue;
+    if (!is_first && !rounds_[d].computes) continue;
     backend_.attention_forward(
-        {heads.q, keys.k, keys.v, sums, lse, b_.shape.scale(), *steps_[d].plan, /*merge=*/!is_first});
+        {heads.q, keys.k, keys.v, sums, lse, b_.shape.scale(), *rounds_[d].plan, /*merge=*/!is_first});
   }
   if (!b_.q_sums.empty()) backend_.copy(out, b_.q_sums);
 }
@@ -126,20 +126,20 @@ void RingAttention::backward_from_delta(const Heads& heads, Tensor lse, Tensor d
   const Tensor dq = b_.q_sums.empty() ? gradients.q : b_.q_sums;
   const KeysValues own = b_.kv_sums.empty() ? KeysValues{gradients.k, gradients.v} : halves_of(b_.kv_sums);
   pack(heads);
-  for (std::size_t d = 0; d < steps_.size(); ++d) {
+  for (std::size_t d = 0; d < rounds_.size(); ++d) {
     start_exchange(d + 1);
     const KeysValues keys = keys_of(d, heads);
     const bool is_first = d == 0;
-    if (is_first || steps_[d].computes) {
+    if (is_first || rounds_[d].computes) {
       const KeysValues sums = is_first ? own : halves_of(b_.partial_dkv[d % 2]);
       backend_.attention_backward({heads.q, keys.k, keys.v, dout, lse, b_.delta, dq, sums.k, sums.v, b_.shape.scale(),
-                                   *steps_[d].plan, /*accumulate_dq=*/!is_first});
+                                   *rounds_[d].plan, /*accumulate_dq=*/!is_first});
     }
     if (is_first) continue;
     start_return(d);
     if (d > 1) add_returned(d - 1, own);
   }
-  if (steps_.size() > 1) add_returned(steps_.size() - 1, own);
+  if (rounds_.size() > 1) add_returned(rounds_.size() - 1, own);
   if (b_.q_sums.empty()) return;
   backend_.copy(gradients.q, b_.q_sums);
   backend_.copy(gradients.k, own.k);
@@ -147,18 +147,18 @@ void RingAttention::backward_from_delta(const Heads& heads, Tensor lse, Tensor d
 }
 
 void RingAttention::start_return(std::size_t d) {
-  const Step& step = steps_[d];
+  const Round& round = rounds_[d];
   compute_done_->record(backend_.stream());
   ring_stream_.wait(*compute_done_);
-  // The keys that this rank sent in step d were used by `to`.
-  collectives_.exchange(group_, step.receives ? flat(b_.partial_dkv[d % 2]) : Tensor(), step.from,
-                        step.sends ? flat(b_.returned_dkv[d % 2]) : Tensor(), step.to, ring_stream_);
+  // The keys that this rank sent in round d were used by `to`.
+  collectives_.exchange(group_, round.receives ? flat(b_.partial_dkv[d % 2]) : Tensor(), round.from,
+                        round.sends ? flat(b_.returned_dkv[d % 2]) : Tensor(), round.to, ring_stream_);
   dkv_done_[d % 2]->record(ring_stream_);
 }
 
 void RingAttention::add_returned(std::size_t d, const KeysValues& sums) {
   device::timed_wait(timeline_, backend_.stream(), *dkv_done_[d % 2], "wait for gradients of keys");
-  if (!steps_[d].sends) return;
+  if (!rounds_[d].sends) return;
   const KeysValues returned = halves_of(b_.returned_dkv[d % 2]);
   backend_.add(sums.k, returned.k);
   backend_.add(sums.v, returned.v);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Ring attention (Liu et al. 2023): in step d every rank attends to the keys of the rank d places back while those of
-// step d + 1 are under way; partial results merge in float32 by log-sum-exp. Pairs of ranks that no document spans
+// Ring attention (Liu et al. 2023): in round d every rank attends to the keys of the rank d places back while those of
+// round d + 1 are under way; partial results merge in float32 by log-sum-exp. Pairs of ranks that no document spans
 // exchange nothing.
 
 #include <array>
@@ -17,7 +17,7 @@ class RingBuffers final : public InnerBuffers {
   RingBuffers(const SequenceShape& of, int num_ranks) : shape(of), ring_size(num_ranks) {}
 
   void lay_out(device::Arena& arena) override;
-  /// A plan for each step; all sums are float32 tensors of its own.
+  /// A plan for each round; all sums are float32 tensors of its own.
   [[nodiscard]] ops::AttentionNeeds attention_needs() const override {
     return {.num_plans = ring_size, .plan_queries = shape.tokens, .plan_keys = shape.tokens};
   }
@@ -32,7 +32,7 @@ class RingBuffers final : public InnerBuffers {
   int ring_size;
   Tensor packed_kv;  ///< (2, T, K, D) compute dtype
   Tensor delta;      ///< (T, H) float32
-  /// Float32 sums over the steps, where the compute dtype is another: (T, H, D) of the output in the forward pass, of
+  /// Float32 sums over the rounds, where the compute dtype is another: (T, H, D) of the output in the forward pass, of
   /// the gradient of the queries in the backward pass; (2, T, K, D) of those of keys and values.
   Tensor q_sums, kv_sums;
   // (2, T, K, D); two of each: one in use, one under way. Keys have the compute dtype, gradients are float32.
@@ -50,8 +50,8 @@ class RingAttention final : public InnerAttention {
   void backward_from_delta(const Heads& heads, Tensor lse, Tensor dout, const Heads& gradients) override;
 
  private:
-  struct Step {
-    int to, from;
+  struct Round {
+    SpRank to, from;
     bool sends, receives, computes;
     std::unique_ptr<ops::AttentionPlan> plan;
   };
@@ -61,15 +61,15 @@ class RingAttention final : public InnerAttention {
 
   /// Keys, then values, of a (2, T, K, D) tensor.
   [[nodiscard]] static KeysValues halves_of(const Tensor& kv);
-  /// Copies this rank's keys and values to where they are sent from, if any step sends.
+  /// Copies this rank's keys and values to where they are sent from, if any round sends.
   void pack(const Heads& heads);
-  /// Starts receiving the keys of step d.
+  /// Starts receiving the keys of round d.
   void start_exchange(std::size_t d);
-  /// Waits for the keys of step d, those of `heads` in step 0.
+  /// Waits for the keys of round d, those of `heads` in round 0.
   [[nodiscard]] KeysValues keys_of(std::size_t d, const Heads& heads);
-  /// Gives the keys' owner the part of its gradient that was formed in step d, and receives this rank's.
+  /// Gives the keys' owner the part of its gradient that was formed in round d, and receives this rank's.
   void start_return(std::size_t d);
-  /// Waits for this rank's part from step d and adds it.
+  /// Waits for this rank's part from round d and adds it.
   void add_returned(std::size_t d, const KeysValues& sums);
 
   const RingBuffers& all_;
@@ -78,7 +78,7 @@ class RingAttention final : public InnerAttention {
   device::Timeline& timeline_;
   comm::Collectives& collectives_;
   device::Stream& ring_stream_;
-  std::vector<Step> steps_;
+  std::vector<Round> rounds_;
   std::array<std::unique_ptr<device::Event>, 2> kv_done_, dkv_done_;
   std::unique_ptr<device::Event> compute_done_;
 };

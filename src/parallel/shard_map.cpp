@@ -15,7 +15,7 @@ namespace {
 /// Cuts the logical tensor for this tp rank.
 void slice(Parameter& p, const mesh::Place& place, const AxisSet& shard_axes) {
   const int tp_size = place.size(Axis::tp);
-  const int tp_rank = place.rank(Axis::tp);
+  const TpRank tp_rank = place.tp_rank();
   p.is_owner = place.owns_shard(shard_axes);
   p.local_rows = p.rows;
   p.local_columns = p.is_vector() ? 1 : p.columns;
@@ -70,7 +70,7 @@ std::vector<ShardRange> merge(std::span<const Piece> pieces, const std::function
 
 }  // namespace
 
-VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank) {
+VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, TpRank tp_rank) {
   SFT_ENSURE(vocab_size >= tp_size, "every tp rank has a row of the vocabulary");
   const std::int64_t least = vocab_size / tp_size, num_larger = vocab_size % tp_size;
   return {.begin = tp_rank * least + std::min<std::int64_t>(tp_rank, num_larger),

@@ -7,7 +7,7 @@
 
 namespace sft::parallel {
 
-HeadDeal::HeadDeal(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size) : size_(size) {
+HeadAssignment::HeadAssignment(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size) : size_(size) {
   SFT_ENSURE(num_q_heads % size == 0, "the ranks that exchange heads divide the query heads");
   q_heads_ = num_q_heads / size;
   q_per_original_kv_ = num_q_heads / num_kv_heads;
@@ -16,11 +16,11 @@ HeadDeal::HeadDeal(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size
 
 namespace {
 
-SequenceShape inner_shape(const SequenceShape& shape, const HeadDeal& deal) {
+SequenceShape inner_shape(const SequenceShape& shape, const HeadAssignment& assignment) {
   SequenceShape inner = shape;
-  inner.tokens = shape.tokens * deal.size();
-  inner.q_heads = deal.q_heads();
-  inner.kv_heads = deal.kv_heads();
+  inner.tokens = shape.tokens * assignment.size();
+  inner.q_heads = assignment.q_heads();
+  inner.kv_heads = assignment.kv_heads();
   return inner;
 }
 
@@ -28,14 +28,15 @@ SequenceShape inner_shape(const SequenceShape& shape, const HeadDeal& deal) {
 
 UlyssesBuffers::UlyssesBuffers(const SequenceShape& of, int sp_size, int ulysses_size)
     : shape(of),
-      deal(of.q_heads, of.kv_heads, ulysses_size),
-      dkv_dtype(deal.replicates() ? DType::float32 : of.compute),
-      inner(make_inner_buffers(inner_shape(of, deal), sp_size / ulysses_size)) {
+      assignment(of.q_heads, of.kv_heads, ulysses_size),
+      dkv_dtype(assignment.replicates() ? DType::float32 : of.compute),
+      inner(make_inner_buffers(inner_shape(of, assignment), sp_size / ulysses_size)) {
   SFT_ENSURE(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
 }
 
 void UlyssesBuffers::lay_out(device::Arena& arena) {
-  const std::int64_t t = shape.tokens, d = shape.head_dim, h = deal.q_heads(), k = deal.kv_heads(), u = deal.size();
+  const std::int64_t t = shape.tokens, d = shape.head_dim, h = assignment.q_heads(), k = assignment.kv_heads(),
+                     u = assignment.size();
   inner->lay_out(arena);
   pieces = take(arena, shape.compute, {u - 1, t * (2 * h + 2 * k) * d});
   tokens = take(arena, shape.compute, {u * t * (2 * h + 2 * k) * d});
@@ -44,7 +45,7 @@ void UlyssesBuffers::lay_out(device::Arena& arena) {
   delta_pieces = take(arena, DType::float32, {u - 1, t * h});
   dkv = take(arena, dkv_dtype, {u * t * 2 * k * d});
   dkv_pieces = take(arena, dkv_dtype, {u - 1, t * 2 * k * d});
-  if (deal.replicates() && shape.compute != DType::float32) {
+  if (assignment.replicates() && shape.compute != DType::float32) {
     kv_sums = take(arena, DType::float32, {2, t * shape.kv_heads * d});
   }
 }
@@ -65,58 +66,59 @@ UlyssesAttention::UlyssesAttention(const UlyssesBuffers& buffers, const comm::Gr
                                    ops::Backend& backend, comm::Collectives& collectives, device::Stream& ring_stream)
     : b_(buffers),
       group_(sp),
-      rank_(sp.rank() % buffers.deal.size()),
+      rank_(NeighbourRank::from(sp.rank() % buffers.assignment.size())),
       backend_(backend),
       timeline_(device.timeline()),
       collectives_(collectives),
       ring_stream_(ring_stream),
       inner_(buffers.inner->make_inner(sp, device, backend, collectives, ring_stream)),
-      cut_(0, buffers.deal.size()),
+      cut_(0, buffers.assignment.size()),
       compute_done_(device.make_event()),
       exchange_done_(device.make_event()) {}
 
 void UlyssesAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
   inner_->set_schedule(schedule);
-  cut_ = sequence::RowCut(schedule.num_tokens, b_.deal.size());
+  cut_ = sequence::RowCut(schedule.num_tokens, b_.assignment.size());
 }
 
-UlyssesAttention::Dealt UlyssesAttention::split(const Tensor& rows) const {
-  const std::int64_t h = b_.deal.q_heads(), k = b_.deal.kv_heads(), head_dim = b_.shape.head_dim;
+UlyssesAttention::RankHeads UlyssesAttention::split(const Tensor& rows) const {
+  const std::int64_t h = b_.assignment.q_heads(), k = b_.assignment.kv_heads(), head_dim = b_.shape.head_dim;
   const Tensor all = rows.view({rows.shape[0], rows.shape[1] / head_dim, head_dim});
-  Dealt dealt{{head_range(all, 0, h), head_range(all, h, k), head_range(all, h + k, k)}, {}};
-  if (all.shape[1] > h + 2 * k) dealt.dout = head_range(all, h + 2 * k, h);
-  return dealt;
+  RankHeads own{{head_range(all, 0, h), head_range(all, h, k), head_range(all, h + k, k)}, {}};
+  if (all.shape[1] > h + 2 * k) own.dout = head_range(all, h + 2 * k, h);
+  return own;
 }
 
-Tensor UlyssesAttention::piece(const Tensor& pieces, int rank, std::int64_t columns) const {
-  return at_begin_of(pieces.rows(rank < rank_ ? rank : rank - 1, 1), {cut_.local_length(), columns});
+Tensor UlyssesAttention::piece(const Tensor& pieces, NeighbourRank rank, std::int64_t columns) const {
+  const int index = static_cast<int>(rank) - (rank < rank_ ? 0 : 1);  // there is none for this rank itself
+  return at_begin_of(pieces.rows(index, 1), {cut_.local_length(), columns});
 }
 
-UlyssesAttention::Dealt UlyssesAttention::gather_tokens(const Heads& heads, const Tensor& dout) {
-  const HeadDeal& deal = b_.deal;
-  const std::int64_t h = deal.q_heads(), k = deal.kv_heads();
+UlyssesAttention::RankHeads UlyssesAttention::gather_tokens(const Heads& heads, const Tensor& dout) {
+  const HeadAssignment& assignment = b_.assignment;
+  const std::int64_t h = assignment.q_heads(), k = assignment.kv_heads();
   const std::int64_t columns = ((dout.empty() ? h : 2 * h) + 2 * k) * b_.shape.head_dim;
   const Tensor all_tokens = at_begin_of(b_.tokens, {cut_.length(), columns});
   const Tensor all_delta = inner_->delta(), delta = b_.delta.rows(0, cut_.local_length());
   Messages messages;
-  for (int rank = 0; rank < deal.size(); ++rank) {
+  for (const NeighbourRank rank : assignment.ranks()) {
     const bool is_own = rank == rank_;
     const Tensor part = is_own ? Tensor() : piece(b_.pieces, rank, columns);
     const Tensor delta_part = is_own ? Tensor() : piece(b_.delta_pieces, rank, h);
     const ChunkRows destination = is_own ? chunks_in_row(all_tokens, cut_, rank) : chunks_in_part(part, cut_, rank);
     const auto source = [&](const Tensor& x) { return chunks_in_part(x, cut_, rank_); };
     for (std::size_t c = 0; c < destination.size(); ++c) {
-      const Dealt to = split(destination[c]);
-      backend_.copy(to.heads.q, head_range(source(heads.q)[c], deal.q_begin(rank), h));
+      const RankHeads to = split(destination[c]);
+      backend_.copy(to.heads.q, head_range(source(heads.q)[c], assignment.q_begin(rank), h));
       for (std::int64_t i = 0; i < k; ++i) {
-        backend_.copy(head_range(to.heads.k, i, 1), head_range(source(heads.k)[c], deal.kv_head(rank, i), 1));
-        backend_.copy(head_range(to.heads.v, i, 1), head_range(source(heads.v)[c], deal.kv_head(rank, i), 1));
+        backend_.copy(head_range(to.heads.k, i, 1), head_range(source(heads.k)[c], assignment.kv_head(rank, i), 1));
+        backend_.copy(head_range(to.heads.v, i, 1), head_range(source(heads.v)[c], assignment.kv_head(rank, i), 1));
       }
       if (dout.empty()) continue;
-      backend_.copy(to.dout, head_range(source(dout)[c], deal.q_begin(rank), h));
+      backend_.copy(to.dout, head_range(source(dout)[c], assignment.q_begin(rank), h));
       const Tensor to_delta =
           (is_own ? chunks_in_row(all_delta, cut_, rank) : chunks_in_part(delta_part, cut_, rank))[c];
-      backend_.copy(to_delta, source(delta)[c].columns(deal.q_begin(rank), h));
+      backend_.copy(to_delta, source(delta)[c].columns(assignment.q_begin(rank), h));
     }
     if (is_own) continue;
     add_messages(messages.sends, destination, sp_rank(rank));
@@ -130,14 +132,14 @@ UlyssesAttention::Dealt UlyssesAttention::gather_tokens(const Heads& heads, cons
 }
 
 void UlyssesAttention::add_returns(Messages& messages, const Tensor& all_tokens, const Tensor& pieces) const {
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.assignment.ranks()) {
     if (rank == rank_) continue;
     add_messages(messages.sends, chunks_in_row(all_tokens, cut_, rank), sp_rank(rank));
     add_messages(messages.receives, returned(all_tokens, pieces, rank), sp_rank(rank));
   }
 }
 
-ChunkRows UlyssesAttention::returned(const Tensor& all_tokens, const Tensor& pieces, int rank) const {
+ChunkRows UlyssesAttention::returned(const Tensor& all_tokens, const Tensor& pieces, NeighbourRank rank) const {
   if (rank == rank_) return chunks_in_row(all_tokens, cut_, rank);
   return chunks_in_part(piece(pieces, rank, all_tokens.shape[1]), cut_, rank);
 }
@@ -151,40 +153,40 @@ void UlyssesAttention::exchange(const Messages& messages) {
 }
 
 void UlyssesAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
-  const std::int64_t h = b_.deal.q_heads(), head_dim = b_.shape.head_dim;
-  const Dealt dealt = gather_tokens(heads, {});
+  const std::int64_t h = b_.assignment.q_heads(), head_dim = b_.shape.head_dim;
+  const RankHeads own = gather_tokens(heads, {});
   const Tensor result = at_begin_of(b_.result, {cut_.length(), h * head_dim});
-  inner_->forward(dealt.heads, result.view({cut_.length(), h, head_dim}), lse.view({cut_.length(), h}));
+  inner_->forward(own.heads, result.view({cut_.length(), h, head_dim}), lse.view({cut_.length(), h}));
   Messages messages;
   add_returns(messages, result, b_.pieces);
   exchange(messages);
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.assignment.ranks()) {
     const ChunkRows from = returned(result, b_.pieces, rank), to = chunks_in_part(out, cut_, rank_);
     for (std::size_t c = 0; c < to.size(); ++c) {
-      const Tensor heads_of_rank = head_range(to[c], b_.deal.q_begin(rank), h);
+      const Tensor heads_of_rank = head_range(to[c], b_.assignment.q_begin(rank), h);
       backend_.copy(heads_of_rank, from[c].view({from[c].shape[0], h, head_dim}));
     }
   }
 }
 
 void UlyssesAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) {
-  const std::int64_t h = b_.deal.q_heads(), k = b_.deal.kv_heads(), head_dim = b_.shape.head_dim;
+  const std::int64_t h = b_.assignment.q_heads(), k = b_.assignment.kv_heads(), head_dim = b_.shape.head_dim;
   backend_.attention_delta(b_.delta.rows(0, cut_.local_length()), out, dout);
-  const Dealt dealt = gather_tokens(heads, dout);
+  const RankHeads own = gather_tokens(heads, dout);
   const Tensor dq = at_begin_of(b_.result, {cut_.length(), h * head_dim});
   const Tensor dkv = at_begin_of(b_.dkv, {cut_.length(), 2 * k * head_dim});
   const Tensor dkv_heads = dkv.view({cut_.length(), 2 * k, head_dim});
   inner_->backward_from_delta(
-      dealt.heads, lse.view({cut_.length(), h}), dealt.dout,
+      own.heads, lse.view({cut_.length(), h}), own.dout,
       {dq.view({cut_.length(), h, head_dim}), head_range(dkv_heads, 0, k), head_range(dkv_heads, k, k)});
   Messages messages;
   add_returns(messages, dq, b_.pieces);
   add_returns(messages, dkv, b_.dkv_pieces);
   exchange(messages);
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.assignment.ranks()) {
     const ChunkRows from = returned(dq, b_.pieces, rank), to = chunks_in_part(gradients.q, cut_, rank_);
     for (std::size_t c = 0; c < to.size(); ++c) {
-      const Tensor heads_of_rank = head_range(to[c], b_.deal.q_begin(rank), h);
+      const Tensor heads_of_rank = head_range(to[c], b_.assignment.q_begin(rank), h);
       backend_.copy(heads_of_rank, from[c].view({from[c].shape[0], h, head_dim}));
     }
   }
@@ -192,7 +194,7 @@ void UlyssesAttention::backward(const Heads& heads, Tensor out, Tensor lse, Tens
 }
 
 void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) {
-  const std::int64_t k = b_.deal.kv_heads(), head_dim = b_.shape.head_dim;
+  const std::int64_t k = b_.assignment.kv_heads(), head_dim = b_.shape.head_dim;
   Heads sums = gradients;
   if (!b_.kv_sums.empty()) {
     const std::int64_t num_tokens = cut_.local_length(), kv_heads = b_.shape.kv_heads;
@@ -207,10 +209,10 @@ void UlyssesAttention::write_dkv(const Tensor& all_dkv, const Heads& gradients) 
       backend_.copy(to, from);
     }
   };
-  for (int rank = 0; rank < b_.deal.size(); ++rank) {
+  for (const NeighbourRank rank : b_.assignment.ranks()) {
     const ChunkRows from = returned(all_dkv, b_.dkv_pieces, rank);
     for (std::int64_t i = 0; i < k; ++i) {
-      const std::int64_t head = b_.deal.kv_head(rank, i);
+      const std::int64_t head = b_.assignment.kv_head(rank, i);
       const bool adds = is_begun[head];
       for (std::size_t c = 0; c < from.size(); ++c) {
         const Tensor heads = from[c].view({from[c].shape[0], 2 * k, head_dim});

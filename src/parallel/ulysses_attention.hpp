@@ -16,22 +16,26 @@
 
 namespace sft::parallel {
 
+/// The number of a rank among the neighbours in sp that exchange heads.
+using NeighbourRank = Index<struct Neighbour>;
+
 /// Which of H query and K key/value heads each of `size` ranks gets: H / size neighbouring query heads, and the
 /// key/value heads that these read, as often as it takes for all of them to be read by equally many. Pure.
-class HeadDeal {
+class HeadAssignment {
  public:
   /// Throws std::logic_error unless `size` divides num_q_heads.
-  HeadDeal(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size);
+  HeadAssignment(std::int64_t num_q_heads, std::int64_t num_kv_heads, int size);
 
   [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] IndexRange<NeighbourRank> ranks() const { return IndexRange<NeighbourRank>(size_); }
   [[nodiscard]] std::int64_t q_heads() const { return q_heads_; }               ///< of a rank
   [[nodiscard]] std::int64_t kv_heads() const { return q_heads_ / q_per_kv_; }  ///< of a rank
-  [[nodiscard]] std::int64_t q_begin(int rank) const { return rank * q_heads_; }
+  [[nodiscard]] std::int64_t q_begin(NeighbourRank rank) const { return rank * q_heads_; }
   /// The key/value head that is number `i` of those of `rank`.
-  [[nodiscard]] std::int64_t kv_head(int rank, std::int64_t i) const {
+  [[nodiscard]] std::int64_t kv_head(NeighbourRank rank, std::int64_t i) const {
     return (q_begin(rank) + i * q_per_kv_) / q_per_original_kv_;
   }
-  /// Whether some key/value heads are dealt more than once.
+  /// Whether some key/value heads go to several ranks.
   [[nodiscard]] bool replicates() const { return q_per_kv_ < q_per_original_kv_; }
 
  private:
@@ -51,11 +55,11 @@ class UlyssesBuffers final : public SequenceBuffers {
                                                                   device::Stream& ring_stream) const override;
 
   SequenceShape shape;
-  HeadDeal deal;
+  HeadAssignment assignment;
   DType dkv_dtype;  ///< float32 where gradients of replicated key/value heads have to be summed
   std::unique_ptr<InnerBuffers> inner;
 
-  // T tokens of a rank, U = deal.size(), h and k the heads of a rank of the deal.
+  // T tokens of a rank, U = assignment.size(), h and k the heads of a rank.
   Tensor pieces;        ///< (U - 1, T (2h + 2k) D) compute dtype: to the other ranks; results that come back
   Tensor tokens;        ///< (U T (2h + 2k) D) compute dtype: queries, keys, values, and dout, of all tokens
   Tensor result;        ///< (U T h D) compute dtype: output, or gradient of the queries
@@ -80,30 +84,30 @@ class UlyssesAttention final : public SequenceAttention {
   struct Messages {
     std::vector<comm::Message> sends, receives;
   };
-  /// Queries, keys, values and dout of one rank of the deal, columns of the same rows.
-  struct Dealt {
+  /// Queries, keys, values and dout of one rank, columns of the same rows.
+  struct RankHeads {
     Heads heads;
     Tensor dout;  ///< empty in the forward pass
   };
 
-  [[nodiscard]] Dealt split(const Tensor& rows) const;
+  [[nodiscard]] RankHeads split(const Tensor& rows) const;
   /// The slot of another rank in `pieces`, as (T, columns).
-  [[nodiscard]] Tensor piece(const Tensor& pieces, int rank, std::int64_t columns) const;
+  [[nodiscard]] Tensor piece(const Tensor& pieces, NeighbourRank rank, std::int64_t columns) const;
   /// Brings all heads of this rank's tokens to the ranks that attend with them; dout may be empty. All tokens with the
   /// heads of this rank; with dout, delta goes to inner_->delta().
-  [[nodiscard]] Dealt gather_tokens(const Heads& heads, const Tensor& dout);
+  [[nodiscard]] RankHeads gather_tokens(const Heads& heads, const Tensor& dout);
   /// One column range of the heads of all tokens to one of all heads of this rank's tokens: into `pieces` from others.
   void add_returns(Messages& messages, const Tensor& all_tokens, const Tensor& pieces) const;
   /// What rank `rank` has made of this rank's tokens: in `pieces` or, its own, in `all_tokens`.
-  [[nodiscard]] ChunkRows returned(const Tensor& all_tokens, const Tensor& pieces, int rank) const;
+  [[nodiscard]] ChunkRows returned(const Tensor& all_tokens, const Tensor& pieces, NeighbourRank rank) const;
   /// Sums and writes what the ranks have made of the gradients of keys and values.
   void write_dkv(const Tensor& all_dkv, const Heads& gradients);
   void exchange(const Messages& messages);
-  [[nodiscard]] int sp_rank(int rank) const { return group_.rank() - rank_ + rank; }
+  [[nodiscard]] SpRank sp_rank(NeighbourRank rank) const { return SpRank::from(group_.rank() - rank_ + rank); }
 
   const UlyssesBuffers& b_;
   comm::Group group_;
-  int rank_;  ///< in the group of neighbours
+  NeighbourRank rank_;
   ops::Backend& backend_;
   device::Timeline& timeline_;
   comm::Collectives& collectives_;

@@ -32,14 +32,10 @@ io::UnnamedFile make_file(const std::string& folder) {
 
 }  // namespace
 
-ActivationFile::ActivationFile(const std::string& folder, std::size_t num_places, std::size_t place_bytes,
+ActivationFile::ActivationFile(const std::string& folder, int num_places, std::size_t place_bytes,
                                device::Device& device)
-    : folder_(folder),
-      place_bytes_(place_bytes),
-      device_(device),
-      file_(make_file(folder)),
-      num_pending_(num_places, 0) {
-  const std::size_t all_bytes = num_places * place_bytes;
+    : folder_(folder), place_bytes_(place_bytes), device_(device), file_(make_file(folder)), num_pending_(num_places) {
+  const std::size_t all_bytes = static_cast<std::size_t>(num_places) * place_bytes;
   try {
     file_.reserve(all_bytes);
   } catch (const std::system_error& error) {
@@ -66,8 +62,12 @@ ActivationFile::~ActivationFile() {
   thread_.join();
 }
 
-void ActivationFile::save(std::size_t block, const std::vector<Tensor>& tensors) { queue({block, tensors, true}); }
-void ActivationFile::load(std::size_t block, const std::vector<Tensor>& tensors) { queue({block, tensors, false}); }
+void ActivationFile::save(model::BlockIndex block, const std::vector<Tensor>& tensors) {
+  queue({block, tensors, true});
+}
+void ActivationFile::load(model::BlockIndex block, const std::vector<Tensor>& tensors) {
+  queue({block, tensors, false});
+}
 
 void ActivationFile::queue(Job job) {
   SFT_ENSURE(model::place_bytes(job.tensors) <= place_bytes_, "a block's activations fit into their place");
@@ -79,7 +79,7 @@ void ActivationFile::queue(Job job) {
   changed_.notify_all();
 }
 
-void ActivationFile::wait(std::size_t block) {
+void ActivationFile::wait(model::BlockIndex block) {
   constexpr std::chrono::microseconds between_polls(200);
   std::unique_lock lock(mutex_);
   while (num_pending_[block] > 0 && !error_) {
@@ -113,7 +113,7 @@ void ActivationFile::work() {
 }
 
 void ActivationFile::run(const Job& job) const {
-  const std::size_t begin = job.block * place_bytes_;
+  const std::size_t begin = static_cast<std::size_t>(static_cast<int>(job.block)) * place_bytes_;
   std::size_t position = begin;
   try {
     for (const Tensor& tensor : job.tensors) {

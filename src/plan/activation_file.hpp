@@ -26,19 +26,19 @@ class ActivationFile final : public model::ActivationStore {
   /// Takes `num_places` x `place_bytes` in `folder`, which is made where it is not there. Throws a configuration Error
   /// that names the folder and the bytes when it cannot be written or has no room. `device` outlives it: its
   /// communication progresses while the host waits here.
-  ActivationFile(const std::string& folder, std::size_t num_places, std::size_t place_bytes, device::Device& device);
+  ActivationFile(const std::string& folder, int num_places, std::size_t place_bytes, device::Device& device);
   ~ActivationFile() override;
   ActivationFile(const ActivationFile&) = delete;
   ActivationFile& operator=(const ActivationFile&) = delete;
 
-  void save(std::size_t block, const std::vector<Tensor>& tensors) override;
-  void load(std::size_t block, const std::vector<Tensor>& tensors) override;
+  void save(model::BlockIndex block, const std::vector<Tensor>& tensors) override;
+  void load(model::BlockIndex block, const std::vector<Tensor>& tensors) override;
   /// Blocks the host until the block's copies are done. A disk that fails is an Error here that names the folder.
-  void wait(std::size_t block) override;
+  void wait(model::BlockIndex block) override;
 
  private:
   struct Job {
-    std::size_t block;
+    model::BlockIndex block;
     std::vector<Tensor> tensors;
     bool writes;
   };
@@ -54,8 +54,8 @@ class ActivationFile final : public model::ActivationStore {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;                  ///< the first is under way
-  std::vector<std::size_t> num_pending_;  ///< jobs of each block
+  std::deque<Job> jobs_;                               ///< the first is under way
+  IndexedVector<model::BlockIndex, int> num_pending_;  ///< jobs of each block
   std::exception_ptr error_;
   bool stops_ = false;
   std::thread thread_;

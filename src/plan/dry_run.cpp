@@ -16,7 +16,9 @@ namespace sft::plan {
 namespace {
 
 nlohmann::ordered_json to_json(const MemoryRange& range) {
-  return {{"least_bytes", range.least_bytes}, {"most_bytes", range.most_bytes}, {"most_rank", range.most_rank}};
+  return {{"least_bytes", range.least_bytes},
+          {"most_bytes", range.most_bytes},
+          {"most_rank", static_cast<int>(range.most_rank)}};
 }
 
 /// What the plan assumes of a GPU that need not be there.

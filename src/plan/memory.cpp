@@ -60,7 +60,7 @@ MemoryTable plan_memory(const config::ValidConfig& config, const Datasets& datas
                         std::size_t process_bytes) {
   MemoryTable table;
   const mesh::Place first(config, 0);
-  for (int rank = 0; rank < first.layout().size(); ++rank) {
+  for (const WorldRank rank : first.layout().ranks()) {
     const auto rows = rows_of(plan_ledger(config, datasets, first.peer(rank), machine, process_bytes), machine.kind);
     for (std::size_t i = 0; i < num_rows; ++i) {
       MemoryRange& range = range_of(table, i);
@@ -88,7 +88,7 @@ MemoryTable gather_memory(const device::Ledger& ledger, device::Kind kind, const
   MemoryTable table;
   for (std::size_t i = 0; i < num_rows; ++i) {
     range_of(table, i) = {static_cast<std::size_t>(-extremes[i]), static_cast<std::size_t>(extremes[num_rows + i]),
-                          world.size() - static_cast<int>(distances[i])};
+                          WorldRank::from(world.size() - static_cast<int>(distances[i]))};
   }
   return table;
 }

@@ -16,8 +16,8 @@ namespace {
 model::Sizes local_sizes(const config::ValidConfig& config, std::int64_t max_tokens, const mesh::Place& place) {
   const config::Model& m = config->model;
   const int tp = place.size(Axis::tp), sp = place.size(Axis::sp), token_slices = config->parallel.token_slices();
-  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
-  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
+  const model::HeadSplit heads = model::split_heads(m, tp, place.tp_rank());
   const DType compute = config->train.precision == config::Precision::fp32 ? DType::float32 : DType::bf16;
   return {.tokens = sequence::padded_row_length(max_tokens, sp, token_slices) / sp,
           .hidden = m.hidden_size,
@@ -81,7 +81,7 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
                                                 config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
-      matrix_deal(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
+      matrix_assignment(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
         return optimizer->needs_whole(unit, parameter);
       }) {}
 
@@ -92,7 +92,7 @@ void RankPlan::lay_out(Arenas& arenas) {
                  policy.parameters_on_host ? arenas.host_parameters : arenas.parameters, arenas.gradients);
   }
   optimizer->lay_out(arenas.optimizer, arenas.host_optimizer);
-  matrix_deal.lay_out(arenas.optimizer);
+  matrix_assignment.lay_out(arenas.optimizer);
   unit_buffers.lay_out(
       {arenas.parameters, arenas.gradients, arenas.gathered_units, arenas.reduced_units, arenas.unit_buffers});
   decoder.lay_out(arenas.activations, arenas.workspace, arenas.tp_sums, arenas.offloaded);

@@ -42,12 +42,12 @@ double sent_bytes(const config::ValidConfig& config, const SpFacts& facts, std::
   });
   const std::vector<std::int32_t> documents = typical_documents(facts);
   const mesh::Place first(planned, 0);
-  const std::vector<int> ranks = first.layout().members(0, {Axis::sp});
+  const std::vector<WorldRank> ranks = first.layout().members(0, {Axis::sp});
   constexpr std::size_t most_asked = 16;
   const std::size_t num_asked = std::min(ranks.size(), most_asked);
   double sum = 0.0;
   for (std::size_t i = 0; i < num_asked; ++i) {
-    const int rank = ranks[i * (ranks.size() - 1) / (num_asked - 1)];
+    const WorldRank rank = ranks[i * (ranks.size() - 1) / (num_asked - 1)];
     for (const comm::SentBytes& sent : plan_traffic(planned, documents, first.peer(rank), {})) {
       if (sent.group == name_of(Axis::sp)) sum += static_cast<double>(sent.bytes);
     }

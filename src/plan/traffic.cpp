@@ -23,7 +23,7 @@ sequence::AttentionSchedule schedule_of(const config::ValidConfig& config, const
                                         const RankPlan& plan) {
   const int sp_size = plan.place.size(Axis::sp);
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
-  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.rank(Axis::sp));
+  return sequence::make_schedule(config->parallel.attention_method(), {documents}, cut, plan.place.sp_rank());
 }
 
 }  // namespace

@@ -15,13 +15,13 @@ model::Inputs take_inputs(device::Arena& arena, std::int64_t num_tokens) {
   inputs.tokens = take(arena, DType::int32, {num_tokens});
   inputs.positions = take(arena, DType::int32, {num_tokens});
   inputs.targets = take(arena, DType::int32, {num_tokens});
-  inputs.weights = take(arena, DType::float32, {num_tokens});
+  inputs.loss_weights = take(arena, DType::float32, {num_tokens});
   return inputs;
 }
 
 model::Inputs first_rows(const model::Inputs& all, std::int64_t num_tokens) {
   return {all.tokens.rows(0, num_tokens), all.positions.rows(0, num_tokens), all.targets.rows(0, num_tokens),
-          all.weights.rows(0, num_tokens)};
+          all.loss_weights.rows(0, num_tokens)};
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ model::Inputs Upload::put(const data::MicroBatch& batch) {
   copy(on_device.tokens, pinned.tokens, batch.tokens);
   copy(on_device.positions, pinned.positions, batch.positions);
   copy(on_device.targets, pinned.targets, batch.targets);
-  copy(on_device.weights, pinned.weights, batch.weights);
+  copy(on_device.loss_weights, pinned.loss_weights, batch.loss_weights);
   copied.record(stream_);
   return on_device;
 }

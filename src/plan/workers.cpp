@@ -17,9 +17,9 @@ std::unique_ptr<device::Stream> make_stream(device::Device& device, const char* 
 /// Where activations that are not there are left.
 class NullActivationStore final : public model::ActivationStore {
  public:
-  void save(std::size_t /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
-  void load(std::size_t /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
-  void wait(std::size_t /*block*/) override {}
+  void save(model::BlockIndex /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
+  void load(model::BlockIndex /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
+  void wait(model::BlockIndex /*block*/) override {}
 };
 
 std::unique_ptr<model::ActivationStore> make_activation_store(const model::DecoderBuffers& buffers,
@@ -57,7 +57,7 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
                          device::Device& device, comm::Collectives& collectives, Work work)
     : UnitWorkers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, plan.sizes.token_slices > 1, device,
                   collectives, work),
-      matrices(plan.matrix_deal, plan.storage, groups, *ops, collectives),
+      matrices(plan.matrix_assignment, plan.storage, groups, *ops, collectives),
       shard_reduction(groups, *ops, collectives),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
       activation_store(

@@ -17,26 +17,27 @@ Chunk intersect(const Chunk& chunk, std::int64_t begin, std::int64_t end) {
   return {chunk.local + from - chunk.global, from, to - from};
 }
 
-/// The ring's steps without spans.
-AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+/// The ring's rounds without spans.
+AttentionSchedule schedule_exchange(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   const int sp_size = cut.sp_size();
   AttentionSchedule schedule;
   schedule.num_tokens = std::ssize(documents) * cut.local_length();
-  schedule.steps.resize(sp_size);
+  schedule.rounds.resize(sp_size);
   for (int d = 0; d < sp_size; ++d) {
-    AttentionStep& step = schedule.steps[d];
-    step.to = (sp_rank + d) % sp_size;
-    step.from = (sp_rank - d + sp_size) % sp_size;
+    AttentionRound& round = schedule.rounds[d];
+    round.to = SpRank::from((sp_rank + d) % sp_size);
+    round.from = SpRank::from((sp_rank - d + sp_size) % sp_size);
     if (d == 0) continue;
-    step.receives = chunks_seen(documents, cut, sp_rank, step.from);
-    step.sends = chunks_seen(documents, cut, step.to, sp_rank);
+    round.receives = chunks_seen(documents, cut, sp_rank, round.from);
+    round.sends = chunks_seen(documents, cut, round.to, sp_rank);
   }
   return schedule;
 }
 
 }  // namespace
 
-std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut, int q_rank, int k_rank) {
+std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut, SpRank q_rank,
+                                           SpRank k_rank) {
   const std::vector<Chunk> q_chunks = cut.chunks(q_rank), k_chunks = cut.chunks(k_rank);
   std::vector<AttentionSpan> spans;
   std::int64_t row_begin = 0, lane = 0;
@@ -62,7 +63,7 @@ std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const 
   return spans;
 }
 
-ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, int q_rank, int k_rank) {
+ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank) {
   const std::vector<Chunk> q_chunks = cut.chunks(q_rank), k_chunks = cut.chunks(k_rank);
   ChunkPair seen;
   for (const std::vector<std::int32_t>& row : documents) {
@@ -84,16 +85,16 @@ ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, int q_ra
   return seen;
 }
 
-AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
-  for (AttentionStep& step : schedule.steps) step.spans = attention_spans(documents, cut, sp_rank, step.from);
+  for (AttentionRound& round : schedule.rounds) round.spans = attention_spans(documents, cut, sp_rank, round.from);
   return schedule;
 }
 
-AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, int sp_rank) {
+AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank) {
   SFT_ENSURE(documents.size() == 1, "keys are gathered for one row");
   AttentionSchedule schedule = schedule_exchange(documents, cut, sp_rank);
-  std::vector<AttentionSpan>& spans = schedule.steps.front().spans;
+  std::vector<AttentionSpan>& spans = schedule.rounds.front().spans;
   const std::vector<Chunk> q_chunks = cut.chunks(sp_rank);
   std::int64_t begin = 0, lane = 0;
   for (const std::int32_t document : documents.front()) {
@@ -116,18 +117,20 @@ AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCu
 }
 
 AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents, const RowCut& cut,
-                                int sp_rank) {
+                                SpRank sp_rank) {
   const int sp_size = cut.sp_size(), ulysses_size = method.ulysses_size;
   const bool gathers = method.keys == AttentionMethod::Keys::all_gather;
   SFT_ENSURE(ulysses_size >= 1, "ulysses_size divides sp_size");
   SFT_ENSURE(sp_size % ulysses_size == 0, "ulysses_size divides sp_size");
   SFT_ENSURE(!gathers || ulysses_size == 1, "keys are gathered where no heads are exchanged");
   if (gathers) return schedule_all_gather(documents, cut, sp_rank);
+  // A group of neighbours stands for a rank of a smaller sp.
   AttentionSchedule schedule =
-      schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), sp_rank / ulysses_size);
-  for (AttentionStep& step : schedule.steps) {
-    step.to = step.to * ulysses_size + sp_rank % ulysses_size;
-    step.from = step.from * ulysses_size + sp_rank % ulysses_size;
+      schedule_ring(documents, RowCut(cut.length(), sp_size / ulysses_size), SpRank::from(sp_rank / ulysses_size));
+  const auto like_this_one = [=](SpRank group) { return SpRank::from(group * ulysses_size + sp_rank % ulysses_size); };
+  for (AttentionRound& round : schedule.rounds) {
+    round.to = like_this_one(round.to);
+    round.from = like_this_one(round.from);
   }
   return schedule;
 }
@@ -136,7 +139,7 @@ std::int64_t max_schedule_bytes(std::int64_t num_rows, std::int64_t num_document
   // A document within a chunk makes one span; only the first of a chunk can reach back, over all chunks before it.
   const std::int64_t num_reaching_back = sp_size > 1 ? num_rows * 4 * sp_size : 0;
   return (num_documents + num_reaching_back) * static_cast<std::int64_t>(sizeof(AttentionSpan)) +
-         sp_size * static_cast<std::int64_t>(sizeof(AttentionStep));
+         sp_size * static_cast<std::int64_t>(sizeof(AttentionRound));
 }
 
 }  // namespace sft::sequence

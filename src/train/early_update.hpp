@@ -36,7 +36,7 @@ class EarlyUpdate {
   ops::Backend& backend_;
   device::Stream& comm_stream_;
   std::unique_ptr<device::Event> summed_;  ///< the gradient of the unit that waits
-  std::optional<int> waiting_unit_;
+  std::optional<parallel::UnitIndex> waiting_unit_;
 };
 
 }  // namespace sft::train

@@ -15,7 +15,6 @@
 #include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 #include "sft/machine/node.hpp"
-#include "sft/machine/process_memory.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/plan/arenas.hpp"
 #include "sft/plan/rank_plan.hpp"
@@ -94,7 +93,7 @@ struct Engine::Impl {
     // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
     // whole matrices has directions; share() comes behind all of them.
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
-        plan.matrix_deal.rounds().empty() && plan.optimizer->max_shared_bytes() == 0) {
+        plan.matrix_assignment.rounds().empty() && plan.optimizer->max_shared_bytes() == 0) {
       early_update.emplace(*plan.optimizer, plan.storage, *workers.ops, device, *workers.streams.comm);
       workers.units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }
@@ -334,7 +333,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.positions.resize(tokens.size());
   std::iota(batch.positions.begin(), batch.positions.end(), 0);
   batch.targets.resize(tokens.size());
-  batch.weights.resize(tokens.size());
+  batch.loss_weights.resize(tokens.size());
   const auto num_tokens = std::ssize(tokens);
   batch.attention = sequence::schedule_ring({{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
   const model::Inputs inputs = e.upload.put(batch);

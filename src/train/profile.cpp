@@ -15,7 +15,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
-#include "sft/core/version.hpp"
+#include "sft/core/program.hpp"
 #include "sft/io/files.hpp"
 
 namespace sft::train {

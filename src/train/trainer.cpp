@@ -194,7 +194,7 @@ void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage&
 }
 
 void Trainer::announce() const {
-  const std::vector<int> nodes = plan::nodes_of_ranks(run_.session);
+  const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(run_.session);
   const mesh::Layout& layout = run_.place.layout();
   log_info(plan::start_table({.config = run_.config,
                               .kind = run_.device.kind(),

@@ -15,12 +15,12 @@
 #include <cstdlib>
 #include <memory>
 
+#include "sft/core/dtype.hpp"
 #include "sft/core/format.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/machine/node.hpp"
 #include "sft/ops/factory.hpp"
-#include "support/dtype_name.hpp"
 
 namespace sft {
 namespace {
@@ -40,7 +40,7 @@ class Bench {
 
  private:
   struct Buffers {
-    Tensor x, weight, dx, dweight, logits, dlogits, max, partials, targets, weights, metrics, workspace;
+    Tensor x, weight, dx, dweight, logits, dlogits, max, partials, targets, loss_weights, metrics, workspace;
   };
   [[nodiscard]] Buffers take_buffers(device::Arena& arena, DType dtype, std::int64_t chunk_tokens) const;
   /// The head, forward and backward, of all tokens.
@@ -64,7 +64,7 @@ Bench::Buffers Bench::take_buffers(device::Arena& arena, DType dtype, std::int64
   b.max = take(arena, DType::float32, {chunk_tokens});
   b.partials = take(arena, DType::float32, {3, chunk_tokens});
   b.targets = take(arena, DType::int32, {num_tokens});
-  b.weights = take(arena, DType::float32, {num_tokens});
+  b.loss_weights = take(arena, DType::float32, {num_tokens});
   b.metrics = take(arena, DType::float64, {4});
   const ops::Shapes shapes{.tokens = num_tokens, .hidden = hidden_, .vocab = vocab_, .compute = dtype};
   const std::size_t bytes = ops::workspace_bytes(device::Kind::cpu, machine::num_threads(), shapes);
@@ -79,7 +79,7 @@ void Bench::pass(const Buffers& b, std::int64_t chunk_tokens) {
                                   .max = b.max,
                                   .partials = b.partials,
                                   .targets = b.targets.rows(begin, chunk_tokens),
-                                  .weights = b.weights.rows(begin, chunk_tokens),
+                                  .loss_weights = b.loss_weights.rows(begin, chunk_tokens),
                                   .vocab_begin = 0};
     ops_->matmul({.a = x, .b = b.weight, .c = b.logits, .transpose_b = true});
     ops_->cross_entropy_max(chunk);
@@ -103,7 +103,7 @@ void Bench::run(DType dtype) {
     ops_->fill(b.x, 0.01F);
     ops_->fill(b.weight, 0.01F);
     ops_->fill(b.dweight, 0.0F);
-    ops_->fill(b.weights, 1.0F);
+    ops_->fill(b.loss_weights, 1.0F);
     device_->fill_zero(b.targets.data, b.targets.size_bytes(), *stream_);
     device_->fill_zero(b.metrics.data, b.metrics.size_bytes(), *stream_);
     double best_s = 1e30;

@@ -41,7 +41,7 @@
 #include "sft/config/values.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/device/ledger.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 #include "support/engine_fixture.hpp"
 
 namespace {

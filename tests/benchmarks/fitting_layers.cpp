@@ -8,7 +8,7 @@
 #include "sft/core/error.hpp"
 #include "sft/core/format.hpp"
 #include "sft/data/micro_batch_limits.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 #include "sft/plan/rank_plan.hpp"
 
 namespace sft::bench {

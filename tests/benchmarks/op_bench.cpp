@@ -8,9 +8,9 @@
 #include <cstdio>
 
 #include "benchmarks/gpu_peak.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
-#include "support/dtype_name.hpp"
 
 namespace sft::bench {
 

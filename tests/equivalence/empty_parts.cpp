@@ -64,7 +64,7 @@ std::int64_t num_ranks_without_target(const Batch& batch, const test::Mesh& mesh
   const auto first = batch.rows.begin() + mesh.place.data_rank() * rows_per_rank;
   const data::MicroBatch part =
       data::cut_rows({first, first + rows_per_rank}, mesh.place.size(Axis::sp), mesh.place.rank(Axis::sp));
-  std::array<std::int64_t, 1> count{std::ranges::all_of(part.weights, [](float w) { return w == 0.0f; })};
+  std::array<std::int64_t, 1> count{std::ranges::all_of(part.loss_weights, [](float w) { return w == 0.0f; })};
   mesh.groups.world.sum(std::span<std::int64_t>(count));
   return count[0];
 }

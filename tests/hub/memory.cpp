@@ -11,7 +11,7 @@
 #include "sft/device/factory.hpp"
 #include "sft/hub/weights.hpp"
 #include "sft/io/files.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 #include "sft/model/architecture.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "sft/core/dtype.hpp"
 #include "support/collectives_fixture.hpp"
-#include "support/dtype_name.hpp"
 
 namespace sft::test {
 

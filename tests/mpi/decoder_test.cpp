@@ -47,8 +47,8 @@ config::Model small_model(bool tied) {
 
 model::Sizes sizes_of(const config::Model& m, const mesh::Place& place, Tokens tokens = Tokens::whole) {
   const int tp = place.size(Axis::tp);
-  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.rank(Axis::tp));
-  const model::HeadSplit heads = model::split_heads(m, tp, place.rank(Axis::tp));
+  const parallel::VocabSplit vocab = parallel::split_vocab(m.vocab_size, tp, place.tp_rank());
+  const model::HeadSplit heads = model::split_heads(m, tp, place.tp_rank());
   return {.tokens = num_rows * row_tokens / place.size(Axis::sp),
           .hidden = m.hidden_size,
           .q_heads = heads.q_heads,
@@ -191,7 +191,7 @@ class Stand {
     data::MicroBatch batch =
         data::cut_rows(rows, mesh_.place.size(Axis::sp), mesh_.place.rank(Axis::sp), {}, sizes_.token_slices);
     decoder.forward_backward({tensor_of(batch.tokens, DType::int32), tensor_of(batch.positions, DType::int32),
-                              tensor_of(batch.targets, DType::int32), tensor_of(batch.weights)},
+                              tensor_of(batch.targets, DType::int32), tensor_of(batch.loss_weights)},
                              batch.attention, 1.0 / gradient_divisor, metrics, dropout_seed);
     stream_->synchronize();
   }

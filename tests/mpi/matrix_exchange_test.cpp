@@ -39,19 +39,21 @@ std::vector<Unit> sample_units() {
 }
 
 /// Of an element of a logical tensor.
-float value_of(int unit, const Parameter& parameter, std::int64_t row, std::int64_t column) {
+float value_of(UnitIndex unit, const Parameter& parameter, std::int64_t row, std::int64_t column) {
   return static_cast<float>(10000 * unit + 100 * (parameter.name[0] - 'a') + 20 * row + column);
 }
 float answer_to(float value) { return 1.0F - 2.0F * value; }
 
-bool is_dealt(int unit, const Parameter& parameter) { return unit != 1 && !parameter.is_vector(); }
+bool is_assigned(UnitIndex unit, const Parameter& parameter) { return unit != 1 && !parameter.is_vector(); }
 
 /// Calls visit(unit, parameter, row, column, element of the rank shard).
 template <class Visit>
 void for_each_element(const ShardMap& shard_map, const Visit& visit) {
   for (const Piece& piece : shard_map.pieces()) {
-    int unit = shard_map.num_units() - 1;
-    while (shard_map.unit(UnitIndex::from(unit)).shard_offset > piece.shard_offset) --unit;
+    UnitIndex unit;
+    for (const UnitIndex later : shard_map.unit_indices()) {
+      if (shard_map.unit(later).shard_offset <= piece.shard_offset) unit = later;
+    }
     for (const LogicalRectangle& r : ShardMap::rectangles(piece)) {
       for (std::int64_t i = 0; i < r.num_rows; ++i) {
         for (std::int64_t j = 0; j < r.num_columns; ++j) {
@@ -71,23 +73,23 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   UnitStorage storage =
       test::stored_part(sample_units(), mesh.place, DType::float32, MasterWeights::in_memory, is_sharded);
   const ShardMap& shard_map = storage.shard_map();
-  MatrixDeal deal(shard_map, mesh.place, is_dealt);
+  MatrixAssignment assignment(shard_map, mesh.place, is_assigned);
   device::Ledger ledger;
   const auto lay_out = [&](device::Arena& arena) {
     storage.lay_out(arena, arena, arena);
-    deal.lay_out(arena);
+    assignment.lay_out(arena);
   };
   device::Arena sizing;
   lay_out(sizing);
   device::Arena arena(*device, ledger, device::Label::gradients, sizing.used_bytes());
   lay_out(arena);
   auto* gradients = storage.gradients().as<float>();
-  for_each_element(shard_map, [&](int unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
+  for_each_element(shard_map, [&](UnitIndex unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
     gradients[at] = value_of(unit, p, i, j);
   });
 
   std::int64_t num_worked = 0, num_wrong = 0;
-  MatrixExchange exchange(deal, storage, mesh.groups, *backend, *collectives);
+  MatrixExchange exchange(assignment, storage, mesh.groups, *backend, *collectives);
   exchange.for_each([&](const WholeMatrix& matrix) {
     stream->synchronize();
     ++num_worked;
@@ -96,7 +98,7 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
     std::vector<float> whole(static_cast<std::size_t>(p.elements()), -1.0F);
     const Tensor target(whole.data(), DType::float32, {p.rows, p.columns});
     for (int i = 0; i < matrix.num_slices; ++i) backend->copy(matrix.part_of(target, i), matrix.slice(i));
-    const int of_unit = whole[0] < 15000.0F ? 0 : 2;
+    const UnitIndex of_unit = whole[0] < 15000.0F ? UnitIndex(0) : UnitIndex(2);
     for (std::int64_t i = 0; i < p.elements(); ++i) {
       num_wrong += target.as<float>()[i] == value_of(of_unit, p, i / p.columns, i % p.columns) ? 0 : 1;
       target.as<float>()[i] = answer_to(target.as<float>()[i]);
@@ -106,17 +108,17 @@ void exchange_on(const test::Mesh& mesh, bool is_sharded) {
   stream->synchronize();
   BOOST_TEST(num_wrong == 0);
 
-  std::int64_t num_dealt = 0;
-  for (const auto& round : deal.rounds()) num_dealt += std::ssize(round);
-  BOOST_TEST(num_dealt == 12);
+  std::int64_t num_assigned = 0;
+  for (const auto& round : assignment.rounds()) num_assigned += std::ssize(round);
+  BOOST_TEST(num_assigned == 12);
   std::vector<std::int64_t> sums{num_worked};
   mesh.groups.fsdp.sum(std::span<std::int64_t>(sums));
   mesh.groups.tp.sum(std::span<std::int64_t>(sums));
-  BOOST_TEST(sums[0] == num_dealt);
-  BOOST_TEST(num_worked <= std::ssize(deal.rounds()));
+  BOOST_TEST(sums[0] == num_assigned);
+  BOOST_TEST(num_worked <= std::ssize(assignment.rounds()));
 
-  for_each_element(shard_map, [&](int unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
-    const float before = value_of(unit, p, i, j), expected = is_dealt(unit, p) ? answer_to(before) : before;
+  for_each_element(shard_map, [&](UnitIndex unit, const Parameter& p, std::int64_t i, std::int64_t j, std::int64_t at) {
+    const float before = value_of(unit, p, i, j), expected = is_assigned(unit, p) ? answer_to(before) : before;
     BOOST_TEST_REQUIRE(gradients[at] == expected, p.name << " of unit " << unit << " at " << i << ", " << j);
   });
 }

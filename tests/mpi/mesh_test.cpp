@@ -35,9 +35,11 @@ std::vector<mesh::Layout> layouts_of(int world_size) {
 }
 
 /// World ranks of a group, in its order.
-std::vector<int> members_of(const comm::Group& group, std::int64_t world_rank) {
+std::vector<WorldRank> members_of(const comm::Group& group, std::int64_t world_rank) {
   const std::vector<std::int64_t> ranks = group.all_gather(std::span<const std::int64_t>(&world_rank, 1));
-  return std::vector<int>(ranks.begin(), ranks.end());
+  std::vector<WorldRank> members;
+  for (const std::int64_t rank : ranks) members.push_back(WorldRank::from(static_cast<int>(rank)));
+  return members;
 }
 
 }  // namespace
@@ -49,7 +51,7 @@ BOOST_AUTO_TEST_CASE(groups_hold_the_ranks_that_the_arithmetic_says) {
   for (const mesh::Layout& layout : layouts_of(world.size())) {
     const Mesh mesh(world, layout, {.kv_replicas = layout[Axis::tp]});
     const auto check = [&](const comm::Group& group, const AxisSet& axes) {
-      BOOST_TEST(members_of(group, world.rank()) == layout.members(world.rank(), axes),
+      BOOST_TEST(members_of(group, world.rank()) == layout.members(WorldRank::from(world.rank()), axes),
                  boost::test_tools::per_element());
     };
     BOOST_TEST_CONTEXT(layout.describe()) {
@@ -93,9 +95,10 @@ BOOST_AUTO_TEST_CASE(copies_sum_over_all_axes_but_tp) {
     const Mesh mesh(world, layout, {.shard_axes = {}});
     BOOST_TEST_CONTEXT(layout.describe()) {
       BOOST_TEST(mesh.groups.fsdp.size() == 1);
-      BOOST_TEST(members_of(mesh.groups.replicate, world.rank()) ==
-                     layout.members(world.rank(), {Axis::dp_replicate, Axis::dp_shard, Axis::ep, Axis::sp}),
-                 boost::test_tools::per_element());
+      BOOST_TEST(
+          members_of(mesh.groups.replicate, world.rank()) ==
+              layout.members(WorldRank::from(world.rank()), {Axis::dp_replicate, Axis::dp_shard, Axis::ep, Axis::sp}),
+          boost::test_tools::per_element());
     }
   }
 }
@@ -107,9 +110,9 @@ BOOST_AUTO_TEST_CASE(neighbours_keep_units_together) {
     for (int n = 1; n <= fsdp_size; ++n) {
       if (fsdp_size % n != 0) continue;
       const Mesh mesh(world, layout, {.reshard_size = n});
-      const std::vector<int> fsdp = layout.members(world.rank(), fsdp_axes);
+      const std::vector<WorldRank> fsdp = layout.members(WorldRank::from(world.rank()), fsdp_axes);
       const auto first = fsdp.begin() + mesh.place.rank(fsdp_axes) / n * n;
-      BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<int>(first, first + n),
+      BOOST_TEST(members_of(mesh.groups.reshard, world.rank()) == std::vector<WorldRank>(first, first + n),
                  boost::test_tools::per_element());
       BOOST_TEST(mesh.groups.reshard.rank() == mesh.place.rank(fsdp_axes) % n);
     }
@@ -140,7 +143,7 @@ BOOST_AUTO_TEST_CASE(planned_groups_are_those_that_are_made) {
 
 BOOST_AUTO_TEST_CASE(sizes_that_do_not_divide_are_a_bug) {
   const comm::Group& world = session().world();
-  const mesh::Place place(mesh::Layout{{Axis::dp_shard, world.size()}}, world.rank());
+  const mesh::Place place(mesh::Layout{{Axis::dp_shard, world.size()}}, WorldRank::from(world.rank()));
   const int no_divisor = world.size() + 1;
   BOOST_CHECK_THROW(mesh::Groups(world, place, {.reshard_size = no_divisor}), std::logic_error);
   BOOST_CHECK_THROW(mesh::Groups(world, place, {.kv_replicas = 2}), std::logic_error);

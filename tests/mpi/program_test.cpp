@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/core/version.hpp"
+#include "sft/core/program.hpp"
 
 namespace {
 

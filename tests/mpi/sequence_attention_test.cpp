@@ -123,7 +123,7 @@ class Layer {
     num_tokens_ = cut.local_length();
   }
   void set_documents(const std::vector<std::int32_t>& lengths) {
-    attention_->set_schedule(sequence::make_schedule(method_, {lengths}, cut_, sp_rank_));
+    attention_->set_schedule(sequence::make_schedule(method_, {lengths}, cut_, SpRank::from(sp_rank_)));
   }
 
   /// Forward and backward on numbers that depend on `seed` and the place in the whole row alone.

@@ -15,11 +15,11 @@
 #include <thread>
 #include <utility>
 
+#include "sft/core/dtype.hpp"
 #include "support/barrier.hpp"
 #include "support/collectives_fixture.hpp"
 #include "support/collectives_memory.hpp"
 #include "support/device_around.hpp"
-#include "support/dtype_name.hpp"
 #include "support/file_size_limit.hpp"
 #include "window_faults.hpp"
 

@@ -8,23 +8,21 @@ Needs torch, transformers, peft, h5py, and mpirun. Both train the same model on 
 of moments in 8 bits is that of tests/unit/optim/make_adamw_8bit.py, with the exceptions of bitsandbytes and transformers; a
 number half way between two codes, to rounding, may get the other one.
 """
-import json
+import functools
 import math
 import pathlib
 import sys
 
 import torch
-import transformers
 from transformers.optimization import Adafactor
 
 import hub_models
-from lora import batch_loss, losses_of
+import optimizer_runs
+from optimizer_runs import DECAY
 
 sys.path.append(str(pathlib.Path(__file__).parents[1] / "unit" / "optim"))
 import make_adamw_8bit  # noqa: E402
 
-STEPS = 10
-DECAY = 0.1
 MIN_8BIT_ELEMENTS = 4096
 WIDE = dict(intermediate_size=96)  # matrices of 18 blocks
 hub_models.CASES.update({"wide_llama": ("Llama", WIDE), "wide_qwen2": ("Qwen2", dict(WIDE, tie_word_embeddings=True)),
@@ -83,40 +81,13 @@ def make_adafactor(network, rate):
     return Adafactor(groups, lr=rate, scale_parameter=False, relative_step=False)
 
 
-def train_torch(optim, folder, tokens, weights, rate):
-    network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    optimizer = {"adafactor": make_adafactor, "adamw_8bit": AdamW8bit}[optim](network, rate)
-    losses = []
-    for _ in range(STEPS):
-        loss = batch_loss(network, tokens, weights)
-        network.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+def make_optimizers(optim, rate, network):
+    return [{"adafactor": make_adafactor, "adamw_8bit": AdamW8bit}[optim](network, rate)]
 
 
 def check_case(optim, model, rate, tolerance, binaries, work, ranks):
-    folder = hub_models.make_model(model, work / model)
-    shard = work / (model + ".h5")
-    tokens, weights = hub_models.write_rows(shard, json.loads((folder / "config.json").read_text())["vocab_size"])
-    expected = train_torch(optim, folder, tokens, weights, rate)
-    keys = {"optim": optim, "learning_rate": rate, "lr_scheduler_type": "constant", "weight_decay": DECAY}
-    words = [word for key, value in keys.items() for word in (f"--optimizer.{key}", str(value))]
-    runs = []
-    for num_ranks in ranks:
-        for mesh in hub_models.meshes(num_ranks):
-            output = work / (f"output-{optim}-{model}-" + "x".join(map(str, mesh)))
-            hub_models.run_sft(binaries, folder, shard, output, mesh, [*words, "--train.max_steps", str(STEPS)])
-            runs.append(losses_of(output)[0])
-    way = expected[0] - min(expected)
-    worst = max(abs(a - b) for a, b in zip(runs[0], expected, strict=True)) / way
-    apart = max(abs(a - b) for run in runs for a, b in zip(run, runs[0], strict=True)) / way
-    agrees = worst < tolerance and apart < tolerance
-    print(f"{'ok  ' if agrees else 'FAIL'} {optim:10} {model:10} loss {expected[0]:.5f} to {expected[-1]:.5f}, ours "
-          f"{runs[0][-1]:.5f}; of the way: +- {worst:.1e}, {len(runs)} meshes +- {apart:.1e}", flush=True)
-    return agrees
+    return optimizer_runs.check_case(optim, model, functools.partial(make_optimizers, optim, rate),
+                                     {"optim": optim, "learning_rate": rate}, tolerance, binaries, work, ranks)
 
 
 def check(binaries, work, ranks):

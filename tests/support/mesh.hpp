@@ -15,7 +15,7 @@ namespace sft::test {
 struct Mesh {
   /// Collective over `world`.
   Mesh(const comm::Group& world, const mesh::Layout& layout, const mesh::Sharing& sharing = {})
-      : place(layout, world.rank()), groups(world, place, sharing) {}
+      : place(layout, WorldRank::from(world.rank())), groups(world, place, sharing) {}
   /// That of a run with such a model and these keys, whatever sizes are in them.
   Mesh(const comm::Group& world, const mesh::Layout& layout, const config::Model& model, config::Parallel parallel = {})
       : Mesh(world, layout, sharing_of(layout, model, parallel)) {}

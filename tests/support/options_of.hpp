@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/cli/words.hpp"
+#include "sft/cli/options.hpp"
 #include "sft/config/options.hpp"
 
 namespace sft::test {

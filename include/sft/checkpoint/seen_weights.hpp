@@ -10,7 +10,7 @@
 
 #include "sft/comm/group.hpp"
 #include "sft/io/hash.hpp"
-#include "sft/io/rectangle.hpp"
+#include "sft/io/tensor_source.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::checkpoint {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// How every program reads its command line and answers --help and --version, from a table of its options.
+// How every program reads its command line, splits its words and answers --help and --version, from a table of its
+// options.
 
 #include <boost/program_options.hpp>
 #include <functional>
@@ -9,9 +10,22 @@
 #include <vector>
 
 #include "sft/cli/manual.hpp"
-#include "sft/cli/words.hpp"
 
 namespace sft::cli {
+
+/// What may follow an option.
+enum class Takes { nothing, truth, value };
+
+struct Word {
+  std::string name;                  ///< without its dashes, `-` as `_`; empty: a word that stands alone
+  std::optional<std::string> value;  ///< what follows it; the word itself when it stands alone
+};
+
+/// Splits `--name VALUE`, `--name=VALUE`, `--name`, `-x` and words that stand alone, which all are behind a `--`.
+/// `takes` says what may follow an option that has no `=`: a truth is taken only when the next word reads as one (true,
+/// no, 1 ...), a value unless the next word begins with `--`.
+[[nodiscard]] std::vector<Word> split_words(const std::vector<std::string>& arguments,
+                                            const std::function<Takes(const std::string& name)>& takes);
 
 /// `about` with the options as its first group, and --help and --version behind them.
 [[nodiscard]] Manual manual_of(Manual about, const boost::program_options::options_description& options);

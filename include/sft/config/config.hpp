@@ -13,7 +13,7 @@
 #include "sft/config/scheduler.hpp"
 #include "sft/core/axis.hpp"
 #include "sft/core/dtype.hpp"
-#include "sft/sequence/attention_method.hpp"
+#include "sft/sequence/attention.hpp"
 
 namespace sft::config {
 

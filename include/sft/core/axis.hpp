@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "sft/core/index.hpp"
+
 namespace sft {
 
 /// The slowest first: neighbours along the last one have neighbouring ranks, and so mostly share a node. The more often
@@ -100,6 +102,14 @@ inline constexpr AxisSet data_axes{Axis::dp_replicate, Axis::dp_shard, Axis::ep}
 inline constexpr AxisSet fsdp_axes{Axis::dp_shard, Axis::ep, Axis::sp};
 /// Those whose ranks hold the same parameters as far as they are not sharded.
 inline constexpr AxisSet replica_axes{Axis::dp_replicate, Axis::dp_shard, Axis::ep, Axis::sp};
+
+/// The number of a rank among all of the mesh.
+using WorldRank = Index<struct World>;
+/// The numbers of a rank among those that differ along some axes alone, where one group's could be taken for another's:
+/// those that units are sharded over, sp, and tp.
+using FsdpRank = Index<struct Fsdp>;
+using SpRank = Index<struct Sp>;
+using TpRank = Index<struct Tp>;
 
 /// The ranks along `axes`, of an array that has the size of each axis.
 [[nodiscard]] constexpr int num_ranks(const AxisArray<int>& sizes, const AxisSet& axes) {

@@ -37,30 +37,37 @@ class Index {
 template <class Kind, class Other>
 requires(!std::is_same_v<Kind, Other>) bool operator==(Index<Kind>, Index<Other>) = delete;
 
-/// The indices from 0 to `size` - 1, for loops over them.
+/// The indices from 0 to `size` - 1, or reversed, for loops over them.
 template <class Number>
 class IndexRange {
  public:
   class Iterator {
    public:
-    constexpr explicit Iterator(int value) : value_(value) {}
+    constexpr Iterator(int value, int step) : value_(value), step_(step) {}
     constexpr Number operator*() const { return Number::from(value_); }
     constexpr Iterator& operator++() {
-      ++value_;
+      value_ += step_;
       return *this;
     }
     [[nodiscard]] constexpr bool operator==(const Iterator&) const = default;
 
    private:
-    int value_;
+    int value_, step_;
   };
 
-  constexpr explicit IndexRange(int size) : size_(size) {}
-  [[nodiscard]] constexpr Iterator begin() const { return Iterator(0); }
-  [[nodiscard]] constexpr Iterator end() const { return Iterator(size_); }
+  constexpr explicit IndexRange(int size) : begin_(0, 1), end_(size, 1) {}
+  /// The range of `size` indices from the last one to 0.
+  [[nodiscard]] static constexpr IndexRange reversed(int size) {
+    IndexRange range(size);
+    range.begin_ = Iterator(size - 1, -1);
+    range.end_ = Iterator(-1, -1);
+    return range;
+  }
+  [[nodiscard]] constexpr Iterator begin() const { return begin_; }
+  [[nodiscard]] constexpr Iterator end() const { return end_; }
 
  private:
-  int size_;
+  Iterator begin_, end_;
 };
 
 /// A vector of one T for each thing of a kind, which `Number`, an Index, counts.
@@ -74,12 +81,14 @@ class IndexedVector {
   IndexedVector(std::initializer_list<T> values) : values_(values) {}
   /// `size` of them, each T().
   explicit IndexedVector(int size) : values_(static_cast<std::size_t>(size)) {}
+  explicit IndexedVector(std::vector<T> values) : values_(std::move(values)) {}
 
   [[nodiscard]] typename std::vector<T>::reference operator[](Number number) { return values_[at(number)]; }
   [[nodiscard]] typename std::vector<T>::const_reference operator[](Number number) const { return values_[at(number)]; }
   [[nodiscard]] int size() const { return static_cast<int>(values_.size()); }
   [[nodiscard]] bool empty() const { return values_.empty(); }
   [[nodiscard]] IndexRange<Number> indices() const { return IndexRange<Number>(size()); }
+  [[nodiscard]] IndexRange<Number> reversed_indices() const { return IndexRange<Number>::reversed(size()); }
   [[nodiscard]] bool operator==(const IndexedVector&) const = default;
 
   void push_back(T value) { values_.push_back(std::move(value)); }
@@ -88,6 +97,7 @@ class IndexedVector {
   [[nodiscard]] Number last() const { return Number::from(size() - 1); }
   [[nodiscard]] T& front() { return values_.front(); }
   [[nodiscard]] const T& front() const { return values_.front(); }
+  [[nodiscard]] const T& back() const { return values_.back(); }
   [[nodiscard]] auto begin() { return values_.begin(); }
   [[nodiscard]] auto end() { return values_.end(); }
   [[nodiscard]] auto begin() const { return values_.begin(); }

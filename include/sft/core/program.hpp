@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A program of one process: how it ends, when it began, how many files it may open, what becomes of memory that it
-// frees. Programs under MPI end through comm/session.hpp.
+// A program of one process: its version, how it ends, when it began, how many files it may open, what becomes of memory
+// that it frees. Programs under MPI end through comm/session.hpp.
 
 #include <functional>
 
 #include "sft/core/error.hpp"
 
 namespace sft {
+
+/// "MAJOR.MINOR.PATCH" of the project, from CMake.
+[[nodiscard]] const char* version() noexcept;
 
 /// The exception that is being handled as an Error; call inside a catch block. Those of the standard library that users
 /// can meet (files, memory) get the words of one; any other is a bug in this program, and the message says so, says in

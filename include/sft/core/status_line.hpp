@@ -18,11 +18,24 @@ class StatusLine {
 
   [[nodiscard]] bool is_visible() const { return is_visible_; }
   /// Draws `text` in place of what stands there.
-  void show(const std::string& text);
+  void show(const std::string& text) {
+    if (!is_visible_) return;
+    std::fputs(erase_line, stream_);
+    std::fputs(text.c_str(), stream_);
+    std::fflush(stream_);
+    is_drawn_ = true;
+  }
   /// Takes the line away.
-  void clear();
+  void clear() {
+    if (!is_drawn_) return;
+    std::fputs(erase_line, stream_);
+    std::fflush(stream_);
+    is_drawn_ = false;
+  }
 
  private:
+  static constexpr const char* erase_line = "\r\033[K";
+
   std::FILE* stream_;
   bool is_visible_;
   bool is_drawn_ = false;

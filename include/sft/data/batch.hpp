@@ -27,7 +27,7 @@ struct MicroBatch {
   std::vector<std::int32_t> tokens;     ///< (T)
   std::vector<std::int32_t> positions;  ///< (T), restart at every document; 0 in padding
   std::vector<std::int32_t> targets;    ///< (T), the next token of the same document; 0 where there is none
-  std::vector<float> weights;           ///< (T), the target's loss weight; 0 where there is none
+  std::vector<float> loss_weights;      ///< (T), the target's loss weight; 0 where there is none
   sequence::AttentionSchedule attention;
   BatchCounts counts;              ///< of its rows, before the sum over the data ranks
   BatchCounts step_counts;         ///< of this data rank's rows in all micro-batches of the step

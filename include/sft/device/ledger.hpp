@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The account of every byte a rank uses, by what it is for and where it lies. Exact for arenas; the process itself
-// (code, libraries, the MPI library's own buffers) is entered once, as measured at start (process_memory.hpp).
+// (code, libraries, the MPI library's own buffers) is entered once, as measured at start (machine/node.hpp).
 //
 // A plain table of numbers: planning fills one for any rank of any mesh from sizing arenas, without a device.
 

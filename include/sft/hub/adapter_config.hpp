@@ -2,12 +2,34 @@
 #pragma once
 // adapter_config.json of a PEFT folder <-> the [lora] section.
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "sft/config/config.hpp"
-#include "sft/hub/target_modules.hpp"
 
 namespace sft::hub {
+
+/// Which modules of a model adapters belong to: the field target_modules of PEFT. A module is named by its path in the
+/// model, such as model.layers.0.self_attn.q_proj, and matched as PEFT 0.21 does.
+class TargetModules {
+ public:
+  /// Those with one of these names: the whole path, or the end of it behind a dot.
+  [[nodiscard]] static TargetModules named(std::vector<std::string> names);
+  /// Those whose whole path the regular expression matches. Throws std::invalid_argument with the reason for a text
+  /// that is none.
+  [[nodiscard]] static TargetModules matching(const std::string& pattern);
+  /// All linear layers of the blocks: all but the output layer.
+  [[nodiscard]] static TargetModules all_linear();
+
+  [[nodiscard]] bool contains(const std::string& module) const;
+
+ private:
+  struct Pattern;
+
+  std::vector<std::string> names_;
+  std::shared_ptr<const Pattern> pattern_;  ///< in place of names
+};
 
 /// The adapter_config.json of adapters that sft trained, as PEFT writes it. `base_model`: folder or name of the model
 /// that they belong to; empty: not known.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// config.json of a model folder <-> the [model] section.
+// config.json of a model folder <-> the [model] section; what its generation_config.json says.
 
 #include <cstdint>
 #include <string>
@@ -32,5 +32,9 @@ struct ModelConfig {
 /// max_position_embeddings where that is not known. A data Error when no family has the model's parts.
 [[nodiscard]] std::string make_config_json(const config::Model& model, WeightType type, const std::string& original,
                                            std::int64_t max_length);
+
+/// The tokens that end a text: `eos_token_id`, one id or several, of FOLDER/generation_config.json, else of
+/// FOLDER/config.json; none where neither names one. A data Error names the file that cannot be used.
+[[nodiscard]] std::vector<std::int32_t> read_eos_token_ids(const std::string& folder);
 
 }  // namespace sft::hub

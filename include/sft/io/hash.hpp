@@ -10,7 +10,7 @@
 #include <string>
 #include <type_traits>
 
-#include "sft/io/rectangle.hpp"
+#include "sft/io/tensor_source.hpp"
 
 namespace sft::io {
 

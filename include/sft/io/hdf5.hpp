@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sft/core/dtype.hpp"
-#include "sft/io/rectangle.hpp"
+#include "sft/io/tensor_source.hpp"
 
 namespace sft::io {
 

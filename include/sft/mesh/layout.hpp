@@ -28,21 +28,22 @@ class Layout {
   [[nodiscard]] constexpr const AxisArray<int>& sizes() const { return sizes_; }
   /// All ranks.
   [[nodiscard]] constexpr int size() const { return size(every_axis); }
+  [[nodiscard]] constexpr IndexRange<WorldRank> ranks() const { return IndexRange<WorldRank>(size()); }
   /// `rank` in [0, size()), coordinates within sizes(): not checked.
-  [[nodiscard]] Coordinates coordinates(int rank) const;
-  [[nodiscard]] int rank(const Coordinates& coordinates) const;
+  [[nodiscard]] Coordinates coordinates(WorldRank rank) const;
+  [[nodiscard]] WorldRank rank(const Coordinates& coordinates) const;
   /// How many ranks differ along `axes` alone.
   [[nodiscard]] constexpr int size(const AxisSet& axes) const { return num_ranks(sizes_, axes); }
   /// The number of the rank at `coordinates` among them; the last axis is the fastest.
   [[nodiscard]] int rank(const Coordinates& coordinates, const AxisSet& axes) const;
-  /// The world ranks that differ from `rank` along `axes` alone, in the order of those numbers.
-  [[nodiscard]] std::vector<int> members(int rank, const AxisSet& axes) const;
+  /// The ranks that differ from `rank` along `axes` alone, in the order of those numbers.
+  [[nodiscard]] std::vector<WorldRank> members(WorldRank rank, const AxisSet& axes) const;
   /// The axes that texts name: those with a key of the configuration, and those of more than one rank.
   [[nodiscard]] std::vector<Axis> named_axes() const;
   /// "2 x 2 x 2 x 2 (dp_replicate x dp_shard x sp x tp)"
   [[nodiscard]] std::string describe() const;
   /// The axes along which some neighbours are on different nodes. `node_of_rank` has size() entries.
-  [[nodiscard]] AxisSet axes_between_nodes(const std::vector<int>& node_of_rank) const;
+  [[nodiscard]] AxisSet axes_between_nodes(const IndexedVector<WorldRank, int>& node_of_rank) const;
 
  private:
   AxisArray<int> sizes_{1, {}};

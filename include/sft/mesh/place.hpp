@@ -13,18 +13,20 @@ class Place {
   /// The only rank of a mesh of one.
   Place() = default;
   /// Rank `rank` of `layout`. Throws std::logic_error when there is no such rank.
-  Place(const Layout& layout, int rank);
+  Place(const Layout& layout, WorldRank rank);
   /// Rank `rank` of the mesh that a configuration describes.
-  Place(const config::ValidConfig& config, int rank);
+  Place(const config::ValidConfig& config, WorldRank rank);
 
   /// Another rank of the same mesh.
-  [[nodiscard]] Place peer(int rank) const { return {layout_, rank}; }
+  [[nodiscard]] Place peer(WorldRank rank) const { return {layout_, rank}; }
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
-  [[nodiscard]] int rank() const { return layout_.rank(coordinates_); }
+  [[nodiscard]] WorldRank rank() const { return layout_.rank(coordinates_); }
   /// The ranks along one axis, and this one's number among them.
   [[nodiscard]] int size(Axis axis) const { return layout_[axis]; }
   [[nodiscard]] int rank(Axis axis) const { return coordinates_[axis]; }
+  [[nodiscard]] SpRank sp_rank() const { return SpRank::from(rank(Axis::sp)); }
+  [[nodiscard]] TpRank tp_rank() const { return TpRank::from(rank(Axis::tp)); }
   /// The ranks that differ along these axes alone, and this one's number among them.
   [[nodiscard]] int size(const AxisSet& axes) const { return layout_.size(axes); }
   [[nodiscard]] int rank(const AxisSet& axes) const { return layout_.rank(coordinates_, axes); }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sft/device/device.hpp"
+#include "sft/model/architecture.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::model {
@@ -19,12 +20,12 @@ class ActivationStore {
   virtual ~ActivationStore() = default;
 
   /// Starts copying `tensors`, contiguous, to the block's place once the ops queued so far have written them.
-  virtual void save(std::size_t block, const std::vector<Tensor>& tensors) = 0;
+  virtual void save(BlockIndex block, const std::vector<Tensor>& tensors) = 0;
   /// Starts copying them back once the ops queued so far are done with the memory of `tensors`, which have the sizes of
   /// those that were saved.
-  virtual void load(std::size_t block, const std::vector<Tensor>& tensors) = 0;
+  virtual void load(BlockIndex block, const std::vector<Tensor>& tensors) = 0;
   /// Makes later ops of the compute stream wait for the block's last save or load, if there was one.
-  virtual void wait(std::size_t block) = 0;
+  virtual void wait(BlockIndex block) = 0;
 };
 
 /// Bytes of a place for `tensors`.
@@ -35,26 +36,26 @@ class ActivationStore {
 class HostActivationStore final : public ActivationStore {
  public:
   /// `places`: one for each block, contiguous, of place_bytes(). Their memory, the device and its stream outlive it.
-  HostActivationStore(device::Device& device, device::Stream& compute_stream, std::vector<Tensor> places);
+  HostActivationStore(device::Device& device, device::Stream& compute_stream, IndexedVector<BlockIndex, Tensor> places);
   ~HostActivationStore() override;
   HostActivationStore(const HostActivationStore&) = delete;
   HostActivationStore& operator=(const HostActivationStore&) = delete;
 
-  void save(std::size_t block, const std::vector<Tensor>& tensors) override;
-  void load(std::size_t block, const std::vector<Tensor>& tensors) override;
-  void wait(std::size_t block) override;
+  void save(BlockIndex block, const std::vector<Tensor>& tensors) override;
+  void load(BlockIndex block, const std::vector<Tensor>& tensors) override;
+  void wait(BlockIndex block) override;
 
  private:
   /// Calls copy(tensor, its bytes in the block's place) on the stream, behind the compute stream.
   template <class Copy>
-  void copy_each(std::size_t block, const std::vector<Tensor>& tensors, const Copy& copy);
+  void copy_each(BlockIndex block, const std::vector<Tensor>& tensors, const Copy& copy);
 
   device::Device& device_;
   device::Stream& compute_stream_;
-  std::vector<Tensor> places_;
+  IndexedVector<BlockIndex, Tensor> places_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::Event> compute_done_;
-  std::vector<std::unique_ptr<device::Event>> done_;  ///< per block
+  IndexedVector<BlockIndex, std::unique_ptr<device::Event>> done_;
 };
 
 }  // namespace sft::model

@@ -31,6 +31,9 @@ struct Linear {
   [[nodiscard]] parallel::UnitIndex unit() const { return weight.unit; }
 };
 
+/// The number of a block of the decoder, from the embedding on; Hugging Face counts layers so.
+using BlockIndex = Index<struct Block>;
+
 /// The parameters of one block.
 struct BlockParameters {
   parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm and input_norm
@@ -43,7 +46,7 @@ struct BlockParameters {
 
 struct DecoderParameters {
   parallel::ParameterGroup embedding;  ///< (V, C)
-  std::vector<BlockParameters> blocks;
+  IndexedVector<BlockIndex, BlockParameters> blocks;
   parallel::ParameterGroup final_norm;
   Linear head;  ///< in the embedding's unit when tied
 
@@ -90,7 +93,7 @@ struct HeadSplit {
 };
 /// The heads of rank `tp_rank`. Throws std::logic_error unless tp_size divides num_attention_heads, and of
 /// num_key_value_heads and tp_size one divides the other.
-[[nodiscard]] HeadSplit split_heads(const config::Model& model, int tp_size, int tp_rank);
+[[nodiscard]] HeadSplit split_heads(const config::Model& model, int tp_size, TpRank tp_rank);
 
 /// How many ranks hold each key/value head.
 [[nodiscard]] inline int kv_replicas(const config::Model& model, int tp_size) {

@@ -14,7 +14,8 @@
 
 namespace sft::model {
 
-/// Rotated keys, and values, of one layer: (L, K, D) each, compute dtype; L is the most tokens of a text.
+/// Rotated keys, and values, of the attention layer of one block: (L, K, D) each, compute dtype; L is the most tokens
+/// of a text.
 struct LayerCache {
   Tensor keys, values;
 };
@@ -28,7 +29,7 @@ class CachedDecoderBuffers {
   /// Takes everything; call with sizing arenas, then with real ones.
   void lay_out(device::Arena& cache, device::Arena& workspace);
 
-  std::vector<LayerCache> layers;
+  IndexedVector<BlockIndex, LayerCache> layers;
   BlockActivations activations;  ///< what the block at work has, each in turn
   BlockScratch scratch;
   Tensor inverse_frequencies;  ///< (D/2) float64
@@ -44,11 +45,11 @@ class CachedDecoderBuffers {
 class CachedAttention final : public parallel::SequenceAttention {
  public:
   /// All references outlive it.
-  CachedAttention(const std::vector<LayerCache>& layers, float scale, ops::Backend& backend);
+  CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale, ops::Backend& backend);
 
   /// Prepares the pass that follows, over `num_new` tokens behind `num_cached`.
   void begin_pass(std::int64_t num_cached, std::int64_t num_new);
-  /// One step, whose spans reach from the new tokens to all tokens of the text. begin_pass() calls it.
+  /// One round, whose spans reach from the new tokens to all tokens of the text. begin_pass() calls it.
   void set_schedule(const sequence::AttentionSchedule& schedule) override;
   /// Puts the keys and values into the cache, then attends to all that is in it.
   void forward(const Heads& heads, Tensor out, Tensor lse) override;
@@ -56,12 +57,12 @@ class CachedAttention final : public parallel::SequenceAttention {
   void backward(const Heads& heads, Tensor out, Tensor lse, Tensor dout, const Heads& gradients) override;
 
  private:
-  const std::vector<LayerCache>& layers_;
+  const IndexedVector<BlockIndex, LayerCache>& layers_;
   float scale_;
   ops::Backend& backend_;
   std::unique_ptr<ops::AttentionPlan> plan_;
   std::int64_t num_cached_ = 0, num_new_ = 0;
-  std::size_t next_layer_ = 0;
+  BlockIndex next_layer_;
 };
 
 class CachedDecoder {

@@ -58,7 +58,7 @@ struct Context {
 /// out for.
 struct Inputs {
   Tensor tokens, positions, targets;  ///< int32
-  Tensor weights;                     ///< float32
+  Tensor loss_weights;                ///< float32
 };
 
 }  // namespace sft::model

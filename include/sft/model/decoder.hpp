@@ -49,13 +49,13 @@ class Decoder {
   void forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
                     std::optional<std::uint64_t> dropout_seed, bool keeps);
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
-  void block_backward_of(std::size_t block);
+  void block_backward_of(BlockIndex block);
 
   // Nothing unless the block is offloaded.
-  void save(std::size_t block);
-  void load(std::size_t block);
+  void save(BlockIndex block);
+  void load(BlockIndex block);
   /// Makes later ops wait for the copies of the block.
-  void wait_for(std::size_t block);
+  void wait_for(BlockIndex block);
 
   Context c_;
   const DecoderParameters& p_;

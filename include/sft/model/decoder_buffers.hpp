@@ -29,29 +29,33 @@ class DecoderBuffers {
   [[nodiscard]] const ActivationPolicy& policy() const { return policy_; }
   /// Blocks that have memory of their own; block i works in that of block i % num_slots(). All of them, unless they are
   /// offloaded: then two.
-  [[nodiscard]] std::size_t num_slots() const { return slots_.size(); }
+  [[nodiscard]] int num_slots() const { return slots_.size(); }
   /// Blocks whose activations are offloaded, the first of all; those behind them are needed first.
-  [[nodiscard]] std::size_t num_offloaded() const { return num_blocks_ - slots_.size(); }
+  [[nodiscard]] int num_offloaded() const { return num_blocks_ - slots_.size(); }
   /// Bytes that the activations of one block take where they are offloaded, at most.
   [[nodiscard]] std::size_t offloaded_bytes() const { return place_bytes_; }
 
-  std::vector<BlockActivations> blocks;
+  IndexedVector<BlockIndex, BlockActivations> blocks;
   BlockScratch scratch;
-  Tensor last;                      ///< (S, C) residual stream after the last block
-  Tensor last_rstd;                 ///< (S) float32
-  Tensor inverse_frequencies;       ///< (D/2) float64
-  std::vector<Tensor> host_places;  ///< per offloaded block, offloaded_bytes() in pinned memory, if it goes there
+  Tensor last;                 ///< (S, C) residual stream after the last block
+  Tensor last_rstd;            ///< (S) float32
+  Tensor inverse_frequencies;  ///< (D/2) float64
+  /// For each offloaded block offloaded_bytes() in pinned memory, if it goes there.
+  IndexedVector<BlockIndex, Tensor> host_places;
   LossHead loss_head;
   AdapterBuffers adapters;
 
  private:
+  /// The number of one that several blocks may work in, in turn.
+  using Slot = Index<struct ActivationSlot>;
+
   Sizes sizes_;
   bool qk_norm_;
   ActivationPolicy policy_;
-  std::size_t num_blocks_;
+  int num_blocks_;
   std::size_t place_bytes_ = 0;
   // What was laid out, for the most tokens.
-  std::vector<BlockActivations> slots_;
+  IndexedVector<Slot, BlockActivations> slots_;
   BlockScratch all_scratch_;
   Tensor all_last_, all_last_rstd_;
 };

@@ -28,7 +28,7 @@
 #include "sft/ops/factored_moment.hpp"
 #include "sft/ops/stochastic_rounding.hpp"
 #include "sft/ops/update_rules.hpp"
-#include "sft/sequence/attention_span.hpp"
+#include "sft/sequence/attention.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops {
@@ -139,7 +139,7 @@ struct CrossEntropy {
   Tensor max;                ///< (T) float32: maximum over the whole vocabulary once reduced over tp
   Tensor partials;           ///< (3, T) float32: sum exp(x - max); the target's logit or 0; sum exp(x - max) (x - max)
   ConstTensor targets;       ///< (T) int32 global token ids; any value where the weight is 0
-  ConstTensor weights;       ///< (T) float32
+  ConstTensor loss_weights;  ///< (T) float32
   std::int64_t vocab_begin;  ///< global id of the first column
 };
 

@@ -99,7 +99,7 @@ class Optimizer {
   virtual void drain() noexcept = 0;
 
   /// Whether share() works on all of this matrix at once. Pure.
-  [[nodiscard]] virtual bool needs_whole(int unit, const parallel::Parameter& parameter) const;
+  [[nodiscard]] virtual bool needs_whole(parallel::UnitIndex unit, const parallel::Parameter& parameter) const;
   /// Bytes of the largest tensor that share() reduces over fsdp and tp; the same on all their ranks. 0: none. Pure.
   [[nodiscard]] virtual std::size_t max_shared_bytes() const { return 0; }
   /// What whole matrices and share() need, before the first step. Outlives this.
@@ -115,7 +115,7 @@ class Optimizer {
   /// whole. Collective over fsdp and tp elsewhere.
   virtual void share(const parallel::UnitStorage& storage, ops::Backend& backend);
   /// Units without trainable parameters may be left out.
-  virtual void step_unit(int unit, const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
+  virtual void step_unit(parallel::UnitIndex unit, const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
   /// Throws std::logic_error when a unit was left out or came out of order.
   virtual void end_step(const parallel::UnitStorage& storage, ops::Backend& backend) = 0;
 };

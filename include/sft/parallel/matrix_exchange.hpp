@@ -9,7 +9,7 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/matrix_deal.hpp"
+#include "sft/parallel/matrix_assignment.hpp"
 #include "sft/parallel/unit_storage.hpp"
 #include "sft/tensor/tensor.hpp"
 
@@ -30,26 +30,28 @@ struct WholeMatrix {
 
 class MatrixExchange {
  public:
-  /// All references outlive it; the deal is laid out, and the collectives exchange over fsdp and tp. `storage` is that
-  /// of the matrices' part, whose PartGroups::shards is called fsdp here.
-  MatrixExchange(const MatrixDeal& deal, const UnitStorage& storage, const mesh::Groups& groups, ops::Backend& backend,
-                 comm::Collectives& collectives)
-      : deal_(deal),
+  /// All references outlive it; the assignment is laid out, and the collectives exchange over fsdp and tp. `storage` is
+  /// that of the matrices' part, whose PartGroups::shards is called fsdp here.
+  MatrixExchange(const MatrixAssignment& assignment, const UnitStorage& storage, const mesh::Groups& groups,
+                 ops::Backend& backend, comm::Collectives& collectives)
+      : assignment_(assignment),
         storage_(storage),
         fsdp_(groups.*storage.part().groups.shards),
         tp_(groups.tp),
         backend_(backend),
         collectives_(collectives) {}
 
-  /// Calls work(matrix) for each matrix that is dealt to this rank; what the ops queued there write into its slices is
-  /// the gradient of every rank that holds a part of it from then on. On the stream of the backend, behind the sums of
-  /// all gradients. Collective over fsdp and tp.
+  /// Calls work(matrix) for each matrix that is assigned to this rank; what the ops queued there write into its slices
+  /// is the gradient of every rank that holds a part of it from then on. On the stream of the backend, behind the sums
+  /// of all gradients. Collective over fsdp and tp.
   void for_each(const std::function<void(const WholeMatrix&)>& work);
 
  private:
-  using Round = std::vector<DealtMatrix>;
+  using Round = std::vector<AssignedMatrix>;
   enum class Direction { to_worker, from_worker };
 
+  [[nodiscard]] FsdpRank fsdp_rank() const { return FsdpRank::from(fsdp_.rank()); }
+  [[nodiscard]] TpRank tp_rank() const { return TpRank::from(tp_.rank()); }
   /// Between the shards of all ranks of fsdp and the gathered slices.
   void exchange_shards(const Round& round, Direction direction);
   /// Between the slices of all ranks of tp and the joined ones.
@@ -58,12 +60,12 @@ class MatrixExchange {
   void copy(const Tensor& here, const Tensor& there, Direction direction);
 
   /// The elements of the matrix, counted in its unit flat, that lie in the shard of a rank of fsdp.
-  [[nodiscard]] ShardRange range_in_shard(const DealtMatrix& matrix, int fsdp_rank) const;
+  [[nodiscard]] ShardRange range_in_shard(const AssignedMatrix& matrix, FsdpRank rank) const;
   /// The slice of this rank of tp, on the ranks of fsdp where its shards come together.
-  [[nodiscard]] Tensor own_slice(const DealtMatrix& matrix) const;
-  [[nodiscard]] WholeMatrix whole(const DealtMatrix& matrix) const;
+  [[nodiscard]] Tensor own_slice(const AssignedMatrix& matrix) const;
+  [[nodiscard]] WholeMatrix whole(const AssignedMatrix& matrix) const;
 
-  const MatrixDeal& deal_;
+  const MatrixAssignment& assignment_;
   const UnitStorage& storage_;
   const comm::Group &fsdp_, &tp_;
   ops::Backend& backend_;

@@ -35,7 +35,7 @@ struct VocabSplit {
   std::int64_t max_count;  ///< the largest count of any rank
 };
 /// Every rank has at least one row: vocab_size >= tp_size.
-[[nodiscard]] VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, int tp_rank);
+[[nodiscard]] VocabSplit split_vocab(std::int64_t vocab_size, int tp_size, TpRank tp_rank);
 
 enum class Init {
   normal,
@@ -160,7 +160,7 @@ class ShardMap {
   [[nodiscard]] std::int64_t num_parameters() const;
 
   /// The map that rank `rank` of the same mesh has.
-  [[nodiscard]] ShardMap of_rank(int rank) const { return {units_, place_.peer(rank), shard_axes_}; }
+  [[nodiscard]] ShardMap of_rank(WorldRank rank) const { return {units_, place_.peer(rank), shard_axes_}; }
 
  private:
   std::vector<Unit> units_;  ///< by UnitIndex

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+// The machine of a rank, as plans see it: what is computed on, and what processes take of memory beside the arenas.
 
 #include <cstddef>
 

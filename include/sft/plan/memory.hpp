@@ -20,7 +20,7 @@ namespace sft::plan {
 /// What the ranks of a mesh use, least and most; the first rank with the most.
 struct MemoryRange {
   std::size_t least_bytes = 0, most_bytes = 0;
-  int most_rank = 0;
+  WorldRank most_rank = 0;
 };
 struct MemoryTable {
   std::array<MemoryRange, device::num_labels> labels;  ///< by device::Label

@@ -16,7 +16,7 @@
 #include "sft/model/decoder_buffers.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/optim/optimizer.hpp"
-#include "sft/parallel/matrix_deal.hpp"
+#include "sft/parallel/matrix_assignment.hpp"
 #include "sft/parallel/sequence_attention.hpp"
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/plan/machine.hpp"
@@ -79,7 +79,7 @@ class RankPlan {
   model::DecoderBuffers decoder;
   std::unique_ptr<parallel::SequenceBuffers> attention;
   std::unique_ptr<optim::Optimizer> optimizer;
-  parallel::MatrixDeal matrix_deal;
+  parallel::MatrixAssignment matrix_assignment;
 
   UploadBuffers upload;
   comm::StagingMemory staging;

@@ -43,9 +43,9 @@ struct StartFacts {
                                   std::size_t process_bytes, const std::string& sp_choice, bool json);
 
 /// The node of every rank: equal numbers are one node. Collective over the world.
-[[nodiscard]] std::vector<int> nodes_of_ranks(const comm::Session& session);
+[[nodiscard]] IndexedVector<WorldRank, int> nodes_of_ranks(const comm::Session& session);
 /// "2 nodes; between them: dp_replicate". Pure.
-[[nodiscard]] std::string describe_nodes(const mesh::Layout& layout, const std::vector<int>& node_of_rank);
+[[nodiscard]] std::string describe_nodes(const mesh::Layout& layout, const IndexedVector<WorldRank, int>& node_of_rank);
 /// What `device` computes with.
 [[nodiscard]] std::string describe_device(const device::Device& device);
 

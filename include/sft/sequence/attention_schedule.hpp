@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sft/sequence/attention_method.hpp"
-#include "sft/sequence/attention_span.hpp"
+#include "sft/core/axis.hpp"
+#include "sft/sequence/attention.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::sequence {
@@ -25,19 +25,19 @@ struct ChunkPair {
   bool operator==(const ChunkPair&) const = default;
 };
 
-/// One round of exchange and the work on what it brings. Ranks are those of the sp group.
-struct AttentionStep {
-  int to = 0, from = 0;       ///< this rank's keys go to `to`; those of `from` come in
+/// One round of exchange and the work on what it brings.
+struct AttentionRound {
+  SpRank to = 0, from = 0;    ///< this rank's keys go to `to`; those of `from` come in
   ChunkPair sends, receives;  ///< the chunks of this rank that `to` sees; those of `from` that this rank sees
   /// What this rank's queries see of the keys, as the schedule says; empty where no document has tokens on both ranks.
   std::vector<AttentionSpan> spans = {};
 
-  bool operator==(const AttentionStep&) const = default;
+  bool operator==(const AttentionRound&) const = default;
 };
 
-/// What one rank does for the attention of a micro-batch, in order. Step 0 is its own keys.
+/// What one rank does for the attention of a micro-batch, in order. Round 0 is its own keys.
 struct AttentionSchedule {
-  std::vector<AttentionStep> steps;
+  std::vector<AttentionRound> rounds;
   /// Queries that the spans count: the tokens of the micro-batch on this rank, as many as on every other; with
   /// ulysses_size > 1 those of its group of neighbours.
   std::int64_t num_tokens = 0;
@@ -45,25 +45,25 @@ struct AttentionSchedule {
 
 /// The rectangles between the queries of sp rank `q_rank` and the keys of `k_rank`, both parts of the same rows, cut by
 /// `cut`. Each is one of two kinds: causal square (q_len = k_len, diagonal 0) or full (every query sees every key).
-[[nodiscard]] std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut, int q_rank,
-                                                         int k_rank);
+[[nodiscard]] std::vector<AttentionSpan> attention_spans(const RowDocuments& documents, const RowCut& cut,
+                                                         SpRank q_rank, SpRank k_rank);
 
 /// The chunks of sp rank `k_rank` that a query of `q_rank` sees a key of.
-[[nodiscard]] ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, int q_rank, int k_rank);
+[[nodiscard]] ChunkPair chunks_seen(const RowDocuments& documents, const RowCut& cut, SpRank q_rank, SpRank k_rank);
 
-/// The ring: in step d, of sp_size, this rank's keys go d places on and those of the rank d places back come in. The
-/// spans of a step are those with the keys of `from`; indices count local tokens. One rank alone has one step.
-[[nodiscard]] AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, int sp_rank);
+/// The ring: in round d, of sp_size, this rank's keys go d places on and those of the rank d places back come in. The
+/// spans of a round are those with the keys of `from`; indices count local tokens. One rank alone has one round.
+[[nodiscard]] AttentionSchedule schedule_ring(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
 
-/// All keys at once: steps and exchange as in the ring, but all spans stand in step 0, with keys that count the tokens
-/// of the whole row. For one row.
-[[nodiscard]] AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, int sp_rank);
+/// All keys at once: rounds and exchange as in the ring, but all spans stand in round 0, with keys that count the
+/// tokens of the whole row. For one row.
+[[nodiscard]] AttentionSchedule schedule_all_gather(const RowDocuments& documents, const RowCut& cut, SpRank sp_rank);
 
 /// The schedule of `method` for one row. With ulysses_size > 1 it is that of the ring for a rank's group of neighbours:
-/// steps and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and
+/// rounds and spans are those of RowCut(cut.length(), sp_size / ulysses_size), whose ranks the groups are, and `to` and
 /// `from` are the sp ranks with the same place in their groups.
 [[nodiscard]] AttentionSchedule make_schedule(const AttentionMethod& method, const RowDocuments& documents,
-                                              const RowCut& cut, int sp_rank);
+                                              const RowCut& cut, SpRank sp_rank);
 
 /// Host memory of a schedule of any method for rows with `num_documents` documents together, at most.
 [[nodiscard]] std::int64_t max_schedule_bytes(std::int64_t num_rows, std::int64_t num_documents, int sp_size);

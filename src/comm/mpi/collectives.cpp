@@ -336,13 +336,13 @@ void MpiCollectives::start(const Group& group, const Exchange& call, device::Str
 }
 
 void MpiCollectives::start(const Group& group, const ExchangeAll& call, device::Stream& stream) {
-  const std::vector<Message> sends(call.sends.begin(), call.sends.end());
-  const std::vector<Message> receives(call.receives.begin(), call.receives.end());
-  const auto post = [=](Transfers& transfers) {
-    for (const Message& m : receives) transfers.receive(m.tensor.data, m.tensor.size_bytes(), m.rank);
-    for (const Message& m : sends) transfers.send(m.tensor.data, m.tensor.size_bytes(), m.rank);
-  };
-  stream.push(std::make_unique<Steps>(group, "exchange_all", std::vector<Steps::Step>{post}));
+  std::vector<Steps::Step> steps;
+  steps.emplace_back([sends = std::vector<Message>(call.sends.begin(), call.sends.end()),
+                      receives = std::vector<Message>(call.receives.begin(), call.receives.end())](Transfers& t) {
+    for (const Message& m : receives) t.receive(m.tensor.data, m.tensor.size_bytes(), m.rank);
+    for (const Message& m : sends) t.send(m.tensor.data, m.tensor.size_bytes(), m.rank);
+  });
+  stream.push(std::make_unique<Steps>(group, "exchange_all", std::move(steps)));
 }
 
 }  // namespace sft::comm

@@ -19,7 +19,7 @@
 
 #include "communicator.hpp"
 #include "sft/comm/collectives.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 
 namespace sft::comm {
 

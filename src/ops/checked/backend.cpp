@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ops/checked/call.hpp"
-#include "ops/checked/optimizer_rules.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::checked {
@@ -97,7 +96,7 @@ void check_chunk(Call& call, const CrossEntropy& chunk) {
   call.out("max", chunk.max, {num_tokens}, DType::float32);
   call.out("partials", chunk.partials, {3, num_tokens}, DType::float32);
   call.in("targets", chunk.targets, {num_tokens}, DType::int32);
-  call.in("weights", chunk.weights, {num_tokens}, DType::float32);
+  call.in("loss_weights", chunk.loss_weights, {num_tokens}, DType::float32);
 }
 
 class CheckedBackend final : public Backend {

@@ -9,22 +9,6 @@ namespace sft::ops::checked {
 
 namespace {
 
-const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "float32";
-    case DType::bf16:
-      return "bf16";
-    case DType::float64:
-      return "float64";
-    case DType::int32:
-      return "int32";
-    case DType::uint8:
-      return "uint8";
-  }
-  return "of no dtype";
-}
-
 std::string text_of(const std::vector<std::int64_t>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
 std::string text_of(DTypes dtypes) {

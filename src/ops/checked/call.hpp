@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sft/core/dtype.hpp"
+#include "sft/ops/backend.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::ops::checked {
@@ -80,5 +81,16 @@ class Call {
   std::vector<Operand> operands_;
   std::vector<Exception> exceptions_;
 };
+
+// The rules of the ops that make an optimizer's step, as ops/backend.hpp states them (optimizer_rules.cpp).
+
+void check_update(std::string_view op, const Update& step);
+void check_blockwise_update(std::string_view op, const BlockwiseUpdate& step);
+/// The rules of Backend::raise_scales, which needs neither parameters nor a copy.
+void check_raised_scales(std::string_view op, const BlockwiseUpdate& step);
+void check_square_sums(std::string_view op, const SquareSums& sums);
+void check_moment_factors(std::string_view op, const MomentFactors& step);
+/// The rules of Backend::update_factored, or, without `writes_parameters`, of add_direction_squares.
+void check_factored_update(std::string_view op, const FactoredUpdate& step, bool writes_parameters);
 
 }  // namespace sft::ops::checked

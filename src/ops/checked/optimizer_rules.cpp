@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/checked/optimizer_rules.hpp"
 
 #include <fmt/core.h>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cuda/attention.hpp"
+#include "ops/cuda/attention_plan.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Attention spans as lists of tiles in device memory, where the kernels read them.
+// Attention spans as lists of tiles in device memory, where the kernels read them, and the calls of attention.
 
 #include <cuda_runtime.h>
 
@@ -75,5 +75,12 @@ class TilePlan final : public AttentionPlan {
   std::int64_t num_queries_, num_keys_;
   AttentionSide queries_{}, keys_{};
 };
+
+// The calls check their arguments as the CPU backend does, pick the kernels for them and queue these on `stream`; see
+// ops::Backend for what they compute and when they throw.
+
+void attention_forward(const AttentionForward& attention, cudaStream_t stream);
+void attention_delta(const Tensor& delta, const ConstTensor& out, const ConstTensor& dout, cudaStream_t stream);
+void attention_backward(const AttentionBackward& attention, cudaStream_t stream);
 
 }  // namespace sft::ops::cuda

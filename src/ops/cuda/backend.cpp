@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "ops/cuda/attention.hpp"
 #include "ops/cuda/attention_plan.hpp"
 #include "ops/cuda/kernels/kernels.hpp"
 #include "ops/cuda/matmul.hpp"

@@ -90,11 +90,11 @@ BOOST_AUTO_TEST_CASE(tiles_have_the_pairs_of_the_spans) {
     for (std::int64_t left = cut.length(); left > 0; left -= documents.back()) {
       documents.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(left, 1 + random() % 150)));
     }
-    for (int rank = 0; rank < sp_size; ++rank) {
-      for (const sequence::AttentionStep& step : schedule_ring({documents}, cut, rank).steps) {
-        check_lists(step.spans, cut.local_length(), cut.local_length());
+    for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
+      for (const sequence::AttentionRound& round : schedule_ring({documents}, cut, rank).rounds) {
+        check_lists(round.spans, cut.local_length(), cut.local_length());
       }
-      check_lists(schedule_all_gather({documents}, cut, rank).steps.front().spans, cut.local_length(), cut.length());
+      check_lists(schedule_all_gather({documents}, cut, rank).rounds.front().spans, cut.local_length(), cut.length());
     }
   }
 }

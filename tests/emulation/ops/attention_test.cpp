@@ -22,7 +22,7 @@ const std::vector<Heads> all_heads = {{1, 1, 2},  {3, 3, 10},  {2, 1, 32},   {7,
                                       {3, 1, 96}, {2, 1, 128}, {14, 2, 128}, {1, 1, 192}, {2, 1, 256}};
 
 std::string label(const std::string& op, DType dtype, Heads heads, Layout layout, unsigned seed) {
-  return op + " " + name_of(dtype) + " " + std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " +
+  return op + " " + text_of(dtype) + " " + std::to_string(heads.num) + "/" + std::to_string(heads.num_kv) + " x " +
          std::to_string(heads.dim) + ", gap " + std::to_string(layout.gap) + ", seed " + std::to_string(seed);
 }
 
@@ -60,9 +60,9 @@ Work random_work(unsigned seed, std::int64_t max_tokens) {
   const int sp_size = seed % 4 == 0 ? 1 : static_cast<int>(2 + below(3));
   const sequence::RowCut cut(sequence::padded_row_length(tokens, sp_size), sp_size);
   const sequence::RowDocuments documents = {random_documents(random, cut.length())};
-  const int rank = static_cast<int>(below(sp_size));
+  const SpRank rank = SpRank::from(static_cast<int>(below(sp_size)));
   if (seed % 4 == 2) {
-    return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank).steps.front().spans};
+    return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank).rounds.front().spans};
   }
   const int from = static_cast<int>(below(sp_size));
   return {cut.local_length(), cut.local_length(), attention_spans(documents, cut, rank, from)};
@@ -158,13 +158,14 @@ BOOST_AUTO_TEST_CASE(forward_over_random_schedules) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
+BOOST_AUTO_TEST_CASE(rounds_of_a_ring_merge) {
   unsigned seed = 0;
   for (const DType dtype : compute_dtypes) {
     for (const Layout layout : layouts) {
       for (const Heads heads : {Heads{2, 1, 64}, {2, 2, 128}, {1, 1, 256}, {3, 1, 10}}) {
         std::mt19937 random = random_of(++seed);
-        const int sp_size = 2 + static_cast<int>(seed % 3), rank = static_cast<int>(seed) % sp_size;
+        const int sp_size = 2 + static_cast<int>(seed % 3);
+        const SpRank rank = SpRank::from(static_cast<int>(seed) % sp_size);
         const sequence::RowCut cut(sequence::padded_row_length(220, sp_size), sp_size);
         const auto schedule = schedule_ring({random_documents(random, cut.length())}, cut, rank);
         const Work work{cut.local_length(), cut.local_length(), {}};
@@ -172,8 +173,8 @@ BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
         Twin lse(DType::float32, {work.num_queries, heads.num});
         std::vector<Inputs> steps;
         std::vector<Operand> operands;
-        steps.reserve(schedule.steps.size());
-        for (std::size_t d = 0; d < schedule.steps.size(); ++d) {
+        steps.reserve(schedule.rounds.size());
+        for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
           Inputs& x = steps.emplace_back(work, heads, dtype, layout, seed + 100 * static_cast<unsigned>(d));
           operands.insert(operands.end(), {in(x.q), in(x.k), in(x.v)});
         }
@@ -181,7 +182,7 @@ BOOST_AUTO_TEST_CASE(steps_of_a_ring_merge) {
         operands.push_back(out(lse, lse_tolerance));
         check(label("ring", dtype, heads, layout, seed), operands, [&](Backend& backend, auto of) {
           for (std::size_t d = 0; d < steps.size(); ++d) {
-            const auto plan = backend.plan_attention(schedule.steps[d].spans, work.num_queries, work.num_keys);
+            const auto plan = backend.plan_attention(schedule.rounds[d].spans, work.num_queries, work.num_keys);
             backend.attention_forward({of(steps[0].q), of(steps[d].k), of(steps[d].v), of(result), of(lse),
                                        steps[0].scale, *plan, /*merge=*/d > 0});
           }
@@ -198,7 +199,7 @@ BOOST_AUTO_TEST_CASE(rows_without_a_span_are_left_alone_by_a_merge) {
     Inputs x(work, heads, dtype, {}, 1);
     Twin result = Twin(DType::float32, {work.num_queries, heads.num, heads.dim}).normal(5);
     Twin lse = Twin(DType::float32, {work.num_queries, heads.num}).normal(6);
-    check("merge " + name_of(dtype),
+    check("merge " + text_of(dtype),
           {in(x.q), in(x.k), in(x.v), out(result, tolerance_of_sums(dtype, DType::float32)), out(lse, lse_tolerance)},
           [&](Backend& backend, auto of) {
             const auto plan = backend.plan_attention(work.spans, work.num_queries, work.num_keys);
@@ -228,7 +229,7 @@ BOOST_AUTO_TEST_CASE(a_document_does_not_see_its_neighbours) {
       return is_inside(r) ? 0.5 : std::numeric_limits<double>::quiet_NaN();
     });
     const Tolerance tolerance = tolerance_of_sums(dtype, dtype);
-    check("neighbours " + name_of(dtype),
+    check("neighbours " + text_of(dtype),
           {in(x.q), in(x.k), in(x.v), in(dout), in(delta), out(lse, lse_tolerance), out(result, tolerance),
            out(dq, tolerance), out(dk, tolerance), out(dv, tolerance)},
           [&](Backend& backend, auto of) {
@@ -339,7 +340,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_the_formula) {
           const double error = std::abs(actual[i] - expected[i]) / largest;
           worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
         }
-        BOOST_TEST(worst <= tolerance, what << ' ' << name_of(dtype) << ", seed " << seed << ": " << worst);
+        BOOST_TEST(worst <= tolerance, what << ' ' << text_of(dtype) << ", seed " << seed << ": " << worst);
       };
       const double tolerance = dtype == DType::bf16 ? 0.004 : 5e-6;
       compare_with(out_twin, result, tolerance, "out");
@@ -362,7 +363,7 @@ BOOST_AUTO_TEST_CASE(no_queries_or_no_keys) {
       Twin result(dtype, {num_queries, heads.num, heads.dim}), dq(dtype, {num_queries, heads.num, heads.dim});
       Twin dk(dtype, {num_keys, heads.num_kv, heads.dim}), dv(dtype, {num_keys, heads.num_kv, heads.dim});
       Twin lse(DType::float32, {num_queries, heads.num});
-      check("empty " + name_of(dtype) + " " + std::to_string(num_queries) + " x " + std::to_string(num_keys),
+      check("empty " + text_of(dtype) + " " + std::to_string(num_queries) + " x " + std::to_string(num_keys),
             {in(x.q), in(x.k), in(x.v), in(dout), in(delta), out(result, {}), out(lse, {}), out(dq, {}), out(dk, {}),
              out(dv, {})},
             [&](Backend& backend, auto of) {

@@ -19,7 +19,7 @@ BOOST_AUTO_TEST_CASE(swiglu) {
     for (const Layout layout : layouts) {
       for (const auto& [tokens, size] : with_large<std::pair<std::int64_t, std::int64_t>>(
                {{0, 8}, {1, 1}, {3, 13}, {5, 64}, {2, 2056}}, {{301, 4864}, {60, 12288}})) {
-        const std::string what = "swiglu " + name_of(dtype) + " " + std::to_string(tokens) + " x " +
+        const std::string what = "swiglu " + text_of(dtype) + " " + std::to_string(tokens) + " x " +
                                  std::to_string(size) + ", gap " + std::to_string(layout.gap);
         Twin gate_up = Twin(dtype, {tokens, 2 * size}, layout).normal(1, 4.0), act(dtype, {tokens, size}, layout),
              dact = Twin(dtype, {tokens, size}, layout).normal(2), dgate_up(dtype, {tokens, 2 * size}),
@@ -84,7 +84,7 @@ void compare_embedding_backward(std::int64_t tokens, int num_ids, std::int64_t v
        dout = Twin(dtype, {tokens, size}, layout).normal(2),
        dtable = Twin(DType::float32, {vocab, size}, {.gap = layout.gap}).normal(3);
   check("embedding_backward " + std::to_string(tokens) + " tokens, " + std::to_string(num_ids) + " ids, " +
-            std::to_string(size) + " columns " + name_of(dtype),
+            std::to_string(size) + " columns " + text_of(dtype),
         {in(ids), in(dout), out(dtable)},
         [&](Backend& ops, auto of) { ops.embedding_backward(of(dtable), of(ids), of(dout), vocab_begin); });
 }
@@ -130,11 +130,11 @@ void compare_cross_entropy(std::int64_t tokens, std::int64_t vocab, DType dtype,
                         .max = of(max),
                         .partials = of(partials),
                         .targets = of(targets),
-                        .weights = of(weights),
+                        .loss_weights = of(weights),
                         .vocab_begin = vocab_begin};
   };
   const std::string what =
-      "cross_entropy " + std::to_string(tokens) + " x " + std::to_string(vocab) + " " + name_of(dtype);
+      "cross_entropy " + std::to_string(tokens) + " x " + std::to_string(vocab) + " " + text_of(dtype);
   check(what,
         {in(targets), in(weights), out(logits), out(max, {}), out(partials), out(dlogits),
          out(metrics, {.of_itself = 3e-6})},

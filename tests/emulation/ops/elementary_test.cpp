@@ -17,7 +17,7 @@ const std::vector<std::pair<std::int64_t, std::int64_t>> shapes = with_large<std
     {{0, 8}, {1, 1}, {3, 64}, {7, 13}, {2, 5000}, {70, 40}}, {{601, 1152}, {3, 200003}});
 
 std::string label(const char* op, DType dtype, std::int64_t rows, std::int64_t columns, Layout layout) {
-  return std::string(op) + " " + name_of(dtype) + " " + std::to_string(rows) + " x " + std::to_string(columns) +
+  return std::string(op) + " " + text_of(dtype) + " " + std::to_string(rows) + " x " + std::to_string(columns) +
          ", gap " + std::to_string(layout.gap) + ", offset " + std::to_string(layout.offset);
 }
 

@@ -43,7 +43,7 @@ void compare_step(Shape shape, DType dtype, bool has_copy, bool has_rows, double
                           .gradient_scale = 0.7,
                           .rounding = {.key = 0xfedcba9876543211U, .first_index = 12345, .row_stride = 4000}};
   };
-  const std::string what = shape.text() + ", " + name_of(dtype) + (has_copy ? ", copy" : "");
+  const std::string what = shape.text() + ", " + text_of(dtype) + (has_copy ? ", copy" : "");
   check("update " + what, {out(parameters), in(gradients), in(row_factors), in(column_factors), in(sum), out(copy)},
         [&](Backend& ops, auto of) { ops.update_factored(step_of(of)); });
   check("squares " + what, {in(parameters), in(gradients), in(row_factors), in(column_factors), out(sum, of_sums)},

@@ -21,8 +21,8 @@ void compare_product(Dims dims, DType dtype, DType c_dtype, DType bias_dtype, bo
   const auto [m, n, k] = dims;
   const auto& [transpose_a, transpose_b, accumulate, layout] = options;
   const std::string what =
-      "matmul " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + ", " + name_of(dtype) +
-      " to " + name_of(c_dtype) + (has_bias ? ", bias " + name_of(bias_dtype) : "") + (transpose_a ? ", a^T" : "") +
+      "matmul " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + ", " + text_of(dtype) +
+      " to " + text_of(c_dtype) + (has_bias ? ", bias " + text_of(bias_dtype) : "") + (transpose_a ? ", a^T" : "") +
       (transpose_b ? ", b^T" : "") + (accumulate ? ", accumulated" : "") + ", gap " + std::to_string(layout.gap);
   Twin a = Twin(dtype, {transpose_a ? k : m, transpose_a ? m : k}, layout).normal(1),
        b = Twin(dtype, {transpose_b ? n : k, transpose_b ? k : n}, layout).normal(2), c(c_dtype, {m, n}, layout),
@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(shapes_that_were_there_before) {
            b = Twin(dtype, {dims.k, dims.n}, layout(1)).normal(2), c(dtype, {dims.m, dims.n}, layout(2)),
            d(dtype, {dims.m, dims.n}, layout(2)), bias_of_c = Twin(dtype, {dims.n}, layout(3)).normal(3),
            bias_of_d = Twin(dtype, {dims.n}, layout(3)).normal(4);
-      check("matmul twice " + name_of(dtype) + ", operand " + std::to_string(misaligned) + " not aligned",
+      check("matmul twice " + text_of(dtype) + ", operand " + std::to_string(misaligned) + " not aligned",
             {in(a), in(b), in(bias_of_c), in(bias_of_d), out(c), out(d)}, [&](Backend& ops, auto of) {
               ops.matmul({.a = of(a), .b = of(b), .c = of(c), .bias = of(bias_of_c)});
               ops.matmul({.a = of(a), .b = of(b), .c = of(d), .bias = of(bias_of_d)});

@@ -20,7 +20,7 @@ const std::vector<Case> long_rows = with_large<Case>({{2, 4355}, {1, 16640}}, {{
 constexpr float epsilon = 1e-5F;
 
 std::string label(const std::string& op, DType dtype, DType other, Case c, Layout layout) {
-  return op + " " + name_of(dtype) + "/" + name_of(other) + " " + std::to_string(c.rows) + " x " +
+  return op + " " + text_of(dtype) + "/" + text_of(other) + " " + std::to_string(c.rows) + " x " +
          std::to_string(c.columns) + ", gap " + std::to_string(layout.gap);
 }
 
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_weights_over_many_rows) {
          rstd = Twin(DType::float32, {rows}).normal(5, 0.1, 1), dx(dtype, {rows, columns}),
          dweight = Twin(DType::float32, {columns}).normal(6);
     check(
-        "rms_norm_backward of many rows, " + name_of(dtype),
+        "rms_norm_backward of many rows, " + text_of(dtype),
         {in(x), in(dy), in(weight), in(rstd), out(dx), out(dweight)}, [&](Backend& ops, auto of) {
           ops.rms_norm_backward(
               {.dx = of(dx), .dweight = of(dweight), .dy = of(dy), .x = of(x), .rstd = of(rstd), .weight = of(weight)});

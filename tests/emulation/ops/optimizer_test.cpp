@@ -25,7 +25,7 @@ void compare_step(const UpdateRule& rule, DType parameter_dtype, DType moment_dt
                   Layout layout, const StochasticRounding& rounding, bool is_exact) {
   const char* const names[] = {"adamw ", "lion ", "sgd ", "momentum "};
   const std::size_t num_states = std::array<std::size_t, 4>{2, 1, 0, 1}[rule.index()];
-  const std::string what = names[rule.index()] + name_of(parameter_dtype) + ", moments " + name_of(moment_dtype) +
+  const std::string what = names[rule.index()] + text_of(parameter_dtype) + ", moments " + text_of(moment_dtype) +
                            (has_copy ? ", copy" : "") + ", " + std::to_string(size) + " from " +
                            std::to_string(layout.offset);
   Twin parameters = Twin(parameter_dtype, {size}, layout).normal(1), gradients(DType::float32, {size}, layout),
@@ -65,7 +65,7 @@ void compare_blocks(DType parameter_dtype, bool has_copy, std::int64_t size, boo
   const std::int64_t first_block = is_cut ? number_of(0) / block_elements : 0;
   const std::int64_t num_blocks =
       is_cut ? number_of(size - 1) / block_elements + 1 - first_block : (size + block_elements - 1) / block_elements;
-  const std::string what = std::string(raises ? "raise scales " : "blockwise ") + name_of(parameter_dtype) +
+  const std::string what = std::string(raises ? "raise scales " : "blockwise ") + text_of(parameter_dtype) +
                            (has_copy ? ", copy" : "") + (is_cut ? ", cut, " : ", ") + std::to_string(size) + " from " +
                            std::to_string(layout.offset);
   const auto any_code = [](std::int64_t i, std::int64_t) { return static_cast<double>(i * 37 % 256); };

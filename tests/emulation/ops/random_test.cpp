@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE(fill_uniform_and_normal) {
     for (const Layout layout : flat_layouts) {
       for (const std::int64_t first : first_indices) {
         for (const std::int64_t size : sizes) {
-          const std::string what = name_of(dtype) + " from " + std::to_string(first) + ", " + std::to_string(size);
+          const std::string what = text_of(dtype) + " from " + std::to_string(first) + ", " + std::to_string(size);
           Twin x(dtype, {size}, layout), y(dtype, {size}, layout);
           check("fill_uniform " + what, {out(x, {})},
                 [&](Backend& ops, auto of) { ops.fill_uniform(of(x), seed, first, 0.3F); });
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(dropout) {
       for (const Layout layout : flat_layouts) {
         for (const std::int64_t first : {first_indices.front(), first_indices.back()}) {
           for (const std::int64_t size : sizes) {
-            const std::string what = "dropout " + name_of(from) + " to " + name_of(to) + " from " +
+            const std::string what = "dropout " + text_of(from) + " to " + text_of(to) + " from " +
                                      std::to_string(first) + ", " + std::to_string(size);
             Twin x = Twin(from, {size}, layout).normal(1), y(to, {size}, layout),
                  sum = Twin(to, {size}, layout).normal(2);

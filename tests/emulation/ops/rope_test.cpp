@@ -27,7 +27,7 @@ const std::vector<Case> cases = with_large<Case>({{0, 2, 8},
                                                  {{700, 16, 64}, {300, 40, 128}});
 
 std::string label(const std::string& op, DType dtype, Case c, Layout layout) {
-  return op + " " + name_of(dtype) + " " + std::to_string(c.tokens) + " x " + std::to_string(c.heads) + " x " +
+  return op + " " + text_of(dtype) + " " + std::to_string(c.tokens) + " x " + std::to_string(c.heads) + " x " +
          std::to_string(c.head_dim) + ", gap " + std::to_string(layout.gap);
 }
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "sft/core/bf16.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/tensor/tensor.hpp"
@@ -110,7 +110,8 @@ inline const std::vector<Layout> flat_layouts = {{}, {.offset = 1}};
 
 inline const std::vector<DType> compute_dtypes = {DType::float32, DType::bf16};
 
-inline std::string name_of(DType dtype) { return dtype == DType::bf16 ? "bf16" : "float32"; }
+/// The name of a dtype, for texts that begin with it.
+inline std::string text_of(DType dtype) { return name_of(dtype); }
 
 /// The two backends, with what they need.
 class Backends {

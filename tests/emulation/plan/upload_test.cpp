@@ -27,7 +27,7 @@ data::MicroBatch batch_of(int number, std::int64_t num_tokens) {
   batch.tokens.assign(size, 4 * number);
   batch.positions.assign(size, 4 * number + 1);
   batch.targets.assign(size, 4 * number + 2);
-  batch.weights.assign(size, static_cast<float>(4 * number + 3));
+  batch.loss_weights.assign(size, static_cast<float>(4 * number + 3));
   return batch;
 }
 
@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(no_batch_is_overwritten_on_its_way) {
     for (int number = 0; number < num_batches; ++number) {
       const model::Inputs inputs = upload.put(batch_of(number, num_tokens_of(number)));
       auto* to = static_cast<std::byte*>(seen.get()) + static_cast<std::size_t>(number) * record_bytes;
-      for (const Tensor& part : {inputs.tokens, inputs.positions, inputs.targets, inputs.weights}) {
+      for (const Tensor& part : {inputs.tokens, inputs.positions, inputs.targets, inputs.loss_weights}) {
         device->copy(to, part.data, part.size_bytes(), *stream);
         to += max_tokens * sizeof(float);
       }

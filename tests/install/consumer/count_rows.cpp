@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "sft/comm/session.hpp"
-#include "sft/core/version.hpp"
+#include "sft/core/program.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/factory.hpp"

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "sft/core/bf16.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
 #include "support/error_text.hpp"
 #include "support/layout.hpp"
@@ -51,7 +51,7 @@ std::vector<parallel::Unit> make_adapter_units() {
 
 std::vector<mesh::Place> places_of(const mesh::Layout& layout) {
   std::vector<mesh::Place> places;
-  for (int rank = 0; rank < layout.size(); ++rank) places.emplace_back(layout, rank);
+  for (const WorldRank rank : layout.ranks()) places.emplace_back(layout, rank);
   return places;
 }
 

@@ -9,7 +9,6 @@
 #include "sft/core/dtype.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
-#include "sft/core/version.hpp"
 
 using namespace sft;
 

@@ -46,6 +46,10 @@ BOOST_AUTO_TEST_CASE(a_range_has_every_index_once) {
   std::vector<int> found;
   for (const Apple apple : IndexRange<Apple>(3)) found.push_back(apple);
   BOOST_TEST(found == (std::vector<int>{0, 1, 2}), boost::test_tools::per_element());
+  found.clear();
+  for (const Apple apple : IndexedVector<Apple, int>({5, 6, 7}).reversed_indices()) found.push_back(apple);
+  BOOST_TEST(found == (std::vector<int>{2, 1, 0}), boost::test_tools::per_element());
+  for (const Apple apple : IndexedVector<Apple, int>().reversed_indices()) BOOST_TEST(false, "the last is " << apple);
   for (const Apple apple : IndexedVector<Apple, int>().indices()) BOOST_TEST(false, "no vector has element " << apple);
 }
 
@@ -62,6 +66,8 @@ BOOST_AUTO_TEST_CASE(a_vector_holds_one_for_each) {
   eaten[1] = true;
   BOOST_TEST(!eaten[0]);
   BOOST_TEST(eaten[1]);
+  BOOST_TEST(names.back() == "Elstar");
+  BOOST_TEST((names == IndexedVector<Apple, std::string>(std::vector<std::string>{"", "Boskoop", "Elstar"})));
   names.clear();
   BOOST_TEST(names.empty());
 }

@@ -88,20 +88,20 @@ BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_joined_documents_say) {
         BOOST_REQUIRE(batch.tokens.size() == indices.size());
         BOOST_REQUIRE(batch.positions.size() == indices.size());
         BOOST_REQUIRE(batch.targets.size() == indices.size());
-        BOOST_REQUIRE(batch.weights.size() == indices.size());
+        BOOST_REQUIRE(batch.loss_weights.size() == indices.size());
         for (std::size_t t = 0; t < indices.size(); ++t) {
           const Expected& expected = joined[static_cast<std::size_t>(indices[t])];
           BOOST_TEST(batch.tokens[t] == expected.token);
           BOOST_TEST(batch.positions[t] == expected.position);
           BOOST_TEST(batch.targets[t] == expected.target);
-          BOOST_TEST(batch.weights[t] == expected.weight);
+          BOOST_TEST(batch.loss_weights[t] == expected.weight);
         }
         const sft::sequence::AttentionSchedule schedule =
-            sft::sequence::schedule_ring({documents}, {length, sp_size}, sp_rank);
+            sft::sequence::schedule_ring({documents}, {length, sp_size}, sft::SpRank::from(sp_rank));
         BOOST_TEST(batch.attention.num_tokens == std::ssize(indices));
-        BOOST_REQUIRE(batch.attention.steps.size() == schedule.steps.size());
-        for (std::size_t d = 0; d < schedule.steps.size(); ++d) {
-          BOOST_TEST((batch.attention.steps[d] == schedule.steps[d]));
+        BOOST_REQUIRE(batch.attention.rounds.size() == schedule.rounds.size());
+        for (std::size_t d = 0; d < schedule.rounds.size(); ++d) {
+          BOOST_TEST((batch.attention.rounds[d] == schedule.rounds[d]));
         }
       }
     }
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(padding_is_no_part_of_a_micro_batch) {
   BOOST_TEST(divisible.tokens.size() == 15u);
   BOOST_TEST(divisible.attention.num_tokens == 15);
   BOOST_TEST(std::equal(batch.tokens.begin(), batch.tokens.end(), divisible.tokens.begin()));
-  BOOST_TEST(divisible.weights.back() == 0.0f);
+  BOOST_TEST(divisible.loss_weights.back() == 0.0f);
   BOOST_TEST(cut_rows({row_of(10), row_of(1), row_of(3)}, 2, 1, {}, 6).tokens.size() == 12u);
   BOOST_TEST(cut_rows({row_of(0)}, 1, 0, {}, 4).tokens.size() == 4u);
 }
@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(targets_never_cross_documents) {
       .tokens = {10, 11, 20, 30, 31, 0}, .loss_weight = {1, 1, 1, 1, 0.5f, 0}, .document_lengths = {2, 1, 2}};
   const MicroBatch batch = cut_rows({row, row}, 1, 0);
   BOOST_TEST(batch.targets == (std::vector<std::int32_t>{11, 0, 0, 31, 0, 11, 0, 0, 31, 0}));
-  BOOST_TEST(batch.weights == (std::vector<float>{1, 0, 0, 0.5f, 0, 1, 0, 0, 0.5f, 0}));
+  BOOST_TEST(batch.loss_weights == (std::vector<float>{1, 0, 0, 0.5f, 0, 1, 0, 0, 0.5f, 0}));
   BOOST_TEST(batch.positions == (std::vector<std::int32_t>{0, 1, 0, 0, 1, 0, 1, 0, 0, 1}));
 }
 
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(counts_agree_with_the_sum_over_all_cuts) {
     std::int64_t num_targets = 0;
     double weight_sum = 0.0;
     for (int sp_rank = 0; sp_rank < sp_size; ++sp_rank) {
-      for (const float weight : cut_rows(rows, sp_size, sp_rank).weights) {
+      for (const float weight : cut_rows(rows, sp_size, sp_rank).loss_weights) {
         num_targets += weight > 0.0f ? 1 : 0;
         weight_sum += static_cast<double>(weight);
       }
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_row_of_padding_alone_counts_nothing) {
   const MicroBatch empty = cut_rows({Row{}}, 3, 2);
   BOOST_TEST(empty.tokens.size() == 2u);
   BOOST_TEST(empty.attention.num_tokens == 2);
-  for (const sft::sequence::AttentionStep& step : empty.attention.steps) BOOST_TEST(step.spans.empty());
+  for (const sft::sequence::AttentionRound& round : empty.attention.rounds) BOOST_TEST(round.spans.empty());
 }
 
 BOOST_AUTO_TEST_CASE(rows_of_any_lengths_make_one_micro_batch) {

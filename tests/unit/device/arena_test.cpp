@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "sft/device/factory.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 
 namespace sft::device {
 

@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(rank_and_coordinates_are_inverse) {
   all.push_back(all_six);
   for (const Layout& layout : all) {
     std::set<std::vector<int>> seen;
-    for (int rank = 0; rank < layout.size(); ++rank) {
+    for (const WorldRank rank : layout.ranks()) {
       const Coordinates coordinates = layout.coordinates(rank);
       for (const Axis axis : all_axes) BOOST_REQUIRE(coordinates[axis] >= 0 && coordinates[axis] < layout[axis]);
       BOOST_REQUIRE_EQUAL(layout.rank(coordinates), rank);
@@ -72,13 +72,13 @@ BOOST_AUTO_TEST_CASE(members_partition_the_world) {
       std::ptrdiff_t expected_size = 1;
       for (const Axis axis : all_axes) expected_size *= axes.contains(axis) ? layout[axis] : 1;
       BOOST_REQUIRE_EQUAL(layout.size(axes), expected_size);
-      for (int rank = 0; rank < layout.size(); ++rank) {
-        const std::vector<int> members = layout.members(rank, axes);
+      for (const WorldRank rank : layout.ranks()) {
+        const std::vector<WorldRank> members = layout.members(rank, axes);
         BOOST_REQUIRE_EQUAL(std::ssize(members), expected_size);
         BOOST_REQUIRE(std::is_sorted(members.begin(), members.end()));
         const auto self = std::find(members.begin(), members.end(), rank);
         BOOST_REQUIRE_EQUAL(self - members.begin(), layout.rank(layout.coordinates(rank), axes));
-        for (const int member : members) BOOST_REQUIRE(layout.members(member, axes) == members);
+        for (const WorldRank member : members) BOOST_REQUIRE(layout.members(member, axes) == members);
       }
     }
   }
@@ -86,23 +86,24 @@ BOOST_AUTO_TEST_CASE(members_partition_the_world) {
 
 BOOST_AUTO_TEST_CASE(members_of_known_groups) {
   const test::Layout layout{2, 2, 2, 2};
-  BOOST_TEST(layout.members(5, {Axis::tp}) == (std::vector<int>{4, 5}), boost::test_tools::per_element());
-  BOOST_TEST(layout.members(5, {Axis::dp_replicate}) == (std::vector<int>{5, 13}), boost::test_tools::per_element());
-  BOOST_TEST(layout.members(5, {Axis::dp_shard, Axis::sp}) == (std::vector<int>{1, 3, 5, 7}),
+  BOOST_TEST(layout.members(5, {Axis::tp}) == (std::vector<WorldRank>{4, 5}), boost::test_tools::per_element());
+  BOOST_TEST(layout.members(5, {Axis::dp_replicate}) == (std::vector<WorldRank>{5, 13}),
+             boost::test_tools::per_element());
+  BOOST_TEST(layout.members(5, {Axis::dp_shard, Axis::sp}) == (std::vector<WorldRank>{1, 3, 5, 7}),
              boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(members_of_a_thousand_ranks) {
   const test::Layout layout{8, 32, 8, 4};  // 8192 ranks
-  const std::vector<int> tp = layout.members(8191, {Axis::tp});
-  BOOST_TEST(tp == (std::vector<int>{8188, 8189, 8190, 8191}), boost::test_tools::per_element());
+  const std::vector<WorldRank> tp = layout.members(8191, {Axis::tp});
+  BOOST_TEST(tp == (std::vector<WorldRank>{8188, 8189, 8190, 8191}), boost::test_tools::per_element());
   BOOST_TEST(layout.members(0, fsdp_axes).size() == 256U);
 }
 
 BOOST_AUTO_TEST_CASE(axes_between_nodes_are_found) {
   const test::Layout layout{2, 2, 2, 2};
   const auto nodes = [](int ranks_per_node) {
-    std::vector<int> node_of_rank;
+    IndexedVector<WorldRank, int> node_of_rank;
     for (int rank = 0; rank < 16; ++rank) node_of_rank.push_back(rank / ranks_per_node);
     return node_of_rank;
   };

@@ -10,11 +10,11 @@ namespace sft::mesh {
 
 BOOST_AUTO_TEST_CASE(a_place_agrees_with_the_members_of_its_groups) {
   const test::Layout layout{2, 3, 2, 4};
-  for (int rank = 0; rank < layout.size(); ++rank) {
+  for (const WorldRank rank : layout.ranks()) {
     const Place place(layout, rank);
     BOOST_TEST(place.rank() == rank);
     const auto position_among = [&](const AxisSet& axes) {
-      const std::vector<int> members = layout.members(rank, axes);
+      const std::vector<WorldRank> members = layout.members(rank, axes);
       return std::pair(std::find(members.begin(), members.end(), rank) - members.begin(), members.size());
     };
     BOOST_TEST((position_among({Axis::dp_shard, Axis::sp}) ==
@@ -27,8 +27,8 @@ BOOST_AUTO_TEST_CASE(a_place_agrees_with_the_members_of_its_groups) {
 BOOST_AUTO_TEST_CASE(ranks_of_ep_read_rows_and_hold_shards_of_their_own_and_stages_neither) {
   const Layout layout{{Axis::pp, 2}, {Axis::dp_shard, 3}, {Axis::ep, 2}, {Axis::sp, 2}, {Axis::tp, 2}};
   const Layout without{{Axis::dp_shard, 6}, {Axis::sp, 2}, {Axis::tp, 2}};
-  for (int rank = 0; rank < layout.size(); ++rank) {
-    const Place place(layout, rank), alike(without, rank % without.size());
+  for (const WorldRank rank : layout.ranks()) {
+    const Place place(layout, rank), alike(without, WorldRank::from(rank % without.size()));
     BOOST_TEST(place.data_rank() == alike.data_rank());
     BOOST_TEST(place.rank(fsdp_axes) == alike.rank(fsdp_axes));
     BOOST_TEST(place.rank(Axis::tp) == alike.rank(Axis::tp));
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
   const Layout layout{{Axis::dp_replicate, 2}, {Axis::pp, 2}, {Axis::dp_shard, 3},
                       {Axis::ep, 2},           {Axis::sp, 2}, {Axis::tp, 4}};
   std::map<std::pair<int, int>, int> rows, tokens, shards;
-  for (int rank = 0; rank < layout.size(); ++rank) {
+  for (const WorldRank rank : layout.ranks()) {
     const Place place(layout, rank);
     rows[{place.data_rank(), 0}] += place.owns_rows() ? 1 : 0;
     tokens[{place.data_rank(), place.rank(Axis::sp)}] += place.owns_tokens() ? 1 : 0;
@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(one_rank_speaks_for_what_several_hold) {
 BOOST_AUTO_TEST_CASE(copies_are_replicas_on_every_axis_but_tp) {
   const test::Layout layout{2, 3, 2, 4};
   std::map<int, int> owners;  // by tp rank
-  for (int rank = 0; rank < layout.size(); ++rank) {
+  for (const WorldRank rank : layout.ranks()) {
     const Place place(layout, rank);
     owners[place.rank(Axis::tp)] += place.owns_shard({}) ? 1 : 0;
     BOOST_TEST(place.owns_shard(fsdp_axes) == (place.rank(Axis::dp_replicate) == 0));

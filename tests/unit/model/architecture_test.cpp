@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(handles_name_the_right_parameters) {
       m.attention_bias = bias;
       m.qk_norm = qk_norm;
       const sft::model::Architecture model = sft::model::make_architecture(m);
-      const sft::model::BlockParameters& block = model.parameters.blocks.at(1);
+      const sft::model::BlockParameters& block = model.parameters.blocks[1];
       const auto names = [&](const sft::parallel::ParameterGroup& group) {
         std::string text;
         const auto& parameters = model.parts[group.part].units.at(static_cast<std::size_t>(group.unit)).parameters;

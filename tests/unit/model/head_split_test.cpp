@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_SUITE(head_split)
 
 BOOST_AUTO_TEST_CASE(heads_are_split_evenly) {
   for (int tp_size : {1, 2, 4}) {
-    for (int rank = 0; rank < tp_size; ++rank) {
+    for (const TpRank rank : IndexRange<TpRank>(tp_size)) {
       const HeadSplit split = split_heads(heads_of(8, 4), tp_size, rank);
       BOOST_TEST(split.q_heads == 8 / tp_size);
       BOOST_TEST(split.kv_heads == 4 / tp_size);
@@ -34,7 +34,7 @@ BOOST_AUTO_TEST_CASE(heads_are_split_evenly) {
 
 BOOST_AUTO_TEST_CASE(key_value_heads_fewer_than_ranks_are_replicated) {
   const std::vector<int> expected_begins = {0, 0, 0, 0, 1, 1, 1, 1};
-  for (int rank = 0; rank < 8; ++rank) {
+  for (const TpRank rank : IndexRange<TpRank>(8)) {
     const HeadSplit split = split_heads(heads_of(16, 2), 8, rank);
     BOOST_TEST(split.q_heads == 2);
     BOOST_TEST(split.kv_heads == 1);
@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(key_value_heads_fewer_than_ranks_are_replicated) {
 BOOST_AUTO_TEST_CASE(every_query_head_finds_its_key_value_head) {
   for (const auto& [num_heads, num_kv_heads, tp_size] :
        std::vector<std::array<int, 3>>{{8, 8, 4}, {8, 2, 4}, {16, 4, 2}, {12, 3, 6}}) {
-    for (int rank = 0; rank < tp_size; ++rank) {
+    for (const TpRank rank : IndexRange<TpRank>(tp_size)) {
       const HeadSplit split = split_heads(heads_of(num_heads, num_kv_heads), tp_size, rank);
       for (int local = 0; local < split.q_heads; ++local) {
         const int global_kv = (rank * split.q_heads + local) / (num_heads / num_kv_heads);

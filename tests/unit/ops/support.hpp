@@ -17,11 +17,11 @@
 
 #include "ops/backends.hpp"
 #include "ops/cpu/planning.hpp"
+#include "sft/core/dtype.hpp"
 #include "sft/device/factory.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/tensor/tensor.hpp"
-#include "support/dtype_name.hpp"
 
 namespace sft::ops::testing {
 

@@ -96,10 +96,11 @@ struct Fixture {
   parallel::UnitStorage storage;
   const parallel::ShardMap& shard_map = storage.shard_map();
   std::unique_ptr<Optimizer> optimizer;
-  parallel::MatrixDeal deal{shard_map, place, [](parallel::UnitIndex, const parallel::Parameter&) { return false; }};
+  parallel::MatrixAssignment assignment{shard_map, place,
+                                        [](parallel::UnitIndex, const parallel::Parameter&) { return false; }};
   mesh::Groups groups = mesh::Groups::planned(place, {});
   comm::TrafficCounter collectives;
-  parallel::MatrixExchange matrices{deal, storage, groups, *memory.backend, collectives};
+  parallel::MatrixExchange matrices{assignment, storage, groups, *memory.backend, collectives};
   parallel::ShardReduction reduction{groups, *memory.backend, collectives};
 };
 
@@ -223,7 +224,7 @@ BOOST_AUTO_TEST_CASE(parts_are_the_rank_shard) {
     for (const std::int64_t window : {std::int64_t{64}, std::int64_t{1} << 60}) {
       std::map<std::string, std::int64_t> num_counted;  // elements of a tensor, over the ranks that sums are taken over
       std::map<std::string, std::int64_t> num_elements;
-      for (int rank = 0; rank < layout.size(); ++rank) {
+      for (const WorldRank rank : layout.ranks()) {
         const mesh::Place place(layout, rank);
         const parallel::ShardMap shard_map(test::sample_units(), place);
         const FactoredPlan plan(shard_map);
@@ -269,7 +270,7 @@ BOOST_AUTO_TEST_CASE(owners_write_every_moment_once) {
          {MomentsLayout::Kind::rows, MomentsLayout::Kind::columns, MomentsLayout::Kind::vectors}) {
       const MomentsLayout moments(kind);
       std::map<std::string, std::vector<int>> times_written;
-      for (int rank = 0; rank < layout.size(); ++rank) {
+      for (const WorldRank rank : layout.ranks()) {
         const parallel::ShardMap shard_map(test::sample_units(), mesh::Place(layout, rank));
         for (const parallel::StoredTensor& tensor : moments.tensors(shard_map)) {
           BOOST_TEST_REQUIRE(tensor.shape.size() == 1U);

@@ -128,7 +128,9 @@ class Rank {
     optimizer_->share(storage_, *memory_.backend);
   }
   void finish() {
-    for (int unit = 0; unit < shard_map_.num_units(); ++unit) optimizer_->step_unit(unit, storage_, *memory_.backend);
+    for (const parallel::UnitIndex unit : shard_map_.unit_indices()) {
+      optimizer_->step_unit(unit, storage_, *memory_.backend);
+    }
     optimizer_->end_step(storage_, *memory_.backend);
   }
   void step_alone(int step, double gradient_scale) {
@@ -230,15 +232,16 @@ class Rank {
   Recorder recorder_;
   parallel::ShardReduction reduction_;
   mesh::Place lone_place_;
-  parallel::MatrixDeal deal_{shard_map_, lone_place_, [](int, const parallel::Parameter&) { return false; }};
-  parallel::MatrixExchange matrices_{deal_, storage_, groups_, *memory_.backend, recorder_};
+  parallel::MatrixAssignment assignment_{shard_map_, lone_place_,
+                                         [](int, const parallel::Parameter&) { return false; }};
+  parallel::MatrixExchange matrices_{assignment_, storage_, groups_, *memory_.backend, recorder_};
 };
 
 /// The ranks of a mesh that together hold every parameter, in step.
 class Mesh {
  public:
   Mesh(const mesh::Layout& layout, const Kind& kind = {}, const std::string& folder = "") {
-    for (int rank = 0; rank < layout.size(); ++rank) {
+    for (const WorldRank rank : layout.ranks()) {
       ranks_.push_back(
           std::make_unique<Rank>(units_with_blocks(), mesh::Place(layout, rank), kind, folder, default_keys()));
     }

@@ -24,7 +24,7 @@ double value_of(std::int64_t element, int round) {
 
 /// Parameters, gradients and moments of one rank of a 3 x 2 mesh of fsdp and tp, in real memory.
 struct Fixture {
-  explicit Fixture(DType compute, int rank)
+  explicit Fixture(DType compute, WorldRank rank)
       : storage(sft::test::stored_part(test::sample_units(), {{{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank}, compute)) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
     memory.lay_out([&](device::Arena& arena) { optimizer->lay_out(arena, arena); });
@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_SUITE(adamw)
 
 BOOST_AUTO_TEST_CASE(steps_equal_a_reference_and_decay_matrices_alone) {
   for (const DType compute : {DType::float32, DType::bf16}) {
-    for (int rank = 0; rank < 6; ++rank) {
+    for (const WorldRank rank : IndexRange<WorldRank>(6)) {
       Fixture f(compute, rank);
       std::vector<Reference> expected(static_cast<std::size_t>(f.shard_map.rank_shard_elements()));
       test::for_each_element(f.shard_map, [&](const parallel::Parameter&, std::int64_t, std::int64_t, std::int64_t at) {
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(steps_equal_a_reference_and_decay_matrices_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(padding_is_left_as_it_was) {
-  for (int rank = 0; rank < 6; ++rank) {
+  for (const WorldRank rank : IndexRange<WorldRank>(6)) {
     Fixture f(DType::bf16, rank);
     test::fill(f.storage.gradients(), 1.0F);
     step_all(*f.optimizer, f.storage, *f.memory.backend, 1, 0.1, 1.0);

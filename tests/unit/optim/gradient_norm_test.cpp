@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(the_sum_over_any_mesh_is_that_of_the_model) {
         mesh::Layout{{Axis::dp_replicate, 2}, {Axis::dp_shard, 3}, {Axis::sp, 2}, {Axis::tp, 4}}}) {
     test::Memory memory;
     double sum = 0.0;
-    for (int rank = 0; rank < layout.size(); ++rank) sum += part_of(memory, {layout, rank});
+    for (const WorldRank rank : layout.ranks()) sum += part_of(memory, {layout, rank});
     BOOST_TEST(sum == whole_sum_of_squares(), layout.describe() << ": " << sum);
   }
 }

@@ -79,12 +79,13 @@ struct Fixture {
           const std::string& folder = "")
       : storage(sft::test::stored_part(std::move(units), place, DType::bf16, form.master)),
         optimizer(make_optimizer(keys, shard_map, form.state)),
-        deal(shard_map, place,
-             [&](int unit, const parallel::Parameter& parameter) { return optimizer->needs_whole(unit, parameter); }) {
+        assignment(shard_map, place, [&](parallel::UnitIndex unit, const parallel::Parameter& p) {
+          return optimizer->needs_whole(unit, p);
+        }) {
     memory.lay_out([&](device::Arena& arena) { storage.lay_out(arena, arena, arena); });
     memory.lay_out([&](device::Arena& arena) {
       optimizer->lay_out(arena, arena);
-      deal.lay_out(arena);
+      assignment.lay_out(arena);
       workspace = take(arena, DType::bf16,
                        {static_cast<std::int64_t>(ops::workspace_bytes(device::Kind::cpu, 8, {}) / sizeof(BFloat16))});
     });
@@ -138,11 +139,11 @@ struct Fixture {
   parallel::UnitStorage storage;
   const parallel::ShardMap& shard_map = storage.shard_map();
   std::unique_ptr<Optimizer> optimizer;
-  parallel::MatrixDeal deal;
+  parallel::MatrixAssignment assignment;
   Tensor workspace;
   mesh::Groups groups = mesh::Groups::planned(place, {});
   comm::TrafficCounter collectives;
-  parallel::MatrixExchange exchange{deal, storage, groups, *memory.backend, collectives};
+  parallel::MatrixExchange exchange{assignment, storage, groups, *memory.backend, collectives};
   parallel::ShardReduction reduction{groups, *memory.backend, collectives};
 };
 
@@ -318,7 +319,7 @@ BOOST_AUTO_TEST_CASE(no_state_without_use) {
   keys.optim = config::OptimizerKind::muon;
   for (const mesh::Layout& layout : {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 3}, {Axis::tp, 2}}}) {
     std::map<std::string, std::vector<int>> times_owned;
-    for (int rank = 0; rank < layout.size(); ++rank) {
+    for (const WorldRank rank : layout.ranks()) {
       const parallel::ShardMap shard_map(test::sample_units(), mesh::Place(layout, rank));
       const auto optimizer = make_optimizer(keys, shard_map);
       for (const StateEntry& entry : optimizer->state()) {

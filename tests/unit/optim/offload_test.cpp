@@ -176,7 +176,7 @@ BOOST_AUTO_TEST_CASE(state_that_lies_elsewhere_steps_as_state_in_place) {
         const bool has_state = kind.optim != config::OptimizerKind::sgd;
         const bool has_file = (has_state && elsewhere.form.moments_location == StateLocation::file) ||
                               elsewhere.form.master_location == StateLocation::file;
-        for (const int rank : {0, 3}) {
+        for (const WorldRank rank : {WorldRank(0), WorldRank(3)}) {
           const mesh::Place place({{Axis::dp_shard, 3}, {Axis::tp, 2}}, rank);
           Rank offloaded(elsewhere, place, folder.path());
           Rank without(with_places(kind, StateLocation::device, StateLocation::device), place, "");
@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(an_element_rounds_alike_on_any_mesh) {
   Kind kind{"bf16", DType::bf16, MasterWeights::none, {.moments = DType::bf16, .rounds_parameters = true}};
   const auto train_on = [&](const mesh::Layout& layout) {
     Rank::Elements elements;
-    for (int r = 0; r < layout.size(); ++r) {
+    for (const WorldRank r : layout.ranks()) {
       Rank rank(kind, {layout, r}, "");
       for (int step = 1; step <= 4; ++step) rank.step(step);
       rank.add_to(elements);

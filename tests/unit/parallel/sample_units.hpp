@@ -51,7 +51,9 @@ inline constexpr PartIndex trained{0}, untrained{1};
 inline constexpr ShardingPolicy all_sharded{.parameters = true, .gradients = true, .optimizer_state = true};
 
 /// Rank `rank` of `num_ranks` in fsdp, and of nothing else.
-inline mesh::Place fsdp_place(int num_ranks, int rank) { return {{{Axis::dp_shard, num_ranks}}, rank}; }
+inline mesh::Place fsdp_place(int num_ranks, int rank) {
+  return {{{Axis::dp_shard, num_ranks}}, WorldRank::from(rank)};
+}
 
 /// What an arena gives for that many elements.
 inline std::size_t bytes_of(std::int64_t num_elements, DType dtype) {

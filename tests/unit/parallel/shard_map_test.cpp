@@ -38,7 +38,7 @@ struct Case {
 sft::mesh::Place place(const Case& c, int replicate_rank, int fsdp_rank, int tp_rank) {
   const sft::mesh::Layout layout{
       {sft::Axis::dp_replicate, 2}, {sft::Axis::dp_shard, c.fsdp_size}, {sft::Axis::tp, c.tp_size}};
-  const int rank = layout.rank(
+  const sft::WorldRank rank = layout.rank(
       {{sft::Axis::dp_replicate, replicate_rank}, {sft::Axis::dp_shard, fsdp_rank}, {sft::Axis::tp, tp_rank}});
   return {layout, rank};
 }
@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_is_split_as_evenly_as_it_goes) {
   for (const std::int64_t vocab_size : {8, 9, 23, 96, 151936}) {
     for (const int tp_size : {1, 2, 3, 8}) {
       std::int64_t next = 0;
-      for (int rank = 0; rank < tp_size; ++rank) {
+      for (const sft::TpRank rank : sft::IndexRange<sft::TpRank>(tp_size)) {
         const VocabSplit split = split_vocab(vocab_size, tp_size, rank);
         BOOST_TEST(split.begin == next);
         BOOST_TEST((split.count == vocab_size / tp_size || split.count == vocab_size / tp_size + 1));

@@ -19,15 +19,18 @@ namespace sft::plan {
 
 namespace {
 
-constexpr std::size_t num_blocks = 5, num_floats = 3000;
+using model::BlockIndex;
+
+constexpr int num_blocks = 5;
+constexpr std::size_t num_floats = 3000;
 
 /// One slot that all blocks work in: two tensors.
 struct Slot {
   std::vector<float> a = std::vector<float>(num_floats), b = std::vector<float>(7);
 
-  void fill(std::size_t block) {
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(block * 10000 + i);
-    for (std::size_t i = 0; i < b.size(); ++i) b[i] = -static_cast<float>(block * 10 + i);
+  void fill(int block) {
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(static_cast<std::size_t>(block) * 10000 + i);
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = -static_cast<float>(static_cast<std::size_t>(block) * 10 + i);
   }
   [[nodiscard]] std::vector<Tensor> tensors(std::int64_t count) {
     return {{a.data(), DType::float32, {count}}, {b.data(), DType::float32, {7}}};
@@ -58,14 +61,14 @@ BOOST_FIXTURE_TEST_CASE(every_block_comes_back_in_any_pass, Fixture) {
   BOOST_TEST(std::filesystem::is_empty(folder.path() + "/made"));  // it has no name
   for (const std::int64_t count : {std::int64_t{num_floats}, std::int64_t{1}, std::int64_t{1234}}) {
     std::vector<Slot> slots(2);
-    for (std::size_t block = 0; block < num_blocks; ++block) {
-      if (block >= 2) file.wait(block - 2);
+    for (const BlockIndex block : IndexRange<BlockIndex>(num_blocks)) {
+      if (block >= 2) file.wait(BlockIndex::from(block - 2));
       slots[block % 2].fill(block);
       file.save(block, slots[block % 2].tensors(count));
     }
     file.wait(num_blocks - 2);
     file.wait(num_blocks - 1);
-    for (std::size_t block = num_blocks; block-- > 0;) {
+    for (const BlockIndex block : IndexRange<BlockIndex>::reversed(num_blocks)) {
       Slot& slot = slots[block % 2];
       slot.fill(99);
       file.load(block, slot.tensors(count));

@@ -10,7 +10,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/io/hdf5.hpp"
-#include "sft/machine/process_memory.hpp"
+#include "sft/machine/node.hpp"
 #include "support/awkward_data.hpp"
 #include "support/layout.hpp"
 #include "support/packed_file.hpp"
@@ -92,7 +92,7 @@ BOOST_FIXTURE_TEST_CASE(the_table_is_least_and_most_of_the_ledgers, Fixture) {
   const Datasets all = datasets();
   const mesh::Place first(valid(), 0);
   std::size_t least_bytes = table.total.most_bytes, most_bytes = 0;
-  for (int rank = 0; rank < 12; ++rank) {
+  for (const WorldRank rank : IndexRange<WorldRank>(12)) {
     const device::Ledger ledger = plan_ledger(valid(), all, first.peer(rank), {}, process_bytes);
     std::size_t sum_bytes = 0;
     for (std::size_t i = 0; i < device::num_labels; ++i) {

@@ -79,7 +79,7 @@ data::MicroBatch make_batch(std::int32_t first, std::int64_t length = num_tokens
     batch.tokens.push_back(first + t);
     batch.positions.push_back(first + 10 + t);
     batch.targets.push_back(first + 20 + t);
-    batch.weights.push_back(static_cast<float>(first + 30 + t));
+    batch.loss_weights.push_back(static_cast<float>(first + 30 + t));
   }
   return batch;
 }
@@ -107,7 +107,7 @@ bool holds(const model::Inputs& inputs, std::int32_t first, std::int64_t length 
            std::memcmp(tensor.data, values.data(), tensor.size_bytes()) == 0;
   };
   return equal(inputs.tokens, batch.tokens) && equal(inputs.positions, batch.positions) &&
-         equal(inputs.targets, batch.targets) && equal(inputs.weights, batch.weights);
+         equal(inputs.targets, batch.targets) && equal(inputs.loss_weights, batch.loss_weights);
 }
 
 }  // namespace

@@ -13,6 +13,9 @@
 namespace {
 
 using namespace sft::sequence;
+using sft::IndexedVector;
+using sft::IndexRange;
+using sft::SpRank;
 
 const RowDocuments documents = {{1, 33, 7, 20, 11}, {72}, {5, 5, 5}, {}, {24, 24, 24}};
 constexpr std::int64_t length = 72;
@@ -36,8 +39,8 @@ int document_of(std::int64_t row, std::int64_t position) {
   return -1;
 }
 
-std::vector<AttentionStep> steps_of(const RowDocuments& rows, int sp_size, int rank) {
-  return schedule_ring(rows, {length, sp_size}, rank).steps;
+std::vector<AttentionRound> rounds_of(const RowDocuments& rows, int sp_size, SpRank rank) {
+  return schedule_ring(rows, {length, sp_size}, rank).rounds;
 }
 
 /// A row of documents of random lengths, some of it padding.
@@ -56,13 +59,13 @@ BOOST_AUTO_TEST_SUITE(attention_schedule)
 BOOST_AUTO_TEST_CASE(every_visible_pair_is_computed_once) {
   for (const int sp_size : {1, 2, 3, 4, 6}) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::multiset<std::int64_t>> seen;
-    for (int rank = 0; rank < sp_size; ++rank) {
-      for (const AttentionStep& step : steps_of(documents, sp_size, rank)) {
-        for (const AttentionSpan& span : step.spans) {
+    for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
+      for (const AttentionRound& round : rounds_of(documents, sp_size, rank)) {
+        for (const AttentionSpan& span : round.spans) {
           for (std::int64_t i = 0; i < span.q_len; ++i) {
             const auto q = place(span.q_begin + i, sp_size, rank);
             for (std::int64_t j = 0; j < span.k_len && j <= i + span.diagonal; ++j) {
-              const auto k = place(span.k_begin + j, sp_size, step.from);
+              const auto k = place(span.k_begin + j, sp_size, round.from);
               BOOST_REQUIRE(k.first == q.first);
               seen[q].insert(k.second);
             }
@@ -88,16 +91,16 @@ BOOST_AUTO_TEST_CASE(a_span_is_a_causal_square_or_full) {
   std::mt19937 generator(11);
   for (const int sp_size : {1, 2, 3, 4, 6}) {
     std::int64_t num_squares = 0, num_full = 0;
-    for (int round = 0; round < 50; ++round) {
+    for (int trial = 0; trial < 50; ++trial) {
       const RowDocuments rows = {random_row(generator), random_row(generator)};
-      for (int rank = 0; rank < sp_size; ++rank) {
-        for (const AttentionStep& step : steps_of(rows, sp_size, rank)) {
-          for (const AttentionSpan& span : step.spans) {
+      for (const SpRank rank : IndexRange<SpRank>(sp_size)) {
+        for (const AttentionRound& round : rounds_of(rows, sp_size, rank)) {
+          for (const AttentionSpan& span : round.spans) {
             const bool is_square = span.diagonal == 0 && span.q_len == span.k_len;
             const bool is_full = span.diagonal >= span.k_len;
             BOOST_TEST((is_square != is_full));
             // Only own keys have a diagonal.
-            if (is_square) BOOST_TEST(step.from == rank);
+            if (is_square) BOOST_TEST(round.from == rank);
             num_squares += is_square ? 1 : 0;
             num_full += is_full ? 1 : 0;
           }
@@ -112,15 +115,15 @@ BOOST_AUTO_TEST_CASE(a_span_is_a_causal_square_or_full) {
 BOOST_AUTO_TEST_CASE(lanes_share_nothing_and_do_not_interleave) {
   std::mt19937 generator(12);
   for (const int sp_size : {1, 2, 3, 4, 6}) {
-    for (int round = 0; round < 20; ++round) {
+    for (int trial = 0; trial < 20; ++trial) {
       const RowDocuments rows = {random_row(generator), random_row(generator)};
-      for (const AttentionStep& step : steps_of(rows, sp_size, round % sp_size)) {
+      for (const AttentionRound& round : rounds_of(rows, sp_size, SpRank::from(trial % sp_size))) {
         std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> keys, queries;  // first and end, by lane
         const auto widen = [](auto& extents, std::int64_t lane, std::int64_t begin, std::int64_t end) {
           auto& extent = extents.try_emplace(lane, begin, end).first->second;
           extent = {std::min(extent.first, begin), std::max(extent.second, end)};
         };
-        for (const AttentionSpan& span : step.spans) {
+        for (const AttentionSpan& span : round.spans) {
           widen(queries, span.lane, span.q_begin, span.q_begin + span.q_len);
           widen(keys, span.lane, span.k_begin, span.k_begin + span.k_len);
         }
@@ -138,13 +141,13 @@ BOOST_AUTO_TEST_CASE(lanes_share_nothing_and_do_not_interleave) {
 
 BOOST_AUTO_TEST_CASE(senders_and_receivers_agree) {
   for (const int sp_size : {2, 3, 4, 6}) {
-    std::vector<std::vector<AttentionStep>> ranks;
-    for (int rank = 0; rank < sp_size; ++rank) ranks.push_back(steps_of(documents, sp_size, rank));
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      for (std::size_t d = 1; d < ranks.size(); ++d) {
-        const AttentionStep& step = ranks[rank][d];
-        BOOST_TEST(ranks[static_cast<std::size_t>(step.to)][d].from == static_cast<int>(rank));
-        BOOST_TEST((ranks[static_cast<std::size_t>(step.to)][d].receives == step.sends));
+    IndexedVector<SpRank, std::vector<AttentionRound>> ranks;
+    for (const SpRank rank : IndexRange<SpRank>(sp_size)) ranks.push_back(rounds_of(documents, sp_size, rank));
+    for (const SpRank rank : ranks.indices()) {
+      for (std::size_t d = 1; d < ranks[rank].size(); ++d) {
+        const AttentionRound& round = ranks[rank][d];
+        BOOST_TEST(ranks[round.to][d].from == rank);
+        BOOST_TEST((ranks[round.to][d].receives == round.sends));
       }
     }
   }
@@ -153,10 +156,10 @@ BOOST_AUTO_TEST_CASE(senders_and_receivers_agree) {
 BOOST_AUTO_TEST_CASE(short_documents_exchange_nothing) {
   // Chunks of 9 tokens and documents of 9: no document spans two chunks.
   const RowDocuments aligned = {{9, 9, 9, 9, 9, 9, 9, 9}};
-  for (int rank = 0; rank < 4; ++rank) {
-    for (const AttentionStep& step : steps_of(aligned, 4, rank)) {
-      BOOST_TEST(!step.sends.any());
-      BOOST_TEST(!step.receives.any());
+  for (const SpRank rank : IndexRange<SpRank>(4)) {
+    for (const AttentionRound& round : rounds_of(aligned, 4, rank)) {
+      BOOST_TEST(!round.sends.any());
+      BOOST_TEST(!round.receives.any());
     }
   }
 }
@@ -165,10 +168,10 @@ BOOST_AUTO_TEST_CASE(zigzag_balances_causal_work) {
   // One document over the row: every rank computes the same number of pairs.
   const RowDocuments whole = {{72}};
   std::vector<std::int64_t> pairs;
-  for (int rank = 0; rank < 4; ++rank) {
+  for (const SpRank rank : IndexRange<SpRank>(4)) {
     std::int64_t n = 0;
-    for (const AttentionStep& step : steps_of(whole, 4, rank)) {
-      for (const AttentionSpan& span : step.spans) {
+    for (const AttentionRound& round : rounds_of(whole, 4, rank)) {
+      for (const AttentionSpan& span : round.spans) {
         for (std::int64_t i = 0; i < span.q_len; ++i) n += std::min(span.k_len, i + span.diagonal + 1);
       }
     }
@@ -181,10 +184,10 @@ BOOST_AUTO_TEST_CASE(chunks_that_are_seen_are_those_that_spans_read) {
   std::mt19937 generator(14);
   for (const int sp_size : {2, 3, 4, 6}) {
     const RowCut cut(length, sp_size);
-    for (int round = 0; round < 20; ++round) {
+    for (int trial = 0; trial < 20; ++trial) {
       const RowDocuments row = {random_row(generator)};
-      for (int q_rank = 0; q_rank < sp_size; ++q_rank) {
-        for (int k_rank = 0; k_rank < sp_size; ++k_rank) {
+      for (const SpRank q_rank : IndexRange<SpRank>(sp_size)) {
+        for (const SpRank k_rank : IndexRange<SpRank>(sp_size)) {
           ChunkPair read;
           for (const AttentionSpan& span : attention_spans(row, cut, q_rank, k_rank)) {
             (span.k_begin < length / (2 * sp_size) ? read.front : read.back) = true;
@@ -200,23 +203,23 @@ BOOST_AUTO_TEST_CASE(gathered_keys_are_those_of_the_ring_in_the_order_of_the_row
   std::mt19937 generator(15);
   for (const int sp_size : {1, 2, 3, 4, 6}) {
     const RowCut cut(length, sp_size);
-    for (int round = 0; round < 20; ++round) {
+    for (int trial = 0; trial < 20; ++trial) {
       const RowDocuments row = {random_row(generator)};
-      const int rank = round % sp_size;
+      const SpRank rank = SpRank::from(trial % sp_size);
       const AttentionSchedule ring = schedule_ring(row, cut, rank), gathered = schedule_all_gather(row, cut, rank);
       std::set<std::pair<std::int64_t, std::int64_t>> of_ring, of_gathered;  // local query, key in the row
-      for (const AttentionStep& step : ring.steps) {
-        for (const AttentionSpan& span : step.spans) {
+      for (const AttentionRound& round : ring.rounds) {
+        for (const AttentionSpan& span : round.spans) {
           for (std::int64_t i = 0; i < span.q_len; ++i) {
             for (std::int64_t j = 0; j < std::min(span.k_len, i + span.diagonal + 1); ++j) {
-              of_ring.insert({span.q_begin + i, place(span.k_begin + j, sp_size, step.from).second});
+              of_ring.insert({span.q_begin + i, place(span.k_begin + j, sp_size, round.from).second});
             }
           }
         }
       }
       std::int64_t num_pairs = 0;
       std::map<std::int64_t, std::int64_t> end_of_range;  // of keys, by their begin: ranges are equal or apart
-      for (const AttentionSpan& span : gathered.steps.front().spans) {
+      for (const AttentionSpan& span : gathered.rounds.front().spans) {
         BOOST_TEST(end_of_range.try_emplace(span.k_begin, span.k_begin + span.k_len).first->second ==
                    span.k_begin + span.k_len);
         for (std::int64_t i = 0; i < span.q_len; ++i) {
@@ -233,10 +236,10 @@ BOOST_AUTO_TEST_CASE(gathered_keys_are_those_of_the_ring_in_the_order_of_the_row
       BOOST_TEST((of_gathered == of_ring));
       BOOST_TEST(num_pairs == std::ssize(of_gathered));
       BOOST_TEST(gathered.num_tokens == ring.num_tokens);
-      for (std::size_t d = 0; d < ring.steps.size(); ++d) {
-        BOOST_TEST((gathered.steps[d].sends == ring.steps[d].sends));
-        BOOST_TEST((gathered.steps[d].receives == ring.steps[d].receives));
-        if (d > 0) BOOST_TEST(gathered.steps[d].spans.empty());
+      for (std::size_t d = 0; d < ring.rounds.size(); ++d) {
+        BOOST_TEST((gathered.rounds[d].sends == ring.rounds[d].sends));
+        BOOST_TEST((gathered.rounds[d].receives == ring.rounds[d].receives));
+        if (d > 0) BOOST_TEST(gathered.rounds[d].spans.empty());
       }
     }
   }
@@ -248,15 +251,15 @@ BOOST_AUTO_TEST_CASE(neighbours_that_exchange_heads_are_one_place_of_the_ring) {
   for (const int ulysses_size : {1, 2, 3, 6}) {
     const int ring_size = 6 / ulysses_size;
     const RowCut ring_cut(length, ring_size);
-    for (int rank = 0; rank < 6; ++rank) {
+    for (const SpRank rank : IndexRange<SpRank>(6)) {
       const AttentionSchedule schedule = make_schedule({AttentionMethod::Keys::ring, ulysses_size}, row, cut, rank);
-      const AttentionSchedule ring = schedule_ring(row, ring_cut, rank / ulysses_size);
+      const AttentionSchedule ring = schedule_ring(row, ring_cut, SpRank::from(rank / ulysses_size));
       BOOST_TEST(schedule.num_tokens == length / ring_size);
-      BOOST_TEST_REQUIRE(schedule.steps.size() == ring.steps.size());
-      for (std::size_t d = 0; d < ring.steps.size(); ++d) {
-        BOOST_TEST((schedule.steps[d].spans == ring.steps[d].spans));
-        BOOST_TEST(schedule.steps[d].to == ring.steps[d].to * ulysses_size + rank % ulysses_size);
-        BOOST_TEST(schedule.steps[d].from == ring.steps[d].from * ulysses_size + rank % ulysses_size);
+      BOOST_TEST_REQUIRE(schedule.rounds.size() == ring.rounds.size());
+      for (std::size_t d = 0; d < ring.rounds.size(); ++d) {
+        BOOST_TEST((schedule.rounds[d].spans == ring.rounds[d].spans));
+        BOOST_TEST(schedule.rounds[d].to == ring.rounds[d].to * ulysses_size + rank % ulysses_size);
+        BOOST_TEST(schedule.rounds[d].from == ring.rounds[d].from * ulysses_size + rank % ulysses_size);
       }
       // The neighbours' chunks, put together in the order of the row, are those of their place.
       std::vector<Chunk> together;
@@ -282,24 +285,24 @@ BOOST_AUTO_TEST_CASE(neighbours_that_exchange_heads_are_one_place_of_the_ring) {
 BOOST_AUTO_TEST_CASE(memory_is_bounded_by_documents_and_ranks) {
   std::mt19937 generator(13);
   for (const int sp_size : {1, 2, 3, 4, 6}) {
-    for (int round = 0; round < 50; ++round) {
+    for (int trial = 0; trial < 50; ++trial) {
       const RowDocuments rows = {random_row(generator), {length}, random_row(generator)};
       std::int64_t num_documents = 0;
       for (const auto& row : rows) num_documents += std::ssize(row);
-      const std::vector<AttentionStep> steps = steps_of(rows, sp_size, round % sp_size);
-      std::int64_t num_bytes = std::ssize(steps) * static_cast<std::int64_t>(sizeof(AttentionStep));
-      for (const AttentionStep& step : steps) {
-        num_bytes += static_cast<std::int64_t>(step.spans.capacity() * sizeof(AttentionSpan));
+      const std::vector<AttentionRound> rounds = rounds_of(rows, sp_size, SpRank::from(trial % sp_size));
+      std::int64_t num_bytes = std::ssize(rounds) * static_cast<std::int64_t>(sizeof(AttentionRound));
+      for (const AttentionRound& round : rounds) {
+        num_bytes += static_cast<std::int64_t>(round.spans.capacity() * sizeof(AttentionSpan));
       }
       BOOST_TEST(num_bytes <= max_schedule_bytes(std::ssize(rows), num_documents, sp_size));
 
       const RowDocuments row = {random_row(generator)};
       for (const AttentionMethod& method : {AttentionMethod{AttentionMethod::Keys::all_gather, 1},
                                             AttentionMethod{AttentionMethod::Keys::ring, sp_size}}) {
-        const AttentionSchedule schedule = make_schedule(method, row, {length, sp_size}, round % sp_size);
-        num_bytes = std::ssize(schedule.steps) * static_cast<std::int64_t>(sizeof(AttentionStep));
-        for (const AttentionStep& step : schedule.steps) {
-          num_bytes += static_cast<std::int64_t>(step.spans.capacity() * sizeof(AttentionSpan));
+        const AttentionSchedule schedule = make_schedule(method, row, {length, sp_size}, SpRank::from(trial % sp_size));
+        num_bytes = std::ssize(schedule.rounds) * static_cast<std::int64_t>(sizeof(AttentionRound));
+        for (const AttentionRound& round : schedule.rounds) {
+          num_bytes += static_cast<std::int64_t>(round.spans.capacity() * sizeof(AttentionSpan));
         }
         BOOST_TEST(num_bytes <= max_schedule_bytes(1, std::ssize(row.front()), sp_size));
       }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers by counters (ops/random_bits.hpp); normal ones through the transform of Box and Muller (1958).
 
-#include "ops/box_muller.hpp"
 #include "ops/cpu/kernels/math.hpp"
 #include "ops/cpu/kernels/table.hpp"
 #include "ops/random_bits.hpp"
+#include "ops/sine_cosine.hpp"
 
 namespace sft::ops::cpu::SFT_ISA {
 namespace {

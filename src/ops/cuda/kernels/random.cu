@@ -3,9 +3,9 @@
 // and Muller (1958). A thread draws whole counters where its elements begin with one.
 #include "ops/cuda/kernels/kernels.hpp"
 
-#include "ops/box_muller.hpp"
 #include "ops/cuda/elementwise.cuh"
 #include "ops/random_bits.hpp"
+#include "ops/sine_cosine.hpp"
 
 namespace sft::ops::cuda {
 namespace {
@@ -120,9 +120,9 @@ void fill_random(const char* name, View x, std::uint64_t seed, std::int64_t firs
         std::tuple(x), first_index % 4 == 0,
         [&](auto n, std::int64_t num_vectors, std::int64_t per_row, const View& part) {
           constexpr int N = decltype(n)::value;
-          run_elementwise<N>(
-              name, Fill<Distribution, T, N>{rows_of<T>(part), seed, index_of(part, x, first_index), factor},
-              num_vectors, per_row, stream);
+          run_elementwise<N>(name,
+                             Fill<Distribution, T, N>{rows_of<T>(part), seed, index_of(part, x, first_index), factor},
+                             num_vectors, per_row, stream);
         });
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every matrix has one rank, every round one matrix for a rank at most, and memory is that of the largest round.
 
-#include "sft/parallel/matrix_deal.hpp"
+#include "sft/parallel/matrix_assignment.hpp"
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
@@ -14,7 +14,7 @@ namespace sft::parallel {
 
 namespace {
 
-bool is_dealt(int unit, const Parameter& parameter) { return unit != 2 && !parameter.is_vector(); }
+bool is_assigned(UnitIndex unit, const Parameter& parameter) { return unit != 2 && !parameter.is_vector(); }
 
 /// The sample units, whose matrices are cut by rows where tp divides them.
 std::vector<Unit> units_for(int tp_size) {
@@ -28,25 +28,25 @@ std::vector<Unit> units_for(int tp_size) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(matrix_deal)
+BOOST_AUTO_TEST_SUITE(matrix_assignment)
 
 BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
   for (const mesh::Layout& layout :
        {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 2}}, mesh::Layout{{Axis::tp, 2}},
         mesh::Layout{{Axis::dp_shard, 2}, {Axis::tp, 2}}, mesh::Layout{{Axis::dp_shard, 4}, {Axis::sp, 2}}}) {
     const int fsdp_size = layout[Axis::dp_shard] * layout[Axis::sp], round_size = fsdp_size * layout[Axis::tp];
-    for (int rank = 0; rank < layout.size(); ++rank) {
+    for (const WorldRank rank : layout.ranks()) {
       const mesh::Place place(layout, rank);
       const ShardMap shard_map(units_for(layout[Axis::tp]), place);
-      const MatrixDeal deal(shard_map, place, is_dealt);
-      std::set<const Parameter*> dealt;
+      const MatrixAssignment assignment(shard_map, place, is_assigned);
+      std::set<const Parameter*> assigned;
       std::int64_t last = shard_map.num_parameters();
-      for (const auto& round : deal.rounds()) {
-        BOOST_TEST((std::ssize(round) == round_size || &round == &deal.rounds().back()));
+      for (const auto& round : assignment.rounds()) {
+        BOOST_TEST((std::ssize(round) == round_size || &round == &assignment.rounds().back()));
         std::set<std::pair<int, int>> ranks;
-        for (const DealtMatrix& matrix : round) {
-          BOOST_TEST(is_dealt(matrix.unit, *matrix.parameter));
-          BOOST_TEST(dealt.insert(matrix.parameter).second);
+        for (const AssignedMatrix& matrix : round) {
+          BOOST_TEST(is_assigned(matrix.unit, *matrix.parameter));
+          BOOST_TEST(assigned.insert(matrix.parameter).second);
           BOOST_TEST(ranks.insert({matrix.fsdp_rank, matrix.tp_rank}).second);
           BOOST_TEST(matrix.fsdp_rank < fsdp_size);
           BOOST_TEST(matrix.tp_rank < layout[Axis::tp]);
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(each_matrix_goes_to_one_rank_the_largest_first) {
           last = matrix.parameter->elements();
         }
       }
-      BOOST_TEST(dealt.size() == 5U);
+      BOOST_TEST(assigned.size() == 5U);
     }
   }
 }
@@ -64,9 +64,9 @@ BOOST_AUTO_TEST_CASE(memory_is_for_what_comes_together) {
   const auto bytes_on = [](const mesh::Layout& layout) {
     const mesh::Place place(layout, 0);
     const ShardMap shard_map(units_for(layout[Axis::tp]), place);
-    MatrixDeal deal(shard_map, place, is_dealt);
+    MatrixAssignment assignment(shard_map, place, is_assigned);
     device::Arena sizing;
-    deal.lay_out(sizing);
+    assignment.lay_out(sizing);
     return sizing.used_bytes();
   };
   constexpr std::int64_t largest = (31 + 7 * 5) * 19, second = (31 + 7 * 4) * 19;
@@ -83,10 +83,10 @@ BOOST_AUTO_TEST_CASE(memory_is_for_what_comes_together) {
 BOOST_AUTO_TEST_CASE(without_such_matrices_there_is_nothing_to_do) {
   const mesh::Place place = test::fsdp_place(2, 1);
   const ShardMap shard_map(test::sample_units(), place);
-  MatrixDeal deal(shard_map, place, [](int, const Parameter&) { return false; });
+  MatrixAssignment assignment(shard_map, place, [](int, const Parameter&) { return false; });
   device::Arena sizing;
-  deal.lay_out(sizing);
-  BOOST_TEST(deal.rounds().empty());
+  assignment.lay_out(sizing);
+  BOOST_TEST(assignment.rounds().empty());
   BOOST_TEST(sizing.used_bytes() == 0U);
 }
 

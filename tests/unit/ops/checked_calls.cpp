@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checked_calls.hpp"
+
+namespace sft::ops::checked {
+
+Tensor tensor(void* data, DType dtype, const std::vector<std::int64_t>& shape) {
+  switch (shape.size()) {
+    case 1:
+      return {data, dtype, {shape[0]}};
+    case 2:
+      return {data, dtype, {shape[0], shape[1]}};
+    default:
+      return {data, dtype, {shape[0], shape[1], shape[2]}};
+  }
+}
+
+Tensors Memory::of(const std::map<std::string, Operand>& operands) {
+  Tensors tensors;
+  for (const auto& [name, operand] : operands) {
+    bytes_.emplace_back(1 << 16);
+    tensors[name] = tensor(bytes_.back().data(), operand.dtype, operand.shape);
+  }
+  return tensors;
+}
+
+namespace {
+
+CrossEntropy chunk_of(const Tensors& x) {
+  return {.logits = x.at("logits"),
+          .max = x.at("max"),
+          .partials = x.at("partials"),
+          .targets = x.at("targets"),
+          .loss_weights = x.at("loss_weights"),
+          .vocab_begin = 0};
+}
+
+std::map<std::string, Operand> operands_of_chunk() {
+  return {{"logits", {float32, {T, V}, "written, any columns"}},
+          {"max", {float32, {T}, "written"}},
+          {"partials", {float32, {3, T}, "written"}},
+          {"targets", {DType::int32, {T}}},
+          {"loss_weights", {float32, {T}}}};
+}
+
+void add_ops_of_decoder(std::vector<Op>& ops) {
+  const Operand any_pair_out{bf16, {T, C}, "written strided"}, any_pair_in{bf16, {T, C}, "strided"};
+  ops.push_back({"fill", {{"x", {bf16, {T, C}, "written strided, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.fill(x["x"], 1.0F);
+                 }});
+  ops.push_back({"copy", {{"destination", any_pair_out}, {"source", any_pair_in}}, [](Backend& b, Tensors x) {
+                   b.copy(x["destination"], x["source"]);
+                 }});
+  ops.push_back({"add",
+                 {{"destination", {float32, {T, C}, "written strided"}}, {"source", {float32, {T, C}, "strided"}}},
+                 [](Backend& b, Tensors x) { b.add(x["destination"], x["source"]); }});
+  ops.push_back(
+      {"scale", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) { b.scale(x["x"], 1.0F); }});
+  ops.push_back({"sum_squares",
+                 {{"result", {DType::float64, {1}, "written"}}, {"x", {float32, {T, C}, "any shape"}}},
+                 [](Backend& b, Tensors x) { b.sum_squares(x["result"], x["x"]); }});
+  ops.push_back({"divide_by_norm",
+                 {{"x", {float32, {T, C}, "written, any shape"}}, {"squares", {DType::float64, {1}}}},
+                 [](Backend& b, Tensors x) { b.divide_by_norm(x["x"], x["squares"], 1e-7F); }});
+  ops.push_back({"fill_normal", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.fill_normal(x["x"], 1, 0, 1.0F);
+                 }});
+  ops.push_back({"fill_uniform", {{"x", {bf16, {T, C}, "written, any shape"}}}, [](Backend& b, Tensors x) {
+                   b.fill_uniform(x["x"], 1, 0, 1.0F);
+                 }});
+  ops.push_back({"dropout",
+                 {{"out", {bf16, {T, C}, "written"}}, {"in", {bf16, {T, C}}}},
+                 [](Backend& b, Tensors x) { b.dropout(x["out"], x["in"], 0.5F, 1, 0, false); },
+                 {{"out", "in"}}});
+  ops.push_back(
+      {"embedding_forward",
+       {{"out", {bf16, {T, C}, "written"}}, {"tokens", {DType::int32, {T}}}, {"table", {bf16, {V, C}, "any rows"}}},
+       [](Backend& b, Tensors x) { b.embedding_forward(x["out"], x["tokens"], x["table"], 0); }});
+  ops.push_back(
+      {"embedding_backward",
+       {{"dtable", {float32, {V, C}, "written, any rows"}}, {"tokens", {DType::int32, {T}}}, {"dout", {bf16, {T, C}}}},
+       [](Backend& b, Tensors x) { b.embedding_backward(x["dtable"], x["tokens"], x["dout"], 0); }});
+  const Operand rows{bf16, {T, C}}, written_rows{bf16, {T, C}, "written"}, weight{bf16, {C}}, rstd{float32, {T}},
+      written_rstd{float32, {T}, "written"};
+  ops.push_back({"rms_norm_forward",
+                 {{"y", written_rows}, {"rstd", written_rstd}, {"x", rows}, {"weight", weight}},
+                 [](Backend& b, Tensors x) { b.rms_norm_forward(x["y"], x["rstd"], x["x"], x["weight"], 1e-5F); }});
+  ops.push_back({"add_rms_norm_forward",
+                 {{"sum", written_rows},
+                  {"y", written_rows},
+                  {"rstd", written_rstd},
+                  {"x", rows},
+                  {"delta", rows},
+                  {"weight", weight}},
+                 [](Backend& b, Tensors x) {
+                   b.add_rms_norm_forward({.sum = x["sum"],
+                                           .y = x["y"],
+                                           .rstd = x["rstd"],
+                                           .x = x["x"],
+                                           .delta = x["delta"],
+                                           .weight = x["weight"],
+                                           .epsilon = 1e-5F});
+                 },
+                 {{"sum", "x"}}});
+  ops.push_back({"rms_norm_apply",
+                 {{"y", written_rows}, {"x", rows}, {"rstd", rstd}, {"weight", weight}},
+                 [](Backend& b, Tensors x) {
+                   b.rms_norm_apply({.y = x["y"], .x = x["x"], .rstd = x["rstd"], .weight = x["weight"]});
+                 }});
+  ops.push_back({"rms_norm_backward",
+                 {{"dx", written_rows},
+                  {"dweight", {float32, {C}, "written, optional"}},
+                  {"dy", rows},
+                  {"x", rows},
+                  {"rstd", rstd},
+                  {"weight", weight},
+                  {"dresidual", {bf16, {T, C}, "optional"}}},
+                 [](Backend& b, Tensors x) {
+                   b.rms_norm_backward({.dx = x["dx"],
+                                        .dweight = x["dweight"],
+                                        .dy = x["dy"],
+                                        .x = x["x"],
+                                        .rstd = x["rstd"],
+                                        .weight = x["weight"],
+                                        .dresidual = x["dresidual"]});
+                 },
+                 {{"dx", "dresidual"}}});
+  const Operand angles{float32, {T, D / 2}}, written_angles{float32, {T, D / 2}, "written"},
+      heads{bf16, {T, n, D}, "strided"}, written_heads{bf16, {T, n, D}, "written strided"};
+  ops.push_back({"rope_table",
+                 {{"cosine", written_angles},
+                  {"sine", written_angles},
+                  {"positions", {DType::int32, {T}}},
+                  {"inverse_frequencies", {DType::float64, {D / 2}}}},
+                 [](Backend& b, Tensors x) {
+                   b.rope_table(x["cosine"], x["sine"], x["positions"], x["inverse_frequencies"], 1.0F);
+                 }});
+  ops.push_back({"rope_forward",
+                 {{"out", written_heads}, {"in", heads}, {"table.cosine", angles}, {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.rope_forward(x["out"], x["in"], {x["table.cosine"], x["table.sine"]});
+                 },
+                 {{"out", "in"}}});
+  ops.push_back({"rope_backward",
+                 {{"din", written_heads}, {"dout", heads}, {"table.cosine", angles}, {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.rope_backward(x["din"], x["dout"], {x["table.cosine"], x["table.sine"]});
+                 },
+                 {{"din", "dout"}}});
+  ops.push_back({"norm_rope_forward",
+                 {{"out", written_heads},
+                  {"rstd", {float32, {T, n}, "written"}},
+                  {"in", heads},
+                  {"weight", {bf16, {D}}},
+                  {"table.cosine", angles},
+                  {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.norm_rope_forward({.out = x["out"],
+                                        .rstd = x["rstd"],
+                                        .in = x["in"],
+                                        .weight = x["weight"],
+                                        .table = {x["table.cosine"], x["table.sine"]},
+                                        .epsilon = 1e-6F});
+                 },
+                 {{"out", "in"}}});
+  ops.push_back({"norm_rope_backward",
+                 {{"din", written_heads},
+                  {"dweight", {float32, {D}, "written, optional"}},
+                  {"dout", heads},
+                  {"in", heads},
+                  {"rstd", {float32, {T, n}}},
+                  {"weight", {bf16, {D}}},
+                  {"table.cosine", angles},
+                  {"table.sine", angles}},
+                 [](Backend& b, Tensors x) {
+                   b.norm_rope_backward({.din = x["din"],
+                                         .dweight = x["dweight"],
+                                         .dout = x["dout"],
+                                         .in = x["in"],
+                                         .rstd = x["rstd"],
+                                         .weight = x["weight"],
+                                         .table = {x["table.cosine"], x["table.sine"]}});
+                 },
+                 {{"din", "dout"}}});
+  for (const bool transposes : {false, true}) {
+    const auto shape = [&](std::int64_t num_rows, std::int64_t num_columns) {
+      return transposes ? std::vector{num_columns, num_rows} : std::vector{num_rows, num_columns};
+    };
+    ops.push_back({"matmul",
+                   {{"a", {bf16, shape(T, C), "strided"}},
+                    {"b", {bf16, shape(C, F), "strided"}},
+                    {"c", {float32, {T, F}, "written strided"}},
+                    {"bias", {bf16, {F}, "optional"}}},
+                   [transposes](Backend& b, Tensors x) {
+                     b.matmul({.a = x["a"],
+                               .b = x["b"],
+                               .c = x["c"],
+                               .transpose_a = transposes,
+                               .transpose_b = transposes,
+                               .bias = x["bias"]});
+                   }});
+  }
+  ops.push_back({"bias_backward",
+                 {{"dbias", {float32, {C}, "written"}}, {"dy", {bf16, {T, C}, "strided, any rows"}}},
+                 [](Backend& b, Tensors x) { b.bias_backward(x["dbias"], x["dy"]); }});
+  const Operand keys{bf16, {Tk, K, D}, "strided"}, statistics{float32, {T, n}};
+  for (const bool adds : {false, true}) {
+    const DType result = adds ? float32 : bf16;
+    ops.push_back({"attention_forward",
+                   {{"q", heads},
+                    {"k", keys},
+                    {"v", keys},
+                    {"out", {result, {T, n, D}, "written strided"}},
+                    {"lse", {float32, {T, n}, "written"}}},
+                   [adds](Backend& b, Tensors x) {
+                     const auto plan = b.plan_attention({}, T, Tk);
+                     b.attention_forward({.q = x["q"],
+                                          .k = x["k"],
+                                          .v = x["v"],
+                                          .out = x["out"],
+                                          .lse = x["lse"],
+                                          .scale = 1.0F,
+                                          .plan = *plan,
+                                          .merge = adds});
+                   }});
+    ops.push_back({"attention_backward",
+                   {{"q", heads},
+                    {"k", keys},
+                    {"v", keys},
+                    {"dout", heads},
+                    {"lse", statistics},
+                    {"delta", statistics},
+                    {"dq", {result, {T, n, D}, "written strided"}},
+                    {"dk", {result, {Tk, K, D}, "written strided"}},
+                    {"dv", {result, {Tk, K, D}, "written strided"}}},
+                   [adds](Backend& b, Tensors x) {
+                     const auto plan = b.plan_attention({}, T, Tk);
+                     b.attention_backward({.q = x["q"],
+                                           .k = x["k"],
+                                           .v = x["v"],
+                                           .dout = x["dout"],
+                                           .lse = x["lse"],
+                                           .delta = x["delta"],
+                                           .dq = x["dq"],
+                                           .dk = x["dk"],
+                                           .dv = x["dv"],
+                                           .scale = 1.0F,
+                                           .plan = *plan,
+                                           .accumulate_dq = adds,
+                                           .accumulate_dkv = adds});
+                   }});
+  }
+  ops.push_back({"attention_delta",
+                 {{"delta", {float32, {T, n}, "written"}}, {"out", heads}, {"dout", heads}},
+                 [](Backend& b, Tensors x) { b.attention_delta(x["delta"], x["out"], x["dout"]); }});
+  ops.push_back({"swiglu_forward",
+                 {{"act", {bf16, {T, F}, "written"}}, {"gate_up", {bf16, {T, 2 * F}}}},
+                 [](Backend& b, Tensors x) { b.swiglu_forward(x["act"], x["gate_up"]); }});
+  ops.push_back({"swiglu_backward",
+                 {{"dgate_up", {bf16, {T, 2 * F}, "written"}},
+                  {"act", {bf16, {T, F}, "written"}},
+                  {"dact", {bf16, {T, F}}},
+                  {"gate_up", {bf16, {T, 2 * F}}}},
+                 [](Backend& b, Tensors x) { b.swiglu_backward(x["dgate_up"], x["act"], x["dact"], x["gate_up"]); },
+                 {{"dgate_up", "gate_up"}, {"act", "dact"}}});
+  ops.push_back(
+      {"cross_entropy_max", operands_of_chunk(), [](Backend& b, Tensors x) { b.cross_entropy_max(chunk_of(x)); }});
+  ops.push_back({"cross_entropy_partials", operands_of_chunk(),
+                 [](Backend& b, Tensors x) { b.cross_entropy_partials(chunk_of(x)); }});
+  auto finish = operands_of_chunk();
+  finish["logits"].rules = "written";
+  finish["dlogits"] = {float32, {T, V}, "written, optional"};
+  finish["metrics"] = {DType::float64, {4}, "written"};
+  ops.push_back({"cross_entropy_finish",
+                 finish,
+                 [](Backend& b, Tensors x) { b.cross_entropy_finish(chunk_of(x), x["dlogits"], 1.0, x["metrics"]); },
+                 {{"dlogits", "logits"}}});
+}
+
+Update update_of(const Tensors& x) {
+  return {.parameters = x.at("parameters"),
+          .gradients = x.at("gradients"),
+          .state = {x.at("state[0]"), x.at("state[1]")},
+          .copy = x.at("copy"),
+          .rule = adamw};
+}
+
+void add_ops_of_optimizers(std::vector<Op>& ops) {
+  const Operand numbers{float32, {N}, "written"};
+  ops.push_back({"update",
+                 {{"parameters", numbers},
+                  {"gradients", {float32, {N}}},
+                  {"state[0]", {bf16, {N}, "written"}},
+                  {"state[1]", {bf16, {N}, "written"}},
+                  {"copy", {bf16, {N}, "written, optional"}}},
+                 [](Backend& b, Tensors x) { b.update(update_of(x)); },
+                 {{"parameters", "gradients"}}});
+  for (const bool is_cut : {false, true}) {
+    const Operand codes{DType::uint8, {N}, "written"}, scales{float32, {3}, "written"};
+    std::map<std::string, Operand> operands = {{"parameters", numbers},
+                                               {"gradients", {float32, {N}}},
+                                               {"state[0]", codes},
+                                               {"state[1]", codes},
+                                               {"copy", {bf16, {N}, "written, optional"}},
+                                               {"scales[0]", scales},
+                                               {"scales[1]", scales}};
+    if (is_cut) {
+      operands["new_scales[0]"] = operands["new_scales[1]"] = scales;
+      operands["scales[0]"].rules.clear();
+      operands["scales[1]"].rules.clear();
+    }
+    const auto step_of = [](Tensors x) {
+      return BlockwiseUpdate{.update = update_of(x),
+                             .scales = {x["scales[0]"], x["scales[1]"]},
+                             .new_scales = {x["new_scales[0]"], x["new_scales[1]"]}};
+    };
+    ops.push_back({"update_blockwise",
+                   operands,
+                   [step_of](Backend& b, Tensors x) { b.update_blockwise(step_of(std::move(x))); },
+                   {{"parameters", "gradients"}}});
+    if (!is_cut) continue;
+    for (const char* not_touched : {"parameters", "copy"}) operands.erase(not_touched);
+    for (const char* only_read : {"state[0]", "state[1]"}) operands[only_read].rules.clear();
+    ops.push_back({"raise_scales", operands, [step_of](Backend& b, Tensors x) {
+                     x["parameters"] = x["copy"] = Tensor();
+                     b.raise_scales(step_of(std::move(x)));
+                   }});
+  }
+  ops.push_back({"sum_squares_by_dim",
+                 {{"x", {float32, {T, C}}},
+                  {"rows", {DType::float64, {T}, "written, optional"}},
+                  {"columns", {DType::float64, {C}, "written, optional"}}},
+                 [](Backend& b, Tensors x) {
+                   b.sum_squares_by_dim({.x = x["x"], .scale = 1.0, .rows = x["rows"], .columns = x["columns"]});
+                 }});
+  ops.push_back(
+      {"update_factors",
+       {{"moment", {float32, {N}, "written"}}, {"sums", {DType::float64, {N}}}, {"factors", {float32, {N}, "written"}}},
+       [](Backend& b, Tensors x) {
+         b.update_factors({.moment = x["moment"],
+                           .sums = x["sums"],
+                           .factors = x["factors"],
+                           .count = 1,
+                           .beta2 = 0.9,
+                           .epsilon = 1e-30,
+                           .by_mean = false});
+       }});
+  for (const bool only_squares : {false, true}) {
+    std::map<std::string, Operand> operands = {{"gradients", {float32, {T, C}}},
+                                               {"row_factors", {float32, {T}, "optional"}},
+                                               {"column_factors", {float32, {C}}},
+                                               {"squares", {DType::float64, {1}, only_squares ? "written" : ""}}};
+    if (!only_squares) {
+      operands["parameters"] = {float32, {T, C}, "written"};
+      operands["copy"] = {bf16, {T, C}, "written, optional"};
+    }
+    ops.push_back(
+        {only_squares ? "add_direction_squares" : "update_factored", operands, [only_squares](Backend& b, Tensors x) {
+           const FactoredUpdate step{.parameters = x["parameters"],
+                                     .gradients = x["gradients"],
+                                     .row_factors = x["row_factors"],
+                                     .column_factors = x["column_factors"],
+                                     .squares = x["squares"],
+                                     .copy = x["copy"],
+                                     .learning_rate = 1e-3,
+                                     .weight_decay = 0.0,
+                                     .clip_threshold = 1.0,
+                                     .num_elements = T * C};
+           only_squares ? b.add_direction_squares(step) : b.update_factored(step);
+         }});
+  }
+}
+
+}  // namespace
+
+std::vector<Op> all_ops() {
+  std::vector<Op> ops;
+  add_ops_of_decoder(ops);
+  add_ops_of_optimizers(ops);
+  return ops;
+}
+
+}  // namespace sft::ops::checked
