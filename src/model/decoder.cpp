@@ -13,9 +13,9 @@ constexpr device::RangeLabel loss_head_label{.category = "model", .what = "loss 
 }  // namespace
 
 Decoder::Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
-                 ActivationStore* store)
-    : c_(context), p_(parameters), b_(buffers), store_(store) {
-  SFT_ENSURE(store != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
+                 transfer::Mover* mover)
+    : c_(context), p_(parameters), b_(buffers), mover_(mover) {
+  SFT_ENSURE(mover != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
 }
 
 template <class Work>
@@ -99,16 +99,22 @@ void Decoder::block_backward_of(std::size_t i) {
   if (i >= b_.num_slots()) load(i - b_.num_slots());
 }
 
+std::vector<transfer::Move> Decoder::moves_of(std::size_t i) const {
+  return transfer::moves_of(i, kept_tensors(b_.blocks[i], b_.policy()));
+}
+
 void Decoder::save(std::size_t i) {
-  if (i < b_.num_offloaded()) store_->save(i, kept_tensors(b_.blocks[i], b_.policy()));
+  if (i < b_.num_offloaded()) mover_->write(i, moves_of(i));
 }
 
 void Decoder::load(std::size_t i) {
-  if (i < b_.num_offloaded()) store_->load(i, kept_tensors(b_.blocks[i], b_.policy()));
+  if (i >= b_.num_offloaded()) return;
+  mover_->reads_follow_ops();
+  mover_->read(i, moves_of(i));
 }
 
 void Decoder::wait_for(std::size_t i) {
-  if (i < b_.num_offloaded()) store_->wait(i);
+  if (i < b_.num_offloaded()) mover_->finish(i, c_.ops.stream());
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
