@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transfers by a thread, one after the other.
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <condition_variable>
 #include <deque>
@@ -16,7 +18,8 @@ namespace {
 
 class ThreadQueue : public TransferQueue {
  public:
-  explicit ThreadQueue(int descriptor) : descriptor_(descriptor), thread_([this] { work(); }) {}
+  ThreadQueue(int descriptor, FileCache cache)
+      : descriptor_(descriptor), cache_(cache), thread_([this] { work(); }) {}
   ~ThreadQueue() override {
     {
       const std::lock_guard lock(mutex_);
@@ -37,9 +40,9 @@ class ThreadQueue : public TransferQueue {
     has_work_.notify_one();
   }
 
-  void wait(const TransferBatch& batch) override {
+  bool wait(const TransferBatch& batch, std::chrono::microseconds most) override {
     std::unique_lock lock(mutex_);
-    has_finished_.wait(lock, [&] { return is_done(batch); });
+    return has_finished_.wait_for(lock, most, [&] { return is_done(batch); });
   }
 
   void drain() noexcept override {
@@ -57,6 +60,7 @@ class ThreadQueue : public TransferQueue {
       const Transfer transfer = waiting_.front();
       lock.unlock();
       const int error = carry_out(transfer);
+      if (cache_ == FileCache::used) spare_cache(transfer);
       lock.lock();
       waiting_.pop_front();
       finish(transfer, error);
@@ -73,7 +77,18 @@ class ThreadQueue : public TransferQueue {
     return static_cast<std::size_t>(count) < transfer.size ? EIO : 0;  // EIO: the file ends too early
   }
 
+  /// Hints: what is written need not wait in memory, and what was read is not read again.
+  void spare_cache(const Transfer& transfer) const {
+    const auto at = static_cast<off_t>(transfer.at), size = static_cast<off_t>(transfer.size);
+    if (transfer.is_write()) {
+      static_cast<void>(::sync_file_range(descriptor_, at, size, SYNC_FILE_RANGE_WRITE));
+    } else {
+      static_cast<void>(::posix_fadvise(descriptor_, at, size, POSIX_FADV_DONTNEED));
+    }
+  }
+
   int descriptor_;
+  FileCache cache_;
   std::mutex mutex_;  ///< of all below, and of the batches
   std::condition_variable has_work_, has_finished_;
   std::deque<Transfer> waiting_;
@@ -83,6 +98,8 @@ class ThreadQueue : public TransferQueue {
 
 }  // namespace
 
-std::unique_ptr<TransferQueue> make_thread_queue(int descriptor) { return std::make_unique<ThreadQueue>(descriptor); }
+std::unique_ptr<TransferQueue> make_thread_queue(int descriptor, FileCache cache) {
+  return std::make_unique<ThreadQueue>(descriptor, cache);
+}
 
 }  // namespace sft::io

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Who carries out the transfers of a DirectFile.
+// Who carries out the transfers of a TransferFile.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-#include "sft/io/direct_file.hpp"
+#include "sft/io/transfer_file.hpp"
 
 namespace sft::io {
 
@@ -26,8 +27,8 @@ class TransferQueue {
   virtual ~TransferQueue() = default;
   /// Starts the transfer and counts it in its batch.
   virtual void start(const Transfer& transfer) = 0;
-  /// Returns when none of the batch is pending.
-  virtual void wait(const TransferBatch& batch) = 0;
+  /// Waits until none of the batch is pending, for `most` or somewhat longer; returns whether that is so.
+  [[nodiscard]] virtual bool wait(const TransferBatch& batch, std::chrono::microseconds most) = 0;
   /// Returns when nothing is pending.
   virtual void drain() noexcept = 0;
 
@@ -46,6 +47,6 @@ class TransferQueue {
 
 /// Null where the kernel has no io_uring for this process.
 [[nodiscard]] std::unique_ptr<TransferQueue> make_uring_queue(int descriptor);
-[[nodiscard]] std::unique_ptr<TransferQueue> make_thread_queue(int descriptor);
+[[nodiscard]] std::unique_ptr<TransferQueue> make_thread_queue(int descriptor, FileCache cache);
 
 }  // namespace sft::io

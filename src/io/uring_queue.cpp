@@ -36,8 +36,9 @@ class UringQueue : public TransferQueue {
     submit(slot);
   }
 
-  void wait(const TransferBatch& batch) override {
-    while (!is_done(batch)) reap();
+  bool wait(const TransferBatch& batch, std::chrono::microseconds most) override {
+    if (!is_done(batch)) reap(most);
+    return is_done(batch);
   }
 
   void drain() noexcept override {
@@ -62,12 +63,13 @@ class UringQueue : public TransferQueue {
     if (result < 0) release(slot, -result);
   }
 
-  /// Takes what the kernel has finished; waits for one transfer at least.
-  void reap() noexcept {
+  /// Takes a transfer that the kernel has finished; waits for one, for `most` at a time.
+  void reap(std::chrono::microseconds most = std::chrono::seconds(1)) noexcept {
     io_uring_cqe* completion = nullptr;
-    const int result = io_uring_wait_cqe(&ring_, &completion);
+    __kernel_timespec timeout{.tv_sec = most.count() / 1'000'000, .tv_nsec = most.count() % 1'000'000 * 1000};
+    const int result = io_uring_wait_cqe_timeout(&ring_, &completion, &timeout);
     if (result < 0) {
-      if (result != -EINTR && result != -EAGAIN) fail_all(-result);
+      if (result != -EINTR && result != -EAGAIN && result != -ETIME) fail_all(-result);
       return;
     }
     auto* slot = static_cast<Transfer*>(io_uring_cqe_get_data(completion));

@@ -10,12 +10,15 @@ namespace {
 
 constexpr device::RangeLabel loss_head_label{.category = "model", .what = "loss head"};
 
+/// Of the mover, and the number of its place.
+std::size_t lane_of(BlockIndex block) { return static_cast<std::size_t>(static_cast<int>(block)); }
+
 }  // namespace
 
 Decoder::Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
-                 ActivationStore* store)
-    : c_(context), p_(parameters), b_(buffers), store_(store) {
-  SFT_ENSURE(store != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
+                 transfer::Mover* mover)
+    : c_(context), p_(parameters), b_(buffers), mover_(mover) {
+  SFT_ENSURE(mover != nullptr || buffers.num_offloaded() == 0, "activations that are offloaded have a place");
 }
 
 template <class Work>
@@ -99,16 +102,22 @@ void Decoder::block_backward_of(BlockIndex i) {
   if (i >= b_.num_slots()) load(BlockIndex::from(i - b_.num_slots()));
 }
 
+std::vector<transfer::Move> Decoder::moves_of(BlockIndex i) const {
+  return transfer::moves_of(lane_of(i), kept_tensors(b_.blocks[i], b_.policy()));
+}
+
 void Decoder::save(BlockIndex i) {
-  if (i < b_.num_offloaded()) store_->save(i, kept_tensors(b_.blocks[i], b_.policy()));
+  if (i < b_.num_offloaded()) mover_->write(lane_of(i), moves_of(i));
 }
 
 void Decoder::load(BlockIndex i) {
-  if (i < b_.num_offloaded()) store_->load(i, kept_tensors(b_.blocks[i], b_.policy()));
+  if (i >= b_.num_offloaded()) return;
+  mover_->reads_follow_ops();
+  mover_->read(lane_of(i), moves_of(i));
 }
 
 void Decoder::wait_for(BlockIndex i) {
-  if (i < b_.num_offloaded()) store_->wait(i);
+  if (i < b_.num_offloaded()) mover_->finish(lane_of(i), c_.ops.stream());
 }
 
 void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,

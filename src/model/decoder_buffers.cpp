@@ -5,7 +5,6 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
-#include "sft/model/activation_store.hpp"
 
 namespace sft::model {
 
@@ -13,6 +12,12 @@ namespace {
 
 /// While a block works in one, that of the block before or behind it is copied.
 constexpr int num_slots_of_offloading = 2;
+
+std::size_t size_bytes(const std::vector<Tensor>& tensors) {
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.size_bytes();
+  return bytes;
+}
 
 }  // namespace
 
@@ -31,7 +36,7 @@ void DecoderBuffers::lay_out(device::Arena& activations, device::Arena& workspac
                              device::Arena& host) {
   const BlockActivations shared = take_shared_activations(workspace, sizes_, qk_norm_, policy_);
   for (BlockActivations& slot : slots_) slot = take_kept_activations(activations, sizes_, qk_norm_, policy_, shared);
-  place_bytes_ = place_bytes(kept_tensors(slots_.front(), policy_));
+  place_bytes_ = size_bytes(kept_tensors(slots_.front(), policy_));
   host_places.clear();
   if (policy_.location == ActivationPolicy::Location::host) {
     for (int i = 0; i < num_offloaded(); ++i) {

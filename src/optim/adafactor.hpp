@@ -25,7 +25,7 @@ class Adafactor final : public Optimizer {
     arrays_.open(device, compute_stream, storage, folder);
   }
   [[nodiscard]] bool is_file_direct() const override { return arrays_.is_file_direct(); }
-  [[nodiscard]] parallel::OffloadedShard* master_in_file() override { return arrays_.master_in_file(); }
+  [[nodiscard]] transfer::OffloadedShard* master_in_file() override { return arrays_.master_in_file(); }
   [[nodiscard]] std::vector<StateEntry> state() override;
   void zero(ops::Backend& backend) override { backend.fill(moments_, 0.0F); }
   void read_ahead(Order order) override { arrays_.read_ahead(order); }

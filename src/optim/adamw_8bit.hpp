@@ -25,7 +25,7 @@ class Adamw8bit final : public Optimizer {
   void open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
             const std::string& folder) override;
   [[nodiscard]] bool is_file_direct() const override { return arrays_.is_file_direct(); }
-  [[nodiscard]] parallel::OffloadedShard* master_in_file() override { return arrays_.master_in_file(); }
+  [[nodiscard]] transfer::OffloadedShard* master_in_file() override { return arrays_.master_in_file(); }
   [[nodiscard]] std::vector<StateEntry> state() override;
   void zero(ops::Backend& backend) override;
   void read_ahead(Order order) override { arrays_.read_ahead(order); }

@@ -3,17 +3,17 @@
 // An array that lies in two places, as one: whoever loads or saves it reads and writes parts.
 
 #include "sft/device/device.hpp"
-#include "sft/parallel/offloaded_shard.hpp"
+#include "sft/transfer/offloaded_shard.hpp"
 #include "sft/tensor/tensor.hpp"
 
 namespace sft::optim {
 
 /// `front`, then `back`: each a flat tensor that the device can copy, or a shard elsewhere.
-class JoinedShard final : public parallel::OffloadedShard {
+class JoinedShard final : public transfer::OffloadedShard {
  public:
   struct Part {
     Tensor memory;
-    parallel::OffloadedShard* elsewhere = nullptr;  ///< instead
+    transfer::OffloadedShard* elsewhere = nullptr;  ///< instead
 
     [[nodiscard]] std::int64_t num_elements() const {
       return elsewhere != nullptr ? elsewhere->num_elements() : memory.num_elements();

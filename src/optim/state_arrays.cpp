@@ -4,40 +4,41 @@
 #include <algorithm>
 #include <utility>
 
-#include "file_transfers.hpp"
-#include "host_transfers.hpp"
-#include "offloaded_state.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/transfer/file_mover.hpp"
+#include "sft/transfer/host_mover.hpp"
 
 namespace sft::optim {
 
 StateArrays::StateArrays(std::vector<parallel::UnitIndex> units, StateArray master, std::vector<StateArray> state)
     : units_(std::move(units)) {
-  std::vector<StateArray> in_host, in_file;
+  std::vector<transfer::WindowedArray> in_host, in_file;
   const auto put = [&](StateArray array) {
     SFT_ENSURE(array.windows.size() == units_.size(), "an array has all windows");
     Part part{.array = std::move(array)};
     if (part.array.place == StateLocation::device) return part;
-    std::vector<StateArray>& parts = part.array.place == StateLocation::host ? in_host : in_file;
-    part.number = parts.size();
-    parts.push_back(part.array);
+    auto& arrays = part.array.place == StateLocation::host ? in_host : in_file;
+    part.number = arrays.size();
+    transfer::WindowedArray& windowed = arrays.emplace_back();
+    windowed.dtype = part.array.dtype;
+    for (const parallel::ShardRange& window : part.array.windows) windowed.windows.push_back(window.count);
     return part;
   };
   master_ = put(std::move(master));
   for (StateArray& array : state) state_.push_back(put(std::move(array)));
-  if (!in_host.empty()) in_host_ = std::make_unique<OffloadedState>(std::move(in_host));
-  if (!in_file.empty()) in_file_ = std::make_unique<OffloadedState>(std::move(in_file));
+  if (!in_host.empty()) in_host_ = std::make_unique<transfer::Windows>(std::move(in_host));
+  if (!in_file.empty()) in_file_ = std::make_unique<transfer::Windows>(std::move(in_file));
 }
 
 StateArrays::~StateArrays() = default;
 
-OffloadedState& StateArrays::state_at(StateLocation place) const {
+transfer::Windows& StateArrays::state_at(StateLocation place) const {
   return place == StateLocation::host ? *in_host_ : *in_file_;
 }
 
 template <class Visit>
 void StateArrays::for_each_offloaded(const Visit& visit) const {
-  for (OffloadedState* state : {in_host_.get(), in_file_.get()}) {
+  for (transfer::Windows* state : {in_host_.get(), in_file_.get()}) {
     if (state != nullptr) visit(*state);
   }
 }
@@ -52,7 +53,7 @@ void StateArrays::lay_out(device::Arena& arena, device::Arena& pinned) {
   }
 }
 
-std::uint64_t StateArrays::file_bytes() const { return in_file_ ? optim::file_bytes(in_file_->arrays()) : 0; }
+std::uint64_t StateArrays::file_bytes() const { return in_file_ ? transfer::file_bytes(in_file_->place_bytes()) : 0; }
 
 void StateArrays::open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
                        const std::string& folder) {
@@ -62,24 +63,28 @@ void StateArrays::open(device::Device& device, device::Stream& compute_stream, c
     for (const Part& part : state_) {
       if (part.array.place == StateLocation::host) tensors.push_back(part.memory);
     }
-    in_host_->open(std::make_unique<HostTransfers>(in_host_->arrays(), std::move(tensors), in_host_->num_buffers(),
-                                                   device, compute_stream),
-                   device, compute_stream);
+    in_host_->open(
+        std::make_unique<transfer::HostMover>(in_host_->places(tensors), in_host_->num_buffers(), device,
+                                              compute_stream, "state", device::Priority::compute),
+        device, compute_stream);
   }
   if (in_file_) {
-    auto file = std::make_unique<FileTransfers>(in_file_->arrays(), in_file_->num_buffers(), compute_stream, folder);
-    is_file_direct_ = file->file().is_direct();
-    in_file_->open(std::move(file), device, compute_stream);
+    const transfer::FileMover::File where{
+        .folder = folder, .use = {.what = "the optimizer's state", .instead = "offload_optimizer = none"}};
+    auto mover = std::make_unique<transfer::FileMover>(where, in_file_->place_bytes(), in_file_->num_buffers(), device,
+                                                       compute_stream);
+    is_file_direct_ = mover->file().is_direct();
+    in_file_->open(std::move(mover), device, compute_stream);
   }
 }
 
-parallel::OffloadedShard* StateArrays::shard_in_file(const Part& part) const {
+transfer::OffloadedShard* StateArrays::shard_in_file(const Part& part) const {
   return part.array.place == StateLocation::file ? &in_file_->shard(part.number) : nullptr;
 }
 
 void StateArrays::zero(ops::Backend& backend) {
   for (const Part& part : state_) {
-    if (parallel::OffloadedShard* in_file = shard_in_file(part); in_file != nullptr) {
+    if (transfer::OffloadedShard* in_file = shard_in_file(part); in_file != nullptr) {
       in_file->clear();
     } else {
       fill_zero(backend, part.memory);
@@ -94,22 +99,22 @@ std::size_t StateArrays::window_at(std::size_t position) const {
 void StateArrays::read_ahead(Order order) {
   order_ = order;
   next_ = 0;
-  for_each_offloaded([&](OffloadedState& state) {
-    state.begin_step();
+  if (in_host_) in_host_->begin_step();
+  for_each_offloaded([&](transfer::Windows& state) {
     for (std::size_t i = 0; i < std::min<std::size_t>(2, units_.size()); ++i) state.prefetch(window_at(i));
   });
 }
 
 void StateArrays::drain() noexcept {
-  for_each_offloaded([](OffloadedState& state) { state.drain(); });
+  for_each_offloaded([](transfer::Windows& state) { state.drain(); });
 }
 
 void StateArrays::for_each_window(parallel::UnitIndex unit, const std::function<void(std::size_t window)>& work) {
   for (; next_ < units_.size() && units_[window_at(next_)] == unit; ++next_) {
     const std::size_t window = window_at(next_);
-    for_each_offloaded([&](OffloadedState& state) { state.use(window); });
+    for_each_offloaded([&](transfer::Windows& state) { state.use(window); });
     work(window);
-    for_each_offloaded([&](OffloadedState& state) {
+    for_each_offloaded([&](transfer::Windows& state) {
       state.done(window);
       if (next_ + 2 < units_.size()) state.prefetch(window_at(next_ + 2));
     });
@@ -118,7 +123,7 @@ void StateArrays::for_each_window(parallel::UnitIndex unit, const std::function<
 
 void StateArrays::end_step() {
   SFT_ENSURE(next_ == units_.size(), "every unit is stepped, in order");
-  for_each_offloaded([](OffloadedState& state) { state.end_step(); });
+  if (in_host_) in_host_->end_step();
 }
 
 Tensor StateArrays::part_of(std::size_t window, const Part& part, const Tensor& memory) const {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "sft/optim/optimizer.hpp"
+#include "sft/transfer/windows.hpp"
 #include "state_array.hpp"
 
 namespace sft::optim {
 
-class OffloadedState;
 
 class StateArrays {
  public:
@@ -34,14 +34,14 @@ class StateArrays {
   void open(device::Device& device, device::Stream& compute_stream, const parallel::UnitStorage& storage,
             const std::string& folder);
   [[nodiscard]] bool is_file_direct() const { return is_file_direct_; }
-  [[nodiscard]] parallel::OffloadedShard* master_in_file() { return shard_in_file(master_); }
+  [[nodiscard]] transfer::OffloadedShard* master_in_file() { return shard_in_file(master_); }
   void zero(ops::Backend& backend);
   void read_ahead(Order order);
   void drain() noexcept;
 
   // The state of this number, between steps: one of these has it.
   [[nodiscard]] Tensor in_memory(std::size_t number) const { return state_[number].memory; }
-  [[nodiscard]] parallel::OffloadedShard* in_file(std::size_t number) { return shard_in_file(state_[number]); }
+  [[nodiscard]] transfer::OffloadedShard* in_file(std::size_t number) { return shard_in_file(state_[number]); }
 
   /// Calls work(window) for the windows of the unit, which come next in the order of the step: read_ahead() began it.
   void for_each_window(parallel::UnitIndex unit, const std::function<void(std::size_t window)>& work);
@@ -59,11 +59,11 @@ class StateArrays {
     Tensor memory = {};  ///< (num_elements), of state that lies in memory
   };
 
-  [[nodiscard]] OffloadedState& state_at(StateLocation place) const;
+  [[nodiscard]] transfer::Windows& state_at(StateLocation place) const;
   /// Calls visit(state) for what lies elsewhere.
   template <class Visit>
   void for_each_offloaded(const Visit& visit) const;
-  [[nodiscard]] parallel::OffloadedShard* shard_in_file(const Part& part) const;
+  [[nodiscard]] transfer::OffloadedShard* shard_in_file(const Part& part) const;
   /// The window in its buffer, or that of `memory`.
   [[nodiscard]] Tensor part_of(std::size_t window, const Part& part, const Tensor& memory) const;
   /// Number `position` in the step's order.
@@ -72,7 +72,7 @@ class StateArrays {
   const std::vector<parallel::UnitIndex> units_;
   Part master_;
   std::vector<Part> state_;
-  std::unique_ptr<OffloadedState> in_host_, in_file_;  ///< null: nothing lies there
+  std::unique_ptr<transfer::Windows> in_host_, in_file_;  ///< null: nothing lies there
   Order order_ = Order::ascending;                     ///< of the step that is under way
   std::size_t next_ = 0;                               ///< position in it
   bool is_file_direct_ = false;

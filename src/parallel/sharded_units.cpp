@@ -6,6 +6,7 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/transfer/host_mover.hpp"
 
 namespace sft::parallel {
 
@@ -52,11 +53,14 @@ ShardedUnits::ShardedUnits(const StoredParts& storage, const UnitBuffers& buffer
       order_(names(), slots),
       compute_done_(device.make_event()),
       comm_done_(device.make_event()),
-      parameters_ready_(device.make_event()),
-      fetched_(device.make_event()) {
+      parameters_ready_(device.make_event()) {
   if (policy.parameters_on_host) {
-    fetch_stream_ = device.make_stream(device::Priority::communication);
-    fetch_stream_->set_name("parameters in");
+    std::vector<Tensor> places;
+    for (const UnitIndex unit : names().unit_indices()) {
+      for (const UnitStorage& stored : storage) places.push_back(stored.parameters_of(unit));
+    }
+    parameters_in_ = std::make_unique<transfer::HostMover>(std::move(places), 1, device, backend.stream(), "parameters",
+                                                           device::Priority::communication);
   }
   for (const UnitIndex unit : names().unit_indices()) {
     units_.push_back({.gather_done = device.make_event(), .touched = {}});
@@ -165,17 +169,18 @@ void ShardedUnits::gather(UnitIndex unit) {
 }
 
 void ShardedUnits::fetch(UnitIndex unit) {
-  fetch_stream_->wait(parameter_slot_free(unit));
-  fetch_stream_->wait(*parameters_ready_);
+  std::vector<transfer::Move> moves;
   for (const PartIndex index : storage_.indices()) {
     const Tensor shard = storage_[index].parameters_of(unit);
     if (shard.empty()) continue;
-    const Tensor place =
-        own_piece(buffers_.parameters(index, unit), shard.num_elements(), group(part(index).groups.shards));
-    device_.copy(place.data, shard.data, shard.size_bytes(), *fetch_stream_);
+    const Tensor whole = buffers_.parameters(index, unit);
+    moves.push_back({.place = static_cast<std::size_t>(unit * storage_.size() + index),
+                     .memory = own_piece(whole, shard.num_elements(), group(part(index).groups.shards))});
   }
-  fetched_->record(*fetch_stream_);
-  comm_stream_.wait(*fetched_);
+  parameters_in_->reads_follow(parameter_slot_free(unit));
+  parameters_in_->reads_follow(*parameters_ready_);
+  parameters_in_->read(0, moves);
+  parameters_in_->finish(0, comm_stream_);
 }
 
 void ShardedUnits::use(UnitIndex unit) {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/workers.hpp"
 
-#include "activation_file.hpp"
+#include <fmt/core.h>
+#include <vector>
+
+#include "sft/core/log.hpp"
 #include "sft/ops/factory.hpp"
+#include "sft/transfer/file_mover.hpp"
+#include "sft/transfer/host_mover.hpp"
 
 namespace sft::plan {
 
@@ -14,23 +19,44 @@ std::unique_ptr<device::Stream> make_stream(device::Device& device, const char* 
   return stream;
 }
 
-/// Where activations that are not there are left.
-class NullActivationStore final : public model::ActivationStore {
+/// Moves nothing: where memory is only counted.
+class NullMover final : public transfer::Mover {
  public:
-  void save(model::BlockIndex /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
-  void load(model::BlockIndex /*block*/, const std::vector<Tensor>& /*tensors*/) override {}
-  void wait(model::BlockIndex /*block*/) override {}
+  void read(std::size_t /*lane*/, const std::vector<transfer::Move>& /*moves*/) override {}
+  void write(std::size_t /*lane*/, const std::vector<transfer::Move>& /*moves*/) override {}
+  void finish(std::size_t /*lane*/, device::Stream& /*stream*/) override {}
+  void reads_follow(std::size_t /*lane*/) override {}
+  void reads_follow(device::Event& /*event*/) override {}
+  void reads_follow_ops() override {}
+  void ops_follow_writes() override {}
+  void drain() noexcept override {}
 };
 
-std::unique_ptr<model::ActivationStore> make_activation_store(const model::DecoderBuffers& buffers,
-                                                              const std::string& folder, device::Device& device,
-                                                              device::Stream& compute, Work work) {
-  if (buffers.num_offloaded() == 0) return nullptr;
-  if (work == Work::counted) return std::make_unique<NullActivationStore>();
+/// A lane and a place for each block whose activations are offloaded: on GPUs in the node's memory, on CPUs, whose
+/// memory that is, in a file behind the system's cache.
+std::unique_ptr<transfer::Mover> make_activation_mover(const model::DecoderBuffers& buffers, const std::string& folder,
+                                                       device::Device& device, device::Stream& compute, Work work) {
+  const std::size_t num_blocks = buffers.num_offloaded();
+  if (num_blocks == 0) return nullptr;
+  if (work == Work::counted) return std::make_unique<NullMover>();
   if (buffers.policy().location == model::ActivationPolicy::Location::host) {
-    return std::make_unique<model::HostActivationStore>(device, compute, buffers.host_places);
+    return std::make_unique<transfer::HostMover>(buffers.host_places, num_blocks, device, compute, "activations",
+                                                 device::Priority::communication);
   }
-  return std::make_unique<ActivationFile>(folder, buffers.num_offloaded(), buffers.offloaded_bytes(), device);
+  const transfer::FileMover::File file{.folder = folder,
+                                       .use = {.what = "activations",
+                                               .instead = "activation_offload = false",
+                                               .refused = ExitStatus::configuration,
+                                               .failed = ExitStatus::failure},
+                                       .cache = io::FileCache::used};
+  const std::vector<std::size_t> places(num_blocks, buffers.offloaded_bytes());
+  auto mover = std::make_unique<transfer::FileMover>(file, places, num_blocks, device, compute);
+  if (mover->file().is_memory()) {
+    log_warning(fmt::format("activations offloaded to `{}` stay in memory: that folder is a tmpfs; set "
+                            "train.offload_folder to a folder on a disk",
+                            folder));
+  }
+  return mover;
 }
 
 }  // namespace
@@ -60,10 +86,9 @@ RankWorkers::RankWorkers(RankPlan& plan, const config::Config& config, const mes
       matrices(plan.matrix_assignment, plan.storage, groups, *ops, collectives),
       shard_reduction(groups, *ops, collectives),
       attention(plan.attention->make_attention(groups.sp, device, *ops, collectives, *streams.ring)),
-      activation_store(
-          make_activation_store(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
+      activations(make_activation_mover(plan.decoder, config.train.offload_folder, device, *streams.compute, work)),
       decoder({config.model, plan.sizes, device, *ops, units, tp, *attention, plan.decoder.adapters},
-              plan.architecture.parameters, plan.decoder, activation_store.get()) {
+              plan.architecture.parameters, plan.decoder, activations.get()) {
   ops->set_workspace(plan.ops_workspace);
   decoder.initialize();
 }

@@ -159,7 +159,7 @@ struct Engine::Impl {
     return plan.storage.gradients().rows(0, plan.shard_map.rank_shard_elements());
   }
   void initialize_trainable() {
-    parallel::OffloadedShard* in_file = plan.optimizer->master_in_file();
+    transfer::OffloadedShard* in_file = plan.optimizer->master_in_file();
     initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters());
     if (in_file != nullptr) in_file->write(0, master_scratch());
   }
@@ -182,7 +182,7 @@ struct Engine::Impl {
   }
   /// After the master weights were loaded or made.
   void refresh_weights() {
-    if (parallel::OffloadedShard* in_file = plan.optimizer->master_in_file(); in_file != nullptr) {
+    if (transfer::OffloadedShard* in_file = plan.optimizer->master_in_file(); in_file != nullptr) {
       in_file->read(0, master_scratch());
       workers.ops->copy(plan.storage.compute_copy(), master_scratch());
     } else {

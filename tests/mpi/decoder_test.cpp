@@ -16,6 +16,7 @@
 #include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/sequence/row_cut.hpp"
+#include "sft/transfer/host_mover.hpp"
 #include "support/collectives_fixture.hpp"
 #include "support/engine_fixture.hpp"
 
@@ -120,9 +121,10 @@ class Stand {
                                  *comm_stream_);
     const auto attention =
         attention_buffers_->make_attention(mesh_.groups.sp, *device_, *backend_, *collectives_, *ring_stream_);
-    model::HostActivationStore store(*device_, *stream_, decoder_buffers_.host_places);
+    transfer::HostMover mover(decoder_buffers_.host_places, decoder_buffers_.num_offloaded(), *device_, *stream_,
+                              "activations", device::Priority::communication);
     model::Decoder decoder({model_, sizes_, *device_, *backend_, units, tp, *attention, decoder_buffers_.adapters},
-                           architecture_.parameters, decoder_buffers_, &store);
+                           architecture_.parameters, decoder_buffers_, &mover);
     decoder.initialize();
     units.parameters_written();
     units.begin_step(2);

@@ -11,7 +11,7 @@
 #include "sft/checkpoint/seen_weights.hpp"
 #include "sft/device/device.hpp"
 #include "sft/io/tensor_source.hpp"
-#include "sft/parallel/offloaded_shard.hpp"
+#include "sft/transfer/offloaded_shard.hpp"
 #include "sft/parallel/shard_map.hpp"
 #include "sft/parallel/stored_layout.hpp"
 #include "sft/tensor/tensor.hpp"
@@ -23,7 +23,7 @@ struct Entry {
   std::string name;                     ///< "model", "exp_avg" ...: without "/"
   const parallel::ShardMap* shard_map;  ///< which parameters, and what this rank holds of them; outlives the entry
   Tensor tensor;  ///< (num_elements of the layout), in memory of the device or pinned, owned by others; or empty:
-  parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
+  transfer::OffloadedShard* in_file = nullptr;  ///< where it lies instead
   /// Which tensors, and where their parts lie in that memory; outlives the entry.
   const parallel::StoredLayout* layout = &parallel::as_parameters();
 

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
-#include "sft/model/activation_store.hpp"
 #include "sft/model/context.hpp"
 #include "sft/model/decoder_buffers.hpp"
 #include "sft/sequence/attention_schedule.hpp"
+#include "sft/transfer/mover.hpp"
 
 namespace sft::model {
 
@@ -16,10 +17,12 @@ namespace sft::model {
 /// ShardedUnits::enter names.
 class Decoder {
  public:
-  /// Everything in the context, `parameters`, `buffers` and `store` outlive it; the buffers are laid out. `store` has a
-  /// place for each of DecoderBuffers::num_offloaded() blocks; without such blocks it is not needed.
+  /// Everything in the context, `parameters`, `buffers` and `mover` outlive it; the buffers are laid out. `mover` has a
+  /// place of DecoderBuffers::offloaded_bytes() and a lane for each of num_offloaded() blocks, whose activations wait
+  /// there for the backward pass while two blocks work in turn (as in Rhu et al. 2016); without such blocks it is not
+  /// needed.
   Decoder(const Context& context, const DecoderParameters& parameters, DecoderBuffers& buffers,
-          ActivationStore* store = nullptr);
+          transfer::Mover* mover = nullptr);
 
   /// Uploads the rotary frequencies; once, before the first pass.
   void initialize();
@@ -51,6 +54,8 @@ class Decoder {
   void head_backward(const Inputs& inputs, double gradient_scale, Tensor metrics);
   void block_backward_of(BlockIndex block);
 
+  /// What the block keeps, and where it waits.
+  [[nodiscard]] std::vector<transfer::Move> moves_of(BlockIndex block) const;
   // Nothing unless the block is offloaded.
   void save(BlockIndex block);
   void load(BlockIndex block);
@@ -60,7 +65,7 @@ class Decoder {
   Context c_;
   const DecoderParameters& p_;
   DecoderBuffers& b_;
-  ActivationStore* store_;
+  transfer::Mover* mover_;
 };
 
 }  // namespace sft::model

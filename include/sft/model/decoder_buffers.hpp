@@ -41,7 +41,7 @@ class DecoderBuffers {
   Tensor last_rstd;            ///< (S) float32
   Tensor inverse_frequencies;  ///< (D/2) float64
   /// For each offloaded block offloaded_bytes() in pinned memory, if it goes there.
-  IndexedVector<BlockIndex, Tensor> host_places;
+  std::vector<Tensor> host_places;
   LossHead loss_head;
   AdapterBuffers adapters;
 

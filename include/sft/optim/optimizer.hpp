@@ -11,7 +11,7 @@
 #include "sft/config/valid_config.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/parallel/offloaded_shard.hpp"
+#include "sft/transfer/offloaded_shard.hpp"
 #include "sft/parallel/stored_layout.hpp"
 #include "sft/parallel/unit_storage.hpp"
 
@@ -50,7 +50,7 @@ struct StateForm {
 struct StateEntry {
   std::string name;                             ///< of the entry: "exp_avg"
   Tensor tensor;                                ///< flat, as long as the layout says; or empty:
-  parallel::OffloadedShard* in_file = nullptr;  ///< where it lies instead
+  transfer::OffloadedShard* in_file = nullptr;  ///< where it lies instead
   /// Which tensors it has; lives as long as the optimizer.
   const parallel::StoredLayout* layout = &parallel::as_parameters();
 };
@@ -85,7 +85,7 @@ class Optimizer {
 
   // Between steps.
   /// The master weights in the file, in memory of any kind; null when they lie in memory itself.
-  [[nodiscard]] virtual parallel::OffloadedShard* master_in_file() = 0;
+  [[nodiscard]] virtual transfer::OffloadedShard* master_in_file() = 0;
   /// What a checkpoint holds of it beside the weights, in memory of this. Before lay_out() names and layouts alone.
   [[nodiscard]] virtual std::vector<StateEntry> state() = 0;
   /// The state of a run that begins.

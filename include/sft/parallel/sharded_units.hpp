@@ -23,6 +23,7 @@
 #include "sft/parallel/unit_buffers.hpp"
 #include "sft/parallel/unit_order.hpp"
 #include "sft/tensor/tensor.hpp"
+#include "sft/transfer/mover.hpp"
 
 namespace sft::parallel {
 
@@ -149,9 +150,9 @@ class ShardedUnits {
   UnitOrder order_;
   UnitWalk walk_;
   Pass pass_ = Pass::forward;
-  std::size_t next_stop_ = 0;                     ///< the stop of the walk that comes next; the one before is current
-  std::unique_ptr<device::Stream> fetch_stream_;  ///< null where parameters lie on the device
-  std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_, fetched_;
+  std::size_t next_stop_ = 0;  ///< the stop of the walk that comes next; the one before is current
+  std::unique_ptr<device::Event> compute_done_, comm_done_, parameters_ready_;
+  std::unique_ptr<transfer::Mover> parameters_in_;  ///< from the node's memory; null where they lie on the device
   IndexedVector<UnitIndex, UnitState> units_;
   std::function<void(UnitIndex unit)> gradient_queued_;
   /// Recorded for each slot when its last user is done with it.

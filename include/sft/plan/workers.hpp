@@ -8,7 +8,6 @@
 #include "sft/comm/collectives.hpp"
 #include "sft/device/device.hpp"
 #include "sft/mesh/groups.hpp"
-#include "sft/model/activation_store.hpp"
 #include "sft/model/decoder.hpp"
 #include "sft/ops/backend.hpp"
 #include "sft/parallel/matrix_exchange.hpp"
@@ -65,7 +64,7 @@ struct RankWorkers : UnitWorkers {
   parallel::MatrixExchange matrices;
   parallel::ShardReduction shard_reduction;
   std::unique_ptr<parallel::SequenceAttention> attention;
-  std::unique_ptr<model::ActivationStore> activation_store;  ///< none where nothing is offloaded
+  std::unique_ptr<transfer::Mover> activations;  ///< of blocks that are offloaded; null: none is
   model::Decoder decoder;
 };
 

@@ -14,7 +14,7 @@ for request in 1 9 20; do
   refuses 1 '^faults_memory_helper: error: rank 2: cannot allocate anything' "$mpiexec" -np 3 "$helper" request "$request"
 done
 refuses 2 '^faults_memory_helper: error: rank 2: cannot offload activations' "$mpiexec" -np 3 "$helper" activations .
-refuses 3 '^faults_memory_helper: error: rank 2: cannot make a file of' "$mpiexec" -np 3 "$helper" moments .
+refuses 3 '^faults_memory_helper: error: rank 2: cannot offload the optimizer.s state' "$mpiexec" -np 3 "$helper" moments .
 succeeds "a run that lacks nothing ends well" "$mpiexec" -np 3 "$helper" request 0
 
 finish_checks

@@ -98,7 +98,7 @@ class Rank {
   [[nodiscard]] std::uint64_t file_bytes() const { return optimizer_->file_bytes(); }
 
  private:
-  static std::string bits_of(parallel::OffloadedShard* in_file, const Tensor& in_memory) {
+  static std::string bits_of(transfer::OffloadedShard* in_file, const Tensor& in_memory) {
     if (in_file == nullptr) return {static_cast<const char*>(in_memory.data), in_memory.size_bytes()};
     std::string bytes(static_cast<std::size_t>(in_file->num_elements()) * size_of(in_file->dtype()), '\0');
     // In odd parts, as checkpoints ask for them.

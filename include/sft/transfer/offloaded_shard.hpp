@@ -7,7 +7,7 @@
 
 #include "sft/tensor/tensor.hpp"
 
-namespace sft::parallel {
+namespace sft::transfer {
 
 /// Cheapest in ascending order of elements. Errors of the file are data Errors that name it. Local.
 class OffloadedShard {
@@ -24,4 +24,4 @@ class OffloadedShard {
   virtual void clear() = 0;
 };
 
-}  // namespace sft::parallel
+}  // namespace sft::transfer
