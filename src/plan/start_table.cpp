@@ -297,6 +297,7 @@ std::string start_table(const StartFacts& facts) {
     add("profile", (steps.first == steps.last ? "step " : "steps ") + config::write(steps) + ", in " +
                        facts.config->train.output_dir + "/trace.json");
   }
+  add("save", facts.save);
   add("output", facts.config->train.output_dir);
   return lines.text() + "\n" + format_memory(facts.memory);
 }
