@@ -150,24 +150,20 @@ trap '[[ -z $guard ]] || kill "$guard" 2>/dev/null || true
 if [[ -n $folder ]]; then export SFT_RUN_FOLDER=$folder; fi
 readonly ended_by_signal=$((128 + $(kill -l USR1)))
 
-# Where the run leaves its checkpoints, and the nodes that it starts on, where these matter.
-output_dir=''
-if [[ $restarts -gt 0 || $spares -gt 0 ]]; then
-  [[ -n $folder ]] || fail "there is no place for temporary files, which --restarts and --spares need (set TMPDIR)"
+if [[ -z $folder && ($restarts -gt 0 || $spares -gt 0) ]]; then
+  fail "there is no place for temporary files, which --restarts and --spares need (set TMPDIR)"
 fi
-if [[ $restarts -gt 0 || $requeue == yes ]] && [[ $1 == -* || -f $1 ]]; then
-  output_dir=$(timeout 600 "$sft" "$@" --print-config 2>/dev/null | sed -nE 's/^output_dir = (.*)$/\1/p') || output_dir=''
+if [[ $restarts -gt 0 && $1 != -* && -e $1 && ! -f $1 ]]; then
+  fail "--restarts needs a file that can be read again, not $1"
 fi
-if [[ $restarts -gt 0 ]]; then
-  [[ $1 == -* || ! -e $1 || -f $1 ]] || fail "--restarts needs a file that can be read again, not $1"
-  begin_restarts "$folder" "$output_dir"
-  SFT_RESTARTS=$(num_recorded "$output_dir")
-  export SFT_RESTARTS
-fi
-if [[ $spares -gt 0 ]]; then
-  : >>"$folder/excluded"
-  choose_nodes "$folder" || fail "SLURM has lost so many nodes that $((SLURM_JOB_NUM_NODES - spares)) are not left"
-fi
+
+# From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
+# follow while the traps are set: bash 5.2 confuses its words with those of a trap. So functions that use it run `apart`,
+# and tell what they have to by files.
+for signal in HUP INT TERM USR1; do
+  # shellcheck disable=SC2064  # the name of now
+  trap "pass_on $signal" "$signal"
+done
 
 # apart COMMAND...: in a process of its own, which signals leave alone.
 apart() { (
@@ -175,18 +171,31 @@ apart() { (
   "$@"
 ); }
 
+# count_restarts: tells the ranks how often they were started again.
+count_restarts() {
+  apart num_recorded "$output_dir" >"$folder/num_recorded"
+  read -r SFT_RESTARTS <"$folder/num_recorded"
+  export SFT_RESTARTS
+}
+
+# Where the run leaves its checkpoints, the nodes that it starts on, and when its job ends, where these matter.
+output_dir=''
+if [[ -n $folder && ($restarts -gt 0 || $requeue == yes) ]]; then
+  apart print_output_dir "$sft" "$@" >"$folder/output_dir"
+  read -r output_dir <"$folder/output_dir" || true
+fi
+if [[ $restarts -gt 0 ]]; then
+  apart begin_restarts "$folder" "$output_dir"
+  count_restarts
+fi
+if [[ $spares -gt 0 ]]; then
+  : >>"$folder/excluded"
+  apart choose_nodes "$folder" || fail "SLURM has lost so many nodes that $((SLURM_JOB_NUM_NODES - spares)) are not left"
+fi
 if [[ $requeue == yes && -n ${SLURM_JOB_ID-} ]]; then
-  watch_job_end "$$" "$output_dir" "${num_ranks:-$(($(ranks_per_node) * (SLURM_JOB_NUM_NODES - spares)))}" \
-    "$sft" "$@" </dev/null 2>/dev/null &
+  watch_job_end "$$" "$output_dir" "$num_ranks" "$sft" "$@" </dev/null 2>/dev/null &
   timer=$!
 fi
-
-# From here on no signal is lost; one that comes earlier ends this script, which has started nothing yet. No `$(...)` may
-# follow while the traps are set: bash 5.2 confuses its words with those of a trap.
-for signal in HUP INT TERM USR1; do
-  # shellcheck disable=SC2064  # the name of now
-  trap "pass_on $signal" "$signal"
-done
 
 # place_ranks: sets `command`, the launcher's words for the nodes that were chosen.
 place_ranks() {
@@ -291,8 +300,7 @@ while [[ $action == restart ]]; do
   { read -r action && read -r seconds && read -r told; } <"$folder/decision" || true
   if [[ -n $told ]]; then echo "$told"; fi
   if [[ $action != restart ]]; then break; fi
-  apart num_recorded "$output_dir" >"$folder/num_recorded"
-  read -r SFT_RESTARTS <"$folder/num_recorded"
+  count_restarts
   if apart has_saved "$folder" "$output_dir"; then resume "$@"; fi
   pause "$seconds"
 done

@@ -20,7 +20,7 @@ stand_in() {
   chmod +x "bin/$1"
 }
 # Each line of `plan` is a start: the step of a checkpoint that it saves (- for none), its exit status, and what it writes to
-# standard error. Starts are counted in `starts`, with their words.
+# standard error, with | between lines. Starts are counted in `starts`, with their words.
 stand_in sft <<'SFT'
 if [[ " $* " == *" --print-config "* ]]; then
   printf '[train]\noutput_dir = output\n'
@@ -36,7 +36,7 @@ if [[ $step != - ]]; then
   mkdir -p "output/checkpoint-$step"
   date +%N >"output/checkpoint-$step/checkpoint.h5"
 fi
-if [[ -n $text ]]; then echo "$text" >&2; fi
+if [[ -n $text ]]; then tr '|' '\n' <<<"$text" >&2; fi
 if [[ $status == sleep ]]; then
   trap 'exit 75' USR1
   for _ in $(seq 400); do sleep 0.05; done
@@ -61,7 +61,11 @@ case "$1 $2" in
 esac
 SCONTROL
 stand_in sinfo <<'SINFO'
-if [[ $* == *'%T'* ]]; then cat states; else seq -f 'n%g' 6; fi
+case $* in
+  *%T*) cat states ;;
+  *%n*) printf '%s\n' 'n1 host-a 10.0.0.1' 'n2 host-b 10.0.0.2' 'n3 host-c 10.0.0.3' ;;
+  *) seq -f 'n%g' 6 ;;
+esac
 SINFO
 stand_in squeue <<'SQUEUE'
 cat job_end
@@ -128,16 +132,29 @@ check 'how many are too many can be said' test "$status $(num_starts)" = '1 2'
 named='100 76 sft: error: rank 3 on n2 stands still (in a sum over world, for 300 s): look there'
 run_job "$named" '- 0' -- --restarts 2 --spares 1 "${srun_launcher[@]}"
 check 'a spare node waits' grep -qx -e '--nodes=3 --ntasks=6 --nodelist=n1,n2,n3 --mpi=pmix .*' <(head -n 1 launches)
+run_job '- 0' -- --spares 2 --launcher srun
+check 'also where the launcher is one word, and nothing is started again' \
+  test "$(cut -d' ' -f2 starts)$(wc -w <launches)" = n1,n25
+run_job "$named" '- 0' -- --restarts 2 --spares 1 "${srun_launcher[@]}"
 check 'and takes the place of the one that is named' test "$(cut -d' ' -f2 starts | xargs)" = 'n1,n2,n3 n1,n3,n4'
 check 'which is said' \
   grep -qx 'Restart in 0 s (status 76, rank 3 on n2): it goes on from step 100, without n2; 1 left.' out
 check "the run's own line is passed on" grep -q '^sft: error: rank 3 on n2' err
-for line in 'sft: error: rank 3 on n2.cluster.example stands still (x): y' 'srun: error: n2: task 3: Killed' \
+for line in 'sft: error: rank 3 on n2.cluster.example stands still (x): y' \
+  'sft: error: rank 3 on host-b stands still (x): y' 'srun: error: n2: task 3: Killed' \
   'srun: error: Node failure on n2' 'slurmstepd-n2: error: *** STEP 7.0 ON n2 CANCELLED AT 2026-11-23T17:00:00 DUE TO NODE FAILURE ***' \
   'mpirun noticed that process rank 3 with PID 0 on node n2 exited on signal 9 (Killed).'; do
   run_job "100 137 $line" '- 0' -- --restarts 2 --spares 1 "${srun_launcher[@]}"
   check "a node is named by: $line" test "$(tail -n 1 starts | cut -d' ' -f2)" = n1,n3,n4
 done
+run_job '- 137 srun: error: n2: task 3: Exited with exit code 3' '- 0' -- --restarts 2 "${srun_launcher[@]}"
+check 'a status that the first rank ended with counts, not that of those that were ended' \
+  test "$status $(num_starts)" = '3 1'
+run_job '- 0 srun: error: task 0 launch failed: Unspecified error' '- 0' -- --restarts 2 "${srun_launcher[@]}"
+check 'ranks that srun could not launch are no success' test "$status $(num_starts)" = '0 2'
+run_job '100 137 slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-23T17:00:00 ***|srun: error: n1: task 0: Killed' '- 0' \
+  -- --restarts 2 --spares 1 "${srun_launcher[@]}"
+check 'nor by one that was ended with its step' test "$(tail -n 1 starts | cut -d' ' -f2)" = n1,n2,n3
 run_job '100 1 srun: error: n2: task 3: Exited with exit code 1' '- 0' -- --restarts 2 --spares 1 "${srun_launcher[@]}"
 check 'not by a rank that ends with an error of its own' test "$(tail -n 1 starts | cut -d' ' -f2)" = n1,n2,n3
 run_job "$named" '- 0' -- --restarts 2 "${srun_launcher[@]}"

@@ -105,6 +105,13 @@ start_daemon() {
 
 start_node() { start_daemon slurmd -D -N "$1"; }
 
+# lose_node NODE PID...: without a word, as when its power fails: its daemon, and these processes of its jobs.
+lose_node() {
+  local -r number=${1#n}
+  shift
+  kill -KILL "${cluster_daemons[number + 1]}" "$@" # the first two are munged and slurmctld
+}
+
 # start_cluster FOLDER NODES: returns when all nodes are idle.
 # shellcheck disable=SC2317  # await calls it
 all_nodes_are_idle() { [[ $(sinfo -h -N -p low -t idle -o %N | wc -l) -eq $1 ]]; }

@@ -174,14 +174,47 @@ as_uninterrupted drained many
 # 8. A node is lost.
 submit slurm_many_nodes.sbatch "$two_and_spare" lost
 await_steps lost 60
-scontrol update nodename=n1 state=down reason=test
+rank=$(rank_on n2 lost)
+lose_node n2 "$(ps -o ppid= -p "$rank")" "$rank" # and the daemon of its step
 right 'a node is lost'
+await 90 grep -q Restart log || true
+check 'nothing runs on it' test -z "$(rank_on n2 lost)"
 ends_as COMPLETED
+start_node n2
 check 'without the queue' test "$(number_of Restarts "$job")" = 0
-printed '^Restart in 1 s \('
+printed '^Restart in 1 s \(.*it goes on from step [1-9][0-9]*'
 as_uninterrupted lost many
 
-# 9. Its time comes to an end: a minute and some seconds before.
+# 9. A node without a spare one fails twice: the job leaves it.
+submit slurm_one_node.sbatch "$one_node" twice
+await_steps twice 60
+node=$(scontrol --oneliner show job "$job" | sed -nE '1s/.* NodeList=(n[0-9]).*/\1/p')
+kill -KILL "$(rank_on "$node" twice)"
+await 60 grep -q 'Restart in' log || true
+printed "^Restart in 1 s \\(status [0-9]+, rank [0-3] on $node\\): it goes on from step [1-9][0-9]*, on the same nodes"
+await_steps twice 150
+kill -KILL "$(rank_on "$node" twice)"
+right 'a node fails twice'
+ends_as COMPLETED
+printed "^Restart from the queue \\(status [0-9]+, rank [0-3] on $node\\): .*without $node; no spare node is left"
+check 'and the job goes to another one' \
+  grep -qE " NodeList=n[1-4] .* ExcNodeList=$node |ExcNodeList=$node .* NodeList=n[1-4] " <(scontrol --oneliner show job "$job")
+as_uninterrupted twice one
+
+# 10. mpirun in place of srun, which starts its own daemons through it. (All nodes have the memory of one host here, which
+# Open MPI takes for several: messages through sockets.)
+ln -sf mpirun.log log
+job=$(sbatch --parsable --nodes=3 --ntasks-per-node=2 --cpus-per-task=1 --output="$work/mpirun.log" \
+  --wrap='OMPI_MCA_btl=self,tcp ./sft-run --restarts 3 --spares 1 --launcher mpirun run.ini --train.output_dir mpirun \
+    --parallel.dp_replicate_size 2 --parallel.dp_shard_size auto')
+await_steps mpirun 60
+kill -KILL "$(rank_on n2 mpirun)"
+right 'mpirun: a rank is killed'
+ends_as COMPLETED
+printed '^Restart in 1 s \(status [0-9]+, rank [23] on n2\): it goes on from step [1-9][0-9]*, without n2; 2 left\.$'
+as_uninterrupted mpirun many
+
+# 11. Its time comes to an end: a minute and some seconds before.
 submit slurm_one_node.sbatch "$one_node --time=2" timely --train.max_steps 1000000 --checkpoint.save_steps 0
 right 'the end of its time'
 # shellcheck disable=SC2317  # await calls it

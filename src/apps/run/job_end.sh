@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Part of sft-run: a SLURM job saves before its time is over.
+# Part of sft-run: a SLURM job saves before its time is over. An option of sft-run that it reads: spares.
+# shellcheck disable=SC2154  # sft-run sets it
 
 # job_end_s: when the job ends, in seconds since 1970; nothing: its time has no limit, or nobody knows.
 job_end_s() {
@@ -16,9 +17,10 @@ job_end_s() {
 # number_in NAME: the number under that name in the JSON text of standard input, rounded up; nothing where there is none.
 number_in() { sed -nE 's/.*"'"$1"'": ?([0-9]+)(\.[0-9]+)?.*/\1 \2/p' | awk 'END { if (NF) print $1 + (NF > 1) }'; }
 
-# planned_save_s RANKS SFT WORD...: seconds that the dry run plans for a save; nothing where it cannot.
+# planned_save_s RANKS SFT WORD...: seconds that the dry run plans for a save; nothing where it cannot. RANKS: empty, as many
+# as the job has.
 planned_save_s() {
-  local -r ranks=$1
+  local -r ranks=${1:-$(($(ranks_per_node) * (SLURM_JOB_NUM_NODES - spares)))}
   shift
   timeout 600 nice "$@" --dry-run --json --num_ranks "$ranks" 2>/dev/null | number_in save_s || true
 }
@@ -34,6 +36,7 @@ lead_s() {
 # watch_job_end PID OUTPUT_DIR RANKS SFT WORD...: sends SIGUSR1 to that process when it is time. SFT WORD... on so many
 # RANKS is the run. The end of a job can be moved: SLURM is asked again before.
 watch_job_end() {
+  trap - HUP INT TERM USR1
   local -r pid=$1 output_dir=$2
   local end_s lead save_s
   shift 2

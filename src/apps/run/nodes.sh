@@ -12,7 +12,7 @@ readonly host_patterns=(
   "sft: error: .*(rank [0-9]+) on $host"
   "srun: error: (Node failure) on $host"
   "error: \*\*\* (STEP) [^ ]+ ON $host CANCELLED AT .* DUE TO NODE FAILURE"
-  "srun: error: $host: task ([0-9]+): (Killed|Aborted|Bus error|Segmentation fault|Illegal instruction|Floating point exception)"
+  "srun: error: $host: tasks? ([0-9]+)[0-9,-]*: (Killed|Aborted|Bus error|Segmentation fault|Illegal instruction|Out Of Memory)"
   "process (rank [0-9]+) with PID [0-9]+ on node $host exited on signal"
 )
 
@@ -24,7 +24,7 @@ named_rank() {
   local line pattern are_others_ended=no
   while IFS= read -r line; do
     for pattern in "${host_patterns[@]}"; do
-      if [[ ! $line =~ $pattern || ($are_others_ended == yes && $pattern == *': task '*) ]]; then continue; fi
+      if [[ ! $line =~ $pattern || ($are_others_ended == yes && $pattern == *': task'*) ]]; then continue; fi
       case ${BASH_REMATCH[1]} in
         rank*) printf '%s on %s' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" ;;
         'Node failure' | STEP) printf 'a node was lost: %s' "${BASH_REMATCH[2]}" ;;
@@ -41,9 +41,13 @@ is_in_job() { [[ -n ${SLURM_JOB_NODELIST-} ]] && command -v scontrol >/dev/null;
 
 allocated_nodes() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
 
-# node_of_host HOST: the node of this job that the host is, whose name may have its domain behind it; nothing: none.
+# node_of_host HOST: the node of this job that the host is; nothing: none. SLURM's names need not be those of the hosts,
+# which may have their domain behind them.
 node_of_host() {
-  if is_in_job; then allocated_nodes | grep -Fx -e "$1" -e "${1%%.*}" || true; fi
+  if ! is_in_job; then return; fi
+  allocated_nodes | grep -Fx -e "$1" -e "${1%%.*}" && return
+  sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --format='%N %n %o' 2>/dev/null | sort -u |
+    awk -v host="$1" '$2 == host || $3 == host { node = $1; ++found } END { if (found == 1) print node }'
 }
 
 # lost_nodes: those of this job that SLURM will start nothing on.
@@ -100,7 +104,7 @@ placed() {
     srun) printf '%s\n' "--nodes=$num_nodes" "--ntasks=$((num_nodes * ranks))" "--nodelist=$nodes" ;;
     *) printf '%s\n' --host "${nodes//,/:$ranks,}:$ranks" ;;
   esac
-  printf '%s\n' "$@"
+  if [[ $# -gt 0 ]]; then printf '%s\n' "$@"; fi
 }
 
 # requeue_job FOLDER: the job goes back into the queue, for other nodes than the excluded ones, where its partition has

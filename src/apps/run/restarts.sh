@@ -13,6 +13,13 @@ is_curable() {
   esac
 }
 
+# print_output_dir SFT WORD...: of the run that these words mean; nothing where they mean none, or stand for a file that can
+# be read only once.
+print_output_dir() {
+  if [[ $2 != -* && ! -f $2 ]]; then return; fi
+  timeout 600 "$@" --print-config 2>/dev/null | sed -nE 's/^output_dir = (.*)$/\1/p' || true
+}
+
 # newest_checkpoint OUTPUT_DIR: the folder of the complete checkpoint that was saved last; nothing where there is none.
 newest_checkpoint() {
   local folder newest=''
