@@ -134,6 +134,8 @@ start_cluster() {
 
 # shellcheck disable=SC2317  # await calls it
 no_job_is_left() { [[ -z $(timeout 5 squeue --noheader) ]]; }
+# shellcheck disable=SC2317  # await calls it
+no_daemon_is_left() { ! kill -0 "${cluster_daemons[@]}"; }
 # stop_cluster: ends all jobs and daemons.
 stop_cluster() {
   if [[ -z $cluster ]]; then return; fi
@@ -141,7 +143,8 @@ stop_cluster() {
   timeout 20 scancel --user "$(id -un)" 2>/dev/null || true
   await 20 no_job_is_left || true
   kill "${cluster_daemons[@]}" 2>/dev/null || true
-  sleep 1
+  await 10 no_daemon_is_left || true
   kill -KILL "${cluster_daemons[@]}" 2>/dev/null || true
+  wait "${cluster_daemons[@]}" 2>/dev/null || true # without the shell's own word on each
   rm -rf "$cluster_memory"
 }

@@ -3,12 +3,13 @@
 # The job templates in a SLURM of several nodes on this machine (cluster.sh): each runs to its end, and whatever happens to a
 # job on its way, its losses are those of a run that nothing happened to, bit for bit.
 #
-#   jobs.sh JOBS_FOLDER SFT_RUN SFT_PREPARE
+#   jobs.sh JOBS_FOLDER SFT_RUN SFT_PREPARE [EMULATED_SFT]
 #
+# EMULATED_SFT: an sft whose GPUs are emulated, for the template that asks for GPUs.
 # Ends with status 77 where SLURM is not installed.
 set -euo pipefail
 
-jobs=$(readlink -f "$1") sft_run=$(readlink -f "$2") sft_prepare=$(readlink -f "$3")
+jobs=$(readlink -f "$1") sft_run=$(readlink -f "$2") sft_prepare=$(readlink -f "$3") emulated=${4-}
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=tests/slurm/cluster.sh
 source "$here/cluster.sh"
@@ -44,10 +45,8 @@ submit() {
   ln -sf "$output.log" log
 }
 
-# state_of JOB: as `COMPLETED`.
-state_of() { scontrol --oneliner show job "$1" | sed -nE '1s/.* JobState=([A-Z_]+).*/\1/p'; }
-# number_of NAME JOB: a number of the job, as Restarts.
-number_of() { scontrol --oneliner show job "$2" | sed -nE "1s/.* $1=([0-9]+).*/\1/p"; }
+# field_of NAME JOB: of what SLURM tells of a job, as `COMPLETED` of JobState.
+field_of() { scontrol --oneliner show job "$2" | sed -nE "1s/.* $1=([^ ]+).*/\1/p"; }
 # shellcheck disable=SC2317  # await calls it
 is_over() {
   # What goes back into the queue may not start for two minutes; some seconds are enough for the end of its last step.
@@ -56,30 +55,32 @@ is_over() {
   if [[ $start == 20* && $(date --date="$start" +%s) -gt $(($(date +%s) + 15)) ]]; then
     scontrol update "JobId=$1" StartTime=now+8
   fi
-  [[ $(state_of "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY)$ ]]
+  [[ $(field_of JobState "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY)$ ]]
 }
 # ends_as STATE: the job ends so.
 ends_as() {
   await "${2:-180}" is_over "$job" || true
-  check "and the job ends as $1" test "$(state_of "$job")" = "$1"
+  check "and the job ends as $1" test "$(field_of JobState "$job")" = "$1"
 }
 losses() { sed -nE 's/^\{"step":([0-9]+),.*"loss":([^,]+),.*/\1 \2/p' "$1/metrics.jsonl" | sort -n -u; }
 # as_uninterrupted FOLDER WHOLE: nothing is lost, nothing is wrong.
 as_uninterrupted() {
   check 'with the losses of a run that nothing happened to' cmp <(losses "$2") <(losses "$1")
 }
-# ranks_of FOLDER: the processes of the ranks of that run, one a line.
-ranks_of() { processes_of "$sft run.ini --train.output_dir $1" 2>/dev/null; }
+# ranks_of FOLDER: the processes of the ranks of that run, one a line, found within a step or two.
+ranks_of() { pgrep --full --exact "$sft run.ini --train.output_dir $1( .*)?" || true; }
 # rank_on NODE FOLDER: one that runs there.
 rank_on() {
   local rank
   for rank in $(ranks_of "$2"); do
-    if grep -qzFx "SLURMD_NODENAME=$1" "/proc/$rank/environ"; then
+    if grep -qzFx "SLURMD_NODENAME=$1" "/proc/$rank/environ" 2>/dev/null; then
       echo "$rank"
       return
     fi
   done
 }
+# kill_on NODE FOLDER: a rank of that run there.
+kill_on() { check "a rank on $1 is killed" kill -KILL "$(rank_on "$1" "$2")"; }
 printed() { check "it says: $1" grep -qE "$1" log; }
 
 one_node='--nodes=1 --ntasks-per-node=4'
@@ -96,11 +97,11 @@ submit slurm_many_nodes.sbatch "$two_nodes" many
 right 'slurm_many_nodes.sbatch'
 ends_as COMPLETED
 printed '4 ranks on 2 nodes'
-submit slurm_gpus_per_node.sbatch '--nodes=2 --ntasks-per-node=2 --gpus-per-node=2' gpus
+submit slurm_gpus_per_node.sbatch '--nodes=2 --ntasks-per-node=2 --gpus-per-node=2' no_gpus
 right 'slurm_gpus_per_node.sbatch, where there are none'
 ends_as FAILED
 printed 'error: .*(CUDA|GPU)'
-check 'without a restart' test "$(number_of Restarts "$job") $(grep -c Restart log)" = '0 0'
+check 'without a restart' test "$(field_of Restarts "$job") $(grep -c Restart log)" = '0 0'
 job=$(sbatch --parsable --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 --array=0-1 --output="$work/rates-%a.log" \
   "$jobs/slurm_learning_rates.sbatch" run.ini --train.max_steps 20)
 right 'slurm_learning_rates.sbatch'
@@ -117,9 +118,29 @@ await_steps stopped 60
 scancel --batch --signal=USR1 "$job"
 right 'SIGUSR1'
 ends_as COMPLETED
-check 'after one time in the queue' test "$(number_of Restarts "$job")" = 1
+check 'after one time in the queue' test "$(field_of Restarts "$job")" = 1
 printed 'saved stopped/checkpoint'
 as_uninterrupted stopped one
+
+if [[ -n $emulated ]]; then
+  mkdir -p gpu/bin gpu/share
+  cp "$sft_run" gpu/bin/sft-run
+  cp -r "$(dirname "$sft_run")/../share/sft" gpu/share/sft
+  ln -s "$(readlink -f "$emulated")" gpu/bin/sft
+  ln -sfn gpu/bin/sft-run sft-run
+  two_of_gpus='--nodes=2 --ntasks-per-node=2 --gpus-per-node=2'
+  submit slurm_gpus_per_node.sbatch "$two_of_gpus" gpus --train.max_steps 8
+  right 'slurm_gpus_per_node.sbatch, with emulated GPUs'
+  ends_as COMPLETED 300
+  submit slurm_gpus_per_node.sbatch "$two_of_gpus" gpus_stopped --train.max_steps 8
+  await_steps gpus_stopped 3
+  scancel --batch --signal=USR1 "$job"
+  right 'SIGUSR1'
+  ends_as COMPLETED 300
+  check 'after one time in the queue' test "$(field_of Restarts "$job")" = 1
+  as_uninterrupted gpus_stopped gpus
+  ln -sfn "$sft_run" sft-run
+fi
 
 # 3. It gives way to a job that matters more.
 submit slurm_many_nodes.sbatch "$two_nodes" preempted
@@ -127,9 +148,9 @@ await_steps preempted 60
 urgent=$(sbatch --parsable --partition=high --nodes=4 --exclusive --output=/dev/null --wrap='sleep 1')
 right 'a job of a higher partition'
 await 60 is_over "$urgent" || true
-check 'gets the nodes' test "$(state_of "$urgent")" = COMPLETED
+check 'gets the nodes' test "$(field_of JobState "$urgent")" = COMPLETED
 ends_as COMPLETED
-check 'after one time in the queue' test "$(number_of Restarts "$job")" = 1
+check 'after one time in the queue' test "$(field_of Restarts "$job")" = 1
 as_uninterrupted preempted many
 
 # 4. SLURM puts it back, without a word before.
@@ -151,10 +172,9 @@ as_uninterrupted cancelled one
 # 6. A rank is killed: another node takes the place of its own.
 submit slurm_many_nodes.sbatch "$two_and_spare" killed
 await_steps killed 60
-kill -KILL "$(rank_on n2 killed)"
-right 'a rank is killed'
+kill_on n2 killed
 ends_as COMPLETED
-check 'without the queue' test "$(number_of Restarts "$job")" = 0
+check 'without the queue' test "$(field_of Restarts "$job")" = 0
 printed '^Restart in 1 s \(status [0-9]+, rank [23] on n2\): it goes on from step [1-9][0-9]*, without n2; 9 left\.$'
 as_uninterrupted killed many
 
@@ -162,8 +182,8 @@ as_uninterrupted killed many
 submit slurm_many_nodes.sbatch '--nodes=4 --ntasks-per-node=2 --export=ALL,SFT_SPARES=2' drained
 await_steps drained 60
 scontrol update nodename=n1 state=drain reason=test
-kill -KILL "$(rank_on n2 drained)"
-right 'a node is drained, and a rank on another one killed'
+kill_on n2 drained
+right 'another node is drained'
 await 60 grep -q 'Restart' log
 await_steps drained 100
 check 'neither runs anything' test -z "$(rank_on n1 drained)$(rank_on n2 drained)"
@@ -181,24 +201,24 @@ await 90 grep -q Restart log || true
 check 'nothing runs on it' test -z "$(rank_on n2 lost)"
 ends_as COMPLETED
 start_node n2
-check 'without the queue' test "$(number_of Restarts "$job")" = 0
+check 'without the queue' test "$(field_of Restarts "$job")" = 0
 printed '^Restart in 1 s \(.*it goes on from step [1-9][0-9]*'
 as_uninterrupted lost many
 
 # 9. A node without a spare one fails twice: the job leaves it.
 submit slurm_one_node.sbatch "$one_node" twice
 await_steps twice 60
-node=$(scontrol --oneliner show job "$job" | sed -nE '1s/.* NodeList=(n[0-9]).*/\1/p')
-kill -KILL "$(rank_on "$node" twice)"
+node=$(field_of NodeList "$job")
+kill_on "$node" twice
 await 60 grep -q 'Restart in' log || true
 printed "^Restart in 1 s \\(status [0-9]+, rank [0-3] on $node\\): it goes on from step [1-9][0-9]*, on the same nodes"
 await_steps twice 150
-kill -KILL "$(rank_on "$node" twice)"
+kill_on "$node" twice
 right 'a node fails twice'
 ends_as COMPLETED
 printed "^Restart from the queue \\(status [0-9]+, rank [0-3] on $node\\): .*without $node; no spare node is left"
-check 'and the job goes to another one' \
-  grep -qE " NodeList=n[1-4] .* ExcNodeList=$node |ExcNodeList=$node .* NodeList=n[1-4] " <(scontrol --oneliner show job "$job")
+check 'and the job goes to another one' test "$(field_of ExcNodeList "$job")" = "$node" -a \
+  "$(field_of NodeList "$job")" != "$node"
 as_uninterrupted twice one
 
 # 10. mpirun in place of srun, which starts its own daemons through it. (All nodes have the memory of one host here, which
@@ -208,17 +228,17 @@ job=$(sbatch --parsable --nodes=3 --ntasks-per-node=2 --cpus-per-task=1 --output
   --wrap='OMPI_MCA_btl=self,tcp ./sft-run --restarts 3 --spares 1 --launcher mpirun run.ini --train.output_dir mpirun \
     --parallel.dp_replicate_size 2 --parallel.dp_shard_size auto')
 await_steps mpirun 60
-kill -KILL "$(rank_on n2 mpirun)"
-right 'mpirun: a rank is killed'
+kill_on n2 mpirun
+right 'under mpirun'
 ends_as COMPLETED
 printed '^Restart in 1 s \(status [0-9]+, rank [23] on n2\): it goes on from step [1-9][0-9]*, without n2; 2 left\.$'
 as_uninterrupted mpirun many
 
-# 11. Its time comes to an end: a minute and some seconds before.
-submit slurm_one_node.sbatch "$one_node --time=2" timely --train.max_steps 1000000 --checkpoint.save_steps 0
+# 11. Its time comes to an end: sft-run saves a minute and some seconds before, SLURM's own signal would come later.
+submit slurm_one_node.sbatch "$one_node --time=2 --signal=B:USR1@5" timely --train.max_steps 1000000 --checkpoint.save_steps 0
 right 'the end of its time'
 # shellcheck disable=SC2317  # await calls it
-is_requeued() { [[ $(number_of Restarts "$job") -eq 1 ]]; }
+is_requeued() { [[ $(field_of Restarts "$job") -eq 1 ]]; }
 check 'comes with a place in the queue' await 110 is_requeued
 printed "^The job's time is over in 6[0-9] s: it is time to save, which is planned to take 1 s\.$"
 check 'and a checkpoint' compgen -G 'timely/checkpoint-*/checkpoint.h5'
