@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # Part of sft-run: keeps what a run writes to standard error, which names who failed, and passes it on. Of Open MPI's words
 # at the end, which say what the run's own line says, only the file gets to know: they alone name a rank that was killed.
 

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # Part of sft-run: a SLURM job saves before its time is over. An option of sft-run that it reads: spares.
 # shellcheck disable=SC2154  # sft-run sets it
 

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # Part of sft-run: which nodes of a SLURM job its ranks start on, and which one a line of a failed run names. An option of
 # sft-run that it reads: spares.
 # shellcheck disable=SC2154  # sft-run sets it

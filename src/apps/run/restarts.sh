@@ -1,5 +1,5 @@
-# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # Part of sft-run: whether a run that ended is started again, and from where. All of it runs between two starts, in a
 # process of its own; what it has to remember lies in files of the folder that it is given. Options of sft-run that it
 # reads: restarts, most_without_progress, requeue.
