@@ -20,6 +20,7 @@ PACKAGES := g++ cmake ninja-build \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
 TEST_PACKAGES := lmod qemu-user
+SLURM_PACKAGES := slurm-wlm munge
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 STYLE_PACKAGES := clang clang-format clang-tidy libclang-rt-dev libomp-dev
 
@@ -41,7 +42,7 @@ export CMAKE_GENERATOR ?= Ninja
 endif
 
 .DEFAULT_GOAL := build
-.PHONY: build configure build-tests tools deps test-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
+.PHONY: build configure build-tests tools deps test-deps slurm-deps demo install test test-quick test-all test-asan test-asan-gpu test-tsan test-sanitizers \
   test-mpich test-mutations style-deps format check-format tidy check-tidy clean help
 
 # $(call install,packages): installs those that are missing, and says so.
@@ -82,6 +83,9 @@ deps: ## install what is missing through apt (Debian, Ubuntu), or list it
 test-deps:
 	$(call install,$(PACKAGES) $(TEST_PACKAGES))
 
+slurm-deps: ## install SLURM, with which tests/slurm tries the job templates
+	$(call install,$(SLURM_PACKAGES))
+
 install: ## build for all GPUs and install: PREFIX=/usr/local, DESTDIR= for packagers
 	@$(MAKE) --no-print-directory build CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
@@ -101,7 +105,7 @@ test-quick: test-deps ## the quick ones of them: units, layering, few ranks
 	@$(MAKE) --no-print-directory build-tests
 	@$(CTEST) -L '^quick$$'
 
-test-all: test-deps ## every test, also the long ones: more fuzz, every number of ranks, all GPUs, mutations, MPICH
+test-all: test-deps slurm-deps ## every test, also the long ones: more fuzz, every number of ranks, all GPUs, mutations, MPICH
 	@$(MAKE) --no-print-directory build-tests tools CUDA_ARCHS=$(or $(CUDA_ARCHS),all)
 	@$(CTEST)
 	@$(MAKE) --no-print-directory test-sanitizers test-mpich test-mutations

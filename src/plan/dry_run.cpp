@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include <fmt/core.h>
@@ -8,6 +10,7 @@
 #include "sft/plan/memory.hpp"
 #include "sft/plan/rank_plan.hpp"
 #include "sft/plan/run_length.hpp"
+#include "sft/plan/save_time.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/plan/traffic.hpp"
 
@@ -28,6 +31,12 @@ std::string describe_planned(const Machine& machine) {
                      format_bytes(machine.gpu_process_bytes));
 }
 
+/// "1.2 GiB, at most 38.4 MiB of a rank: 0.16 s at 250 MB/s of each rank"
+std::string describe_save(const SaveTime& save) {
+  return fmt::format("{}, at most {} of a rank: {:.2g} s at {:.0f} MB/s of each rank", format_bytes(save.bytes),
+                     format_bytes(save.most_bytes_of_rank), save.seconds(), assumed_write_bytes_per_s / 1e6);
+}
+
 }  // namespace
 
 std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
@@ -39,6 +48,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
   const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
   const std::vector<comm::SentBytes> traffic =
       plan_traffic(config, datasets.limits(config), mesh::Place(config, 0), machine);
+  const SaveTime save = plan_save(config, datasets, machine);
   if (!json) {
     return start_table({.config = config,
                         .kind = machine.kind,
@@ -51,7 +61,8 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                         .num_steps = steps,
                         .memory = memory,
                         .traffic = traffic,
-                        .offloaded_bytes = first.optimizer->file_bytes()});
+                        .offloaded_bytes = first.optimizer->file_bytes(),
+                        .save = describe_save(save)});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -74,6 +85,10 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                                 {"num_steps", steps},
                                 {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
                                 {"memory_per_rank", memory_json}};
+  result["save"] = {{"checkpoint_bytes", save.bytes},
+                    {"most_bytes_of_rank", save.most_bytes_of_rank},
+                    {"assumed_bytes_per_s", assumed_write_bytes_per_s},
+                    {"save_s", save.seconds()}};
   nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
   for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;
   if (datasets.eval) result["num_eval_rows"] = datasets.eval->num_rows();

@@ -292,6 +292,7 @@ std::string start_table(const StartFacts& facts) {
     add("profile", fmt::format("{} {}, in {}/trace.json", steps.first == steps.last ? "step" : "steps",
                                config::write(steps), facts.config->train.output_dir));
   }
+  add("save", facts.save);
   add("output", facts.config->train.output_dir);
   return fmt::format("{}\n{}", lines.text(), format_memory(facts.memory));
 }

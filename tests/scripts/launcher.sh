@@ -6,12 +6,13 @@
 #   launcher.sh SFT_RUN SFT_PREPARE
 set -euo pipefail
 
-sft_run=$1 sft_prepare=$2
+sft_run=$(readlink -f "$1") sft_prepare=$(readlink -f "$2")
 # shellcheck source=tests/support/checks.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/checks.sh"
-mkdir bin elsewhere tmp
+mkdir -p bin elsewhere tmp share
 export TMPDIR=$work/tmp
 cp "$sft_run" bin/sft-run
+cp -r "$(dirname "$sft_run")/../share/sft" share/sft
 cat >bin/sft <<'SFT'
 #!/usr/bin/env bash
 # Stands in for sft: its first word says how it takes a stop.
