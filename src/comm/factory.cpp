@@ -48,14 +48,14 @@ std::unique_ptr<Collectives> make_unguarded(device::Device& device,
                                             [[maybe_unused]] const std::vector<TensorGroup>& groups,
                                             [[maybe_unused]] const Transport& transport) {
   if (transport.way == Transport::Way::host_copy) {
-    return std::make_unique<HostCollectives>(device, groups, transport.timeout_s);
+    return std::make_unique<HostCollectives>(device, groups);
   }
   if (device.kind() == device::Kind::cpu) return std::make_unique<MpiCollectives>(device, make_host_work());
 #if SFT_HAVE_CUDA
   if (transport.way == Transport::Way::cuda_mpi) {
-    return std::make_unique<CudaMpiCollectives>(device, groups, transport.timeout_s);
+    return std::make_unique<CudaMpiCollectives>(device);
   }
-  return std::make_unique<NcclCollectives>(device, groups, transport.timeout_s);
+  return std::make_unique<NcclCollectives>(device, groups);
 #else
   throw_config_error("no collectives for GPU memory", "this program was built without NCCL",
                      "install NCCL and build again with -DSFT_CUDA=ON, or set backend = cpu");
