@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int most_looks = 4;  ///< after which a file that does not change is of a node that does not write
+constexpr int most_looks = 8;  ///< after which a file that does not change is of a node that does not write
 
 /// Texts of the format have neither tabs nor newlines.
 std::string plain(std::string text) {

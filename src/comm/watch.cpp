@@ -84,8 +84,9 @@ class Watch::Impl {
     share_notes(node);
     own_->process_id = ::getpid();
     own_->rank = world.rank();
+    has_other_nodes_ = world.size() > node.size();
     note_activities_in(&own_->activities);
-    if (world.size() > node.size() && !folder.empty()) {
+    if (has_other_nodes_ && !folder.empty()) {
       const std::filesystem::path reports = std::filesystem::path(folder) / "standstill";
       std::error_code ignored;
       if (world.rank() == 0) std::filesystem::remove_all(reports, ignored);  // of an earlier run
@@ -187,7 +188,7 @@ class Watch::Impl {
     }
     const std::vector<std::size_t> culprits = find_culprits(all);
     if (may_be_slow(all, culprits) && standstill_s() < timeout_s_ * slow_factor) return;
-    if (culprits.empty() && standstill_s() < limit_s * other_node_factor) return;
+    if (culprits.empty() && has_other_nodes_ && standstill_s() < limit_s * other_node_factor) return;
     // Who ends first has the others ended by the launcher: so not before the line is there.
     if (!prints) std::this_thread::sleep_for(std::chrono::duration<double>(timeout_s_ / 8 + 2));
     if (prints || !others_speak) log_error(standstill_error(all, culprits, calls).what());
@@ -242,7 +243,8 @@ class Watch::Impl {
   std::vector<Notes*> notes_;             ///< of the node's ranks
   std::vector<Seen> seen_;                ///< the same; of the thread
   std::unique_ptr<NodeReports> reports_;  ///< where there are other nodes
-  std::int64_t first_rank_ = 0;           ///< of the node
+  bool has_other_nodes_ = false;
+  std::int64_t first_rank_ = 0;  ///< of the node
   std::atomic<bool> has_begun_ = false;
   std::jthread thread_;
 };

@@ -47,14 +47,14 @@ void wait_for_a_rank_that_does_not_come(const comm::Session& session) {
   }
 }
 
-/// Two nodes of two ranks, the second of which gets on for two seconds, and then has a rank that is stopped.
+/// Two nodes of two ranks, the second of which gets on for six seconds, and then has a rank that is stopped.
 void wait_for_another_node(const comm::Session& session, const std::string& folder) {
   const comm::Group& world = session.world();
   const comm::Group node = world.split(world.rank() / 2, world.rank(), "node");
-  comm::Watch watch(world, node, /*timeout_s=*/1, folder);
+  comm::Watch watch(world, node, /*timeout_s=*/4, folder);
   watch.begin_steps();
   if (world.rank() == 3) {
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 600; ++i) {
       note_progress();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
