@@ -88,7 +88,7 @@ comm::Transport transport_of(const config::Device& wanted, device::Kind kind) {
     throw_config_error("`device.comm = nccl` has nothing to send", "the ranks compute on CPUs, as no GPUs are at hand",
                        "leave comm out, or set backend = cuda to see what is missing");
   }
-  const comm::Transport transport{.way = plan::way_of(wanted.comm, kind), .timeout_s = wanted.comm_timeout_s};
+  const comm::Transport transport{.way = plan::way_of(wanted.comm, kind)};
   if (transport.way == comm::Transport::Way::cuda_mpi) comm::require_cuda_mpi();
   return transport;
 }

@@ -8,7 +8,7 @@
 //   ./sft --help
 //
 // Exit status: 0 done; 2 configuration; 3 data or checkpoint; 4 NaN or Inf; 75 stopped by a signal after saving, run
-// again to go on; 1 anything else.
+// again to go on; 76 a rank stood still, run again to go on; 1 anything else.
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -30,8 +30,10 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/comm/watch.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/valid_config.hpp"
+#include "sft/core/activity.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
@@ -202,6 +204,7 @@ void plan_only(const config::ValidConfig& given, bool json) {
   const auto [config, why] =
       plan::resolve_sp_method(given, plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
   log_info(plan::dry_run(config, datasets, machine, machine::resident_bytes(), why, json));
+  if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
 
 /// Answers --print-config and --dry-run; false: there is a run to do, or to check.
@@ -281,7 +284,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
         kind, {.num_local_ranks = session.node().size(), .gpu = gpu.index, .num_sharing = gpu.num_sharing});
   });
 
-  // 3. Mesh: this rank's place in it, and every communicator of the run
+  // 3. Mesh: this rank's place in it, and every communicator of the run; who looks after it
+  comm::Watch watch(session, config->device.comm_timeout_s, config->train.output_dir);
   const mesh::Place place(config, WorldRank::from(world.rank()));
   const mesh::Groups groups(world, place, sharing_of(config));
   const std::unique_ptr<comm::Collectives> collectives = comm::make_collectives(
@@ -317,8 +321,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
-  train::Trainer trainer(
-      {session, config, *device, place, groups, *datasets, ledger, engine, start ? &*start : nullptr, sp_choice});
+  train::Trainer trainer({session, config, *device, place, groups, *datasets, ledger, engine, start ? &*start : nullptr,
+                          sp_choice, &watch});
   trainer.restore();
   world.agree([&] {
     if (world.rank() != 0) return;
@@ -332,6 +336,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 9. Save
   trainer.save();
+  const Activity saving(ActivityKind::saves, "saving the model");
   if (status == ExitStatus::done && *config->checkpoint.save_hub_model) {
     const std::string folder = model_folder(config);
     apps::save_model_folder(folder, config->model, datasets->train.max_length(), engine, world, *device);

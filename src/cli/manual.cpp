@@ -122,7 +122,9 @@ std::string man_page_of(const Manual& manual, const std::vector<std::string>& pr
   page +=
       ".SH EXIT STATUS\n"
       "0 done; 2 configuration: command line, .ini file, a mesh that cannot be; 3 data or checkpoint; 4 NaN or Inf in\n"
-      "loss or gradient norm; 75 stopped by a signal after saving: run again to go on; 1 anything else.\n"
+      "loss or gradient norm; 75 stopped by a signal after saving: run again to go on; 76 a rank stood still: run "
+      "again\n"
+      "to go on; 1 anything else.\n"
       ".SH SEE ALSO\n";
   std::vector<std::string> others;
   for (const std::string& name : programs) {

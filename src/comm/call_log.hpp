@@ -1,35 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What a rank knows of its collectives, group by group: which call came last, what is still under way, and whether
-// anything moves. Plain data with the time as an argument; the watchdog asks it.
+// What a rank knows of its collectives on a GPU, group by group: which call came last, and what is still under way. The
+// streams of the CPU need none: a host that waits for them says so itself (core/activity.hpp).
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace sft::comm {
 
+/// From any thread. Every start and finish is progress of this process (note_progress).
 class CallLog {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  using Duration = std::chrono::steady_clock::duration;
 
   /// Groups are numbered as they come; `names` are for messages.
   explicit CallLog(const std::vector<std::string>& names);
 
   /// A call of a group began. `call` is a literal.
-  void start(std::size_t group, const char* call, std::size_t bytes, Time now);
+  void start(std::size_t group, const char* call, std::size_t bytes, Time now = std::chrono::steady_clock::now());
   /// The group's oldest call under way is finished.
-  void finish(std::size_t group, Time now);
+  void finish(std::size_t group);
 
-  /// How long calls have been under way with none of them finishing; zero when none is.
-  [[nodiscard]] Duration standstill(Time now) const;
-  /// What stands still, and where the other groups are, in words.
-  [[nodiscard]] std::string describe(Time now) const;
+  /// What is under way, and where the other groups are, in words; empty where nothing is under way.
+  [[nodiscard]] std::string describe(Time now = std::chrono::steady_clock::now()) const;
 
  private:
   struct Call {
@@ -44,10 +43,17 @@ class CallLog {
     std::deque<Call> under_way;
   };
 
-  [[nodiscard]] bool is_idle() const;
-
-  std::vector<Group> groups_;
-  Time last_move_;  ///< the last finish, or the first start since all was idle
+  mutable std::mutex mutex_;
+  std::vector<Group> groups_;  ///< under mutex_
 };
+
+/// Asks for the calls under way that no Activity tells of, in words, empty where there are none. Run by the thread of a
+/// Watch when this rank seems to stand still; notes as finished what was finished unnoticed.
+using CallProbe = std::function<std::string()>;
+/// `owner` names the probe for its removal, which waits for a probe that is running.
+void add_call_probe(const void* owner, CallProbe probe);
+void remove_call_probe(const void* owner);
+/// The answers of all probes.
+[[nodiscard]] std::string ask_call_probes();
 
 }  // namespace sft::comm

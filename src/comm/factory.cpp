@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
 #include "comm/agreement.hpp"
 #include "host/collectives.hpp"
 #include "mpi/collectives.hpp"
@@ -14,17 +19,20 @@ namespace sft::comm {
 namespace {
 
 /// What all collectives have in common. Calls are refused inside the work of Group::agree and where their tensors do
-/// not fit (require_valid), and are ranges of a timeline, unless the group is this rank alone, on the stream of each
-/// call: "fsdp all_gather". On the CPU a range lasts from the call, or from the end of the stream's earlier work, until
-/// this rank sees that it is complete.
+/// not fit (require_valid) or their group was not given, and are ranges of a timeline, unless the group is this rank
+/// alone, on the stream of each call: "fsdp all_gather". On the CPU a range lasts from the call, or from the end of the
+/// stream's earlier work, until this rank sees that it is complete.
 class GuardedCollectives final : public Collectives {
  public:
-  GuardedCollectives(device::Timeline& timeline, std::unique_ptr<Collectives> inner)
-      : timeline_(timeline), inner_(std::move(inner)) {}
+  /// `groups`: all that calls may be over; the CPU's direct messages may be over others, too.
+  GuardedCollectives(device::Timeline& timeline, const std::vector<TensorGroup>& groups, bool may_be_others,
+                     std::unique_ptr<Collectives> inner)
+      : timeline_(timeline), groups_(groups), may_be_others_(may_be_others), inner_(std::move(inner)) {}
 
   void run(const Group& group, const Call& call, device::Stream& stream) override {
     refuse_inside_agree(group, name_of(call));
     require_valid(call, group);
+    require_known(group);
     if (!timeline_.is_on() || group.size() == 1) return inner_->run(group, call, stream);
     const device::RangeLabel label{
         .category = "collective", .what = name_of(call), .of = group.name(), .bytes = bytes_of(call)};
@@ -40,7 +48,15 @@ class GuardedCollectives final : public Collectives {
   void set_staging(const StagingMemory& staging) override { inner_->set_staging(staging); }
 
  private:
+  void require_known(const Group& group) const {
+    if (may_be_others_ || group.size() == 1) return;
+    if (std::ranges::any_of(groups_, [&](const TensorGroup& known) { return known.group == group; })) return;
+    throw std::logic_error(fmt::format("group {} was not given to make_collectives", group.name()));
+  }
+
   device::Timeline& timeline_;
+  const std::vector<TensorGroup> groups_;
+  const bool may_be_others_;
   std::unique_ptr<Collectives> inner_;
 };
 
@@ -48,14 +64,14 @@ std::unique_ptr<Collectives> make_unguarded(device::Device& device,
                                             [[maybe_unused]] const std::vector<TensorGroup>& groups,
                                             [[maybe_unused]] const Transport& transport) {
   if (transport.way == Transport::Way::host_copy) {
-    return std::make_unique<HostCollectives>(device, groups, transport.timeout_s);
+    return std::make_unique<HostCollectives>(device, groups);
   }
   if (device.kind() == device::Kind::cpu) return std::make_unique<MpiCollectives>(device, make_host_work());
 #if SFT_HAVE_CUDA
   if (transport.way == Transport::Way::cuda_mpi) {
-    return std::make_unique<CudaMpiCollectives>(device, groups, transport.timeout_s);
+    return std::make_unique<CudaMpiCollectives>(device);
   }
-  return std::make_unique<NcclCollectives>(device, groups, transport.timeout_s);
+  return std::make_unique<NcclCollectives>(device, groups);
 #else
   throw_config_error("no collectives for GPU memory", "this program was built without NCCL",
                      "install NCCL and build again with -DSFT_CUDA=ON, or set backend = cpu");
@@ -67,7 +83,9 @@ std::unique_ptr<Collectives> make_unguarded(device::Device& device,
 std::unique_ptr<Collectives> make_collectives(device::Device& device, const std::vector<TensorGroup>& groups,
                                               const Transport& transport) {
   for (const TensorGroup& of : groups) refuse_inside_agree(of.group, "make_collectives");
-  return std::make_unique<GuardedCollectives>(device.timeline(), make_unguarded(device, groups, transport));
+  const bool may_be_others = transport.way == Transport::Way::direct && device.kind() == device::Kind::cpu;
+  return std::make_unique<GuardedCollectives>(device.timeline(), groups, may_be_others,
+                                              make_unguarded(device, groups, transport));
 }
 
 }  // namespace sft::comm

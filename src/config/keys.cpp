@@ -399,7 +399,9 @@ std::vector<Key> make_keys() {
           "between GPUs: auto, nccl, host: through the nodes' memory and MPI, slower, for ranks that share a GPU, or "
           "mpi: a CUDA-aware MPI, from the GPUs' memory"),
       key("device", &C::device, "comm_timeout_s", &Device::comm_timeout_s,
-          "end a run on GPUs when no collective moved for so long; 0: never", 0, "0 (never) or more seconds"),
+          "end a run when no rank gets on for so long, 6 times as long before the end of the first step, and say "
+          "which rank all wait for; 0: never",
+          0, "0 (never) or more seconds"),
       key("device", &C::device, "dp_replicate_max_ctas", &Device::dp_replicate_max_ctas,
           "thread blocks that NCCL may use for this axis; 0: its own choice"),
       key("device", &C::device, "dp_shard_max_ctas", &Device::dp_shard_max_ctas, "the same for dp_shard x sp"),

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
+
+#include "sft/core/activity.hpp"
 
 namespace sft::device {
 
@@ -48,12 +51,18 @@ void CpuStream::push(std::unique_ptr<Pending> work) {
 }
 
 void CpuStream::finish(std::uint64_t count) {
+  std::optional<Activity> waiting;
   for (int num_tests = 0; num_finished_ < count;) {
     if (queue_.front()->test()) {
+      waiting.reset();
       queue_.pop_front();
       ++num_finished_;
       num_tests = 0;
     } else {
+      if (!waiting) {
+        const WaitText text = queue_.front()->text();
+        waiting.emplace(ActivityKind::waits, text.what, text.of, text.over, text.number);
+      }
       streams_.poll_others(*this);
       streams_.pause(++num_tests);
     }

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "sft/core/activity.hpp"
 #include "sft/core/log.hpp"
 #include "sft/machine/node.hpp"
 
@@ -37,6 +38,7 @@ void WaitChecks::remove(const void* owner) {
 void WaitChecks::wait_until(const std::function<bool()>& is_ready) const {
   constexpr int num_tests_before_sleep = 1000;
   constexpr std::chrono::microseconds sleep(50);
+  const Activity waiting(ActivityKind::device, "waiting for its GPU");
   for (int num_tests = 0; !is_ready();) {
     for (const auto& [owner, check] : checks_) check();
     if (num_tests < num_tests_before_sleep) {

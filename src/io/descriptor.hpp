@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string>
 
+#include "sft/core/activity.hpp"
+
 namespace sft::io {
 
 class Descriptor {
@@ -36,6 +38,7 @@ inline ssize_t read_at(int descriptor, std::uint64_t address, std::size_t size, 
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return -1;
     if (count == 0) break;
+    note_progress();
     done += count;
   }
   return static_cast<ssize_t>(done);
@@ -47,6 +50,7 @@ inline bool write_at(int descriptor, std::uint64_t address, std::size_t size, co
     const ssize_t count = ::pwrite(descriptor, bytes, size, static_cast<off_t>(address));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return false;
+    note_progress();
     bytes += count;
     address += static_cast<std::uint64_t>(count);
     size -= count;

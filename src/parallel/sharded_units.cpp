@@ -149,6 +149,7 @@ void ShardedUnits::gather(UnitIndex unit) {
   if (policy_.parameters) comm_stream_.wait(parameter_slot_free(unit));
   comm_stream_.wait(*parameters_ready_);
   if (policy_.parameters_on_host && !of_neighbours) fetch(unit);
+  const comm::CallSubject subject(names().unit(unit).name);
   timed(device_.timeline(), comm_stream_, label("gather", unit), [&] {
     for (const PartIndex index : storage_.indices()) {
       const Part& p = part(index);
@@ -222,6 +223,7 @@ void ShardedUnits::reduce(UnitIndex unit) {
   zero_untouched(unit);
   compute_done_->record(backend_.stream());
   comm_stream_.wait(*compute_done_);
+  const comm::CallSubject subject(names().unit(unit).name);
   timed(device_.timeline(), comm_stream_, label("reduce", unit), [&] {
     if (policy_.optimizer_state) {
       for_each_gradient(unit, [&](PartIndex index, const UnitStorage& stored) {

@@ -11,6 +11,7 @@
 #include "early_update.hpp"
 #include "initialize.hpp"
 #include "not_finite.hpp"
+#include "sft/core/activity.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
@@ -144,6 +145,7 @@ struct Engine::Impl {
       sums = {static_cast<double>(counts.num_tokens), static_cast<double>(counts.num_target_tokens), counts.weight_sum,
               counts.length_squares};
     }
+    const Activity counting(ActivityKind::works, "the step's counts");
     groups.world.sum(std::span<double>(sums));
     return {.num_tokens = static_cast<std::int64_t>(sums[0]),
             .num_target_tokens = static_cast<std::int64_t>(sums[1]),
@@ -281,7 +283,10 @@ StepResult Engine::finish_step() {
   const auto local = e.download_results();
   auto sums = local;
   if (!plan.place.owns_tokens()) std::fill_n(sums.begin(), plan::num_metrics, 0.0);
-  e.groups.world.sum(std::span<double>(sums));
+  {
+    const Activity adding(ActivityKind::works, "loss and gradient norm");
+    e.groups.world.sum(std::span<double>(sums));
+  }
   const double norm = std::sqrt(sums[plan::num_metrics]), loss = sums[0] * step.gradient_scale();
   if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
     throw_not_finite({step.step, loss, norm, local[0], local[plan::num_metrics], step.rows}, e.groups.world);

@@ -53,6 +53,10 @@ std::string to_json(const StepMetrics& metrics) {
   json["target_tokens_per_second"] = metrics.target_tokens_per_second();
   json["step_time_s"] = metrics.step_time_s;
   if (metrics.mfu) json["mfu"] = *metrics.mfu;
+  if (metrics.slowest) {
+    json["slowest_rank"] = metrics.slowest->rank;
+    json["slowest_ratio"] = metrics.slowest->ratio;
+  }
   json["peak_memory_bytes_min"] = metrics.peak_memory.min_bytes;
   json["peak_memory_bytes_mean"] = metrics.peak_memory.mean_bytes;
   json["peak_memory_bytes_max"] = metrics.peak_memory.max_bytes;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "sft/comm/group.hpp"
+#include "sft/core/activity.hpp"
 #include "sft/data/loader.hpp"
 
 namespace sft::train {
@@ -21,6 +22,7 @@ struct Notice {
 
 /// The notices of all ranks in one: one small reduction. Collective over `world`.
 [[nodiscard]] inline Notice exchange(const Notice& mine, const comm::Group& world) {
+  const Activity asking(ActivityKind::works, "asking whether all go on");
   std::array<std::int64_t, 2> values{mine.signal, mine.failed ? 1 : 0};
   world.max(std::span<std::int64_t>(values));
   return {static_cast<int>(values[0]), values[1] != 0};
@@ -28,6 +30,7 @@ struct Notice {
 
 /// The next micro-batch, and the exception that kept this rank from it. Not collective.
 [[nodiscard]] inline std::exception_ptr fetch(data::Loader& loader, data::MicroBatch& batch) {
+  const Activity reading(ActivityKind::reads, "reading rows");
   try {
     batch = loader.next();
     return nullptr;

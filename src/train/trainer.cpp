@@ -41,6 +41,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+/// For other ranks, so far.
+double seconds_waited() { return std::chrono::duration<double>(time_waited()).count(); }
 
 /// The signal that asks this rank to stop, or 0. An output that nobody reads is SIGPIPE. Where it is mpirun's, that
 /// would end all ranks at the next line, before they have saved, so nothing is printed any more.
@@ -209,6 +211,7 @@ void Trainer::announce() const {
                               .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                             {run_.device.kind(), machine::num_threads()}),
                               .offloaded_bytes = run_.engine.offloaded_bytes()}));
+  if (const std::string warning = plan::warning_of_mesh(run_.config->parallel); !warning.empty()) log_warning(warning);
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
         "tp goes between nodes (its ranks sum activations several times in every block, which needs the speed of one "
@@ -273,6 +276,9 @@ void Trainer::close_window(StepMetrics& metrics) {
   metrics.mean_token_accuracy = window.mean_token_accuracy / num_steps;
   metrics.entropy = window.entropy / num_steps;
   metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
+  const SlowestRankWatch::Finding finding = slowest_.close(run_.groups.world);
+  metrics.slowest = finding.slowest;
+  if (!finding.warning.empty()) log_warning(finding.warning);
   position_.since_log = {};
   resumed_step_.reset();
 }
@@ -338,7 +344,11 @@ ExitStatus Trainer::train() {
   data::Loader loader(run_.datasets.train,
                       plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_));
   data::MicroBatch batch;
-  if (has_steps) world.agree([&] { batch = loader.next(); });
+  if (has_steps) {
+    world.agree([&] {
+      if (const std::exception_ptr failure = fetch(loader, batch)) std::rethrow_exception(failure);
+    });
+  }
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
   session_.start = Clock::now();
@@ -352,6 +362,7 @@ ExitStatus Trainer::train() {
   while (position_.step < last_step_ && status == ExitStatus::done) {
     profile.begin_step(position_.step + 1);
     const auto start = Clock::now();
+    const double waited_before_s = seconds_waited();
     const double learning_rate = schedule_.rate(position_.step);
     Notice notice = accumulate(loader, batch, learning_rate);
     if (notice.must_stop()) {
@@ -363,11 +374,13 @@ ExitStatus Trainer::train() {
     }
     const StepResult result = run_.engine.finish_step();
     count(result);
+    if (run_.watch != nullptr) run_.watch->begin_steps();
 
     const bool is_last = position_.step == last_step_;
     if (!failure_ && !is_last) failure_ = read(loader, batch);
     notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
     const double step_time_s = seconds_since(start);
+    slowest_.add_step(step_time_s - (seconds_waited() - waited_before_s));
     profile.end_step();
 
     StepMetrics metrics = measure(result, learning_rate, step_time_s);
@@ -462,6 +475,7 @@ void Trainer::write_resolved_ini() const {
 
 void Trainer::save() {
   if (saved_step_ == position_.step) return;
+  const Activity saving(ActivityKind::saves, "saving");
   let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
   const auto start = Clock::now();
   device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, [&] {

@@ -25,7 +25,7 @@ struct Machine {
   std::unique_ptr<device::Device> device = device::make_device(device::Kind::cuda);
   std::unique_ptr<device::Stream> stream = device->make_stream(device::Priority::communication),
                                   other_stream = device->make_stream();
-  comm::NcclCommunicators communicators{{world, other}, /*timeout_s=*/600.0, device->wait_checks()};
+  comm::NcclCommunicators communicators{{world, other}, device->wait_checks()};
 };
 
 /// `count` float32 numbers in memory of a communicator, all `value`.

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "sft/core/program.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace {
 
 struct Ending {
   int status;
   std::vector<std::string> errors;  ///< the lines that our program printed on standard error
+  std::string output;               ///< all of it
 };
 
 /// `launch` is what stands before the program in a shell's line.
@@ -30,7 +32,7 @@ Ending ending_of(const std::string& launch, const std::string& how) {
   const int status = pclose(output);
   BOOST_TEST_MESSAGE(text);
 
-  Ending ending{WIFEXITED(status) ? WEXITSTATUS(status) : -1, {}};
+  Ending ending{WIFEXITED(status) ? WEXITSTATUS(status) : -1, {}, text};
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("mpi_program_helper: error: ")) ending.errors.push_back(line);
@@ -96,12 +98,24 @@ BOOST_AUTO_TEST_CASE(ranks_that_do_not_find_each_other_end_before_they_work) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(collectives_that_stand_still_end_all_ranks_and_say_where) {
-  const Ending ending = ending_of(std::string(MPIEXEC) + " -np 2", "standstill");
-  BOOST_TEST(ending.status == 1);
+BOOST_AUTO_TEST_CASE(a_node_waits_for_one_that_gets_on_and_names_its_rank) {
+  const sft::test::TemporaryFolder folder;
+  const Ending ending = ending_of(std::string(MPIEXEC) + " -np 4", "other_node " + folder.path());
+  BOOST_TEST(ending.status == 76);
   BOOST_TEST_REQUIRE(ending.errors.size() == 1u);
-  BOOST_TEST(
-      ending.errors[0].starts_with("mpi_program_helper: error: rank 0: the collectives stand still (group world "
-                                   "waits in call 1, all_reduce of 4 B, for "));
+  BOOST_TEST(ending.errors[0].starts_with("mpi_program_helper: error: rank 3 on "), ending.errors[0]);
+  BOOST_TEST(ending.errors[0].find(" stands still, stopped by a signal, in saving, for ") != std::string::npos,
+             ending.errors[0]);
+  BOOST_TEST(ending.output.find("it stops now") < ending.output.find("error: "), ending.output);
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_does_not_come_ends_all_ranks_and_is_named) {
+  const Ending ending = ending_of(std::string(MPIEXEC) + " -np 2", "standstill");
+  BOOST_TEST(ending.status == 76);
+  BOOST_TEST_REQUIRE(ending.errors.size() == 1u);
+  BOOST_TEST(ending.errors[0].starts_with("mpi_program_helper: error: rank 1 on "), ending.errors[0]);
+  BOOST_TEST(ending.errors[0].find(" stands still, in reading rows, for ") != std::string::npos, ending.errors[0]);
+  BOOST_TEST(ending.errors[0].find("(rank 0 is in all_reduce of a number over world (call ") != std::string::npos,
+             ending.errors[0]);
   BOOST_TEST(ending.errors[0].find("comm_timeout_s") != std::string::npos);
 }

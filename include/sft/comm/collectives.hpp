@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,9 +35,6 @@ struct Transport {
     cuda_mpi    ///< from the memory of GPUs by an MPI library that can (require_cuda_mpi), also where ranks share one
   };
   Way way = Way::direct;
-  /// How long the collectives of GPUs may stand still: when no call of this rank has moved for so long, the run ends
-  /// with a message that says where each group stands. 0: for ever.
-  double timeout_s = 0.0;
 };
 
 /// Whether the MPI library says that it sends and receives the memory of GPUs. Local; MPI has started.
@@ -74,6 +72,21 @@ enum class MemoryUse {
   /// `full` of reduce_scatter_add, or `inout` of all_reduce and reduce_scatter: each rank has memory of its own, which
   /// others may read while they are in such a call.
   reduced,
+};
+
+/// What the calls that a thread makes while the object lives are about, for messages: "block 3". `text` outlives it.
+class CallSubject {
+ public:
+  explicit CallSubject(std::string_view text) : outer_(std::exchange(current_, text)) {}
+  ~CallSubject() { current_ = outer_; }
+  CallSubject(const CallSubject&) = delete;
+  CallSubject& operator=(const CallSubject&) = delete;
+
+  [[nodiscard]] static std::string_view current() { return current_; }
+
+ private:
+  static inline thread_local std::string_view current_;
+  std::string_view outer_;
 };
 
 class Collectives {

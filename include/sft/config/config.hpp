@@ -195,7 +195,7 @@ struct Checkpoint {
 struct Device {
   BackendChoice backend = BackendChoice::automatic;
   CommChoice comm = CommChoice::automatic;
-  double comm_timeout_s = 1800.0;  ///< of collectives between GPUs; 0: they are waited for without end
+  double comm_timeout_s = 300.0;  ///< how long the ranks may stand still (comm/watch.hpp); 0: without end
   /// Thread blocks that NCCL may use for the collectives of an axis; 0: its own choice.
   int dp_replicate_max_ctas = 0, dp_shard_max_ctas = 0, sp_max_ctas = 0, tp_max_ctas = 0;
   double peak_tflops = 0.0;  ///< per rank; 0: unknown, no mfu

@@ -7,10 +7,12 @@
 // CPU compute runs at once, while communication (see Pending) may still be under way when the call returns.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "sft/device/kind.hpp"
@@ -19,6 +21,12 @@
 
 namespace sft::device {
 
+/// What a host that waits for queued work waits for, in words: "all_gather of block 3 over fsdp (call 12)".
+struct WaitText {
+  std::string_view what = "queued work", of, over;
+  std::uint64_t number = 0;  ///< 0: none
+};
+
 /// Work of a CPU stream that another agent (an MPI library) is doing. Owned by the stream, which tests only the first
 /// of its queue: work starts at its first test(), when all queued before it is finished.
 class Pending {
@@ -26,6 +34,7 @@ class Pending {
   virtual ~Pending() = default;
   /// Starts the work, or lets the agent make progress; true once it is finished. Never blocks.
   virtual bool test() = 0;
+  [[nodiscard]] virtual WaitText text() const { return {}; }
 };
 
 /// Which work a GPU starts first when several streams have some ready: communication, on which other ranks wait. No

@@ -17,6 +17,13 @@ struct MemoryPeaks {
   std::int64_t min_bytes = 0, mean_bytes = 0, max_bytes = 0;
 };
 
+/// The rank that computed longest in the steps since the last line, without the time in which it waited for others.
+struct SlowestRank {
+  int rank = 0;
+  double ratio = 1.0;     ///< of its time to the median of all ranks
+  double excess_s = 0.0;  ///< over the median, a step
+};
+
 /// One line, over all ranks. The names that TRL has too mean what they mean there: loss, mean_token_accuracy and
 /// entropy are means over the steps since the last line, num_tokens is a running sum. Those with step_ are of this step
 /// alone.
@@ -36,6 +43,7 @@ struct StepMetrics {
   double step_time_s = 0.0;
   std::optional<std::int64_t> resumed_step;  ///< in the first line after a restart: the step that it went on from
   std::optional<double> mfu;                 ///< share of the peak FLOP rate; empty: the peak is unknown
+  std::optional<SlowestRank> slowest;        ///< of several ranks; none in a line of the first step alone
   MemoryPeaks peak_memory;
 
   /// The rates of this step.

@@ -7,6 +7,7 @@
 
 #include "sft/checkpoint/state.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/comm/watch.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
@@ -37,6 +38,7 @@ struct Run {
   Engine& engine;
   const StartWeights* start_weights = nullptr;  ///< none: random ones
   std::string sp_choice = {};                   ///< what resolve_sp_method returned
+  comm::Watch* watch = nullptr;                 ///< none: nobody looks after the run
 };
 
 }  // namespace sft::train

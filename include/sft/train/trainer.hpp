@@ -19,6 +19,7 @@
 #include "sft/train/metrics.hpp"
 #include "sft/train/output_lock.hpp"
 #include "sft/train/run.hpp"
+#include "sft/train/slowest_rank.hpp"
 
 namespace sft::train {
 
@@ -105,6 +106,7 @@ class Trainer {
   std::unique_ptr<MetricsFile> metrics_file_;  ///< on rank 0
   std::optional<StopSignals> signals_;
   bool has_told_of_zero_loss_ = false;
+  SlowestRankWatch slowest_;
   Session session_;
 };
 

@@ -50,16 +50,13 @@ class GpuWork final : public LocalWork {
 
 }  // namespace
 
-CudaMpiCollectives::CudaMpiCollectives(device::Device& gpu, const std::vector<TensorGroup>& groups, double timeout_s)
+CudaMpiCollectives::CudaMpiCollectives(device::Device& gpu)
     : gpu_(gpu),
-      groups_(groups),
-      watchdog_(names_of(groups), timeout_s, {{}, end_at_standstill}),
       host_(device::make_host_device()),
       host_stream_(host_->make_stream()),
       mpi_(*host_, std::make_unique<GpuWork>(gpu)) {}
 
 void CudaMpiCollectives::run(const Group& group, const Call& call, device::Stream& stream) {
-  const WatchedCall watched(watchdog_, groups_, group, name_of(call), bytes_of(call));
   stream.synchronize();
   mpi_.run(group, call, *host_stream_);
   host_stream_->synchronize();

@@ -10,15 +10,13 @@
 #include <vector>
 
 #include "comm/mpi/collectives.hpp"
-#include "comm/watchdog.hpp"
 #include "sft/comm/collectives.hpp"
 
 namespace sft::comm {
 
 class CudaMpiCollectives final : public Collectives {
  public:
-  /// `timeout_s`: of the watchdog.
-  CudaMpiCollectives(device::Device& gpu, const std::vector<TensorGroup>& groups, double timeout_s);
+  explicit CudaMpiCollectives(device::Device& gpu);
 
   void run(const Group& group, const Call& call, device::Stream& stream) override;
 
@@ -31,8 +29,6 @@ class CudaMpiCollectives final : public Collectives {
 
  private:
   device::Device& gpu_;
-  const std::vector<TensorGroup> groups_;
-  Watchdog watchdog_;
   const std::unique_ptr<device::Device> host_;
   const std::unique_ptr<device::Stream> host_stream_;
   MpiCollectives mpi_;  ///< whose streams are the host's, and whose tensors are the GPU's

@@ -22,13 +22,10 @@ std::vector<const Tensor*> messages_of(std::span<const Message> messages, int ra
 
 }  // namespace
 
-/// A collective from its beginning to its end: the watchdog knows of it, and the pinned memory is its own.
+/// A collective from its beginning to its end: the pinned memory is its own.
 class HostCollectives::Copies {
  public:
-  Copies(HostCollectives& collectives, const Group& group, const Call& call, device::Stream& stream)
-      : collectives_(collectives),
-        watched_(collectives.watchdog_, collectives.groups_, group, name_of(call), bytes_of(call)),
-        stream_(stream) {
+  Copies(HostCollectives& collectives, device::Stream& stream) : collectives_(collectives), stream_(stream) {
     SFT_ENSURE(!collectives.pinned_.empty(), "set_staging() comes before the first collective");
     collectives.copied_->synchronize();
   }
@@ -49,14 +46,11 @@ class HostCollectives::Copies {
 
  private:
   HostCollectives& collectives_;
-  const WatchedCall watched_;
   device::Stream& stream_;
 };
 
-HostCollectives::HostCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s)
+HostCollectives::HostCollectives(device::Device& device, const std::vector<TensorGroup>& groups)
     : device_(device),
-      groups_(groups),
-      watchdog_(names_of(groups), timeout_s, {{}, end_at_standstill}),
       host_(device::make_host_device()),
       host_stream_(host_->make_stream()),
       on_host_(make_collectives(*host_, groups)),
@@ -82,7 +76,7 @@ void HostCollectives::start(const Group& group, const AllReduce& call, device::S
   const Tensor inout = call.inout;
   const ReduceOp op = call.op;
   if (group.size() == 1 || inout.empty()) return;
-  Copies copies(*this, group, call, stream);
+  Copies copies(*this, stream);
   // Rounds of equal length: a short one at the end would be summed in the order of small tensors.
   const std::size_t num_rounds = (inout.size_bytes() + slot_bytes(1) - 1) / slot_bytes(1);
   const std::size_t round_bytes = round_up((inout.size_bytes() + num_rounds - 1) / num_rounds, std::size_t{64});
@@ -105,7 +99,7 @@ void HostCollectives::start(const Group& group, const AllGather& call, device::S
     if (full.data != local.data) device_.copy(full.data, local.data, all_bytes, stream);
     return;
   }
-  Copies copies(*this, group, call, stream);
+  Copies copies(*this, stream);
   const std::size_t slot = slot_bytes(group.size() + 1);
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
@@ -126,7 +120,7 @@ void HostCollectives::start(const Group& group, const ReduceScatterAdd& call, de
   const Tensor local = call.local;
   const Tensor full = call.full;
   const std::size_t all_bytes = local.size_bytes();
-  Copies copies(*this, group, call, stream);
+  Copies copies(*this, stream);
   const std::size_t slot = slot_bytes(group.size() + 1);
   for (std::size_t begin = 0; begin < all_bytes; begin += slot) {
     const std::size_t bytes = std::min(slot, all_bytes - begin);
@@ -148,7 +142,7 @@ void HostCollectives::start(const Group& group, const ReduceScatterAdd& call, de
 void HostCollectives::start(const Group& group, const ReduceScatter& call, device::Stream& stream) {
   const Tensor inout = call.inout;
   if (group.size() == 1) return;
-  Copies copies(*this, group, call, stream);
+  Copies copies(*this, stream);
   const std::size_t all_bytes = inout.size_bytes() / group.size();
   const std::size_t own = group.rank();
   const std::size_t slot = slot_bytes(group.size());
@@ -175,7 +169,7 @@ void HostCollectives::start(const Group& group, const Exchange& call, device::St
     if (!send.empty()) device_.copy(receive.data, send.data, send.size_bytes(), stream);
     return;
   }
-  Copies copies(*this, group, call, stream);
+  Copies copies(*this, stream);
   std::vector<Steps::Step> steps;
   append_rounds(steps, chunks_of(send), to, chunks_of(receive), from, stream);
   run_steps(group, "exchange", std::move(steps));
@@ -186,7 +180,7 @@ void HostCollectives::start(const Group& group, const Exchange& call, device::St
 // always finds the one that it waits for at the same round, or past what it waits for: so they never wait in a circle.
 void HostCollectives::start(const Group& group, const ExchangeAll& call, device::Stream& stream) {
   if (group.size() == 1) return;
-  Copies copies(*this, group, call, stream);
+  Copies copies(*this, stream);
   const auto chunks = [&](std::span<const Message> messages, int rank) {
     std::vector<Chunk> all;
     for (const Tensor* tensor : messages_of(messages, rank)) {

@@ -12,15 +12,13 @@
 #include <vector>
 
 #include "comm/mpi/steps.hpp"
-#include "comm/watchdog.hpp"
 #include "sft/comm/collectives.hpp"
 
 namespace sft::comm {
 
 class HostCollectives final : public Collectives {
  public:
-  /// `timeout_s`: of the watchdog.
-  HostCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s);
+  HostCollectives(device::Device& device, const std::vector<TensorGroup>& groups);
 
   void run(const Group& group, const Call& call, device::Stream& stream) override;
 
@@ -57,8 +55,6 @@ class HostCollectives final : public Collectives {
   void run_steps(const Group& group, const char* name, std::vector<Steps::Step> steps);
 
   device::Device& device_;
-  const std::vector<TensorGroup> groups_;
-  Watchdog watchdog_;
   std::unique_ptr<device::Device> host_;
   std::unique_ptr<device::Stream> host_stream_;
   std::unique_ptr<Collectives> on_host_;   ///< of pinned memory

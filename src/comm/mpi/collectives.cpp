@@ -232,10 +232,11 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
     const auto reduce_all = [=](const WindowCall::Site& site) {
       reduce_by_doubling(result, tensors_of(site, 0), inout.num_elements(), inout.dtype, op);
     };
-    return push(all_reduce_staging_,
-                std::make_unique<WindowCall>(window, memory_of(inout), std::vector<WindowCall::Round>{reduce_all},
-                                             [=] { std::memcpy(inout.data, result, bytes); }),
-                stream);
+    return push(
+        all_reduce_staging_,
+        std::make_unique<WindowCall>(window, "all_reduce", memory_of(inout), std::vector<WindowCall::Round>{reduce_all},
+                                     [=] { std::memcpy(inout.data, result, bytes); }),
+        stream);
   }
   // Rank r alone reads piece r of all ranks and writes its own; then all copy it from there.
   const Slice slice{memory_of(inout), bytes, piece_bytes_of(bytes, size)};
@@ -250,7 +251,7 @@ void MpiCollectives::all_reduce_in_window(SharedWindow& window, Tensor inout, Re
       work_->copy(slice.piece(peer), site.tensor(peer) + begin, slice.bytes_of_piece(peer));
     }
   };
-  stream.push(std::make_unique<WindowCall>(window, memory_of(inout),
+  stream.push(std::make_unique<WindowCall>(window, "all_reduce", memory_of(inout),
                                            std::vector<WindowCall::Round>{reduce_piece, copy_pieces}));
 }
 
@@ -266,8 +267,8 @@ void MpiCollectives::start(const Group& group, const AllGather& call, device::St
       std::byte* own = memory_of(full) + group.rank() * bytes;
       if (local.data != own) work_->copy(own, memory_of(local), bytes);
     };
-    return stream.push(
-        std::make_unique<WindowCall>(*window, memory_of(full), std::vector<WindowCall::Round>{write_own}));
+    return stream.push(std::make_unique<WindowCall>(*window, "all_gather", memory_of(full),
+                                                    std::vector<WindowCall::Round>{write_own}));
   }
   const auto place = [=](int r) { return memory_of(full) + r * bytes; };
   const auto post = [=, this](Transfers& transfers) {
@@ -286,8 +287,8 @@ void MpiCollectives::start(const Group& group, const ReduceScatterAdd& call, dev
     const auto add_pieces = [=](const WindowCall::Site& site) {
       add_sum(local.as<float>(), tensors_of(site, group.rank() * bytes), local.num_elements());
     };
-    return stream.push(
-        std::make_unique<WindowCall>(*window, memory_of(full), std::vector<WindowCall::Round>{add_pieces}));
+    return stream.push(std::make_unique<WindowCall>(*window, "reduce_scatter_add", memory_of(full),
+                                                    std::vector<WindowCall::Round>{add_pieces}));
   }
   Staging& staging = reduce_scatter_staging_;
   std::vector<Steps::Step> steps;
@@ -310,8 +311,8 @@ void MpiCollectives::start(const Group& group, const ReduceScatter& call, device
     const auto reduce_piece = [=](const WindowCall::Site& site) {
       reduce(own, tensors_of(site, own_begin), num_elements(bytes, inout.dtype), inout.dtype, ReduceOp::sum);
     };
-    return stream.push(
-        std::make_unique<WindowCall>(*window, memory_of(inout), std::vector<WindowCall::Round>{reduce_piece}));
+    return stream.push(std::make_unique<WindowCall>(*window, "reduce_scatter", memory_of(inout),
+                                                    std::vector<WindowCall::Round>{reduce_piece}));
   }
   // That of all_reduce, whose first half this is: what units send into a reduce_scatter_add may be under way for long.
   Staging& staging = all_reduce_staging_;

@@ -4,10 +4,12 @@
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "sft/comm/group.hpp"
+#include "sft/core/activity.hpp"
 
 namespace sft::comm {
 
@@ -27,6 +29,12 @@ struct Group::Impl {
   /// A tag for the messages of one collective. All ranks make the same calls in the same order, so they agree on it; a
   /// tag returns only after 2^15 others (the smallest range that MPI promises).
   [[nodiscard]] int next_tag() { return num_calls_++ & 0x7fff; }
+  /// The number of a collective among all over this group, from 1 on, for messages.
+  [[nodiscard]] std::uint64_t next_number() { return ++num_collectives_; }
+  /// This rank waits in `call` of hosts while the object lives.
+  [[nodiscard]] Activity wait_in(const char* call) {
+    return Activity(ActivityKind::waits, call, {}, name, next_number());
+  }
 
   MPI_Comm communicator = MPI_COMM_NULL;
   std::string name;
@@ -35,6 +43,7 @@ struct Group::Impl {
 
  private:
   unsigned num_calls_ = 0;
+  std::uint64_t num_collectives_ = 0;
 };
 
 [[nodiscard]] Group make_group(MPI_Comm owned, const std::string& name);

@@ -18,7 +18,8 @@ template <class T>
 void all_reduce_in_place(const Group& group, std::span<T> values, MPI_Datatype type, MPI_Op operation,
                          const char* name) {
   refuse_inside_agree(group, name);
-  const Group::Impl& impl = group.impl();
+  Group::Impl& impl = group.impl();
+  const Activity waiting = impl.wait_in(name);
   impl.check(
       MPI_Allreduce(MPI_IN_PLACE, values.data(), checked_cast<int>(values.size()), type, operation, impl.communicator),
       "MPI_Allreduce");
@@ -27,7 +28,8 @@ void all_reduce_in_place(const Group& group, std::span<T> values, MPI_Datatype t
 template <class T>
 std::vector<T> gather_numbers(const Group& group, std::span<const T> values, MPI_Datatype type) {
   refuse_inside_agree(group, "all_gather");
-  const Group::Impl& impl = group.impl();
+  Group::Impl& impl = group.impl();
+  const Activity waiting = impl.wait_in("all_gather");
   const int count = checked_cast<int>(values.size());
   std::vector<T> all(values.size() * impl.size);
   impl.check(MPI_Allgather(values.data(), count, type, all.data(), count, type, impl.communicator), "MPI_Allgather");
@@ -72,6 +74,7 @@ void Group::max(std::span<std::int64_t> values) const {
 
 void Group::broadcast(std::span<std::int64_t> values, int root) const {
   refuse_inside_agree(*this, "broadcast");
+  const Activity waiting = impl_->wait_in("broadcast");
   impl_->check(MPI_Bcast(values.data(), checked_cast<int>(values.size()), MPI_INT64_T, root, impl_->communicator),
                "MPI_Bcast");
 }
@@ -80,12 +83,14 @@ void Group::broadcast(std::string& text, int root) const {
   auto length = static_cast<std::int64_t>(text.size());
   broadcast(std::span(&length, 1), root);
   text.resize(length);
+  const Activity waiting = impl_->wait_in("broadcast");
   impl_->check(MPI_Bcast(text.data(), checked_cast<int>(length), MPI_CHAR, root, impl_->communicator), "MPI_Bcast");
 }
 
 std::string Group::deliver(const std::string& text, int from, int to) const {
   refuse_inside_agree(*this, "deliver");
   const int tag = impl_->next_tag();
+  const Activity waiting = impl_->wait_in("deliver");
   if (from == to) return rank() == to ? text : "";
   if (rank() == from) {
     impl_->check(MPI_Send(text.data(), checked_cast<int>(text.size()), MPI_CHAR, to, tag, impl_->communicator),
@@ -111,6 +116,7 @@ std::vector<std::int64_t> Group::all_gather(std::span<const std::int64_t> values
 
 std::vector<std::string> Group::all_gather(const std::string& text) const {
   refuse_inside_agree(*this, "all_gather");
+  const Activity waiting = impl_->wait_in("all_gather");
   const std::size_t num_ranks = size();
   const int length = checked_cast<int>(text.size());
   std::vector<int> lengths(num_ranks);
@@ -135,6 +141,7 @@ std::vector<std::string> Group::all_gather(const std::string& text) const {
 void Group::agree(const std::function<void()>& work) const {
   refuse_inside_agree(*this, "agree");
   const Outcome mine = run(*this, work);
+  const Activity agreeing(ActivityKind::waits, "agree");
   std::int64_t distance = mine.failed ? size() - rank() : 0;  // from the end of the group to the lowest failing rank
   max(std::span(&distance, 1));
   if (distance == 0) return;
@@ -153,6 +160,7 @@ void Group::agree(const std::function<void()>& work) const {
 
 Group Group::split(int color, int key, const std::string& name) const {
   refuse_inside_agree(*this, "split");
+  const Activity waiting = impl_->wait_in("split");
   MPI_Comm part = MPI_COMM_NULL;
   impl_->check(MPI_Comm_split(impl_->communicator, color, key, &part), "MPI_Comm_split");
   return make_group(part, name);

@@ -5,18 +5,20 @@
 #include <functional>
 #include <vector>
 
-#include "sft/device/device.hpp"
+#include "collective_work.hpp"
 #include "transfers.hpp"
 
 namespace sft::comm {
 
 /// Steps that run one after the other, each when the messages that the former one posted are through. A step does local
 /// work (sums what has arrived) and posts messages.
-class Steps final : public device::Pending {
+class Steps final : public CollectiveWork {
  public:
   using Step = std::function<void(Transfers&)>;
   Steps(const Group& group, const char* collective, std::vector<Step> steps)
-      : transfers_(group, collective, group.impl().next_tag()), steps_(std::move(steps)) {}
+      : CollectiveWork(group, collective),
+        transfers_(group, collective, group.impl().next_tag()),
+        steps_(std::move(steps)) {}
 
   bool test() override {
     while (transfers_.test()) {

@@ -6,14 +6,14 @@
 #include <functional>
 #include <vector>
 
-#include "sft/device/device.hpp"
+#include "collective_work.hpp"
 #include "shared_window.hpp"
 
 namespace sft::comm {
 
 /// Rounds of local work, each begun when all ranks have ended the one before; the first when all have come to the call,
 /// so that their tensors are ready and free. The call is over when all ranks have ended the last round. Never blocks.
-class WindowCall final : public device::Pending {
+class WindowCall final : public CollectiveWork {
  public:
   /// In which call of which window a round works.
   struct Site {
@@ -24,11 +24,12 @@ class WindowCall final : public device::Pending {
   };
   using Round = std::function<void(const Site&)>;
 
-  /// `tensor`: this rank's, in the window, which outlives the call. One or two rounds. `at_end`, where given, runs when
-  /// the call is over, with no access to tensors of others.
-  WindowCall(SharedWindow& window, const std::byte* tensor, std::vector<Round> rounds,
+  /// `collective`: its name, a literal. `tensor`: this rank's, in the window, which outlives the call. One or two
+  /// rounds. `at_end`, where given, runs when the call is over, with no access to tensors of others.
+  WindowCall(SharedWindow& window, const char* collective, const std::byte* tensor, std::vector<Round> rounds,
              std::function<void()> at_end = nullptr)
-      : site_{window, window.next_call()},
+      : CollectiveWork(window.group(), collective),
+        site_{window, window.next_call()},
         offset_(tensor - window.data(window.group().rank())),
         rounds_(std::move(rounds)),
         at_end_(std::move(at_end)) {}

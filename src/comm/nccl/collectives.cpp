@@ -33,8 +33,8 @@ std::size_t count_of(const ConstTensor& tensor) { return tensor.num_elements(); 
 
 }  // namespace
 
-NcclCollectives::NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s)
-    : device_(device), communicators_(groups, timeout_s, device.wait_checks()) {
+NcclCollectives::NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups)
+    : device_(device), communicators_(groups, device.wait_checks()) {
   warm_up(groups);
 }
 

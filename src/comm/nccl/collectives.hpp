@@ -13,7 +13,7 @@ class NcclCollectives final : public Collectives {
  public:
   /// Collective over each of `groups`, which see a first call of every kind here: its connections and its kernels take
   /// memory.
-  NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups, double timeout_s);
+  NcclCollectives(device::Device& device, const std::vector<TensorGroup>& groups);
 
   void run(const Group& group, const Call& call, device::Stream& stream) override;
 

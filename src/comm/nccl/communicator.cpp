@@ -41,8 +41,8 @@ ncclUniqueId shared_id(const Group& group) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, Watchdog& watchdog)
-    : group_(std::move(group)), number_(number), watchdog_(watchdog) {
+NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log)
+    : group_(std::move(group)), number_(number), log_(log) {
   const ncclUniqueId id = shared_id(group_.group);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 1;
@@ -54,7 +54,7 @@ NcclCommunicator::NcclCommunicator(TensorGroup group, std::size_t number, Watchd
   }
   begin("ncclCommInitRankConfig", 0);
   check(ncclCommInitRankConfig(&communicator_, group_.group.size(), id, group_.group.rank(), &config));
-  watchdog_.finish(number_);
+  log_.finish(number_);
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -65,7 +65,7 @@ NcclCommunicator::~NcclCommunicator() {
 void NcclCommunicator::begin(const char* call, std::size_t bytes) {
   notice_finished();
   last_call_ = call;
-  watchdog_.start(number_, call, bytes);
+  log_.start(number_, call, bytes);
 }
 
 void NcclCommunicator::check(ncclResult_t result) const {
@@ -94,7 +94,7 @@ void NcclCommunicator::notice_finished() {
     }
     spare_.push_back(under_way_.front());
     under_way_.pop_front();
-    watchdog_.finish(number_);
+    log_.finish(number_);
   }
 }
 
@@ -132,10 +132,10 @@ void NcclCommunicator::end() {
   begin("ncclCommFinalize", 0);
   check(ncclCommFinalize(communicator_));
   notice_finished();
-  watchdog_.finish(number_);
+  log_.finish(number_);
   begin("ncclCommDestroy", 0);
   check(ncclCommDestroy(communicator_));
-  watchdog_.finish(number_);
+  log_.finish(number_);
 }
 
 std::string NcclCommunicator::text_of(ncclResult_t result) const {

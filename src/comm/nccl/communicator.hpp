@@ -11,22 +11,22 @@
 #include <string>
 #include <vector>
 
-#include "comm/watchdog.hpp"
+#include "comm/call_log.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/device/device.hpp"
 
 namespace sft::comm {
 
 /// Blocking: a call returns when NCCL has queued it on its stream, which may have to wait for the other ranks. The
-/// watchdog knows of every call from its beginning to its end on the stream.
+/// log knows of every call from its beginning to its end on the stream.
 ///
 /// It ends with end(); without it, it is left to the end of the process. Nothing calls ncclCommAbort, which returns
 /// only when all ranks of the node have called it: the error of one rank would stay unsaid.
 class NcclCommunicator {
  public:
   /// Collective over the group: the first rank makes an id, MPI carries it to the others. `number`: of the group in the
-  /// watchdog, which outlives it.
-  NcclCommunicator(TensorGroup group, std::size_t number, Watchdog& watchdog);
+  /// log, which outlives it.
+  NcclCommunicator(TensorGroup group, std::size_t number, CallLog& log);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -47,7 +47,7 @@ class NcclCommunicator {
   void throw_if_failed() const;
   /// The Error of queued work that has failed; none: nothing has. From any thread.
   [[nodiscard]] std::optional<Error> failure() const;
-  /// Tells the watchdog which calls the streams have finished; never blocks. From any thread.
+  /// Tells the log which calls the streams have finished; never blocks. From any thread.
   void notice_finished();
 
   /// Memory of the GPU that NCCL knows: it may read and write there for other ranks, without buffers of its own. The
@@ -69,7 +69,7 @@ class NcclCommunicator {
 
   const TensorGroup group_;
   const std::size_t number_;
-  Watchdog& watchdog_;
+  CallLog& log_;
   ncclComm_t communicator_ = nullptr;
   const char* last_call_ = "";
   std::mutex mutex_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
 
 namespace sft::comm {
 
@@ -55,6 +56,18 @@ void require_nccl_version() {
                      "install a newer NCCL, or set [device] comm = host");
 }
 
+std::vector<std::string> names_of(const std::vector<TensorGroup>& groups) {
+  std::vector<std::string> names;
+  for (const TensorGroup& group : groups) names.push_back(group.group.name());
+  return names;
+}
+
+/// Ends this process, and by it the run: not with MPI_Abort, which the thread of a Watch may not call.
+[[noreturn]] void end_with(const Error& error) {
+  log_error(error.what());
+  std::_Exit(static_cast<int>(error.status()));
+}
+
 int gpu_of_this_thread() {
   int gpu = 0;
   (void)cudaGetDevice(&gpu);  // GPU 0 as well where that fails, as the next call does then
@@ -63,16 +76,14 @@ int gpu_of_this_thread() {
 
 }  // namespace
 
-NcclCommunicators::NcclCommunicators(const std::vector<TensorGroup>& groups, double timeout_s,
-                                     device::WaitChecks& checks)
-    : checks_(checks),
-      gpu_(gpu_of_this_thread()),
-      watchdog_(names_of(groups), timeout_s, {[this] { look(); }, end_at_standstill}) {
+NcclCommunicators::NcclCommunicators(const std::vector<TensorGroup>& groups, device::WaitChecks& checks)
+    : checks_(checks), gpu_(gpu_of_this_thread()), log_(names_of(groups)) {
   if (groups.empty()) return;
   set_nccl_environment();
   require_nccl_version();
+  add_call_probe(this, [this] { return look(); });
   for (const TensorGroup& group : groups) {
-    auto communicator = std::make_unique<NcclCommunicator>(group, all_.size(), watchdog_);
+    auto communicator = std::make_unique<NcclCommunicator>(group, all_.size(), log_);
     const std::lock_guard lock(mutex_);
     all_.push_back(std::move(communicator));
   }
@@ -89,16 +100,18 @@ NcclCommunicators::~NcclCommunicators() {
     for (const auto& communicator : all_) communicator->end();
   }
   checks_.remove(this);
+  remove_call_probe(this);
 }
 
-void NcclCommunicators::look() {
+std::string NcclCommunicators::look() {
   // The runtime would else make a context on GPU 0 for this thread.
-  if (cudaSetDevice(gpu_) != cudaSuccess) return;
+  if (cudaSetDevice(gpu_) != cudaSuccess) return log_.describe();
   const std::lock_guard lock(mutex_);
   for (const auto& communicator : all_) {
     communicator->notice_finished();
-    if (const auto error = communicator->failure()) end_at_standstill(error->what());
+    if (const auto error = communicator->failure()) end_with(*error);
   }
+  return log_.describe();
 }
 
 NcclCommunicator& NcclCommunicators::of(const Group& group) const {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "communicator.hpp"
@@ -12,12 +13,12 @@
 namespace sft::comm {
 
 /// One communicator for each group, made together and ended together. Errors of any of them are thrown while the host
-/// waits for the device (see `checks`); where the host waits elsewhere, and where nothing moves, the watchdog ends the
-/// run.
+/// waits for the device (see `checks`); where the host waits elsewhere, the thread of a Watch finds them when nothing
+/// moves, and ends the run.
 class NcclCommunicators {
  public:
-  /// Collective over every group, which come in the same order on every rank. `timeout_s`: of the watchdog.
-  NcclCommunicators(const std::vector<TensorGroup>& groups, double timeout_s, device::WaitChecks& checks);
+  /// Collective over every group, which come in the same order on every rank.
+  NcclCommunicators(const std::vector<TensorGroup>& groups, device::WaitChecks& checks);
   /// Collective over every group, unless an exception is under way. An error here ends the program.
   ~NcclCommunicators();
   NcclCommunicators(const NcclCommunicators&) = delete;
@@ -27,15 +28,15 @@ class NcclCommunicators {
   [[nodiscard]] NcclCommunicator& of(const Group& group) const;
 
  private:
-  /// For the watchdog's thread.
-  void look();
+  /// For the thread of a Watch: the calls under way, in words.
+  [[nodiscard]] std::string look();
 
   device::WaitChecks& checks_;
   const int gpu_;
   std::mutex mutex_;
   /// In the order of creation. Changed under mutex_.
   std::vector<std::unique_ptr<NcclCommunicator>> all_;
-  Watchdog watchdog_;  // last: its thread uses what stands before it
+  CallLog log_;
 };
 
 }  // namespace sft::comm

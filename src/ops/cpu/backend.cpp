@@ -12,6 +12,7 @@
 #include "ops/cpu/planning.hpp"
 #include "ops/factored_tensors.hpp"
 #include "ops/tensor_arguments.hpp"
+#include "sft/core/activity.hpp"
 #include "sft/core/ensure.hpp"
 
 namespace sft::ops::cpu {
@@ -156,6 +157,7 @@ class CpuBackend final : public Backend {
   void matmul(const Matmul& product) override {
     stream_.synchronize();
     products_.run(product, workspace_);
+    note_progress();
     device_.progress();
   }
 
@@ -183,6 +185,7 @@ class CpuBackend final : public Backend {
       fill_rows(attention.lse, plan.idle_queries, -std::numeric_limits<float>::infinity());
     }
     kernels_.attention_forward(arguments, attention_scratch());
+    note_progress();
     device_.progress();
   }
 
@@ -213,6 +216,7 @@ class CpuBackend final : public Backend {
       fill_rows(attention.dv, plan.idle_keys, 0.0F);
     }
     kernels_.attention_backward(arguments, attention_scratch());
+    note_progress();
     device_.progress();
   }
 

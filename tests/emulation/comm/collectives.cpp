@@ -32,8 +32,7 @@ std::vector<float> values(int rank, std::int64_t count, std::int64_t first = 0) 
 /// A GPU for each rank, and collectives over the world and over the even and the odd ranks.
 class Machine {
  public:
-  explicit Machine(Transport::Way way)
-      : collectives(comm::make_collectives(*device, {world, half}, {.way = way, .timeout_s = 600})) {
+  explicit Machine(Transport::Way way) : collectives(comm::make_collectives(*device, {world, half}, {.way = way})) {
     device::Arena sizing, pinned_sizing;
     (void)comm::take_staging(device->kind(), way, sizing, pinned_sizing, plan_);
     const auto arena = [&](const device::Arena& sized, device::Space space) {

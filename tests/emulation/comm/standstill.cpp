@@ -3,6 +3,7 @@
 
 #include "sft/comm/collectives.hpp"
 #include "sft/comm/session.hpp"
+#include "sft/comm/watch.hpp"
 #include "sft/device/factory.hpp"
 
 namespace {
@@ -11,10 +12,11 @@ using namespace sft;
 
 int run(comm::Session& session) {
   const comm::Group& world = session.world();
+  comm::Watch watch(session, 4, "");
+  watch.begin_steps();
   const auto device = device::make_device(device::Kind::cuda, {.num_local_ranks = world.size(), .gpu = world.rank()});
   const comm::Group fsdp = world.split(0, world.rank(), "fsdp"), tp = world.split(0, world.rank(), "tp");
-  const auto collectives =
-      comm::make_collectives(*device, {{fsdp, false, 0}, {tp, false, 0}}, {.way = {}, .timeout_s = 4});
+  const auto collectives = comm::make_collectives(*device, {{fsdp, false, 0}, {tp, false, 0}});
   const auto stream = device->make_stream(), other = device->make_stream();
   const auto memory = device->allocate(64);
   const Tensor values(memory.get(), DType::float32, {4});

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sft/train/slowest_rank.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace sft::train {
+
+namespace {
+
+constexpr double most_ratio = 1.2;
+constexpr double least_excess_s = 0.02;  ///< a step: steps of milliseconds differ by chance
+constexpr std::int64_t least_steps = 20;
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+}  // namespace
+
+SlowestRank slowest_of(std::span<const double> times_s) {
+  std::vector<double> sorted(times_s.begin(), times_s.end());
+  std::ranges::sort(sorted);
+  const std::size_t middle = sorted.size() / 2;
+  const double median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  const auto slowest = std::ranges::max_element(times_s);
+  return {.rank = static_cast<int>(slowest - times_s.begin()),
+          .ratio = median > 0 ? *slowest / median : 1.0,
+          .excess_s = *slowest - median};
+}
+
+void SlowestRankWatch::add_step(double compute_time_s) {
+  if (!std::exchange(has_begun_, true)) return;
+  time_s_ += compute_time_s;
+  ++num_steps_;
+}
+
+SlowestRankWatch::Finding SlowestRankWatch::close(const comm::Group& world) {
+  const std::int64_t num_steps = std::exchange(num_steps_, 0);
+  if (num_steps == 0 || world.size() == 1) return {};
+  const double mean_s = std::exchange(time_s_, 0.0) / static_cast<double>(num_steps);
+  const SlowestRank slowest = slowest_of(world.all_gather(std::span(&mean_s, 1)));
+  const bool is_slow = slowest.ratio > most_ratio && slowest.excess_s > least_excess_s;
+  same_steps_ = is_slow ? (slowest.rank == same_rank_ ? same_steps_ : 0) + num_steps : 0;
+  same_rank_ = is_slow ? slowest.rank : -1;
+  if (has_warned_ || same_steps_ < least_steps) return {.slowest = slowest, .warning = ""};
+  has_warned_ = true;
+  const std::string host = world.deliver(host_name(), slowest.rank, 0);
+  return {.slowest = slowest,
+          .warning = fmt::format(
+              "rank {} on {} computes {:.2f} times as long as the median rank (for {} steps and more, {:.2f} s a step, "
+              "in which the others wait): look for other programs there, and compare it by `sft --check`",
+              slowest.rank, host, slowest.ratio, least_steps, slowest.excess_s)};
+}
+
+}  // namespace sft::train

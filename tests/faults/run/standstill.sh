@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A rank that stands still: the others say which, where and how, and the run ends with status 76. A rank that is merely slow
+# goes on, and is named as slow.
+#
+#   standstill.sh MPIEXEC SFT SFT_PREPARE STOP_AT_LIBRARY
+set -euo pipefail
+
+mpiexec=$1 sft=$2 sft_prepare=$3 library=$4
+# shellcheck source=tests/support/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../support/checks.sh"
+
+make_run run.ini 400 1000000
+printf '[checkpoint]\nsave_steps = 0\n' >>run.ini
+# More files than are held open: rows are read from the disk.
+rm -r data
+"$sft_prepare" --input pairs.jsonl --output data --max_length 48 --num_shards 40 >/dev/null
+host=$(hostname)
+ranks=("$mpiexec" -np 4)
+timeout_s=5
+
+# stands_still PLACE PATTERN WORD...: rank 3 is held at that place of stop_at.cpp after some steps of the run, and the line
+# has the pattern.
+stands_still() {
+  local place=$1 pattern=$2 status=0 pid begin
+  shift 2
+  rm -rf "$place" go
+  STOP_AT=$place STOP_RANK=3 STOP_WHEN=$work/go LD_PRELOAD=$library "${ranks[@]}" "$sft" run.ini \
+    --train.output_dir "$place" --device.comm_timeout_s "$timeout_s" "$@" >out 2>err &
+  pid=$!
+  await_steps "$place" 3
+  touch go
+  begin=$SECONDS
+  for _ in $(seq 600); do
+    if ! kill -0 "$pid" 2>/dev/null; then break; fi
+    sleep 0.1
+  done
+  kill -KILL "$pid" 2>/dev/null || true
+  wait "$pid" || status=$?
+  check "$place: the status of a standstill" test "$status" -eq 76
+  check "$place: in time" test $((SECONDS - begin)) -le $((timeout_s + 20))
+  check "$place: one line" test "$(grep -c 'error: ' err)" -eq 1
+  if grep -qE "error: rank 3 on $host stands still, $pattern" err; then
+    right "$(grep -m1 'error: ' err | cut -c -220)"
+  else
+    wrong "$place: no line like /$pattern/"
+  fi
+}
+
+stopped='stopped by a signal, in'
+stands_still gather "$stopped (all_gather|reduce_scatter_add|all_reduce)( of [^,]+)? over [a-z]+ \(call [0-9]+\), for [0-9]+ s \(rank 0 is in "
+stands_still sum "$stopped .*(sum|max) over world \(call [0-9]+\), for [0-9]+ s \("
+stands_still read "$stopped reading rows, for [0-9]+ s \(rank 0 is in .* over "
+stands_still save "$stopped saving, for [0-9]+ s \(rank 0 is in saving, agree, max over world" --checkpoint.save_steps 5
+stands_still hang 'in reading rows, for [0-9]+ s \(rank 0 is in '
+
+# A rank that is stopped half of the time, for less than the timeout.
+"${ranks[@]}" "$sft" run.ini --train.output_dir slow --device.comm_timeout_s 1 --train.max_steps 60 --train.logging_steps 10 \
+  --model.hidden_size 512 --model.num_hidden_layers 4 --model.intermediate_size 1024 >out 2>err &
+pid=$!
+await_steps slow 1
+for process in $(processes_of "$sft run.ini --train.output_dir slow"); do
+  if tr '\0' '\n' <"/proc/$process/environ" | grep -qxE '(OMPI_COMM_WORLD|PMI)_RANK=2'; then slow=$process; fi
+done
+while kill -0 "$pid" 2>/dev/null; do
+  kill -STOP "$slow" 2>/dev/null || break
+  sleep 0.2
+  kill -CONT "$slow" 2>/dev/null || break
+  sleep 0.1
+done
+status=0
+wait "$pid" || status=$?
+check 'a rank that is merely slow ends nothing' test "$status" -eq 0
+check 'it is named once' test "$(grep -cE "warning: rank 2 on $host computes [0-9.]+ times as long as the median rank" err)" -eq 1
+check 'and stands in the metrics' grep -qE '"slowest_rank":2,"slowest_ratio":[1-9]' slow/metrics.jsonl
+finish_checks
