@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "config/checks.hpp"
 #include "config/keys.hpp"
 #include "config/scheduler_kwargs.hpp"
 #include "sft/config/valid_config.hpp"
@@ -16,6 +17,16 @@
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::config {
+
+void require(const Config& config, bool holds, const std::string& name, const std::string& rule) {
+  if (holds) return;
+  if (find_key(name)->get(config) == find_key(name)->get(Config{})) {
+    throw_config_error("`" + name + "` is not set", "it has no default and must be " + rule,
+                       "set it in the .ini file or as --" + name);
+  }
+  throw_config_error("`" + name + " = " + find_key(name)->get(config) + "` is out of range", "it must be " + rule,
+                     "correct it");
+}
 
 namespace {
 
@@ -31,18 +42,6 @@ constexpr std::int64_t max_batch = 1 << 20;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 
 std::string text_of(std::int64_t value) { return std::to_string(value); }
-
-/// Refuses a value that stands alone: `name` is the full name of its key. A default that cannot be used means that the
-/// key has none.
-void require(const Config& config, bool holds, const std::string& name, const std::string& rule) {
-  if (holds) return;
-  if (find_key(name)->get(config) == find_key(name)->get(Config{})) {
-    throw_config_error("`" + name + "` is not set", "it has no default and must be " + rule,
-                       "set it in the .ini file or as --" + name);
-  }
-  throw_config_error("`" + name + " = " + find_key(name)->get(config) + "` is out of range", "it must be " + rule,
-                     "correct it");
-}
 
 void require_size(const Config& config, std::int64_t value, const std::string& name, std::int64_t high) {
   require(config, value >= 1 && value <= high, name, "from 1 to " + text_of(high));
@@ -102,15 +101,6 @@ void check_data(const Config& config) {
   if (!config.data.train_files.empty()) return;
   throw_config_error("`data.train_files` is empty", "there is nothing to train on",
                      "name the shards that sft-prepare wrote, such as data/demo/train-*.h5");
-}
-
-void check_evaluation(const Config& config) {
-  const Train& train = config.train;
-  if (!config.data.eval_files.empty() || (train.eval_steps <= 0 && !train.eval_on_start)) return;
-  throw_config_error(train.eval_on_start ? "`train.eval_on_start = true` has no data"
-                                         : "`train.eval_steps = " + text_of(train.eval_steps) + "` has no data",
-                     "`data.eval_files` is empty",
-                     "set data.eval_files to shards that sft-prepare wrote, or leave the key out");
 }
 
 void check_train(const Config& config) {
@@ -417,7 +407,9 @@ ValidConfig validate(Config config, int world_size) {
   check_train(config);
   check_activations(config);
   check_device(config);
+  derive_metric(config);
   check_evaluation(config);
+  check_steps_that_fail(config);
   check_optimizer(config);
   check_offload(config);
   check_axes(config, world_size);
