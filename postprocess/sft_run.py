@@ -6,6 +6,7 @@
     run = Run("output/demo")
     run.metric("loss")                                   # numpy array, one value a logged step
     run.steps("eval_loss"), run.metric("eval_loss")      # one value an evaluation
+    run.metric("goodput")[-1]                            # share of the run's time that its steps had, restarts included
     run.config["model"]["hidden_size"]                   # text, as in resolved.ini
     checkpoint = run.checkpoint()                        # the one saved last
     checkpoint.step, checkpoint.names()

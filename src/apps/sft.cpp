@@ -335,9 +335,10 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 8. Train and evaluate
   const ExitStatus status = trainer.train();
 
-  // 9. Save
+  // 9. Save; what a finished run leaves beside its checkpoints may be of the best one
   trainer.save();
   const Activity saving(ActivityKind::saves, "saving the model");
+  if (status == ExitStatus::done) trainer.load_best();
   if (status == ExitStatus::done && *config->checkpoint.save_hub_model) {
     const std::string folder = model_folder(config);
     apps::save_model_folder(folder, config->model, datasets.train.max_length(), engine, world, *device);

@@ -48,6 +48,28 @@ config::RowOrder read_row_order(const io::Hdf5File& index) {
                    std::string("use the version of sft that wrote it, not ") + version());
 }
 
+void write_decisions(io::Hdf5File& index, const Decisions& decisions) {
+  if (decisions.best_metric) index.write_float("best_metric", *decisions.best_metric);
+  index.write_int("best_step", decisions.best_step);
+  index.write_string("best_checkpoint", decisions.best_checkpoint);
+  index.write_int("num_worse_evaluations", decisions.num_worse_evaluations);
+  index.write_int("num_skipped_steps", decisions.num_skipped_steps);
+  index.write_int("num_skipped_in_a_row", decisions.num_skipped_in_a_row);
+  index.write_int("num_high_losses", decisions.num_high_losses);
+}
+
+Decisions read_decisions(const io::Hdf5File& index) {
+  if (!index.has_attribute("best_step")) return {};  // an earlier version wrote it
+  Decisions decisions{.best_step = index.read_int("best_step"),
+                      .best_checkpoint = index.read_string("best_checkpoint"),
+                      .num_worse_evaluations = index.read_int("num_worse_evaluations"),
+                      .num_skipped_steps = index.read_int("num_skipped_steps"),
+                      .num_skipped_in_a_row = index.read_int("num_skipped_in_a_row"),
+                      .num_high_losses = index.read_int("num_high_losses")};
+  if (index.has_attribute("best_metric")) decisions.best_metric = index.read_float("best_metric");
+  return decisions;
+}
+
 }  // namespace
 
 std::string to_text(const ShardFile& file) {
@@ -115,6 +137,9 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   index.write_string("date", date);
   index.write_string("frozen_fingerprint", position.frozen_fingerprint);
   index.write_string("frozen_origin", position.frozen_origin);
+  write_decisions(index, position.decisions);
+  if (position.is_model_only) index.write_int("is_model_only", 1);
+  index.write_string("time_use", position.time_use);
   index.write_string("shards", file_lines);
   return date;
 }
@@ -164,6 +189,9 @@ Position read_position(const io::Hdf5File& index) {
     position.frozen_origin = index.read_string("frozen_origin");
   }
   position.date = index.read_string("date");
+  position.decisions = read_decisions(index);
+  position.is_model_only = index.has_attribute("is_model_only");
+  if (index.has_attribute("time_use")) position.time_use = index.read_string("time_use");
   return position;
 }
 

@@ -66,16 +66,22 @@ std::string latest_date(const std::string& output_dir) {
   return latest;
 }
 
-void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit) {
+void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best) {
   if (limit <= 0) return;
+  std::int64_t num_kept = 1;        // this one
   std::vector<std::string> others;  // by step, which within one lineage is the order of saving
   for (const std::string& candidate : list(parent_of(folder))) {
-    if (fs::path(candidate).filename() == fs::path(folder).filename()) continue;
+    const std::string name = fs::path(candidate).filename().string();
+    if (name == fs::path(folder).filename()) continue;
+    if (name == best) {
+      ++num_kept;
+      continue;
+    }
     const std::optional<Header> header = header_if_readable(candidate);
     if (!header || !contains(lineage, header->position.lineage.run_id, header->position.step)) continue;
     others.push_back(candidate);
   }
-  const auto excess = std::ssize(others) + 1 - limit;
+  const auto excess = std::min(std::ssize(others) + num_kept - limit, std::ssize(others));
   for (std::int64_t i = 0; i < excess; ++i) retire_folder(others[i]);
 }
 

@@ -11,8 +11,8 @@
 namespace sft::checkpoint {
 
 /// Removes complete checkpoints beside `folder` that are on the way of `lineage`, all but the `limit` of the highest
-/// steps, `folder` among them; 0 keeps all. Those of other runs stay, and those whose checkpoint.h5 does not say whose
-/// they are.
-void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit);
+/// steps, `folder` among them; 0 keeps all. One named `best` stays, too, and is one of the `limit` unless that is 1.
+/// Those of other runs stay, and those whose checkpoint.h5 does not say whose they are.
+void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best = "");
 
 }  // namespace sft::checkpoint

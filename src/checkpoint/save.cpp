@@ -67,7 +67,8 @@ std::string save(const std::string& output_dir, const config::Config& config, co
 
   // 4. Room for the next one.
   groups.world.agree([&] {
-    if (is_first) prune(folder, position.lineage, config.checkpoint.save_total_limit);
+    if (!is_first) return;
+    prune(folder, position.lineage, config.checkpoint.save_total_limit, position.decisions.best_checkpoint);
   });
   return date;
 }

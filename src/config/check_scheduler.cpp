@@ -113,7 +113,13 @@ void check_warmup(const Config& config) {
 void check_evaluations(const Config& config) {
   if (config.optimizer.lr_scheduler_type != Scheduler::reduce_lr_on_plateau) return;
   const bool has_files = !config.data.eval_files.empty();
-  if (has_files && config.train.eval_interval() > 0) return;
+  const bool is_by_steps = config.train.eval_strategy == EvalStrategy::steps;
+  if (has_files && config.train.eval_strategy == EvalStrategy::no) {
+    throw_config_error(fmt::format("{} has no losses to go by", type_text(config.optimizer)),
+                       "`train.eval_strategy = no`",
+                       "set train.eval_strategy to steps or epoch, or choose another schedule");
+  }
+  if (has_files && (!is_by_steps || config.train.eval_interval() > 0)) return;
   throw_config_error(fmt::format("{} has no losses to go by", type_text(config.optimizer)),
                      has_files ? "`train.eval_steps = 0` evaluates at the end alone" : "`data.eval_files` is empty",
                      fmt::format("{}, or choose another schedule",

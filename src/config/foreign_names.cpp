@@ -20,7 +20,6 @@ const char* const stages = "it names what is sharded, which is parallel.zero_sta
 const char* const write_stage =
     "set parallel.zero_stage to 0, 1, 2 or 3, and parallel.dp_replicate_size where groups of ranks hold copies";
 const char* const own_files = "sft reads none of Accelerate's and DeepSpeed's files";
-const char* const by_steps = "checkpoints are written by steps, and at the end";
 
 std::vector<ForeignRow> precision_rows() {
   return {
@@ -245,9 +244,9 @@ std::vector<ForeignRow> logging_rows() {
        "metrics go to output_dir/metrics.jsonl and nowhere else",
        "write report_to = none; postprocess/plot_loss.py draws them"},
       {"logging_strategy", {{"steps", ""}}, "lines of metrics.jsonl are written by steps", "set train.logging_steps"},
-      {"logging_first_step", only_false, "lines of metrics.jsonl are written every logging_steps steps",
-       "set train.logging_steps = 1 for a line every step"},
-      {"logging_nan_inf_filter", only_false, "NaN and Inf are never hidden: they end the run with status 4", leave_out},
+      {"logging_nan_inf_filter", only_false,
+       "NaN and Inf are never hidden: they end the run with status 4, or leave a step out (train.nan_policy)",
+       leave_out},
       {"logging_dir", nothing, "metrics go to output_dir/metrics.jsonl", "set train.output_dir"},
       {"log_level log_level_replica run_name project trackio_space_id trackio_bucket_id "
        "trackio_static_space_id",
@@ -259,31 +258,21 @@ std::vector<ForeignRow> logging_rows() {
 
 std::vector<ForeignRow> evaluation_rows() {
   return {
-      {"eval_strategy evaluation_strategy",
-       {{"none", "train.eval_steps=0"}, {"steps", ""}},
-       "evaluations come by steps, and at the end",
-       "set train.eval_steps; 0 evaluates at the end only"},
+      {"evaluation_strategy", {{"*", "train.eval_strategy=*"}}, "", ""},
       {"do_eval", either, "data.eval_files says whether there is an evaluation", leave_out},
       {"do_train",
        {{"true", ""}, {"none", ""}},
        "sft trains, and does nothing else",
        "leave it out; with max_steps = 0 it evaluates only, and `sft INPUT.ini --dry-run` trains nothing"},
       {"do_predict", only_false, "sft trains, and does nothing else", "use sft-generate on a checkpoint"},
-      {"load_best_model_at_end", only_false, "a run ends with the weights of its last step",
-       "leave it out; metrics.jsonl says which step had the lowest eval_loss, and checkpoint.save_steps keeps "
-       "checkpoints"},
       {"eval_delay",
        {{"0", ""}, {"0.0", ""}, {"none", ""}},
        "evaluations come every eval_steps steps from the first on",
        leave_out},
       {"per_device_eval_batch_size per_gpu_eval_batch_size eval_accumulation_steps label_names", anything,
        "evaluation takes batches of the size of training's, and its numbers do not depend on it", leave_out},
-      {"metric_for_best_model",
-       {{"loss", ""}, {"eval_loss", ""}, {"none", ""}},
-       "eval_loss is what lr_scheduler_type = reduce_lr_on_plateau goes by, and nothing else goes by a metric",
-       leave_out},
       {"prediction_loss_only eval_do_concat_batches eval_use_gather_object batch_eval_metrics "
-       "greater_is_better include_inputs_for_metrics",
+       "include_inputs_for_metrics",
        either, no_effect, leave_out},
       {"include_for_metrics", only_none, "evaluation gives eval_loss, eval_mean_token_accuracy and eval_entropy",
        leave_out},
@@ -293,11 +282,6 @@ std::vector<ForeignRow> evaluation_rows() {
 
 std::vector<ForeignRow> saving_rows() {
   return {
-      {"save_strategy",
-       {{"steps", ""}, {"none", "checkpoint.save_steps=0"}},
-       by_steps,
-       "set checkpoint.save_steps; 0 writes one at the end only"},
-      {"save_only_model", only_false, "a checkpoint holds all that a resumed run needs", leave_out},
       {"save_on_each_node", only_false, "the ranks write one checkpoint together", leave_out},
       {"save_safetensors", nothing, "checkpoints are HDF5 files", leave_out},
       {"enable_jit_checkpoint", either, "a stopped run always saves and ends with status 75", leave_out},

@@ -163,15 +163,44 @@ Key eval_files_key(const char* help) {
   return files;
 }
 
-/// warmup_ratio: a share, or none for 0.
-Key warmup_ratio_key(const char* help) {
-  Key ratio = key("optimizer", &Config::optimizer, "warmup_ratio", &Optimizer::warmup_ratio, help);
-  ratio.set = [](const std::string& text, Config& config) {
-    config.optimizer.warmup_ratio = 0.0;
-    if (!is_none(unquoted(text))) read(text, config.optimizer.warmup_ratio);
+/// A number that may also be written none, for 0.
+template <class Part, class Value>
+Key number_or_none_key(const char* section, Part Config::*part, const char* name, Value Part::*field,
+                       const char* help) {
+  Key number = key(section, part, name, field, help);
+  number.set = [=](const std::string& text, Config& config) {
+    config.*part.*field = 0;
+    if (!is_none(unquoted(text))) read(text, config.*part.*field);
   };
-  return ratio;
+  return number;
 }
+
+/// A value that may be none, which other keys then decide. `none`: whether a text stands for that.
+template <class Value>
+Key optional_key(const char* name, std::optional<Value> Train::*field, bool (*none)(const std::string& text),
+                 const char* help) {
+  std::vector<std::string> texts = choices(Value{});
+  texts.insert(texts.begin(), "none");
+  return {"train",
+          name,
+          help,
+          texts,
+          /*is_path=*/false,
+          [=](const std::string& text, Config& config) {
+            (config.train.*field).reset();
+            if (none(unquoted(text))) return;
+            Value value{};
+            read(text, value);
+            config.train.*field = value;
+          },
+          [=](const Config& config) {
+            const std::optional<Value>& value = config.train.*field;
+            return value ? write(*value) : std::string("none");
+          }};
+}
+
+/// Of a truth, which "no" and "false" do not leave open.
+bool is_no_truth(const std::string& text) { return is_none(text) && !truth_of(text); }
 
 /// eval_steps: a count, or none for that of logging_steps; "no" is 0.
 Key eval_steps_key(const char* help) {
@@ -347,9 +376,34 @@ std::vector<Key> make_keys() {
                "folder for metrics, checkpoints and resolved.ini"),
       key("train", &C::train, "logging_steps", &Train::logging_steps, "steps between two lines of metrics.jsonl", 1,
           "1 or more"),
+      key("train", &C::train, "logging_first_step", &Train::logging_first_step,
+          "a line of metrics.jsonl for the first step of the run, too"),
+      key("train", &C::train, "eval_strategy", &Train::eval_strategy,
+          "when to evaluate on eval_files: steps (every eval_steps), epoch (at the end of each), both also at the end "
+          "of the run, or no"),
       eval_steps_key("steps between two evaluations on eval_files, beside the one at the end; none: logging_steps; "
                      "0: only at the end"),
       key("train", &C::train, "eval_on_start", &Train::eval_on_start, "evaluate before the first step too"),
+      key("train", &C::train, "load_best_model_at_end", &Train::load_best_model_at_end,
+          "a finished run leaves the model or adapters of its best checkpoint, not of its last step"),
+      optional_key("metric_for_best_model", &Train::metric_for_best_model, &is_none,
+                   "what an evaluation is judged by: loss, mean_token_accuracy or entropy, also with eval_ in front; "
+                   "none: loss, where a key needs one"),
+      optional_key("greater_is_better", &Train::greater_is_better, &is_no_truth,
+                   "whether more of that metric is better; none: true unless its name ends with loss"),
+      number_or_none_key("train", &C::train, "early_stopping_patience", &Train::early_stopping_patience,
+                         "end the run after so many evaluations in a row that are not better than the best before "
+                         "them; 0: never"),
+      key("train", &C::train, "early_stopping_threshold", &Train::early_stopping_threshold,
+          "how much better an evaluation must be to count for that"),
+      key("train", &C::train, "nan_policy", &Train::nan_policy,
+          "what a step does whose loss or gradient norm is NaN or Inf: stop ends the run, with skip the step is left "
+          "out"),
+      key("train", &C::train, "nan_skip_limit", &Train::nan_skip_limit,
+          "with nan_policy = skip: so many steps left out in a row end the run"),
+      number_or_none_key("train", &C::train, "loss_watchdog_threshold", &Train::loss_watchdog_threshold,
+                         "end the run when the loss of loss_watchdog_patience steps in a row is above this; 0: never"),
+      key("train", &C::train, "loss_watchdog_patience", &Train::loss_watchdog_patience, "see loss_watchdog_threshold"),
       key("train", &C::train, "profile_steps", &Train::profile_steps,
           "steps, counted from 1, whose timeline goes to output_dir/trace.json and to NVIDIA's profilers: 3, or 3-5; "
           "none: no step"),
@@ -363,7 +417,8 @@ std::vector<Key> make_keys() {
           "JSON object of what the schedule lets you choose, such as {\"num_cycles\": 2}; empty: its defaults"),
       key("optimizer", &C::optimizer, "warmup_steps", &Optimizer::warmup_steps,
           "steps of warm-up from 0; below 1: their share of all steps, rounded up"),
-      warmup_ratio_key("share of all steps that are warm-up, rounded up, in place of warmup_steps"),
+      number_or_none_key("optimizer", &C::optimizer, "warmup_ratio", &Optimizer::warmup_ratio,
+                         "share of all steps that are warm-up, rounded up, in place of warmup_steps"),
       key("optimizer", &C::optimizer, "weight_decay", &Optimizer::weight_decay,
           "decay of matrices, decoupled but for sgd; norms and biases have none"),
       key("optimizer", &C::optimizer, "adam_beta1", &Optimizer::adam_beta1,
@@ -383,10 +438,16 @@ std::vector<Key> make_keys() {
       key("optimizer", &C::optimizer, "moments_dtype", &Optimizer::moments_dtype,
           "float32, or bf16 with stochastic rounding: half the memory"),
 
+      key("checkpoint", &C::checkpoint, "save_strategy", &Checkpoint::save_strategy,
+          "when to save: steps (every save_steps), epoch (at the end of each), best (when an evaluation is the best so "
+          "far) or no; a run always saves at its end"),
       key("checkpoint", &C::checkpoint, "save_steps", &Checkpoint::save_steps,
           "steps between checkpoints; 0: only at the end", 0, "0 (only at the end) or more"),
       key("checkpoint", &C::checkpoint, "save_total_limit", &Checkpoint::save_total_limit,
-          "checkpoints to keep, those saved last; 0: all", 0, "0 (keep all) or more"),
+          "checkpoints to keep, those saved last and the best; 0: all", 0, "0 (keep all) or more"),
+      key("checkpoint", &C::checkpoint, "save_only_model", &Checkpoint::save_only_model,
+          "checkpoints hold the trained weights alone: no run can go on from them; one that a signal or an error stops "
+          "saves all"),
       resume_key("none, auto (the one saved last in output_dir, if any; also written true or latest) or the path of a "
                  "checkpoint"),
       save_hub_model_key(

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/checks.hpp"
 #include "config/keys.hpp"
 #include "config/scheduler_kwargs.hpp"
 #include "sft/config/valid_config.hpp"
@@ -18,6 +19,16 @@
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::config {
+
+void require(const Config& config, bool holds, const std::string& name, const std::string& rule) {
+  if (holds) return;
+  if (find_key(name)->get(config) == find_key(name)->get(Config{})) {
+    throw_config_error(fmt::format("`{}` is not set", name), fmt::format("it has no default and must be {}", rule),
+                       fmt::format("set it in the .ini file or as --{}", name));
+  }
+  throw_config_error(fmt::format("`{} = {}` is out of range", name, find_key(name)->get(config)),
+                     fmt::format("it must be {}", rule), "correct it");
+}
 
 namespace {
 
@@ -32,17 +43,6 @@ constexpr int max_axis_size = 1 << 15;
 constexpr std::int64_t max_batch = 1 << 20;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 
-/// Refuses a value that stands alone: `name` is the full name of its key. A default that cannot be used means that the
-/// key has none.
-void require(const Config& config, bool holds, const std::string& name, const std::string& rule) {
-  if (holds) return;
-  if (find_key(name)->get(config) == find_key(name)->get(Config{})) {
-    throw_config_error(fmt::format("`{}` is not set", name), fmt::format("it has no default and must be {}", rule),
-                       fmt::format("set it in the .ini file or as --{}", name));
-  }
-  throw_config_error(fmt::format("`{} = {}` is out of range", name, find_key(name)->get(config)),
-                     fmt::format("it must be {}", rule), "correct it");
-}
 
 void require_size(const Config& config, std::int64_t value, const std::string& name, std::int64_t high) {
   require(config, value >= 1 && value <= high, name, fmt::format("from 1 to {}", high));
@@ -102,15 +102,6 @@ void check_data(const Config& config) {
   if (!config.data.train_files.empty()) return;
   throw_config_error("`data.train_files` is empty", "there is nothing to train on",
                      "name the shards that sft-prepare wrote, such as data/demo/train-*.h5");
-}
-
-void check_evaluation(const Config& config) {
-  const Train& train = config.train;
-  if (!config.data.eval_files.empty() || (train.eval_steps <= 0 && !train.eval_on_start)) return;
-  throw_config_error(train.eval_on_start ? "`train.eval_on_start = true` has no data"
-                                         : fmt::format("`train.eval_steps = {}` has no data", train.eval_steps),
-                     "`data.eval_files` is empty",
-                     "set data.eval_files to shards that sft-prepare wrote, or leave the key out");
 }
 
 /// The rules of the table of keys.
@@ -416,7 +407,9 @@ ValidConfig validate(Config config, int world_size) {
   check_train(config);
   check_activations(config);
   check_device(config);
+  derive_metric(config);
   check_evaluation(config);
+  check_steps_that_fail(config);
   check_optimizer(config);
   check_offload(config);
   check_axes(config, world_size);

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "config/quoting.hpp"
@@ -102,6 +103,16 @@ constexpr Names<SpMethod, 5> sp_method_names{{{"ring", SpMethod::ring},
                                               {"auto", SpMethod::automatic}}};
 constexpr Names<RowOrder, 3> row_order_names{
     {{"auto", RowOrder::automatic}, {"trl", RowOrder::trl}, {"endless", RowOrder::endless}}};
+constexpr Names<EvalStrategy, 3> eval_strategy_names{
+    {{"no", EvalStrategy::no}, {"steps", EvalStrategy::steps}, {"epoch", EvalStrategy::epoch}}};
+constexpr Names<SaveStrategy, 4> save_strategy_names{{{"no", SaveStrategy::no},
+                                                      {"steps", SaveStrategy::steps},
+                                                      {"epoch", SaveStrategy::epoch},
+                                                      {"best", SaveStrategy::best}}};
+constexpr Names<EvalMetric, 3> eval_metric_names{{{"loss", EvalMetric::loss},
+                                                  {"mean_token_accuracy", EvalMetric::mean_token_accuracy},
+                                                  {"entropy", EvalMetric::entropy}}};
+constexpr Names<NanPolicy, 2> nan_policy_names{{{"stop", NanPolicy::stop}, {"skip", NanPolicy::skip}}};
 
 template <class Choice, std::size_t size>
 std::vector<std::string> texts_of(const Names<Choice, size>& names) {
@@ -210,6 +221,18 @@ void read(const std::string& text, BackendChoice& value) { read_choice(text, val
 void read(const std::string& text, CommChoice& value) { read_choice(text, value, comm_names); }
 void read(const std::string& text, SpMethod& value) { read_choice(text, value, sp_method_names); }
 void read(const std::string& text, RowOrder& value) { read_choice(text, value, row_order_names); }
+void read(const std::string& text, EvalStrategy& value) {
+  read_choice(is_none(unquoted(text)) ? "no" : text, value, eval_strategy_names);
+}
+void read(const std::string& text, SaveStrategy& value) {
+  read_choice(is_none(unquoted(text)) ? "no" : text, value, save_strategy_names);
+}
+void read(const std::string& text, EvalMetric& value) {
+  const std::string word = unquoted(text);
+  constexpr std::string_view prefix = "eval_";
+  read_choice(word.starts_with(prefix) ? word.substr(prefix.size()) : word, value, eval_metric_names);
+}
+void read(const std::string& text, NanPolicy& value) { read_choice(text, value, nan_policy_names); }
 void read(const std::string& text, RopeScaling& value) { value = parse_rope_scaling(unquoted(text)); }
 void read(const std::string& text, StepRange& value) {
   const std::string word = unquoted(text);
@@ -238,6 +261,10 @@ std::vector<std::string> choices(BackendChoice) { return texts_of(backend_names)
 std::vector<std::string> choices(CommChoice) { return texts_of(comm_names); }
 std::vector<std::string> choices(SpMethod) { return texts_of(sp_method_names); }
 std::vector<std::string> choices(RowOrder) { return texts_of(row_order_names); }
+std::vector<std::string> choices(EvalStrategy) { return texts_of(eval_strategy_names); }
+std::vector<std::string> choices(SaveStrategy) { return texts_of(save_strategy_names); }
+std::vector<std::string> choices(EvalMetric) { return texts_of(eval_metric_names); }
+std::vector<std::string> choices(NanPolicy) { return texts_of(nan_policy_names); }
 
 std::string write(bool value) { return write_choice(value, bool_names); }
 std::string write(int value) { return write_number(value); }
@@ -262,6 +289,10 @@ std::string write(BackendChoice value) { return write_choice(value, backend_name
 std::string write(CommChoice value) { return write_choice(value, comm_names); }
 std::string write(SpMethod value) { return write_choice(value, sp_method_names); }
 std::string write(RowOrder value) { return write_choice(value, row_order_names); }
+std::string write(EvalStrategy value) { return write_choice(value, eval_strategy_names); }
+std::string write(SaveStrategy value) { return write_choice(value, save_strategy_names); }
+std::string write(EvalMetric value) { return write_choice(value, eval_metric_names); }
+std::string write(NanPolicy value) { return write_choice(value, nan_policy_names); }
 std::string write(const RopeScaling& value) { return to_json(value); }
 std::string write(const StepRange& value) {
   if (value.is_empty()) return "none";

@@ -51,6 +51,10 @@ double epochs_after(std::int64_t steps, const data::StepPositions& positions) {
   return static_cast<double>(positions.begin(steps)) / static_cast<double>(positions.num_rows);
 }
 
+bool is_epoch_end(std::int64_t step, const data::StepPositions& positions) {
+  return step > 0 && positions.begin(step) / positions.num_rows > positions.begin(step - 1) / positions.num_rows;
+}
+
 bool is_due(std::int64_t step, std::int64_t interval) { return interval > 0 && step % interval == 0; }
 
 }  // namespace sft::plan

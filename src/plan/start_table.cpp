@@ -231,10 +231,28 @@ std::string describe_activations(const config::Config& config, bool is_cpu) {
 
 /// "at the start, every 100 steps and at the end"
 std::string describe_evaluation(const config::Train& train) {
-  std::vector<std::string> before_end;
-  if (train.eval_on_start) before_end.emplace_back("at the start");
-  if (train.eval_interval() > 0) before_end.push_back(fmt::format("every {}", plural(train.eval_interval(), "step")));
-  return fmt::format("{}{}at the end", fmt::join(before_end, ", "), before_end.empty() ? "" : " and ");
+  using Strategy = config::EvalStrategy;
+  const std::string start = train.eval_on_start ? "at the start" : "";
+  if (train.eval_strategy == Strategy::no) return start.empty() ? "never (eval_strategy = no)" : start;
+  const std::string steps = train.eval_strategy == Strategy::epoch ? "at the end of every epoch"
+                            : train.eval_interval() > 0 ? fmt::format("every {}", plural(train.eval_interval(), "step"))
+                                                        : "";
+  return fmt::format("{}{}{}{}", start, start.empty() || steps.empty() ? "" : ", ", steps,
+                     start.empty() && steps.empty() ? "at the end" : " and at the end");
+}
+
+/// "lowest eval_loss, loaded at the end; stops after 3 evaluations without improvement"; empty where nothing goes by
+/// it.
+std::string describe_best(const config::Config& config) {
+  const config::Train& train = config.train;
+  if (!train.metric_for_best_model) return "";
+  std::string text = fmt::format("{} eval_{}", *train.greater_is_better ? "highest" : "lowest",
+                                 config::write(*train.metric_for_best_model));
+  if (train.load_best_model_at_end) text += ", loaded at the end";
+  if (train.early_stopping_patience > 0) {
+    text += fmt::format("; stops after {} without improvement", plural(train.early_stopping_patience, "evaluation"));
+  }
+  return text;
 }
 
 }  // namespace
@@ -280,6 +298,7 @@ std::string start_table(const StartFacts& facts) {
   if (facts.datasets.eval) {
     add("eval data", describe_data(*facts.datasets.eval));
     add("evaluate", describe_evaluation(facts.config->train));
+    add("best model", describe_best(facts.config));
   }
   add("tokenizer", describe_tokenizer(facts));
   add("order", describe_order(facts));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/engine.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -44,7 +46,8 @@ double model_flops(const config::Config& config, parallel::ParameterCounts param
 
 /// What begin_step and add_micro_batch leave for finish_step.
 struct StepUnderWay {
-  std::int64_t step = 0;  ///< 1-based
+  std::int64_t step = 0;    ///< 1-based
+  std::int64_t update = 0;  ///< of the optimizer, 1-based: `step` without those that were left out
   double learning_rate = 0.0;
   data::BatchCounts counts;            ///< of all ranks
   std::int64_t num_micro_batches = 0;  ///< done
@@ -93,8 +96,10 @@ struct Engine::Impl {
     open_optimizer();
     // Sums over tp come behind the backward pass, and so does the norm of the gradients, in whose place an optimizer of
     // whole matrices has directions; share() comes behind all of them.
+    // Nor is a step known to be finite before its end, which nan_policy = skip waits for.
     if (plan.optimizer->file_bytes() > 0 && config.optimizer.max_grad_norm == 0 && groups.tp.size() == 1 &&
-        plan.matrix_assignment.rounds().empty() && plan.optimizer->max_shared_bytes() == 0) {
+        config.train.nan_policy == config::NanPolicy::stop && plan.matrix_assignment.rounds().empty() &&
+        plan.optimizer->max_shared_bytes() == 0) {
       early_update.emplace(*plan.optimizer, plan.storage, *workers.ops, device, *workers.streams.comm);
       workers.units.on_gradient_queued([this](parallel::UnitIndex unit) { early_update->gradient_queued(unit); });
     }
@@ -165,11 +170,12 @@ struct Engine::Impl {
     initialize_parameters_of(plan.shard_map, in_file != nullptr ? master_scratch() : plan.storage.parameters());
     if (in_file != nullptr) in_file->write(0, master_scratch());
   }
-  /// Before the last micro-batch of a step, under which its state is read ahead.
+  /// Before the last micro-batch of a step, under which its state is read ahead, unless the step may be left out: then
+  /// the windows would lie there for nobody.
   void prepare_update(std::int64_t step, double learning_rate) {
     if (early_update) {
       early_update->begin(step, learning_rate);
-    } else {
+    } else if (config.train.nan_policy == config::NanPolicy::stop) {
       plan.optimizer->read_ahead(optim::Optimizer::Order::ascending);
     }
   }
@@ -248,10 +254,15 @@ void Engine::initialize_beside_weights() {
   e.plan.optimizer->zero(*e.workers.ops);
 }
 
-void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts) {
+void Engine::begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts,
+                        std::int64_t num_skipped) {
   Impl& e = *impl_;
-  e.current = {
-      .step = step, .learning_rate = learning_rate, .counts = e.sum_counts(counts), .num_micro_batches = 0, .rows = {}};
+  e.current = {.step = step,
+               .update = step - num_skipped,
+               .learning_rate = learning_rate,
+               .counts = e.sum_counts(counts),
+               .num_micro_batches = 0,
+               .rows = {}};
   e.workers.units.begin_step(e.config.train.gradient_accumulation_steps);
   e.device.fill_zero(e.plan.results.data, e.plan.results.size_bytes(), e.compute_stream());
 }
@@ -261,7 +272,7 @@ void Engine::add_micro_batch(const data::MicroBatch& batch) {
   StepUnderWay& step = e.current;
   const std::int64_t num_micro_batches = e.config.train.gradient_accumulation_steps;
   SFT_ENSURE(step.num_micro_batches < num_micro_batches, "a step has no more micro-batches");
-  if (step.num_micro_batches + 1 == num_micro_batches) e.prepare_update(step.step, step.learning_rate);
+  if (step.num_micro_batches + 1 == num_micro_batches) e.prepare_update(step.update, step.learning_rate);
   const std::int64_t number = step.num_micro_batches++;
   device::timed(e.device.timeline(), {.category = "step", .what = "", .of = "micro-batch", .number = number}, [&] {
     const model::Inputs inputs = e.upload.put(batch);
@@ -288,16 +299,21 @@ StepResult Engine::finish_step() {
     e.groups.world.sum(std::span<double>(sums));
   }
   const double norm = std::sqrt(sums[plan::num_metrics]), loss = sums[0] * step.gradient_scale();
+  std::string left_out;
   if (!std::isfinite(sums[0]) || !std::isfinite(norm)) {
-    throw_not_finite({step.step, loss, norm, local[0], local[plan::num_metrics], step.rows}, e.groups.world);
+    const NotFiniteText text =
+        describe_not_finite({step.step, loss, norm, local[0], local[plan::num_metrics], step.rows}, e.groups.world);
+    if (e.config.train.nan_policy == config::NanPolicy::stop) throw_not_finite(text);
+    left_out = fmt::format("{} ({})", text.problem, text.where);
+  } else {
+    e.update(step.update, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   }
-
-  e.update(step.step, step.learning_rate, optim::clipping_factor(norm, e.config.optimizer.max_grad_norm));
   e.workers.units.parameters_written();
 
   const data::BatchCounts& counts = step.counts;
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
-  return {.loss = loss,
+  return {.left_out = left_out,
+          .loss = loss,
           .grad_norm = norm,
           .mean_token_accuracy = sums[2] / num_targets,
           .entropy = sums[3] / num_targets,

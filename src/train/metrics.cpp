@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/metrics.hpp"
 
+#include <fmt/format.h>
+
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -28,6 +31,21 @@ std::optional<LineOrigin> origin_of(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return std::nullopt;
   return LineOrigin{json["step"].get<std::int64_t>(), json.contains("eval_loss")};
+}
+
+/// The keys of a note, beside the step.
+void write_note(nlohmann::ordered_json& json, const TimeNote& note) {
+  const TimeUse& use = note.use;
+  json["time"] = note.time_s;
+  json["goodput"] = use.goodput();
+  json["run_time_s"] = use.total_s;
+  json["useful_time_s"] = use.useful_s;
+  json["save_time_s"] = use.save_s;
+  json["eval_time_s"] = use.evaluation_s;
+  json["restart_time_s"] = use.restart_s;
+  json["repeated_time_s"] = use.repeated_s;
+  json["repeated_steps"] = use.num_repeated_steps;
+  json["restarts"] = use.num_restarts;
 }
 
 }  // namespace
@@ -60,6 +78,8 @@ std::string to_json(const StepMetrics& metrics) {
   json["peak_memory_bytes_min"] = metrics.peak_memory.min_bytes;
   json["peak_memory_bytes_mean"] = metrics.peak_memory.mean_bytes;
   json["peak_memory_bytes_max"] = metrics.peak_memory.max_bytes;
+  if (metrics.num_skipped_steps > 0) json["skipped_steps"] = metrics.num_skipped_steps;
+  if (metrics.time) write_note(json, *metrics.time);
   if (metrics.resumed_step) json["resumed_step"] = *metrics.resumed_step;
   return json.dump();
 }
@@ -74,6 +94,61 @@ std::string to_json(const EvalMetrics& metrics) {
   json["eval_num_target_tokens"] = metrics.num_target_tokens;
   json["eval_runtime"] = metrics.time_s;
   return json.dump();
+}
+
+std::string to_json(const TimeNote& note, const std::string& run_id) {
+  nlohmann::ordered_json json;
+  json["run_id"] = run_id;
+  json["step"] = note.step;
+  write_note(json, note);
+  return json.dump();
+}
+
+std::optional<TimeNote> parse_time_note(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("time")) return std::nullopt;
+  try {
+    return TimeNote{json.at("time").get<double>(),
+                    json.at("step").get<std::int64_t>(),
+                    {.total_s = json.at("run_time_s").get<double>(),
+                     .useful_s = json.at("useful_time_s").get<double>(),
+                     .save_s = json.at("save_time_s").get<double>(),
+                     .evaluation_s = json.at("eval_time_s").get<double>(),
+                     .restart_s = json.at("restart_time_s").get<double>(),
+                     .repeated_s = json.at("repeated_time_s").get<double>(),
+                     .num_repeated_steps = json.at("repeated_steps").get<std::int64_t>(),
+                     .num_restarts = json.at("restarts").get<std::int64_t>()}};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<TimeNote> last_start_of(const std::string& run_id, const std::string& starts) {
+  std::optional<TimeNote> last;
+  std::istringstream lines(starts);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || json.value("run_id", nlohmann::json()) != run_id) continue;
+    if (const auto note = parse_time_note(line)) last = note;
+  }
+  return last;
+}
+
+std::optional<TimeNote> last_line_of(const std::string& metrics) {
+  std::optional<TimeNote> last;
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);) {
+    if (const auto note = parse_time_note(line)) last = note;
+  }
+  return last;
+}
+
+void append_start(const std::string& path, const TimeNote& note, const std::string& run_id) {
+  std::ofstream stream(path, std::ios::app);
+  stream << to_json(note, run_id) << '\n' << std::flush;
+  if (stream) return;
+  throw_data_error(fmt::format("cannot write {}", path), "the disk may be full, or the folder closed",
+                   "free space, and check the folder's permissions");
 }
 
 std::string keep_steps(const std::string& text, std::int64_t last_step, std::int64_t last_evaluation) {

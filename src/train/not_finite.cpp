@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "not_finite.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -48,7 +50,7 @@ std::string first_where(bool seen, const std::string& text, const comm::Group& w
 
 }  // namespace
 
-void throw_not_finite(const NotFinite& seen, const comm::Group& world) {
+NotFiniteText describe_not_finite(const NotFinite& seen, const comm::Group& world) {
   const bool is_loss = !std::isfinite(seen.local_loss);
   const std::string loss_ranks = ranks_where(is_loss, world);
   const std::string loss_rows = first_where(
@@ -59,12 +61,16 @@ void throw_not_finite(const NotFinite& seen, const comm::Group& world) {
                             : !shard_ranks.empty()
                                 ? "the loss is finite; seen in the gradient shard of rank " + shard_ranks
                                 : "finite on every rank, but not their sum";
+  return {fmt::format("loss {} and gradient norm {} at step {} are not finite", text_of(seen.loss), text_of(seen.norm),
+                      seen.step),
+          where};
+}
+
+void throw_not_finite(const NotFiniteText& text) {
   throw comm::SharedError(
-      ExitStatus::numerical,
-      "loss " + text_of(seen.loss) + " and gradient norm " + text_of(seen.norm) + " at step " +
-          std::to_string(seen.step) + " are not finite",
-      where,
-      "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at the rows of this step");
+      ExitStatus::numerical, text.problem, text.where,
+      "resume from the last checkpoint, if there is one, with a lower learning_rate, or look at the rows of this step; "
+      "train.nan_policy = skip leaves such steps out");
 }
 
 void throw_eval_not_finite(const EvalNotFinite& seen, const comm::Group& world) {

@@ -3,6 +3,7 @@
 // What a run says when its loss or gradient norm, or the loss of an evaluation, is NaN or Inf: where it was seen first.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sft/comm/group.hpp"
@@ -18,10 +19,18 @@ struct NotFinite {
   std::vector<std::int64_t> rows;  ///< that this rank read, in file order
 };
 
-/// Throws a numerical Error that every rank holds. It names the ranks whose own tokens have such a loss, and the rows
-/// that the first of them read; where none has, the ranks whose gradient shard, a sum over all ranks, has such a norm;
-/// where none has either, the global sum alone has. Collective over the world.
-[[noreturn]] void throw_not_finite(const NotFinite& seen, const comm::Group& world);
+/// What every rank says of such a step.
+struct NotFiniteText {
+  std::string problem;  ///< "loss nan and gradient norm nan at step 12 are not finite"
+  std::string where;    ///< it was seen
+};
+/// Names the ranks whose own tokens have such a loss, and the rows that the first of them read; where none has, the
+/// ranks whose gradient shard, a sum over all ranks, has such a norm; where none has either, the global sum alone has.
+/// The same on every rank. Collective over the world.
+[[nodiscard]] NotFiniteText describe_not_finite(const NotFinite& seen, const comm::Group& world);
+
+/// Throws a numerical Error of describe_not_finite, which every rank holds.
+[[noreturn]] void throw_not_finite(const NotFiniteText& text);
 
 /// What one rank knows of an evaluation that is not finite.
 struct EvalNotFinite {

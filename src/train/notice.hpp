@@ -7,6 +7,7 @@
 #include <span>
 
 #include "sft/comm/group.hpp"
+#include "sft/core/activity.hpp"
 
 namespace sft::train {
 

@@ -93,6 +93,7 @@ std::string describe(const RunSummary& summary) {
   add("loss", describe(losses.first, losses.last));
   add("eval loss",
       describe(losses.first_eval, losses.last_eval) + (is_best_before ? ", lowest " + describe(*losses.best) : ""));
+  add("goodput", summary.goodput);
   add("most memory", describe(summary.memory, summary.is_gpu));
   for (const std::string& line : summary.next) table.add({&line == summary.next.data() ? "next" : "", line});
   std::string text =

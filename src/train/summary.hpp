@@ -48,6 +48,7 @@ struct RunSummary {
   LossCourse losses;
   HighestPeak memory;
   bool is_gpu = false;            ///< that the memory is of
+  std::string goodput = "";       ///< of the whole run; empty: no line
   std::vector<std::string> next;  ///< a line each
 };
 

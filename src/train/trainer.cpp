@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/trainer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "batches.hpp"
+#include "best_model.hpp"
 #include "evaluation.hpp"
+#include "nan_policy.hpp"
 #include "notice.hpp"
 #include "profile.hpp"
+#include "run_files.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/format.hpp"
@@ -30,7 +35,6 @@
 #include "sft/plan/run_length.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/plan/traffic.hpp"
-#include "sft/train/resume.hpp"
 #include "summary.hpp"
 
 namespace sft::train {
@@ -54,44 +58,6 @@ int stop_signal(const StopSignals& signals) {
   return std::freopen("/dev/null", "w", stdout) == nullptr ? 0 : SIGPIPE;
 }
 
-/// Runs `work` on rank 0 for all; its error becomes every rank's and names no rank.
-void let_rank_0(const comm::Group& world, const std::function<void()>& work) {
-  world.agree([&] {
-    if (world.rank() != 0) return;
-    try {
-      work();
-    } catch (const Error& error) {
-      throw comm::SharedError(error.status(), error.what());
-    }
-  });
-}
-
-/// Says what happens to checkpoints of other runs in the same folder.
-void warn_of_others(const std::string& output_dir, const checkpoint::Position& position, bool is_new) {
-  const std::vector<std::string> others = checkpoint::list_of_others(output_dir, position);
-  if (others.empty()) return;
-  const std::string start = is_new ? "starts anew" : "goes on from step " + std::to_string(position.step);
-  const std::string names = others.size() == 1
-                                ? others.back() + " is"
-                                : others.back() + " and " + std::to_string(others.size() - 1) + " more are";
-  log_warning(names + " not of this run, which " + start +
-              " in the same folder: save_total_limit leaves them alone, but a checkpoint of the same step takes the "
-              "place of an old one, and until this run has saved, auto may go on from them; set another "
-              "train.output_dir to keep runs apart");
-}
-
-constexpr const char* run_id_comment = "# run ";
-
-std::string resolved_ini_of(const config::Config& config) { return config.train.output_dir + "/resolved.ini"; }
-
-/// The run that metrics.jsonl in the folder is of, as resolved.ini says; empty when it does not.
-std::string run_id_of(const std::string& resolved_ini) {
-  if (!fs::exists(resolved_ini)) return "";
-  const std::string text = io::read_file(resolved_ini);
-  const std::string first_line = text.substr(0, text.find('\n'));
-  return first_line.starts_with(run_id_comment) ? first_line.substr(std::strlen(run_id_comment)) : "";
-}
-
 MemoryPeaks gather_memory_peaks(device::Device& device, const comm::Group& world) {
   const auto peak = static_cast<std::int64_t>(device.peak_bytes());
   std::array<std::int64_t, 2> extremes{peak, -peak};
@@ -112,88 +78,13 @@ Trainer::Trainer(const Run& run)
     : run_(run),
       positions_(plan::step_positions(run.config, run.datasets.train.num_rows())),
       last_step_(plan::num_steps(run.config, run.datasets.train.num_rows())),
-      schedule_(run.config->optimizer, last_step_) {
+      schedule_(run.config->optimizer, last_step_),
+      goodput_(process_start_time_s()) {
   position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
   position_.row_order = plan::name_of(positions_.kind);
   run_.ledger.add(device::Label::batches, device::Space::host,
                   plan::batches_bytes(run.config, run.place, run.datasets));
-}
-
-void Trainer::restore() {
-  const config::ValidConfig& config = run_.config;
-  const std::string& output_dir = config->train.output_dir;
-  std::string folder;
-  std::string fingerprint;         // of the data
-  std::string frozen_fingerprint;  // of weights that are not trained
-  checkpoint::Header saved;
-  let_rank_0(run_.groups.world, [&] {
-    io::make_folders(output_dir);
-    lock_.emplace(output_dir);
-    folder = checkpoint::find_resume(config);
-    fingerprint = run_.datasets.train.fingerprint();
-    if (folder.empty()) return;
-    saved = checkpoint::read_header(folder);
-    check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
-    check_resume_data(fingerprint, folder, saved);
-    for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
-  });
-  run_.groups.world.broadcast(folder, 0);
-
-  const bool has_all_weights = !folder.empty() && !config->lora.use_peft;
-  if (!has_all_weights && run_.start_weights != nullptr) {
-    run_.engine.initialize_beside_weights();
-    frozen_fingerprint = run_.start_weights->load(run_.engine.weights());
-    origin_ = run_.start_weights->origin;
-  } else if (!has_all_weights) {
-    run_.engine.initialize();
-    if (config->lora.use_peft) frozen_fingerprint = random_weights;
-    origin_ = "random, model.init_seed = " + std::to_string(config->model.init_seed);
-  }
-  const std::string frozen_origin = config->lora.use_peft ? origin_ : "";
-  if (!folder.empty()) {
-    let_rank_0(run_.groups.world, [&] {
-      if (!config->lora.use_peft) return;
-      const auto doubts = check_resume_weights(frozen_fingerprint, frozen_origin, folder, saved);
-      for (const std::string& doubt : doubts) log_warning(doubt);
-    });
-    position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
-    run_.groups.world.agree([&] { schedule_.restore(position_.schedule); });
-    position_.schedule = schedule_.state();
-    saved_step_ = position_.step;
-    saved_folder_ = folder;
-    resumed_step_ = position_.step;
-    const std::string saved_weights = folder + ", step " + std::to_string(position_.step);
-    origin_ = has_all_weights ? saved_weights : origin_ + "; adapters: " + saved_weights;
-  }
-  let_rank_0(run_.groups.world, [&] {
-    position_.data_fingerprint = fingerprint;
-    position_.frozen_fingerprint = frozen_fingerprint;
-    position_.frozen_origin = frozen_origin;
-    position_.date = std::max(saved.date, checkpoint::latest_date(output_dir));
-    position_.lineage =
-        folder.empty() ? checkpoint::new_lineage() : checkpoint::resume_lineage(output_dir, folder, saved.position);
-    warn_of_others(output_dir, position_, folder.empty());
-    open_output(folder, saved.position.lineage);
-  });
-}
-
-void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {
-  const std::string& output_dir = run_.config->train.output_dir;
-  const std::string earlier_run = run_id_of(resolved_ini_of(run_.config));
-  const bool is_new = position_.lineage.run_id != saved.run_id;
-  std::error_code error;
-  const bool is_same_folder =
-      !resumed.empty() && fs::equivalent(fs::path(resumed).lexically_normal().parent_path(), output_dir, error);
-  if (is_new || position_.step < last_step_ || is_evaluation_due()) {
-    EarlierLines earlier = EarlierLines::set_aside;
-    if (is_same_folder && (earlier_run.empty() || earlier_run == saved.run_id)) {
-      earlier = is_new ? EarlierLines::keep_and_copy : EarlierLines::keep;
-    }
-    metrics_file_ =
-        std::make_unique<MetricsFile>(output_dir + "/metrics.jsonl", position_.step, position_.evaluated_step, earlier);
-  }
-  write_resolved_ini();
 }
 
 void Trainer::announce() const {
@@ -224,6 +115,11 @@ void Trainer::count(const StepResult& result) {
   ++position_.step;
   position_.rows_consumed = positions_.begin(position_.step);
   position_.epoch = plan::epochs_after(position_.step, positions_);
+  if (!result.left_out.empty()) {
+    count_skipped(run_.config->train, position_.step, result.left_out, position_.decisions);
+    return;
+  }
+  position_.decisions.num_skipped_in_a_row = 0;
   position_.num_tokens += result.num_tokens;
   position_.num_target_tokens += result.num_target_tokens;
   checkpoint::LogWindow& window = position_.since_log;
@@ -249,17 +145,20 @@ void Trainer::count(const StepResult& result) {
 }
 
 StepMetrics Trainer::measure(const StepResult& result, double learning_rate, double step_time_s) const {
+  constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+  const bool is_done = result.left_out.empty();
   StepMetrics metrics;
   metrics.step = position_.step;
   metrics.epoch = position_.epoch;
-  metrics.loss = result.loss;
-  metrics.grad_norm = result.grad_norm;
+  metrics.loss = is_done ? result.loss : nothing;
+  metrics.grad_norm = is_done ? result.grad_norm : nothing;
   metrics.learning_rate = learning_rate;
   metrics.num_tokens = position_.num_tokens;
   metrics.num_target_tokens = position_.num_target_tokens;
   metrics.mean_token_accuracy = result.mean_token_accuracy;
   metrics.entropy = result.entropy;
-  metrics.step_loss = result.loss;
+  metrics.step_loss = metrics.loss;
+  metrics.num_skipped_steps = position_.decisions.num_skipped_steps;
   metrics.step_num_tokens = result.num_tokens;
   metrics.step_num_target_tokens = result.num_target_tokens;
   metrics.step_time_s = step_time_s;
@@ -280,15 +179,42 @@ void Trainer::close_window(StepMetrics& metrics) {
   const SlowestRankWatch::Finding finding = slowest_.close(run_.groups.world);
   metrics.slowest = finding.slowest;
   if (!finding.warning.empty()) log_warning(finding.warning);
+  metrics.time = goodput_.note(Goodput::now(), position_.step);
   position_.since_log = {};
   resumed_step_.reset();
 }
 
+bool Trainer::is_evaluation_step(std::int64_t step) const {
+  const config::Train& train = run_.config->train;
+  if (train.eval_strategy == config::EvalStrategy::epoch) return plan::is_epoch_end(step, positions_);
+  return train.eval_strategy == config::EvalStrategy::steps && step > 0 && plan::is_due(step, train.eval_interval());
+}
+
 bool Trainer::is_evaluation_due() const {
   const std::int64_t step = position_.step;
+  const config::Train& train = run_.config->train;
   if (!run_.datasets.eval || position_.evaluated_step == step) return false;
-  if (step >= last_step_) return true;
-  return step == 0 ? run_.config->train.eval_on_start : plan::is_due(step, run_.config->train.eval_interval());
+  if (step == 0 && train.eval_on_start) return true;
+  return step >= last_step_ ? train.eval_strategy != config::EvalStrategy::no : is_evaluation_step(step);
+}
+
+bool Trainer::is_save_due() const {
+  const config::Checkpoint& checkpoint = run_.config->checkpoint;
+  switch (checkpoint.save_strategy) {
+    case config::SaveStrategy::no:
+      return false;
+    case config::SaveStrategy::steps:
+      return plan::is_due(position_.step, checkpoint.save_steps);
+    case config::SaveStrategy::epoch:
+      return plan::is_epoch_end(position_.step, positions_);
+    case config::SaveStrategy::best:
+      break;
+  }
+  return is_best_;
+}
+
+bool Trainer::has_steps() const {
+  return position_.step < last_step_ && !must_stop_early(run_.config->train, position_.decisions);
 }
 
 int Trainer::evaluate(Progress& progress) {
@@ -305,10 +231,14 @@ int Trainer::evaluate(Progress& progress) {
                                run_.groups, before_batch);
       });
   const auto& [signal, result] = evaluation;
+  goodput_.add_evaluation(seconds_since(start));
   if (signal != 0) return signal;
   position_.evaluated_step = position_.step;
-  if (position_.step > 0 && plan::is_due(position_.step, run_.config->train.eval_interval()))
-    schedule_.observe(result.loss);
+  const config::Train& train = run_.config->train;
+  if (is_evaluation_step(position_.step)) {
+    schedule_.observe(value_of(train.metric_for_best_model.value_or(config::EvalMetric::loss), result));
+  }
+  if (position_.step > 0) is_best_ = judge(train, result, position_.step, position_.decisions);
   position_.schedule = schedule_.state();
   const EvalMetrics metrics{.step = position_.step,
                             .epoch = position_.epoch,
@@ -327,7 +257,10 @@ int Trainer::evaluate_or_save(Progress& progress) {
     return evaluate(progress);
   } catch (const comm::SharedError& error) {
     progress.finish();
-    if (error.status() == ExitStatus::data) save();
+    if (error.status() == ExitStatus::data) {
+      must_go_on_ = true;
+      save();
+    }
     throw;
   }
 }
@@ -335,19 +268,21 @@ int Trainer::evaluate_or_save(Progress& progress) {
 ExitStatus Trainer::train() {
   const config::ValidConfig& config = run_.config;
   const comm::Group& world = run_.groups.world;
-  const bool has_steps = position_.step < last_step_;
-  if (!has_steps && saved_step_ >= 0) {
-    log_info("nothing left to train: " + std::to_string(position_.step) + " of " + std::to_string(last_step_) +
-             " steps are done");
+  const bool begins = has_steps();
+  if (!begins && saved_step_ >= 0) {
+    log_info(fmt::format("nothing left to train: {} of {} steps are done{}", position_.step, last_step_,
+                         position_.step < last_step_
+                             ? fmt::format(", and {}", describe_early_stop(config->train, position_.decisions))
+                             : ""));
   }
-  if (!has_steps && !is_evaluation_due()) return ExitStatus::done;
+  if (!begins && !is_evaluation_due()) return ExitStatus::done;
 
   Batches batches(run_.datasets.train,
                   plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
                                     run_.datasets.limits(config)),
                   run_.groups.rows);
   data::MicroBatch batch;
-  if (has_steps) {
+  if (begins) {
     const std::exception_ptr failure = batches.next(batch);
     world.agree([&] {
       if (failure) std::rethrow_exception(failure);
@@ -355,15 +290,20 @@ ExitStatus Trainer::train() {
   }
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
+  goodput_.begin_steps(Goodput::now());
+  if (const std::string resumed = goodput_.describe_resume(); !resumed.empty()) log_event(resumed);
   session_.start = Clock::now();
-  if (is_evaluation_due()) (void)evaluate(progress);  // no signal cuts it short: before the first step they end the run
+  if (is_evaluation_due()) {
+    (void)evaluate(progress);  // no signal cuts it short: before the first step they end the run
+    if (position_.step > 0 && is_save_due()) save();
+  }
   signals_.emplace({SIGTERM, SIGUSR1, SIGINT, SIGHUP});
   std::signal(SIGPIPE, SIG_IGN);  // a line that nobody reads ends nothing: stop_signal sees the closed output
   progress.begin_steps();
 
   Profile profile(run_, last_step_, progress);
   ExitStatus status = ExitStatus::done;
-  while (position_.step < last_step_ && status == ExitStatus::done) {
+  while (has_steps() && status == ExitStatus::done) {
     profile.begin_step(position_.step + 1);
     const auto start = Clock::now();
     const double waited_before_s = seconds_waited();
@@ -372,8 +312,7 @@ ExitStatus Trainer::train() {
     if (notice.must_stop()) {
       progress.finish();
       if (notice.failed) save_and_rethrow();
-      announce_stop(notice.signal);
-      status = ExitStatus::stopped;
+      status = stop(notice.signal);
       break;
     }
     const StepResult result = run_.engine.finish_step();
@@ -389,31 +328,38 @@ ExitStatus Trainer::train() {
 
     StepMetrics metrics = measure(result, learning_rate, step_time_s);
     session_.add(metrics);
+    if (result.left_out.empty()) goodput_.add_step(step_time_s);
     progress.advance(metrics);
-    if (is_last || plan::is_due(position_.step, config->train.logging_steps)) {
+    const bool is_first_logged = config->train.logging_first_step && position_.step == 1;
+    if (is_last || is_first_logged || plan::is_due(position_.step, config->train.logging_steps)) {
       close_window(metrics);
       progress.log(metrics);
       append(metrics);
     } else {
       progress.log_first(metrics);
     }
+    if (result.left_out.empty()) watch_loss(config->train, position_.step, result.loss, position_.decisions);
     if (notice.failed) {
       progress.finish();
       save_and_rethrow();
     }
+    is_best_ = false;
     const int signal = notice.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : notice.signal;
-    if (plan::is_due(position_.step, config->checkpoint.save_steps)) {
+    if (is_save_due()) {
       progress.finish();
       save();
     }
     if (signal != 0 && !(is_last && !is_evaluation_due())) {
       progress.finish();
-      announce_stop(signal);
-      status = ExitStatus::stopped;
+      status = stop(signal);
     }
   }
   profile.finish();
   progress.finish();
+  if (status == ExitStatus::done && position_.step < last_step_ && !has_steps()) {
+    log_event(fmt::format("early stopping after step {} of {}: {}", position_.step, last_step_,
+                          describe_early_stop(config->train, position_.decisions)));
+  }
   if (exchange({0, failure_ != nullptr}, world).failed) save_and_rethrow();
   return status;
 }
@@ -425,7 +371,7 @@ void Trainer::read(Batches& batches, data::MicroBatch& batch) {
 }
 
 Notice Trainer::accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate) {
-  run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts);
+  run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts, position_.decisions.num_skipped_steps);
   run_.engine.add_micro_batch(batch);
   for (std::int64_t i = 1; i < run_.config->train.gradient_accumulation_steps; ++i) {
     read(batches, batch);
@@ -436,9 +382,11 @@ Notice Trainer::accumulate(Batches& batches, data::MicroBatch& batch, double lea
   return {};
 }
 
-void Trainer::announce_stop(int signal) const {
-  log_event(signal_name(signal) + " received: saving after step " + std::to_string(position_.step) + " of " +
-            std::to_string(last_step_) + "; checkpoint.resume_from_checkpoint = auto goes on");
+ExitStatus Trainer::stop(int signal) {
+  must_go_on_ = true;
+  log_event(fmt::format("{} received: saving after step {} of {}; checkpoint.resume_from_checkpoint = auto goes on",
+                        signal_name(signal), position_.step, last_step_));
+  return ExitStatus::stopped;
 }
 
 template <class Metrics>
@@ -453,6 +401,7 @@ void Trainer::append(const Metrics& metrics) {
 }
 
 void Trainer::save_and_rethrow() {
+  must_go_on_ = true;
   save();
   run_.groups.world.agree([&] {
     if (failure_) std::rethrow_exception(failure_);
@@ -479,18 +428,48 @@ void Trainer::write_resolved_ini() const {
 }
 
 void Trainer::save() {
-  if (saved_step_ == position_.step) return;
+  const bool is_whole = must_go_on_ || !run_.config->checkpoint.save_only_model;
+  const std::string folder = checkpoint::path_of(run_.config->train.output_dir, position_.step);
+  if (saved_step_ == position_.step && (is_saved_whole_ || !is_whole)) {
+    std::error_code error;  // one of another folder is no checkpoint of this run
+    if (fs::equivalent(folder, saved_folder_, error)) note_saved(position_.step, folder, position_.decisions);
+    return;
+  }
   const Activity saving(ActivityKind::saves, "saving");
   let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
   const auto start = Clock::now();
+  note_saved(position_.step, folder, position_.decisions);
+  position_.is_model_only = !is_whole;
+  position_.time_use = to_json(goodput_.note(Goodput::now(), position_.step), position_.lineage.run_id);
   device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, [&] {
-    position_.date =
-        checkpoint::save(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place,
-                         run_.groups, run_.engine.state(), position_, run_.device, run_.engine.stream());
+    position_.date = checkpoint::save(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(),
+                                      run_.place, run_.groups, is_whole ? run_.engine.state() : trained_weights(),
+                                      position_, run_.device, run_.engine.stream());
   });
+  goodput_.add_save(seconds_since(start));
   saved_step_ = position_.step;
-  saved_folder_ = checkpoint::path_of(run_.config->train.output_dir, position_.step);
+  saved_folder_ = folder;
+  is_saved_whole_ = is_whole;
   log_event("saved " + saved_folder_ + " in " + format_seconds(seconds_since(start)));
+}
+
+checkpoint::State Trainer::trained_weights() const {
+  return run_.config->lora.use_peft ? run_.engine.adapter() : run_.engine.weights();
+}
+
+void Trainer::load_best() {
+  const config::Train& train = run_.config->train;
+  if (!train.load_best_model_at_end) return;
+  const std::string folder = best_folder(train.output_dir, position_.decisions);
+  if (folder.empty()) {
+    log_warning("there is no best checkpoint: what the run leaves has the weights of its last step");
+    return;
+  }
+  if (folder != checkpoint::path_of(train.output_dir, position_.step)) {
+    checkpoint::SeenWeights seen;
+    checkpoint::load_weights(folder, run_.groups.world, trained_weights(), run_.device, run_.engine.stream(), seen);
+  }
+  log_event(fmt::format("the best model is that of {}", describe_best(train, position_.decisions)));
 }
 
 void Trainer::Session::add(const StepMetrics& metrics) {
@@ -515,6 +494,7 @@ void Trainer::summarize(ExitStatus status, const std::vector<std::string>& next)
                                 .losses = read_loss_course(metrics_file_->path()),
                                 .memory = memory,
                                 .is_gpu = run_.device.kind() == device::Kind::cuda,
+                                .goodput = describe(goodput_.at(Goodput::now())),
                                 .next = next}));
 }
 

@@ -47,14 +47,15 @@ ROWS = [
      "`gradient_checkpointing`"),
     ("fsdp", "parallel.zero_stage", "memory and time alone: parameters, gradients and optimizer state are cut over all ranks. "
      "TRL's (DDP) is `zero_stage = 0`"),
-    ("eval_strategy", "train.eval_steps", "with `eval_files` there is an evaluation every `logging_steps` and at the end; "
+    ("eval_strategy", "train.eval_strategy", "with `eval_files` there is an evaluation every `logging_steps` and at the end; "
      "`eval_steps = 0`: at the end alone. `eval_loss` is over all tokens, TRL's the mean over batches"),
-    ("logging_nan_inf_filter", None, "TRL hides a NaN loss behind the mean of the others; here it ends the run, with status 4"),
+    ("logging_nan_inf_filter", None, "TRL hides a NaN loss behind the mean of the others; here it ends the run, with status 4, or "
+     "`nan_policy = skip` leaves the step out"),
     ("pad_to_multiple_of", "--pad_to_multiple_of", "padding alone, which is never computed here"),
     ("output_dir", "train.output_dir", "where results go. A run always leaves a checkpoint of its last step"),
 ]
 # Names that mean something else in the other program, or the same with another text.
-NOT_LISTED = {"seed", "eval_steps", "dataset_num_proc", "save_total_limit", "resume_from_checkpoint"}
+NOT_LISTED = {"seed", "eval_steps", "dataset_num_proc", "optim", "save_total_limit", "resume_from_checkpoint"}
 
 
 def written(value) -> str:

@@ -74,13 +74,14 @@ std::map<std::int64_t, LoggedStep> read_metrics(const std::string& output_dir) {
   std::map<std::int64_t, LoggedStep> steps;
   for (const nlohmann::json& values : read_lines(output_dir)) {
     if (!values.contains("loss")) continue;
-    steps[values["step"]] = {values["loss"],
-                             values["grad_norm"],
+    const auto number = [&](const char* name) { return values[name].is_null() ? -1.0 : values[name].get<double>(); };
+    steps[values["step"]] = {number("loss"),
+                             number("grad_norm"),
                              values["learning_rate"],
-                             values["mean_token_accuracy"],
-                             values["entropy"],
+                             number("mean_token_accuracy"),
+                             number("entropy"),
                              values["epoch"],
-                             values["step_loss"],
+                             number("step_loss"),
                              values["num_tokens"],
                              values["num_target_tokens"],
                              values["step_num_tokens"]};

@@ -30,7 +30,7 @@ class TrainerProgram {
   pid_t process_ = -1;
 };
 
-/// The numbers of one line of metrics.jsonl that must not depend on the clock.
+/// The numbers of one line of metrics.jsonl that must not depend on the clock; -1 for null.
 struct LoggedStep {
   double loss = 0.0, grad_norm = 0.0, learning_rate = 0.0, mean_token_accuracy = 0.0, entropy = 0.0, epoch = 0.0;
   double step_loss = 0.0, num_tokens = 0.0, num_target_tokens = 0.0, step_num_tokens = 0.0;

@@ -25,6 +25,21 @@ struct LogWindow {
   double loss = 0.0, mean_token_accuracy = 0.0, entropy = 0.0;
 };
 
+/// What a run has decided on the way, beside what its steps and evaluations say.
+struct Decisions {
+  std::optional<double> best_metric = {};  ///< of the evaluations so far; empty: none was judged
+  std::int64_t best_step = -1;             ///< whose weights had it; -1: none
+  /// The checkpoint of the best weights among those that were saved, which save_total_limit leaves alone: a folder
+  /// beside this one by its name, another with its path; empty: none.
+  std::string best_checkpoint = "";
+  std::int64_t num_worse_evaluations = 0;  ///< in a row, as early stopping counts them
+  std::int64_t num_skipped_steps = 0;      ///< left out because something was NaN or Inf
+  std::int64_t num_skipped_in_a_row = 0;   ///< of them, the last ones
+  std::int64_t num_high_losses = 0;        ///< steps in a row up to this one, as the watchdog over the loss counts them
+
+  bool operator==(const Decisions&) const = default;
+};
+
 /// Where a run stands.
 struct Position {
   std::int64_t step = 0;  ///< optimizer steps done
@@ -45,6 +60,9 @@ struct Position {
   std::string frozen_fingerprint = "", frozen_origin = "";
   /// When it was saved, as Header has it. What is saved at a Position gets a later date, whatever the clock says.
   std::string date = "";
+  Decisions decisions = {};
+  bool is_model_only = false;  ///< the checkpoint holds weights alone: no run goes on from it
+  std::string time_use = "";   ///< what the time of the run went to, as train::Goodput has it; matters on rank 0
 };
 
 /// "OUTPUT_DIR/checkpoint-000100"
@@ -55,7 +73,8 @@ struct Position {
 /// Writes OUTPUT_DIR/checkpoint-SSSSSS with the entries of `state`, complete or not at all: shard files to
 /// .tmp, synced, virtual datasets, renamed, parent synced. Replica 0 writes; collective over the world. Then keeps, of
 /// the checkpoints of this run and those that it goes on from (position.lineage), the `save_total_limit` saved last (0:
-/// all); those of other runs stay. Returns the date that was written on rank 0, for position.date of the next save.
+/// all) and the best one; those of other runs stay. Returns the date that was written on rank 0, for position.date of
+/// the next save.
 std::string save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
                  const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
                  device::Device& device, device::Stream& stream);

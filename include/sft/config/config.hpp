@@ -39,6 +39,16 @@ enum class Reshard {
   always,     ///< no rank does: all of them gather it again (FSDP, Zhao et al. 2023)
   to_groups,  ///< groups of neighbours each keep it together, and gather it among themselves
 };
+/// When the run evaluates, and when it saves, beside the end; those of transformers.
+enum class EvalStrategy { no, steps, epoch };
+enum class SaveStrategy { no, steps, epoch, best };
+/// A number of an evaluation that models are compared by; eval_NAME in metrics.jsonl.
+enum class EvalMetric { loss, mean_token_accuracy, entropy };
+/// What becomes of a step whose loss or gradient norm is NaN or Inf.
+enum class NanPolicy {
+  stop,  ///< it ends the run
+  skip,  ///< it is left out: weights and optimizer stay as they were before it
+};
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
@@ -155,11 +165,22 @@ struct Train {
   std::uint64_t seed = 42;
   std::string output_dir = "output";
   std::int64_t logging_steps = 10;
-  std::int64_t eval_steps = -1;  ///< -1 ("none" in the file): logging_steps; 0: only at the end
+  bool logging_first_step = false;
+  EvalStrategy eval_strategy = EvalStrategy::steps;  ///< of a run with eval_files
+  std::int64_t eval_steps = -1;                      ///< -1 ("none" in the file): logging_steps; 0: only at the end
   bool eval_on_start = false;
-  StepRange profile_steps;  ///< whose timeline is written
+  bool load_best_model_at_end = false;
+  std::optional<EvalMetric> metric_for_best_model;  ///< none: no best model, until validate() where others need one
+  std::optional<bool> greater_is_better;            ///< none until validate(): as the metric's name says
+  std::int64_t early_stopping_patience = 0;         ///< evaluations in a row without improvement; 0: no early stopping
+  double early_stopping_threshold = 0.0;            ///< what an improvement has to exceed
+  NanPolicy nan_policy = NanPolicy::stop;
+  std::int64_t nan_skip_limit = 10;         ///< steps in a row that may be left out
+  double loss_watchdog_threshold = 0.0;     ///< 0: no watchdog
+  std::int64_t loss_watchdog_patience = 3;  ///< steps in a row with a loss above the threshold
+  StepRange profile_steps;                  ///< whose timeline is written
 
-  /// Steps between two evaluations; 0: only at the end.
+  /// Steps between two evaluations with eval_strategy = steps; 0: only at the end.
   [[nodiscard]] std::int64_t eval_interval() const { return eval_steps < 0 ? logging_steps : eval_steps; }
 };
 
@@ -185,8 +206,10 @@ struct Optimizer {
 };
 
 struct Checkpoint {
-  std::int64_t save_steps = 500;      ///< 0: only at the end
+  SaveStrategy save_strategy = SaveStrategy::steps;
+  std::int64_t save_steps = 500;      ///< of the strategy steps; 0: only at the end
   std::int64_t save_total_limit = 0;  ///< 0: keep all
+  bool save_only_model = false;       ///< checkpoints hold weights alone
   std::string resume_from_checkpoint = "none";
   /// Whether a finished run leaves OUTPUT_DIR/model/ in hub format; none until validate(): when it began from a model.
   std::optional<bool> save_hub_model;

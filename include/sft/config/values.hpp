@@ -37,6 +37,10 @@ void read(const std::string& text, BackendChoice& value);
 void read(const std::string& text, CommChoice& value);
 void read(const std::string& text, SpMethod& value);
 void read(const std::string& text, RowOrder& value);
+void read(const std::string& text, EvalStrategy& value);  // no also as none or false
+void read(const std::string& text, SaveStrategy& value);  // the same
+void read(const std::string& text, EvalMetric& value);    // also with eval_ in front
+void read(const std::string& text, NanPolicy& value);
 void read(const std::string& text, RopeScaling& value);
 void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 
@@ -54,6 +58,10 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::vector<std::string> choices(CommChoice);
 [[nodiscard]] std::vector<std::string> choices(SpMethod);
 [[nodiscard]] std::vector<std::string> choices(RowOrder);
+[[nodiscard]] std::vector<std::string> choices(EvalStrategy);
+[[nodiscard]] std::vector<std::string> choices(SaveStrategy);
+[[nodiscard]] std::vector<std::string> choices(EvalMetric);
+[[nodiscard]] std::vector<std::string> choices(NanPolicy);
 
 [[nodiscard]] std::string write(bool value);
 [[nodiscard]] std::string write(int value);
@@ -74,6 +82,10 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(CommChoice value);
 [[nodiscard]] std::string write(SpMethod value);
 [[nodiscard]] std::string write(RowOrder value);
+[[nodiscard]] std::string write(EvalStrategy value);
+[[nodiscard]] std::string write(SaveStrategy value);
+[[nodiscard]] std::string write(EvalMetric value);
+[[nodiscard]] std::string write(NanPolicy value);
 [[nodiscard]] std::string write(const RopeScaling& value);
 [[nodiscard]] std::string write(const StepRange& value);
 

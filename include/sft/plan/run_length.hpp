@@ -26,6 +26,9 @@ namespace sft::plan {
 /// Passes over the data done after `steps` steps.
 [[nodiscard]] double epochs_after(std::int64_t steps, const data::StepPositions& positions);
 
+/// Whether the 1-based `step` is the one that completes a pass over the data.
+[[nodiscard]] bool is_epoch_end(std::int64_t step, const data::StepPositions& positions);
+
 /// Whether something due every `interval` steps (0: never) is due after the 1-based `step`.
 [[nodiscard]] bool is_due(std::int64_t step, std::int64_t interval);
 

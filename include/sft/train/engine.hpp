@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "sft/checkpoint/state.hpp"
@@ -20,6 +21,9 @@ namespace sft::train {
 
 /// What one optimizer step did; alike on every rank.
 struct StepResult {
+  /// Why nan_policy = skip left the step out: where something was NaN or Inf. The numbers of the step, but counts of
+  /// its tokens and its FLOPs, mean nothing then. Empty: it was done.
+  std::string left_out = "";
   double loss = 0.0;       ///< sum w nll / sum w over the global batch; 0 without a target
   double grad_norm = 0.0;  ///< before clipping
   double mean_token_accuracy = 0.0;
@@ -53,13 +57,17 @@ class Engine {
   void initialize();
   /// Begins the 1-based `step` (bias correction), of `learning_rate`, and forgets the gradients of the last one. That
   /// one may be unfinished: weights and moments are then as if it had never begun, as long as add_micro_batch did not
-  /// step them. `counts`: of this data rank's rows in all micro-batches of the step.
-  void begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts);
+  /// step them. `counts`: of this data rank's rows in all micro-batches of the step. `num_skipped`: steps before it
+  /// that were left out, which the optimizer does not count.
+  void begin_step(std::int64_t step, double learning_rate, const data::BatchCounts& counts,
+                  std::int64_t num_skipped = 0);
   /// Forward and backward pass of the step's next micro-batch, of gradient_accumulation_steps. Weights and moments stay
-  /// as they are, unless state lies in files and max_grad_norm = 0: then the last micro-batch steps them.
+  /// as they are, unless state lies in files, max_grad_norm = 0 and nan_policy = stop: then the last micro-batch steps
+  /// them.
   void add_micro_batch(const data::MicroBatch& batch);
   /// Reduction, clipping and the update. Throws a numerical Error, held by every rank, naming step and rank when loss
-  /// or norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them.
+  /// or norm is NaN or Inf; the weights are then untouched, unless add_micro_batch stepped them. With nan_policy = skip
+  /// such a step is left out instead: weights and all state of the optimizer stay as they were before it, to the bit.
   [[nodiscard]] StepResult finish_step();
   /// The forward pass over a micro-batch with the weights as they are. Every row and token counts on one rank alone, so
   /// that the ranks' sums can be added up. Nothing that a later step reads changes.

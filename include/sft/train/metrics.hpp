@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// metrics.jsonl: one JSON object per logged step, and one per evaluation.
+// metrics.jsonl: one JSON object per logged step, and one per evaluation; starts.jsonl: one per start of a run.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "sft/io/files.hpp"
+#include "sft/train/goodput.hpp"
 
 namespace sft::train {
 
@@ -26,7 +27,8 @@ struct SlowestRank {
 
 /// One line, over all ranks. The names that TRL has too mean what they mean there: loss, mean_token_accuracy and
 /// entropy are means over the steps since the last line, num_tokens is a running sum. Those with step_ are of this step
-/// alone.
+/// alone. NaN, which JSON has not, is written null: the numbers of a step that was left out (nan_policy), which is in
+/// no mean and in no sum.
 struct StepMetrics {
   std::int64_t step = 0;               ///< 1-based: steps done
   double epoch = 0.0;                  ///< passes over the data done
@@ -45,6 +47,8 @@ struct StepMetrics {
   std::optional<double> mfu;                 ///< share of the peak FLOP rate; empty: the peak is unknown
   std::optional<SlowestRank> slowest;        ///< of several ranks; none in a line of the first step alone
   MemoryPeaks peak_memory;
+  std::int64_t num_skipped_steps = 0;  ///< left out since the run began; not written when there was none
+  std::optional<TimeNote> time;        ///< what the run's time went to; not written where it is empty
 
   /// The rates of this step.
   [[nodiscard]] double tokens_per_second() const;
@@ -65,6 +69,17 @@ struct EvalMetrics {
 /// The line, without its newline. Numbers read back to the same bits.
 [[nodiscard]] std::string to_json(const StepMetrics& metrics);
 [[nodiscard]] std::string to_json(const EvalMetrics& metrics);
+
+/// A line of starts.jsonl: the run `run_id` starts with `note`. Also the note of a checkpoint.
+[[nodiscard]] std::string to_json(const TimeNote& note, const std::string& run_id);
+/// The note in such a line, or in one of metrics.jsonl; nothing in any other text.
+[[nodiscard]] std::optional<TimeNote> parse_time_note(const std::string& text);
+/// The last note of the run `run_id` in a starts.jsonl, and the last one in a metrics.jsonl, by their text; nothing
+/// when there is none.
+[[nodiscard]] std::optional<TimeNote> last_start_of(const std::string& run_id, const std::string& starts);
+[[nodiscard]] std::optional<TimeNote> last_line_of(const std::string& metrics);
+/// Appends such a line to the file at `path`. Throws a data Error.
+void append_start(const std::string& path, const TimeNote& note, const std::string& run_id);
 
 /// The lines of `text` that a run keeps which goes on after `last_step`: those of steps up to it, and of evaluations up
 /// to `last_evaluation`, the step whose weights were evaluated last (-1: none), because a later one comes again. A last

@@ -16,6 +16,7 @@
 #include "sft/data/batch.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"
+#include "sft/train/goodput.hpp"
 #include "sft/train/metrics.hpp"
 #include "sft/train/output_lock.hpp"
 #include "sft/train/run.hpp"
@@ -43,8 +44,12 @@ class Trainer {
   /// and lines of metrics.jsonl that cannot be written, after saving. Signals count from the first step to the end of
   /// the Trainer (see StopSignals); before, they end the process.
   [[nodiscard]] ExitStatus train();
-  /// Writes a checkpoint of where the run stands, unless that one was written already.
+  /// Writes a checkpoint of where the run stands, unless that one was written already. With save_only_model it holds
+  /// the trained weights alone, unless a signal or an error stops the run here.
   void save();
+  /// With load_best_model_at_end: gives the engine the trained weights of the best checkpoint, for what a finished run
+  /// leaves beside its checkpoints. After save(); nothing is trained or saved after it.
+  void load_best();
   /// The checkpoint that was written or read last; empty without one.
   [[nodiscard]] const std::string& saved() const { return saved_folder_; }
   /// Prints what came of train(), which returned `status`, and the lines of `next`; nothing when there was nothing to
@@ -67,8 +72,8 @@ class Trainer {
   /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
   /// nothing of where the run stands, and the notice says so.
   [[nodiscard]] Notice accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate);
-  /// Says that a signal ends the run.
-  void announce_stop(int signal) const;
+  /// Says that a signal ends the run, which is to be saved whole. Returns stopped.
+  [[nodiscard]] ExitStatus stop(int signal);
   /// Adds a step to where the run stands.
   void count(const StepResult& result);
   /// The numbers of a step that is counted, without memory.
@@ -78,13 +83,24 @@ class Trainer {
   void close_window(StepMetrics& metrics);
   /// Whether the weights as they are now are to be evaluated, and were not yet.
   [[nodiscard]] bool is_evaluation_due() const;
-  /// Evaluates them, prints and appends what comes out, unless a signal of some rank cuts it short, which is returned.
+  /// Whether eval_strategy evaluates after `step`, the end of the run aside.
+  [[nodiscard]] bool is_evaluation_step(std::int64_t step) const;
+  /// Whether save_strategy saves after the step that was done, the end of the run aside.
+  [[nodiscard]] bool is_save_due() const;
+  /// Whether there is a step to train.
+  [[nodiscard]] bool has_steps() const;
+  /// Tells goodput_ what earlier processes of the run left, and them what this one begins with. On rank 0.
+  void open_goodput(const std::string& metrics_path, bool is_new);
+  /// Evaluates them, judges, prints and appends what comes out, unless a signal of some rank cuts it short, which is
+  /// returned.
   [[nodiscard]] int evaluate(Progress& progress);
   /// evaluate(); the run is saved before rows that cannot be read end it.
   [[nodiscard]] int evaluate_or_save(Progress& progress);
   /// Appends a line to metrics.jsonl, on rank 0. What kept it from that is in failure_.
   template <class Metrics>
   void append(const Metrics& metrics);
+  /// The entry of the state that is trained: the model, or adapters.
+  [[nodiscard]] checkpoint::State trained_weights() const;
   /// Saves and throws the failures of all ranks as one Error.
   void save_and_rethrow();
   /// On rank 0: where output_dir was removed meanwhile, makes it again and takes it, with a warning. A data Error when
@@ -109,6 +125,10 @@ class Trainer {
   std::optional<StopSignals> signals_;
   bool has_told_of_zero_loss_ = false;
   SlowestRankWatch slowest_;
+  bool is_best_ = false;        ///< the last evaluation, if it was after the step that was done last
+  bool must_go_on_ = false;     ///< what stopped the run will be over when it goes on
+  bool is_saved_whole_ = true;  ///< whether the checkpoint of saved_step_ is more than weights
+  Goodput goodput_;             ///< what others than rank 0 count is of no use
   Session session_;
 };
 

@@ -115,6 +115,56 @@ BOOST_AUTO_TEST_CASE(a_branch_is_resumed_and_removes_its_own_checkpoints_alone) 
   BOOST_TEST(checkpoint::list_of_others(output.path(), checkpoint::read_header(path(80)).position) == others);
 }
 
+BOOST_AUTO_TEST_CASE(the_best_checkpoint_stays_and_is_one_of_those_that_do) {
+  using Steps = std::vector<std::int64_t>;
+  const auto left = [](std::int64_t limit, const std::string& best) {
+    const sft::test::TemporaryFolder output;
+    const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };
+    for (const std::int64_t step : {10, 20, 30, 40, 50}) {
+      make_checkpoint(path(step), "2026-11-22T12:00:00.000000Z", "first");
+    }
+    checkpoint::prune(path(50), checkpoint::read_header(path(50)).position.lineage, limit, best);
+    Steps steps;
+    for (const std::string& folder : checkpoint::list(output.path())) steps.push_back(*checkpoint::step_of(folder));
+    return steps;
+  };
+  BOOST_TEST(left(3, "checkpoint-000020") == (Steps{20, 40, 50}));
+  BOOST_TEST(left(3, "checkpoint-000040") == (Steps{30, 40, 50}));
+  BOOST_TEST(left(3, "checkpoint-000050") == (Steps{30, 40, 50}));
+  BOOST_TEST(left(2, "checkpoint-000010") == (Steps{10, 50}));
+  BOOST_TEST(left(1, "checkpoint-000010") == (Steps{10, 50}));  // the last one is what a run goes on from
+  BOOST_TEST(left(1, "") == (Steps{50}));
+  BOOST_TEST(left(9, "checkpoint-000010") == (Steps{10, 20, 30, 40, 50}));
+}
+
+BOOST_AUTO_TEST_CASE(decisions_of_a_run_are_in_its_checkpoint) {
+  const sft::test::TemporaryFolder output;
+  const std::string folder = checkpoint::path_of(output.path(), 10);
+  fs::create_directories(folder);
+  const auto read_back = [&](const checkpoint::Position& position) {
+    fs::remove(checkpoint::index_path(folder));
+    sft::io::Hdf5File index = sft::io::Hdf5File::create(checkpoint::index_path(folder));
+    checkpoint::write_attributes(index, {}, "", "", position, {});
+    index.close();
+    return checkpoint::read_header(folder).position;
+  };
+  const checkpoint::Decisions given{.best_metric = 0.1 + 0.2,
+                                    .best_step = 7,
+                                    .best_checkpoint = "checkpoint-000006",
+                                    .num_worse_evaluations = 2,
+                                    .num_skipped_steps = 5,
+                                    .num_skipped_in_a_row = 1,
+                                    .num_high_losses = 3};
+  const checkpoint::Position full =
+      read_back({.row_order = sft::config::RowOrder::trl, .decisions = given, .is_model_only = true, .time_use = "{}"});
+  BOOST_TEST((full.decisions == given));
+  BOOST_TEST(full.is_model_only);
+  BOOST_TEST(full.time_use == "{}");
+  const checkpoint::Position none = read_back({.row_order = sft::config::RowOrder::trl});
+  BOOST_TEST((none.decisions == checkpoint::Decisions{}));
+  BOOST_TEST(!none.is_model_only);
+}
+
 BOOST_AUTO_TEST_CASE(a_run_goes_on_from_its_newest_checkpoint_and_branches_off_from_others) {
   const sft::test::TemporaryFolder output, elsewhere;
   const auto path = [&](std::int64_t step) { return checkpoint::path_of(output.path(), step); };

@@ -137,8 +137,7 @@ BOOST_AUTO_TEST_CASE(names_that_mean_a_key_set_it) {
   BOOST_TEST(parse_text("", {"--gradient_clipping", "0.5"}).optimizer.max_grad_norm == 0.5);
   BOOST_TEST(parse_text("", {"--ddp_timeout", "600"}).device.comm_timeout_s == 600);
   BOOST_TEST(!parse_text("", {"--train_sampling_strategy", "sequential"}).data.shuffle);
-  BOOST_TEST(parse_text("", {"--save_strategy", "no"}).checkpoint.save_steps == 0);
-  BOOST_TEST(parse_text("", {"--eval_strategy", "no"}).train.eval_steps == 0);
+  BOOST_TEST((parse_text("", {"--evaluation_strategy", "no"}).train.eval_strategy == EvalStrategy::no));
   using Checkpointing = ActivationCheckpointing;
   const auto checkpointing = [](const std::string& text) { return parse_text(text).train.activation_checkpointing; };
   BOOST_TEST((checkpointing("[train]\ngradient_checkpointing = true\n") == Checkpointing::full));
@@ -204,11 +203,8 @@ const Refused refused_texts[] = {
     {"optim = adamw_4bit\n", "expected one of adamw_torch | adamw_8bit | adafactor | lion | muon | sgd"},
     {"offload_optimizer_device = disk\n", "expected one of none | host | nvme"},
     {"lr = 1e-4\n", "write optimizer.learning_rate"},
-    {"metric_for_best_model = eval_entropy\n", "eval_loss is what lr_scheduler_type = reduce_lr_on_plateau goes by"},
     {"load_in_8bit = true\n", "no quantized weights"},
-    {"eval_strategy = epoch\n", "set train.eval_steps"},
     {"bf16_full_eval = true\n", "in the precision of training"},
-    {"load_best_model_at_end = true\n", "with the weights of its last step"},
     {"tensor_parallel_size = 2\n", "write parallel.tp_size"},
     {"num_processes = 8\n", "`mpirun -np`"},
     {"deepspeed = ds.json\n", "write the sizes under [parallel]"},

@@ -182,6 +182,32 @@ BOOST_AUTO_TEST_CASE(evaluation_comes_as_often_as_lines_unless_said_otherwise) {
   BOOST_TEST(parse_text("", {"--eval_files", "none"}).data.eval_files.empty());
 }
 
+BOOST_AUTO_TEST_CASE(strategies_and_metrics_are_written_as_in_transformers) {
+  const auto train = [](const std::string& text) {
+    const Config config = parse_text("[train]\n" + text);
+    BOOST_TEST(to_ini(parse_text(to_ini(config))) == to_ini(config));
+    return config.train;
+  };
+  BOOST_TEST((train("").eval_strategy == EvalStrategy::steps));
+  BOOST_TEST((train("eval_strategy = no\n").eval_strategy == EvalStrategy::no));
+  BOOST_TEST((train("eval_strategy = epoch\n").eval_strategy == EvalStrategy::epoch));
+  BOOST_TEST((train("evaluation_strategy = epoch\n").eval_strategy == EvalStrategy::epoch));
+  BOOST_TEST(!train("metric_for_best_model = none\n").metric_for_best_model);
+  BOOST_TEST((train("metric_for_best_model = loss\n").metric_for_best_model == EvalMetric::loss));
+  BOOST_TEST((train("metric_for_best_model = eval_entropy\n").metric_for_best_model == EvalMetric::entropy));
+  BOOST_TEST(!train("greater_is_better = none\n").greater_is_better);
+  BOOST_TEST((train("greater_is_better = false\n").greater_is_better == false));
+  BOOST_TEST((train("greater_is_better = no\n").greater_is_better == false));
+  BOOST_TEST((train("greater_is_better = yes\n").greater_is_better == true));
+  BOOST_TEST(train("early_stopping_patience = none\n").early_stopping_patience == 0);
+  BOOST_TEST(train("loss_watchdog_threshold = none\n").loss_watchdog_threshold == 0.0);
+  BOOST_TEST(train("loss_watchdog_threshold = 5.5\n").loss_watchdog_threshold == 5.5);
+  BOOST_TEST((train("nan_policy = skip\n").nan_policy == NanPolicy::skip));
+  BOOST_TEST((parse_text("", {"--save_strategy", "best"}).checkpoint.save_strategy == SaveStrategy::best));
+  BOOST_TEST(parse_text("", {"--save_only_model"}).checkpoint.save_only_model);
+  BOOST_TEST(parse_text("", {"--logging_first_step"}).train.logging_first_step);
+}
+
 BOOST_AUTO_TEST_CASE(steps_to_profile_are_none_one_or_a_range) {
   const auto steps = [](const std::string& text) {
     const Config config = parse_text("[train]\nprofile_steps = " + text + "\n");
@@ -301,6 +327,9 @@ const Refused refused_texts[] = {
     {"[train]\nprofile_steps = 5-3\n", "expected none, or steps counted from 1, such as 3 or 3-5"},
     {"[train]\nprofile_steps = 3-\n", "expected none, or steps counted from 1, such as 3 or 3-5"},
     {"[train]\nprofile_steps = 3-5-7\n", "expected none, or steps counted from 1, such as 3 or 3-5"},
+    {"[train]\nmetric_for_best_model = bleu\n", "expected one of loss | mean_token_accuracy | entropy"},
+    {"[train]\neval_strategy = best\n", "expected one of no | steps | epoch"},
+    {"[checkpoint]\nsave_strategy = never\n", "expected one of no | steps | epoch | best"},
     {"[train]\neval_steps = 0.1\n", "expected none, or a whole number from 0"},
     {"[train]\nactivation_checkpointing = all\n", "expected one of none | selective | full"},
     {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},

@@ -50,6 +50,14 @@ void set_schedule(Config& config, Scheduler type, const SchedulerKwargs& kwargs 
   config.optimizer.lr_scheduler_kwargs = kwargs;
 }
 
+/// load_best_model_at_end with what it needs.
+void load_best(Config& config) {
+  config.data.eval_files = {"eval.h5"};
+  config.train.load_best_model_at_end = true;
+  config.train.eval_steps = 20;
+  config.checkpoint.save_steps = 40;
+}
+
 struct Mesh {
   int replicate, shard, sp, tp, world_size;
   int resolved_shard;
@@ -227,6 +235,45 @@ const Refused refused_configs[] = {
      [](Config& c) { set_schedule(c, Scheduler::reduce_lr_on_plateau), c.data.eval_files.clear(); }},
     {"has no losses to go by (`train.eval_steps = 0` evaluates at the end alone): set train.eval_steps",
      [](Config& c) { set_schedule(c, Scheduler::reduce_lr_on_plateau), c.train.eval_steps = 0; }},
+    {"has no losses to go by (`train.eval_strategy = no`): set train.eval_strategy to steps or epoch",
+     [](Config& c) { set_schedule(c, Scheduler::reduce_lr_on_plateau), c.train.eval_strategy = EvalStrategy::no; }},
+    // best models and early stopping
+    {"`train.eval_strategy = epoch` has no data (`data.eval_files` is empty)",
+     [](Config& c) { c.train.eval_strategy = EvalStrategy::epoch; }},
+    {"`train.load_best_model_at_end = true` has no data", [](Config& c) { c.train.load_best_model_at_end = true; }},
+    {"`train.load_best_model_at_end = true` has no evaluations to go by (`train.eval_strategy = no`): set "
+     "train.eval_strategy to steps or epoch",
+     [](Config& c) { load_best(c), c.train.eval_strategy = EvalStrategy::no; }},
+    {"`train.load_best_model_at_end = true` has no evaluations to go by (`train.eval_steps = 0` evaluates at the end "
+     "alone)",
+     [](Config& c) { load_best(c), c.train.eval_steps = 0; }},
+    {"needs evaluations and checkpoints of the same steps (train.eval_strategy = epoch, but checkpoint.save_strategy = "
+     "steps): set checkpoint.save_strategy to epoch or best",
+     [](Config& c) { load_best(c), c.train.eval_strategy = EvalStrategy::epoch; }},
+    {"needs an evaluation with every checkpoint (checkpoint.save_steps = 50 is no multiple of the 20 steps between two "
+     "evaluations): set checkpoint.save_steps to a multiple of 20, or checkpoint.save_strategy = best",
+     [](Config& c) { load_best(c), c.checkpoint.save_steps = 50; }},
+    {"needs an evaluation with every checkpoint (`checkpoint.save_steps = 0` saves at the end alone)",
+     [](Config& c) { load_best(c), c.checkpoint.save_steps = 0; }},
+    {"`checkpoint.save_strategy = best` has no data",
+     [](Config& c) { c.checkpoint.save_strategy = SaveStrategy::best; }},
+    {"`checkpoint.save_strategy = best` has no metric to go by (`train.metric_for_best_model` is none): set "
+     "metric_for_best_model = loss",
+     [](Config& c) {
+       load_best(c), c.train.load_best_model_at_end = false, c.checkpoint.save_strategy = SaveStrategy::best;
+     }},
+    {"`train.early_stopping_patience = 3` has no evaluations to go by (`train.eval_strategy = no`)",
+     [](Config& c) {
+       load_best(c), c.train.load_best_model_at_end = false, c.train.early_stopping_patience = 3,
+                     c.train.eval_strategy = EvalStrategy::no;
+     }},
+    {"`train.early_stopping_patience = 3` has no metric to go by",
+     [](Config& c) { load_best(c), c.train.load_best_model_at_end = false, c.train.early_stopping_patience = 3; }},
+    {"`train.early_stopping_patience = -1`", [](Config& c) { c.train.early_stopping_patience = -1; }},
+    {"`train.early_stopping_threshold = -1`", [](Config& c) { c.train.early_stopping_threshold = -1; }},
+    {"`train.nan_skip_limit = 0`", [](Config& c) { c.train.nan_skip_limit = 0; }},
+    {"`train.loss_watchdog_threshold = -1`", [](Config& c) { c.train.loss_watchdog_threshold = -1; }},
+    {"`train.loss_watchdog_patience = 0`", [](Config& c) { c.train.loss_watchdog_patience = 0; }},
     {"`checkpoint.save_steps = -1`", [](Config& c) { c.checkpoint.save_steps = -1; }},
     {"`checkpoint.save_total_limit = -1`", [](Config& c) { c.checkpoint.save_total_limit = -1; }},
     {"`checkpoint.resume_from_checkpoint = `", [](Config& c) { c.checkpoint.resume_from_checkpoint = ""; }},
@@ -360,6 +407,26 @@ BOOST_AUTO_TEST_CASE(evaluation_needs_data) {
   config.train.eval_on_start = true;
   check_says(refusal([&] { (void)validate(config, 1); }), "`train.eval_on_start = true` has no data");
   config.data.eval_files = {"eval.h5"};
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
+}
+
+BOOST_AUTO_TEST_CASE(a_metric_follows_from_who_needs_it_and_its_sense_from_its_name) {
+  Config config = valid_config();
+  BOOST_TEST(!validate(config, 1)->train.metric_for_best_model);
+  BOOST_TEST(!validate(config, 1)->train.greater_is_better);
+  load_best(config);
+  BOOST_TEST((validate(config, 1)->train.metric_for_best_model == EvalMetric::loss));
+  BOOST_TEST((validate(config, 1)->train.greater_is_better == false));
+  for (const EvalMetric metric : {EvalMetric::mean_token_accuracy, EvalMetric::entropy}) {
+    config.train.metric_for_best_model = metric;
+    BOOST_TEST((validate(config, 1)->train.greater_is_better == true));  // also of entropy, as in transformers
+  }
+  config.train.greater_is_better = false;
+  BOOST_TEST((validate(config, 1)->train.greater_is_better == false));
+  config.train.eval_strategy = EvalStrategy::epoch;
+  config.checkpoint.save_strategy = SaveStrategy::epoch;
+  BOOST_CHECK_NO_THROW((void)validate(config, 1));
+  config.checkpoint.save_strategy = SaveStrategy::best;
   BOOST_CHECK_NO_THROW((void)validate(config, 1));
 }
 

@@ -89,3 +89,17 @@ BOOST_AUTO_TEST_CASE(intervals) {
   BOOST_TEST(!plan::is_due(11, 5));
   BOOST_TEST(!plan::is_due(11, 0));
 }
+
+BOOST_AUTO_TEST_CASE(an_epoch_ends_with_the_step_that_reads_its_last_row) {
+  using Steps = std::vector<std::int64_t>;
+  const auto ends = [](const data::StepPositions& positions) {
+    Steps steps;
+    for (std::int64_t step = 0; step <= 30; ++step) {
+      if (plan::is_epoch_end(step, positions)) steps.push_back(step);
+    }
+    return steps;
+  };
+  BOOST_TEST(ends({data::OrderKind::trl, 100, 8}) == (Steps{13, 26}));
+  BOOST_TEST(ends({data::OrderKind::endless, 100, 8}) == (Steps{13, 25}));
+  BOOST_TEST(ends({data::OrderKind::endless, 3, 8}).size() == 30U);  // each reads several
+}

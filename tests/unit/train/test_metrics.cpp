@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -51,6 +52,27 @@ BOOST_AUTO_TEST_CASE(line_has_the_documented_keys_in_order) {
              "step_loss step_num_tokens step_num_target_tokens tokens_per_second target_tokens_per_second step_time_s "
              "peak_memory_bytes_min peak_memory_bytes_mean "
              "peak_memory_bytes_max ");
+}
+
+BOOST_AUTO_TEST_CASE(a_line_says_where_the_time_of_the_run_went) {
+  train::StepMetrics metrics = example(3);
+  metrics.num_skipped_steps = 2;
+  metrics.time = {1e9, 3, {.total_s = 8, .useful_s = 6, .save_s = 1, .evaluation_s = 0.5, .restart_s = 0.25}};
+  const auto json = nlohmann::ordered_json::parse(train::to_json(metrics));
+  std::string keys;
+  for (const auto& item : json.items()) keys += item.key() + " ";
+  BOOST_TEST(
+      keys.ends_with("peak_memory_bytes_max skipped_steps time goodput run_time_s useful_time_s save_time_s "
+                     "eval_time_s restart_time_s repeated_time_s repeated_steps restarts "));
+  BOOST_TEST(json["goodput"].get<double>() == 0.75);
+  BOOST_TEST((train::parse_time_note(train::to_json(metrics))->use == metrics.time->use));
+}
+
+BOOST_AUTO_TEST_CASE(numbers_of_a_step_that_was_left_out_are_null) {
+  train::StepMetrics metrics = example(3);
+  metrics.loss = metrics.step_loss = metrics.grad_norm = std::nan("");
+  const auto json = nlohmann::json::parse(train::to_json(metrics));
+  for (const char* name : {"loss", "step_loss", "grad_norm"}) BOOST_TEST(json[name].is_null(), name);
 }
 
 BOOST_AUTO_TEST_CASE(numbers_read_back_to_the_same_bits) {

@@ -52,6 +52,13 @@ BOOST_AUTO_TEST_CASE(a_stopped_run_that_went_on_counts_its_own_steps) {
   BOOST_TEST(text.find("lowest") == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_summary_says_how_much_of_the_time_was_of_use) {
+  train::RunSummary summary = example();
+  summary.goodput = "97.1 % of 8:06 since the first start";
+  BOOST_TEST(describe(summary).find("\n  goodput      97.1 % of 8:06 since the first start\n  most memory") !=
+             std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(what_a_run_does_not_have_has_no_line) {
   train::RunSummary summary = example();
   summary.losses = {};

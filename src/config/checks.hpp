@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Checks of parts of a configuration, for validate(). They throw configuration Errors.
+
+#include <string>
+
+#include "sft/config/config.hpp"
+
+namespace sft::config {
+
+/// Refuses a value that stands alone, unless it `holds`: `name` is the full name of its key, `rule` what it must be. A
+/// default that cannot be used means that the key has none.
+void require(const Config& config, bool holds, const std::string& name, const std::string& rule);
+
+/// Fills metric_for_best_model where another key needs one, and greater_is_better where there is a metric, both as
+/// transformers' TrainingArguments does.
+void derive_metric(Config& config);
+
+/// Refuses evaluations without data, and best models and early stopping without the evaluations and checkpoints that
+/// they need; the combinations are those that transformers refuses, and some that it takes without any effect. The
+/// metric is derived.
+void check_evaluation(const Config& config);
+
+/// Limits of nan_policy and of the watchdog over the loss.
+void check_steps_that_fail(const Config& config);
+
+}  // namespace sft::config
