@@ -205,6 +205,7 @@ void plan_only(const config::ValidConfig& given, bool json) {
   const auto [config, why] =
       plan::resolve_sp_method(given, plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
   log_info(plan::dry_run(config, datasets, machine, machine::resident_bytes(), why, json));
+  if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
 
 /// Answers --print-config and --dry-run; false: there is a run to do, or to check.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/start_table.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -299,6 +301,21 @@ std::string start_table(const StartFacts& facts) {
   }
   add("output", facts.config->train.output_dir);
   return lines.text() + "\n" + format_memory(facts.memory);
+}
+
+std::string warning_of_mesh(const config::Parallel& parallel) {
+  constexpr int most_ranks = 1024;  // a ring of so many hops takes longer than the bytes of a unit
+  const int num_sharing = parallel.zero_stage == 0 ? 1 : num_ranks(parallel.sizes(), fsdp_axes);
+  if (num_sharing <= most_ranks) return "";
+  int copies = 2;
+  while (copies < parallel.dp_shard_size &&
+         (parallel.dp_shard_size % copies != 0 || num_sharing / copies > most_ranks)) {
+    ++copies;
+  }
+  return fmt::format(
+      "{} ranks share each unit (dp_shard x sp; gathers and reductions go round a ring of them, which above {} takes "
+      "longer than what is sent): set dp_replicate_size = {} and dp_shard_size = {}",
+      num_sharing, most_ranks, parallel.dp_replicate_size * copies, parallel.dp_shard_size / copies);
 }
 
 }  // namespace sft::plan

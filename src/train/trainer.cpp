@@ -210,6 +210,7 @@ void Trainer::announce() const {
                               .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                             {run_.device.kind(), machine::num_threads()}),
                               .offloaded_bytes = run_.engine.offloaded_bytes()}));
+  if (const std::string warning = plan::warning_of_mesh(run_.config->parallel); !warning.empty()) log_warning(warning);
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
         "tp goes between nodes (its ranks sum activations several times in every block, which needs the speed of one "

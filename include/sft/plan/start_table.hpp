@@ -42,6 +42,10 @@ struct StartFacts {
 [[nodiscard]] std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                                   std::size_t process_bytes, const std::string& sp_choice, bool json);
 
+/// What a mesh is warned of before it runs: units whose gathers go through more ranks, one after the other, than is
+/// worth it. Empty: nothing. Pure.
+[[nodiscard]] std::string warning_of_mesh(const config::Parallel& parallel);
+
 /// The node of every rank: equal numbers are one node. Collective over the world.
 [[nodiscard]] std::vector<int> nodes_of_ranks(const comm::Session& session);
 /// "2 nodes; between them: dp_replicate". Pure.
