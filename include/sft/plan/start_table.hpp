@@ -43,8 +43,8 @@ struct StartFacts {
 [[nodiscard]] std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                                   std::size_t process_bytes, const std::string& sp_choice, bool json);
 
-/// What a mesh is warned of before it runs: units whose gathers go through more ranks, one after the other, than is worth
-/// it. Empty: nothing. Pure.
+/// What a mesh is warned of before it runs: units whose gathers go through more ranks, one after the other, than is
+/// worth it. Empty: nothing. Pure.
 [[nodiscard]] std::string warning_of_mesh(const config::Parallel& parallel);
 
 /// The node of every rank: equal numbers are one node. Collective over the world.
