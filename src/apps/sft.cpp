@@ -47,6 +47,7 @@
 #include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharding_policy.hpp"
+#include "sft/plan/async_save.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/sp_method.hpp"
@@ -200,8 +201,8 @@ void plan_only(const config::ValidConfig& given, bool json) {
   const plan::Datasets datasets = apps::open_datasets(given);
   const plan::Machine machine = planned_machine(given);
   apps::require_place_of_state(given, machine.kind);
-  const auto [config, why] =
-      plan::resolve_sp_method(given, plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
+  const auto [config, why] = plan::resolve_sp_method(
+      plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
   log_info(plan::dry_run(config, datasets, machine, machine::resident_bytes(), why, json));
 }
 
@@ -236,7 +237,7 @@ std::optional<train::StartWeights> start_weights(const config::Config& config, c
     if (world.rank() != 0) return;
     start = apps::find_start_model(model);
     std::error_code ignored;
-    if (*config.checkpoint.save_hub_model && std::filesystem::equivalent(start.folder, model_folder(config), ignored)) {
+    if (config.leaves_model_folder() && std::filesystem::equivalent(start.folder, model_folder(config), ignored)) {
       throw comm::SharedError(ExitStatus::configuration, "the run would replace the model that it begins with",
                               "it leaves its own in " + model_folder(config),
                               "set another train.output_dir, or checkpoint.save_hub_model = false");
@@ -306,8 +307,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 5. Memory: planned, and refused where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device->own_memory();
   const plan::Machine machine = machine_of(*device, own_memory);
-  device::Ledger planned;
-  world.agree([&] { planned = plan::plan_ledger(config, *datasets, place, machine, machine::resident_bytes()); });
+  const auto plan_ledger = [&](const config::ValidConfig& planned) {
+    return plan::plan_ledger(planned, *datasets, place, machine, machine::resident_bytes());
+  };
+  auto [with_async, save_choice, planned] =
+      plan::choose_async_save(config, plan_ledger, device->kind(), machine::node_memory_bytes(), session);
+  config = std::move(with_async);
   plan::require_node_memory(planned, device->kind(), machine::node_memory_bytes(), session);
   plan::require_gpu_memory(planned, own_memory, world);
 
@@ -318,8 +323,8 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
-  train::Trainer trainer(
-      {session, config, *device, place, groups, *datasets, ledger, engine, start ? &*start : nullptr, sp_choice});
+  train::Trainer trainer({session, config, *device, place, groups, *datasets, ledger, engine, start ? &*start : nullptr,
+                          sp_choice, save_choice});
   trainer.restore();
   world.agree([&] {
     if (world.rank() != 0) return;
@@ -333,7 +338,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 9. Save
   trainer.save();
-  if (status == ExitStatus::done && *config->checkpoint.save_hub_model) {
+  if (status == ExitStatus::done && config->leaves_model_folder()) {
     const std::string folder = model_folder(config);
     apps::save_model_folder(folder, config->model, datasets->train.max_length(), engine, world, *device);
     log_event("saved " + folder + " in hub format");

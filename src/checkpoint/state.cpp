@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "pieces.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
@@ -13,27 +14,10 @@ namespace sft::checkpoint {
 
 namespace {
 
-constexpr std::int64_t staging_bytes = 1 << 20;  ///< of pinned memory between storage and the device
-
 std::string describe(const std::vector<std::int64_t>& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return text + ")";
-}
-
-/// The pieces of a rectangle, row-major, that fit into `capacity` elements: whole rows, or columns of one row. Calls
-/// visit(piece, element of the entry's memory where it begins).
-template <class Visit>
-void for_each_piece(const parallel::LogicalRectangle& whole, std::int64_t capacity, const Visit& visit) {
-  const std::int64_t num_columns = std::min(whole.num_columns, capacity);
-  const std::int64_t num_rows = std::max<std::int64_t>(capacity / whole.num_columns, 1);
-  for (std::int64_t row = 0; row < whole.num_rows; row += num_rows) {
-    for (std::int64_t column = 0; column < whole.num_columns; column += num_columns) {
-      const io::Rectangle piece = {whole.row_begin + row, std::min(num_rows, whole.num_rows - row),
-                                   whole.column_begin + column, std::min(num_columns, whole.num_columns - column)};
-      visit(piece, whole.shard_offset + row * whole.num_columns + column);
-    }
-  }
 }
 
 std::string tensor_name(const Entry& entry, const parallel::Parameter& parameter) {
@@ -44,11 +28,11 @@ std::string tensor_name(const Entry& entry, const parallel::Parameter& parameter
 /// entry's memory).
 template <class Visit>
 void for_each_piece(const Entry& entry, bool only_owned, const Visit& visit) {
-  const auto capacity = staging_bytes / static_cast<std::int64_t>(size_of(entry.dtype()));
+  const auto capacity = piece_bytes / static_cast<std::int64_t>(size_of(entry.dtype()));
   for (const parallel::StoredPart& part : entry.layout->parts(*entry.shard_map)) {
     if (only_owned && !part.is_owner) continue;
-    for_each_piece(part.where, capacity,
-                   [&](const io::Rectangle& piece, std::int64_t begin) { visit(part, piece, begin); });
+    cut_into_pieces(part.where, capacity,
+                    [&](const io::Rectangle& piece, std::int64_t begin) { visit(part, piece, begin); });
   }
 }
 
@@ -122,7 +106,7 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
 
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
                   SeenWeights& seen) {
-  const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
+  const device::Device::Block staging = device.allocate(piece_bytes, device::Space::pinned);
   std::vector<float> numbers;
   for (const Entry& entry : state.entries()) {
     clear_padding(entry, device, stream);
@@ -153,7 +137,7 @@ void load_entries(const io::TensorSource& source, const State& state, device::De
 }
 
 void save_entries(const State& state, io::TensorSink& sink, device::Device& device, device::Stream& stream) {
-  const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
+  const device::Device::Block staging = device.allocate(piece_bytes, device::Space::pinned);
   for (const Entry& entry : state.entries()) {
     for_each_piece(entry, true, [&](const parallel::StoredPart& part, const io::Rectangle& piece, std::int64_t begin) {
       const Tensor values(staging.get(), entry.dtype(), {piece.num_elements()});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "sft/checkpoint/snapshot.hpp"
 #include "sft/core/format.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/memory.hpp"
@@ -29,8 +30,10 @@ std::string describe_planned(const Machine& machine) {
 std::string dry_run(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine,
                     std::size_t process_bytes, const std::string& sp_choice, bool json) {
   const mesh::Layout layout = mesh::layout_of(config->parallel);
-  const RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
+  RankPlan first(config, datasets.limits(config), mesh::Place(config, 0), machine);
   const parallel::ParameterCounts num_parameters = first.num_parameters();
+  static_cast<void>(first.measure());
+  const std::size_t saved_bytes = checkpoint::saved_bytes(first.saved_entries());
   const std::int64_t steps = num_steps(config, datasets.train.num_rows());
   const MemoryTable memory = plan_memory(config, datasets, machine, process_bytes);
   const std::vector<comm::SentBytes> traffic =
@@ -47,7 +50,8 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                         .num_steps = steps,
                         .memory = memory,
                         .traffic = traffic,
-                        .offloaded_bytes = first.optimizer->file_bytes()});
+                        .offloaded_bytes = first.optimizer->file_bytes(),
+                        .saved_bytes = saved_bytes});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -69,6 +73,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                                 {"effective_batch_rows", config->effective_batch_rows()},
                                 {"num_steps", steps},
                                 {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
+                                {"saved_bytes", saved_bytes},
                                 {"memory_per_rank", memory_json}};
   nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();
   for (const comm::SentBytes& group : traffic) sent[group.group] = group.bytes;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/start_table.hpp"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -243,6 +245,18 @@ std::string describe_evaluation(const config::Train& train) {
          (start.empty() && steps.empty() ? "at the end" : " and at the end");
 }
 
+/// "every 500 steps and at the end, 1.25 GiB each, beside training"
+std::string describe_saves(const StartFacts& facts) {
+  const config::Checkpoint& checkpoint = facts.config->checkpoint;
+  const std::string bytes = format_bytes(facts.saved_bytes);
+  if (!checkpoint.has_saves_between()) return fmt::format("at the end, {}", bytes);
+  const std::string when =
+      fmt::format("every {} and at the end, {} each", plural(checkpoint.save_steps, "step"), bytes);
+  if (checkpoint.has_snapshot()) return when + ", beside training";
+  const std::string why = facts.save_choice.empty() ? "" : fmt::format(" ({})", facts.save_choice);
+  return fmt::format("{}; training waits for them{}", when, why);
+}
+
 }  // namespace
 
 std::string describe_device(const device::Device& device) {
@@ -297,6 +311,7 @@ std::string start_table(const StartFacts& facts) {
     add("profile", (steps.first == steps.last ? "step " : "steps ") + config::write(steps) + ", in " +
                        facts.config->train.output_dir + "/trace.json");
   }
+  add("saves", describe_saves(facts));
   add("output", facts.config->train.output_dir);
   return lines.text() + "\n" + format_memory(facts.memory);
 }

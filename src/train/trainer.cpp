@@ -17,6 +17,7 @@
 #include "evaluation.hpp"
 #include "notice.hpp"
 #include "profile.hpp"
+#include "saver.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/log.hpp"
@@ -108,13 +109,18 @@ Trainer::Trainer(const Run& run)
     : run_(run),
       positions_(plan::step_positions(run.config, run.datasets.train.num_rows())),
       last_step_(plan::num_steps(run.config, run.datasets.train.num_rows())),
-      schedule_(run.config->optimizer, last_step_) {
+      schedule_(run.config->optimizer, last_step_),
+      saver_(std::make_unique<Saver>(run_)) {
   position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
   position_.row_order = plan::name_of(positions_.kind);
   run_.ledger.add(device::Label::batches, device::Space::host,
                   plan::batches_bytes(run.config, run.place, run.datasets));
 }
+
+Trainer::~Trainer() = default;
+
+const std::string& Trainer::saved() const { return saver_->saved_folder(); }
 
 void Trainer::restore() {
   const config::ValidConfig& config = run_.config;
@@ -156,8 +162,7 @@ void Trainer::restore() {
     position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
     run_.groups.world.agree([&] { schedule_.restore(position_.schedule); });
     position_.schedule = schedule_.state();
-    saved_step_ = position_.step;
-    saved_folder_ = folder;
+    saver_->set_saved(position_.step, folder);
     resumed_step_ = position_.step;
     const std::string saved_weights = folder + ", step " + std::to_string(position_.step);
     origin_ = has_all_weights ? saved_weights : origin_ + "; adapters: " + saved_weights;
@@ -207,7 +212,9 @@ void Trainer::announce() const {
                               .memory = plan::gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
                               .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                             {run_.device.kind(), machine::num_threads()}),
-                              .offloaded_bytes = run_.engine.offloaded_bytes()}));
+                              .offloaded_bytes = run_.engine.offloaded_bytes(),
+                              .saved_bytes = checkpoint::saved_bytes(run_.engine.state().entries()),
+                              .save_choice = run_.save_choice}));
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
         "tp goes between nodes (its ranks sum activations several times in every block, which needs the speed of one "
@@ -271,6 +278,7 @@ void Trainer::close_window(StepMetrics& metrics) {
   metrics.loss = window.loss / num_steps;
   metrics.mean_token_accuracy = window.mean_token_accuracy / num_steps;
   metrics.entropy = window.entropy / num_steps;
+  metrics.save_stall_s = saver_->take_stall_s();
   metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
   position_.since_log = {};
   resumed_step_.reset();
@@ -325,10 +333,23 @@ int Trainer::evaluate_or_save(Progress& progress) {
 }
 
 ExitStatus Trainer::train() {
+  try {
+    return run_steps();
+  } catch (const comm::SharedError&) {  // every rank has it: the save that is under way is not lost
+    try {
+      saver_->finish();
+    } catch (const comm::SharedError& second) {
+      log_warning(second.what());
+    }
+    throw;
+  }
+}
+
+ExitStatus Trainer::run_steps() {
   const config::ValidConfig& config = run_.config;
   const comm::Group& world = run_.groups.world;
   const bool has_steps = position_.step < last_step_;
-  if (!has_steps && saved_step_ >= 0) {
+  if (!has_steps && saver_->saved_step() >= 0) {
     log_info("nothing left to train: " + std::to_string(position_.step) + " of " + std::to_string(last_step_) +
              " steps are done");
   }
@@ -360,12 +381,13 @@ ExitStatus Trainer::train() {
       status = ExitStatus::stopped;
       break;
     }
+    saver_->release_state();
     const StepResult result = run_.engine.finish_step();
     count(result);
 
     const bool is_last = position_.step == last_step_;
     if (!failure_ && !is_last) failure_ = read(loader, batch);
-    notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
+    notice = exchange(this->notice(), world);
     const double step_time_s = seconds_since(start);
     profile.end_step();
 
@@ -383,10 +405,14 @@ ExitStatus Trainer::train() {
       progress.finish();
       save_and_rethrow();
     }
+    if (saver_->is_under_way() && (!notice.is_writing || notice.write_failed)) {
+      progress.finish();
+      complete_save();
+    }
     const int signal = notice.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : notice.signal;
     if (plan::is_due(position_.step, config->checkpoint.save_steps)) {
       progress.finish();
-      save();
+      begin_save();
     }
     if (signal != 0 && !(is_last && !is_evaluation_due())) {
       progress.finish();
@@ -405,13 +431,27 @@ std::exception_ptr Trainer::read(data::Loader& loader, data::MicroBatch& batch) 
                        [&] { return fetch(loader, batch); });
 }
 
+Notice Trainer::notice() const {
+  return {.signal = stop_signal(*signals_),
+          .failed = failure_ != nullptr,
+          .is_writing = saver_->is_writing(),
+          .write_failed = saver_->has_failed()};
+}
+
 Notice Trainer::accumulate(data::Loader& loader, data::MicroBatch& batch, double learning_rate) {
+  const std::int64_t num_micro_batches = run_.config->train.gradient_accumulation_steps;
+  // State in files may be stepped under the last micro-batch.
+  const auto before_last = [&](std::int64_t number) {
+    if (number + 1 == num_micro_batches && run_.engine.offloaded_bytes() > 0) saver_->release_state();
+  };
   run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts);
+  before_last(0);
   run_.engine.add_micro_batch(batch);
-  for (std::int64_t i = 1; i < run_.config->train.gradient_accumulation_steps; ++i) {
+  for (std::int64_t i = 1; i < num_micro_batches; ++i) {
     if (!failure_) failure_ = read(loader, batch);
-    const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, run_.groups.world);
+    const Notice notice = exchange(this->notice(), run_.groups.world);
     if (notice.must_stop()) return notice;
+    before_last(i);
     run_.engine.add_micro_batch(batch);
   }
   return {};
@@ -460,17 +500,21 @@ void Trainer::write_resolved_ini() const {
 }
 
 void Trainer::save() {
-  if (saved_step_ == position_.step) return;
+  complete_save();
+  if (saver_->saved_step() != position_.step) begin_save();
+  saver_->close();
+}
+
+void Trainer::begin_save() {
+  complete_save();
   let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
-  const auto start = Clock::now();
-  device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, [&] {
-    position_.date =
-        checkpoint::save(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(), run_.place,
-                         run_.groups, run_.engine.state(), position_, run_.device, run_.engine.stream());
-  });
-  saved_step_ = position_.step;
-  saved_folder_ = checkpoint::path_of(run_.config->train.output_dir, position_.step);
-  log_event("saved " + saved_folder_ + " in " + format_seconds(seconds_since(start)));
+  saver_->begin(position_);
+}
+
+void Trainer::complete_save() {
+  if (!saver_->is_under_way()) return;
+  let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
+  saver_->finish();
 }
 
 void Trainer::Session::add(const StepMetrics& metrics) {

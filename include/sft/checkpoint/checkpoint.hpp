@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,32 @@ struct Position {
 [[nodiscard]] std::string path_of(const std::string& output_dir, std::int64_t step);
 /// Folders of complete checkpoints in output_dir of steps after `after_step`, ascending by step. Not collective.
 [[nodiscard]] std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step = -1);
+
+class ShardFileSink;
+
+/// A checkpoint in the making, complete or not at all. Its steps are calls of their own, so that a thread can do the
+/// one that takes long.
+class Save {
+ public:
+  Save(const std::string& output_dir, const mesh::Place& place, const mesh::Groups& groups, const State& state,
+       std::int64_t step);
+  ~Save();
+  void write(const std::function<void(io::TensorSink& sink)>& give);
+  std::string commit(const config::Config& config, const std::string& tokenizer, const Position& position,
+                     const std::function<void()>& wait);
+  static void prune(const std::string& folder, const Lineage& lineage, std::int64_t save_total_limit);
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+
+ private:
+  void agree(const std::function<void()>& work);
+
+  std::string folder_;
+  const mesh::Place& place_;
+  const mesh::Groups& groups_;
+  std::vector<Entry> entries_;
+  std::unique_ptr<ShardFileSink> sink_;
+  std::string written_;
+};
 
 /// Writes OUTPUT_DIR/checkpoint-SSSSSS with the entries of `state`, complete or not at all: shard files to
 /// .tmp, synced, virtual datasets, renamed, parent synced. Replica 0 writes; collective over the world. Then keeps, of

@@ -39,6 +39,13 @@ enum class Reshard {
   always,     ///< no rank does: all of them gather it again (FSDP, Zhao et al. 2023)
   to_groups,  ///< groups of neighbours each keep it together, and gather it among themselves
 };
+/// When a run leaves its model in hub format.
+enum class HubModel {
+  automatic,  ///< until validate(): at the end, where it began from a model
+  never,
+  at_end,
+  every_save,  ///< with each checkpoint, each time in place of the one before
+};
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
@@ -188,8 +195,15 @@ struct Checkpoint {
   std::int64_t save_steps = 500;      ///< 0: only at the end
   std::int64_t save_total_limit = 0;  ///< 0: keep all
   std::string resume_from_checkpoint = "none";
-  /// Whether a finished run leaves OUTPUT_DIR/model/ in hub format; none until validate(): when it began from a model.
-  std::optional<bool> save_hub_model;
+  HubModel save_hub_model = HubModel::automatic;  ///< in OUTPUT_DIR/model/; with LoRA: OUTPUT_DIR/adapter/
+  /// Whether training goes on while a checkpoint is written, from a copy in the node's memory. None: where the memory
+  /// is there (plan::choose_async_save).
+  std::optional<bool> async;
+
+  /// Whether checkpoints come before the last step.
+  [[nodiscard]] bool has_saves_between() const { return save_steps > 0; }
+  /// Whether a rank has memory for such a copy.
+  [[nodiscard]] bool has_snapshot() const { return async == true && has_saves_between(); }
 };
 
 struct Device {
@@ -229,6 +243,10 @@ struct Config {
 
   /// per_device_train_batch_size * the ranks along data_axes * gradient_accumulation_steps, in rows.
   [[nodiscard]] std::int64_t effective_batch_rows() const;
+  /// Whether a finished run leaves its model in hub format. One with LoRA leaves its adapters in any case.
+  [[nodiscard]] bool leaves_model_folder() const {
+    return checkpoint.save_hub_model != HubModel::never && !lora.use_peft;
+  }
 };
 
 }  // namespace sft::config

@@ -37,6 +37,7 @@ struct Run {
   Engine& engine;
   const StartWeights* start_weights = nullptr;  ///< none: random ones
   std::string sp_choice = {};                   ///< what resolve_sp_method returned
+  std::string save_choice = {};                 ///< what choose_async_save returned
 };
 
 }  // namespace sft::train
