@@ -223,9 +223,6 @@ bool answer(const apps::SftOptions& command, const comm::Group& world) {
   return true;
 }
 
-std::string model_folder(const config::Config& config) { return config.train.output_dir + "/model"; }
-std::string adapter_folder(const config::Config& config) { return config.train.output_dir + "/adapter"; }
-
 /// The weights of the model that the configuration names; none: the run begins with random ones. Rank 0 looks for them.
 /// Collective.
 std::optional<train::StartWeights> start_weights(const config::Config& config, const comm::Group& world,
@@ -237,9 +234,10 @@ std::optional<train::StartWeights> start_weights(const config::Config& config, c
     if (world.rank() != 0) return;
     start = apps::find_start_model(model);
     std::error_code ignored;
-    if (config.leaves_model_folder() && std::filesystem::equivalent(start.folder, model_folder(config), ignored)) {
+    if (config.leaves_model_folder() &&
+        std::filesystem::equivalent(start.folder, apps::ModelFolder::folder_of(config), ignored)) {
       throw comm::SharedError(ExitStatus::configuration, "the run would replace the model that it begins with",
-                              "it leaves its own in " + model_folder(config),
+                              "it leaves its own in " + apps::ModelFolder::folder_of(config),
                               "set another train.output_dir, or checkpoint.save_hub_model = false");
     }
   });
@@ -323,12 +321,14 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
+  apps::ModelFolder model_folder(config, datasets->train.max_length(), engine, world);
+  const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
   train::Trainer trainer({session, config, *device, place, groups, *datasets, ledger, engine, start ? &*start : nullptr,
-                          sp_choice, save_choice});
+                          is_saved_always ? &model_folder : nullptr, sp_choice, save_choice});
   trainer.restore();
   world.agree([&] {
     if (world.rank() != 0) return;
-    for (const std::string& folder : {model_folder(config), adapter_folder(config)}) hub::NewFolder::recover(folder);
+    for (const char* name : {"/model", "/adapter"}) hub::NewFolder::recover(config->train.output_dir + name);
   });
   set_log_times(!train::is_terminal());
   trainer.announce();
@@ -338,15 +338,9 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 9. Save
   trainer.save();
-  if (status == ExitStatus::done && config->leaves_model_folder()) {
-    const std::string folder = model_folder(config);
-    apps::save_model_folder(folder, config->model, datasets->train.max_length(), engine, world, *device);
-    log_event("saved " + folder + " in hub format");
-  }
-  if (status == ExitStatus::done && config->lora.use_peft) {
-    const std::string folder = adapter_folder(config);
-    apps::save_adapter_folder(folder, config, engine, world, *device);
-    log_event("saved " + folder + " in PEFT's format");
+  const bool leaves_folder = config->leaves_model_folder() || config->lora.use_peft;
+  if (status == ExitStatus::done && leaves_folder && !model_folder.is_written()) {
+    model_folder.save(*device, engine.stream());
   }
   ignore_stop_signals(static_cast<int>(status));
 

@@ -35,6 +35,7 @@ void Saver::begin(const checkpoint::Position& position) {
     const std::string& output_dir = run_.config->train.output_dir;
     const checkpoint::State state = run_.engine.state();
     auto save = std::make_unique<checkpoint::Save>(output_dir, run_.place, run_.groups, state, position.step);
+    if (run_.saved_model != nullptr) run_.saved_model->begin();
     if (snapshot_) run_.groups.world.agree([&] { snapshot_->begin(state, run_.engine.stream()); });
     is_copying_ = snapshot_.has_value();
     under_way_.emplace(UnderWay{std::move(save), position, start});
@@ -50,7 +51,11 @@ void Saver::release_state() {
   if (!is_copying_) return;
   stall([&] { snapshot_->wait(); });
   is_copying_ = false;
-  writer_.start([this] { under_way_->save->write([this](io::TensorSink& sink) { snapshot_->save(sink); }); });
+  writer_.start([this] {
+    under_way_->save->write([this](io::TensorSink& sink) { snapshot_->save(sink); });
+    if (run_.saved_model == nullptr) return;
+    run_.saved_model->write([this](io::TensorSink& sink) { snapshot_->save(sink, 1); });
+  });
 }
 
 void Saver::finish() {
@@ -60,12 +65,19 @@ void Saver::finish() {
   const comm::Group& world = run_.groups.world;
   const auto wait = [&] {
     if (snapshot_) return writer_.wait();
-    save.save->write([&](io::TensorSink& sink) {
-      checkpoint::save_entries(run_.engine.state(), sink, run_.device, run_.engine.stream());
-    });
+    const checkpoint::State state = run_.engine.state();
+    save.save->write(
+        [&](io::TensorSink& sink) { checkpoint::save_entries(state, sink, run_.device, run_.engine.stream()); });
+    if (run_.saved_model == nullptr) return;
+    const checkpoint::State weights({state.entries().front()}, [] {});
+    run_.saved_model->write(
+        [&](io::TensorSink& sink) { checkpoint::save_entries(weights, sink, run_.device, run_.engine.stream()); });
   };
   try {
-    stall([&] { date_ = save.save->commit(run_.config, run_.datasets.train.tokenizer(), save.position, wait); });
+    stall([&] {
+      date_ = save.save->commit(run_.config, run_.datasets.train.tokenizer(), save.position, wait);
+      if (run_.saved_model != nullptr) run_.saved_model->finish();
+    });
   } catch (...) {
     under_way_.reset();
     throw;

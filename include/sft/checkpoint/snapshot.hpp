@@ -37,9 +37,9 @@ class Snapshot {
   void wait();
 
   /// Gives the copy to `sink`, as save_entries() would give the state: entry by entry, in the order of its memory.
-  /// `names`: entries to leave the others out; empty: all. Behind wait(), and then on any thread: it calls the sink
+  /// `max_entries`: so many of the first ones, and no more. Behind wait(), and then on any thread: it calls the sink
   /// alone.
-  void save(io::TensorSink& sink, const std::vector<std::string>& names = {}) const;
+  void save(io::TensorSink& sink, std::size_t max_entries = static_cast<std::size_t>(-1)) const;
 
  private:
   /// A rectangle of a tensor, and where its copy begins.
