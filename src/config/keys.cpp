@@ -377,6 +377,8 @@ std::vector<Key> make_keys() {
                  "checkpoint"),
       save_hub_model_key(
           "leave the finished model in hub format in output_dir/model; auto: when the run began from a model"),
+      key("checkpoint", &C::checkpoint, "files_per_node", &Checkpoint::files_per_node,
+          "shard files that the ranks of a node write together, at most; 0: one a rank"),
       only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
 
       key("device", &C::device, "backend", &Device::backend,

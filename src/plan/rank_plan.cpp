@@ -116,11 +116,7 @@ void RankPlan::lay_out(Arenas& arenas) {
 }
 
 std::size_t RankPlan::later_process_bytes() const {
-  std::vector<const parallel::StoredLayout*> layouts{&parallel::as_parameters()};
-  for (const optim::StateEntry& entry : optimizer->state()) {
-    if (std::ranges::find(layouts, entry.layout) == layouts.end()) layouts.push_back(entry.layout);
-  }
-  return plan::later_process_bytes + checkpoint::index_memory_bytes(shard_map, layouts) +
+  return plan::later_process_bytes + checkpoint::index_memory_bytes(place.rank()) +
          ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }

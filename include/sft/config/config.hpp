@@ -188,6 +188,7 @@ struct Checkpoint {
   std::int64_t save_steps = 500;      ///< 0: only at the end
   std::int64_t save_total_limit = 0;  ///< 0: keep all
   std::string resume_from_checkpoint = "none";
+  std::int64_t files_per_node = 8;  ///< shard files that the ranks of a node share; 0: one a rank
   /// Whether a finished run leaves OUTPUT_DIR/model/ in hub format; none until validate(): when it began from a model.
   std::optional<bool> save_hub_model;
 };
