@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "entry_memory.hpp"
 #include "pieces.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/core/ensure.hpp"
@@ -22,34 +23,6 @@ std::string describe(const std::vector<std::int64_t>& shape) {
 
 std::string tensor_name(const Entry& entry, const parallel::Parameter& parameter) {
   return entry.name + "/" + parameter.name;
-}
-
-/// All parts of an entry, in pieces that fit the staging memory. Calls visit(part, piece, first of its elements in the
-/// entry's memory).
-template <class Visit>
-void for_each_piece(const Entry& entry, bool only_owned, const Visit& visit) {
-  const auto capacity = piece_bytes / static_cast<std::int64_t>(size_of(entry.dtype()));
-  for (const parallel::StoredPart& part : entry.layout->parts(*entry.shard_map)) {
-    if (only_owned && !part.is_owner) continue;
-    cut_into_pieces(part.where, capacity,
-                    [&](const io::Rectangle& piece, std::int64_t begin) { visit(part, piece, begin); });
-  }
-}
-
-/// Zeros between the parts. A file has them from its beginning, and nobody writes there.
-void clear_padding(const Entry& entry, device::Device& device, device::Stream& stream) {
-  if (entry.in_file != nullptr) return;
-  std::int64_t end = 0;  // of the parts so far
-  const auto clear_up_to = [&](std::int64_t begin) {
-    if (begin == end) return;
-    const Tensor zeros = entry.tensor.rows(end, begin - end);
-    device.fill_zero(zeros.data, zeros.size_bytes(), stream);
-  };
-  for (const parallel::StoredPart& part : entry.layout->parts(*entry.shard_map)) {
-    clear_up_to(part.where.shard_offset);
-    end = part.where.shard_offset + part.where.num_rows * part.where.num_columns;
-  }
-  clear_up_to(entry.tensor.num_elements());
 }
 
 }  // namespace
@@ -106,26 +79,14 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
 
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
                   SeenWeights& seen) {
-  const device::Device::Block staging = device.allocate(piece_bytes, device::Space::pinned);
-  std::vector<float> numbers;
+  const device::Device::Block staging = device.allocate(2 * piece_bytes, device::Space::pinned);
+  EntryMemory memory(device, stream, seen);
   for (const Entry& entry : state.entries()) {
-    clear_padding(entry, device, stream);
-    const bool is_model = entry.name == "model", is_adapter = entry.name == "adapter";
+    memory.clear_padding(entry);
+    const DType dtype = entry.dtype() == DType::uint8 ? DType::uint8 : DType::float32;
     for_each_piece(entry, false, [&](const parallel::StoredPart& part, const io::Rectangle& piece, std::int64_t begin) {
-      const std::string name = tensor_name(entry, *part.parameter);
-      const Tensor values(staging.get(), entry.dtype(), {piece.num_elements()});
-      if (values.dtype == DType::uint8) {
-        source.read(name, piece, values.dtype, values.data);
-      } else {
-        numbers.resize(piece.num_elements());
-        source.read(name, piece, DType::float32, numbers.data());
-        if (is_model) seen.add(source.path(), name, *part.parameter, piece, numbers);
-        if (is_adapter) require_finite(source.path(), name, piece, numbers);
-        io::convert(numbers, values.dtype, values.data);
-      }
-      if (entry.in_file != nullptr) return entry.in_file->write(begin, values);
-      device.copy(entry.tensor.rows(begin, piece.num_elements()).data, values.data, values.size_bytes(), stream);
-      stream.synchronize();
+      source.read(tensor_name(entry, *part.parameter), piece, dtype, staging.get());
+      memory.put(source.path(), entry, *part.parameter, piece, begin, dtype, staging.get());
     });
   }
   state.refresh();

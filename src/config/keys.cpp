@@ -399,6 +399,8 @@ std::vector<Key> make_keys() {
       save_hub_model_key(
           "leave the finished model in hub format in output_dir/model; every_save: the model of each checkpoint; auto: "
           "when the run began from a model"),
+      key("checkpoint", &C::checkpoint, "files_per_node", &Checkpoint::files_per_node,
+          "shard files that the ranks of a node write together, at most; 0: one a rank"),
       async_key("write a checkpoint beside training, from a copy of it in the node's memory; auto: where there is room "
                 "for the copy"),
 

@@ -126,6 +126,7 @@ void check_train(const Config& config) {
   require(config, train.logging_steps >= 1, "train.logging_steps", "1 or more");
   require(config, config.checkpoint.save_steps >= 0, "checkpoint.save_steps", "0 (only at the end) or more");
   require(config, config.checkpoint.save_total_limit >= 0, "checkpoint.save_total_limit", "0 (keep all) or more");
+  require(config, config.checkpoint.files_per_node >= 0, "checkpoint.files_per_node", "0 (one a rank) or more");
   require(config, !config.checkpoint.resume_from_checkpoint.empty(), "checkpoint.resume_from_checkpoint",
           "none, auto or a path");
   require(config, config.device.peak_tflops >= 0, "device.peak_tflops", "0 (unknown) or more");

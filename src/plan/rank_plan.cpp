@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/checkpoint/snapshot.hpp"
+#include "sft/checkpoint/save.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/ops/factory.hpp"
@@ -119,7 +119,7 @@ void RankPlan::lay_out(Arenas& arenas) {
   }
   staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
   if (!has_snapshot_) return;
-  const std::size_t snapshot_bytes = checkpoint::snapshot_bytes(saved_entries(), place);
+  const std::size_t snapshot_bytes = checkpoint::WritePlan(saved_entries()).snapshot_bytes();
   snapshot = take(arenas.snapshot, DType::uint8, {checked_cast<std::int64_t>(snapshot_bytes)});
 }
 
@@ -133,11 +133,7 @@ std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
 }
 
 std::size_t RankPlan::later_process_bytes() const {
-  std::vector<const parallel::StoredLayout*> layouts{&parallel::as_parameters()};
-  for (const optim::StateEntry& entry : optimizer->state()) {
-    if (std::ranges::find(layouts, entry.layout) == layouts.end()) layouts.push_back(entry.layout);
-  }
-  return plan::later_process_bytes + checkpoint::index_memory_bytes(shard_map, layouts) +
+  return plan::later_process_bytes + checkpoint::index_memory_bytes(place.rank()) +
          ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }

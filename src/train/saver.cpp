@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -13,15 +14,13 @@
 namespace sft::train {
 
 Saver::Saver(const Run& run) : run_(run) {
-  if (const Tensor memory = run.engine.snapshot_memory(); memory.ndim > 0) {
-    snapshot_.emplace(memory, run.place, run.device);
-  }
+  if (const Tensor memory = run.engine.snapshot_memory(); memory.ndim > 0) snapshot_.emplace(memory, run.device);
 }
 
 template <class Work>
-void Saver::stall(const Work& work) {
+void Saver::stall(const char* what, const Work& work) {
   const Clock::time_point start = Clock::now();
-  device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, work);
+  device::timed(run_.device.timeline(), {.category = "checkpoint", .what = what}, work);
   const double waited_s = std::chrono::duration<double>(Clock::now() - start).count();
   stall_s_ += waited_s;
   if (under_way_) under_way_->waited_s += waited_s;
@@ -30,16 +29,18 @@ void Saver::stall(const Work& work) {
 void Saver::begin(const checkpoint::Position& position) {
   finish();
   const Clock::time_point start = Clock::now();
-  stall([&] {
+  stall("save checkpoint", [&] {
     run_.groups.world.agree([&] { pruner_.wait(); });
-    const std::string& output_dir = run_.config->train.output_dir;
+    checkpoint::Position dated = position;
+    dated.date = std::max(position.date, date_);
     const checkpoint::State state = run_.engine.state();
-    auto save = std::make_unique<checkpoint::Save>(output_dir, run_.place, run_.groups, state, position.step);
+    auto save =
+        std::make_unique<checkpoint::Save>(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(),
+                                           run_.place, run_.groups, state.entries(), dated);
     if (run_.saved_model != nullptr) run_.saved_model->begin();
-    if (snapshot_) run_.groups.world.agree([&] { snapshot_->begin(state, run_.engine.stream()); });
+    if (snapshot_) run_.groups.world.agree([&] { snapshot_->begin(save->plan(), state, run_.engine.stream()); });
     is_copying_ = snapshot_.has_value();
-    under_way_.emplace(UnderWay{std::move(save), position, start});
-    under_way_->position.date = std::max(position.date, date_);
+    under_way_.emplace(UnderWay{std::move(save), std::move(dated), start});
   });
   if (!snapshot_) return finish();
   log_event(
@@ -49,49 +50,61 @@ void Saver::begin(const checkpoint::Position& position) {
 
 void Saver::release_state() {
   if (!is_copying_) return;
-  stall([&] { snapshot_->wait(); });
+  stall("copy state", [&] { snapshot_->wait(); });
   is_copying_ = false;
   writer_.start([this] {
-    under_way_->save->write([this](io::TensorSink& sink) { snapshot_->save(sink); });
-    if (run_.saved_model == nullptr) return;
-    run_.saved_model->write([this](io::TensorSink& sink) { snapshot_->save(sink, 1); });
+    under_way_->save->write(snapshot_->bytes());
+    if (run_.saved_model == nullptr || under_way_->save->has_failed()) return;
+    run_.saved_model->write([this](io::TensorSink& sink) { snapshot_->give_first(sink); });
   });
+}
+
+void Saver::write_state() {
+  const checkpoint::State state = run_.engine.state();
+  under_way_->save->write(state, run_.device, run_.engine.stream());
+  if (run_.saved_model == nullptr || under_way_->save->has_failed()) return;
+  const checkpoint::State weights({state.entries().front()}, [] {});
+  run_.saved_model->write(
+      [&](io::TensorSink& sink) { checkpoint::save_entries(weights, sink, run_.device, run_.engine.stream()); });
 }
 
 void Saver::finish() {
   if (!under_way_) return;
   release_state();
-  UnderWay& save = *under_way_;
-  const comm::Group& world = run_.groups.world;
-  const auto wait = [&] {
-    if (snapshot_) return writer_.wait();
-    const checkpoint::State state = run_.engine.state();
-    save.save->write(
-        [&](io::TensorSink& sink) { checkpoint::save_entries(state, sink, run_.device, run_.engine.stream()); });
-    if (run_.saved_model == nullptr) return;
-    const checkpoint::State weights({state.entries().front()}, [] {});
-    run_.saved_model->write(
-        [&](io::TensorSink& sink) { checkpoint::save_entries(weights, sink, run_.device, run_.engine.stream()); });
-  };
   try {
-    stall([&] {
-      date_ = save.save->commit(run_.config, run_.datasets.train.tokenizer(), save.position, wait);
-      if (run_.saved_model != nullptr) run_.saved_model->finish();
-    });
+    stall("complete checkpoint", [&] { complete(); });
   } catch (...) {
     under_way_.reset();
     throw;
   }
-  saved_step_ = save.position.step;
-  saved_folder_ = save.save->folder();
-  if (world.rank() == 0) {
-    pruner_.start(
-        [folder = saved_folder_, lineage = save.position.lineage, limit = run_.config->checkpoint.save_total_limit] {
-          checkpoint::Save::prune(folder, lineage, limit);
-        });
-  }
-  log_saved(save);
+  log_saved(*under_way_);
   under_way_.reset();
+}
+
+void Saver::complete() {
+  const comm::Group& world = run_.groups.world;
+  std::exception_ptr model_error;  // of saved_model: the checkpoint is whole without it
+  try {
+    if (snapshot_) {
+      writer_.wait();
+    } else {
+      write_state();
+    }
+  } catch (...) {
+    model_error = std::current_exception();
+  }
+  checkpoint::Save& save = *under_way_->save;
+  date_ = save.commit();
+  set_saved(under_way_->position.step, save.folder());
+  if (run_.saved_model != nullptr) {
+    world.agree([&] {
+      if (model_error) std::rethrow_exception(model_error);
+    });
+    run_.saved_model->finish();
+  }
+  if (world.rank() != 0) return;
+  pruner_.start([folder = save.folder(), lineage = under_way_->position.lineage,
+                 limit = run_.config->checkpoint.save_total_limit] { checkpoint::remove_old(folder, lineage, limit); });
 }
 
 void Saver::close() {

@@ -11,6 +11,7 @@
 
 #include "background_task.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/save.hpp"
 #include "sft/checkpoint/snapshot.hpp"
 #include "sft/train/run.hpp"
 
@@ -40,7 +41,9 @@ class Saver {
   [[nodiscard]] bool is_under_way() const { return under_way_.has_value(); }
   /// Whether this rank still writes, and whether it could not.
   [[nodiscard]] bool is_writing() const { return is_copying_ || !writer_.is_done(); }
-  [[nodiscard]] bool has_failed() const { return writer_.has_failed(); }
+  [[nodiscard]] bool has_failed() const {
+    return under_way_ && !is_writing() && (writer_.has_failed() || under_way_->save->has_failed());
+  }
 
   /// The last complete checkpoint of this run: written, or read (set_saved). Step -1 and empty: none.
   [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
@@ -58,9 +61,13 @@ class Saver {
     Clock::time_point start;
     double waited_s = 0.0;
   };
-  /// Counts the time of `work` as waited for a save.
+  /// Counts the time of `work` as waited for a save; `what` it is, for the timeline.
   template <class Work>
-  void stall(const Work& work);
+  void stall(const char* what, const Work& work);
+  /// Without a copy: writes the state itself.
+  void write_state();
+  /// Makes a checkpoint of what the ranks write, when all have.
+  void complete();
   void log_saved(const UnderWay& done) const;
 
   const Run& run_;

@@ -195,6 +195,7 @@ struct Checkpoint {
   std::int64_t save_steps = 500;      ///< 0: only at the end
   std::int64_t save_total_limit = 0;  ///< 0: keep all
   std::string resume_from_checkpoint = "none";
+  std::int64_t files_per_node = 8;                ///< shard files that the ranks of a node share; 0: one a rank
   HubModel save_hub_model = HubModel::automatic;  ///< in OUTPUT_DIR/model/; with LoRA: OUTPUT_DIR/adapter/
   /// Whether training goes on while a checkpoint is written, from a copy in the node's memory. None: where the memory
   /// is there (plan::choose_async_save).
