@@ -72,6 +72,7 @@ class Checkpoint:
         if self.attributes.get("format") != "sft-checkpoint":
             raise ValueError(f"{index} is no checkpoint of sft")
         self._check_shards()
+        self._tensors = self._file if self.attributes["format_version"] == 1 else None
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -83,6 +84,8 @@ class Checkpoint:
         return f"Checkpoint({str(self.folder)!r})"
 
     def close(self) -> None:
+        if self._tensors is not None:
+            self._tensors.close()
         self._file.close()
 
     @property
@@ -96,15 +99,24 @@ class Checkpoint:
 
     def names(self, group: str = "model") -> list[str]:
         """Names of the tensors of a group: model, exp_avg or exp_avg_sq."""
-        return sorted(self._file[group])
+        return sorted(self._whole()[group])
 
     def dataset(self, name: str, group: str = "model") -> h5py.Dataset:
         """A tensor that is read where it is indexed; valid until close()."""
-        return self._file[group][name]
+        return self._whole()[group][name]
 
     def tensor(self, name: str, group: str = "model") -> np.ndarray:
         """A whole tensor, float32."""
         return self.dataset(name, group)[()]
+
+    def _whole(self) -> h5py.File:
+        """The file of the whole tensors: tensors.h5, or of format version 1 checkpoint.h5 itself."""
+        if self._tensors is None:
+            path = self.folder / "tensors.h5"
+            if not path.is_file():
+                raise FileNotFoundError(f"{path} is not there: make it with `sft-inspect {self.folder} --index`")
+            self._tensors = h5py.File(path, "r")
+        return self._tensors
 
     def _check_shards(self) -> None:
         """HDF5 would read the numbers of a missing shard as NaN without a word."""

@@ -5,6 +5,7 @@
 //   ./sft-inspect output/demo/checkpoint-001400 --verify   reads every shard file and compares checksums, nothing else
 //   ./sft-inspect output/demo/checkpoint-001400 --compare output/other/checkpoint-001400    how far two are apart
 //   ./sft-inspect output/demo/checkpoint-001400 --json     the same for programs
+//   ./sft-inspect output/demo/checkpoint-001400 --index    makes tensors.h5 in it: whole tensors for HDF5 tools
 //   ./sft-inspect output/demo/data [--verify]              of packed data: rows, tokens, targets; all read and compared
 //
 // Exit status: 0 done; 2 command line; 3 no checkpoint, a damaged one, damaged data, or two that hold different
@@ -111,11 +112,23 @@ std::vector<std::string> cells_of(const Row& row, const std::string& shape) {
           std::to_string(s.num_nan)};
 }
 
+std::string lineage_text(const std::vector<checkpoint::Writer>& writers) {
+  Table table({Align::right, Align::left, Align::right, Align::left, Align::left});
+  table.add({"from step", "mesh", "hosts", "sft", "run"});
+  table.add_rule();
+  for (const checkpoint::Writer& writer : writers) {
+    table.add({fmt::format("{}", writer.step), writer.mesh, fmt::format("{}", writer.num_hosts), writer.sft_version,
+               writer.run_id});
+  }
+  return table.text();
+}
+
 void print_text(const Contents& contents, const std::string& folder) {
   const checkpoint::Position& position = contents.header.position;
   Table run({Align::left, Align::left});
   run.add({"checkpoint", folder});
   run.add({"written", fmt::format("{} by sft {}", contents.header.date, contents.header.sft_version)});
+  run.add({"format version", fmt::format("{}", contents.header.format_version)});
   run.add({"mesh", contents.header.mesh});
   run.add({"step", std::to_string(position.step)});
   run.add({"epoch", format_number(position.epoch)});
@@ -127,6 +140,7 @@ void print_text(const Contents& contents, const std::string& folder) {
   run.add(
       {"shard files", fmt::format("{}, {}", contents.shard_files.size(), format_total_bytes(contents.shard_files))});
   log_info(run.text());
+  if (!position.writers.empty()) log_info(lineage_text(position.writers));
 
   Table tensors({Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
   tensors.add({"tensor", "shape", "elements", "norm", "min", "max", "NaN"});
@@ -154,6 +168,15 @@ nlohmann::ordered_json to_json(const Contents& contents, const std::string& fold
                                  {"max_length", position.max_length},
                                  {"tokenizer", contents.header.tokenizer},
                                  {"config", contents.header.config_ini}};
+  json["format_version"] = contents.header.format_version;
+  json["writers"] = nlohmann::ordered_json::array();
+  for (const checkpoint::Writer& writer : position.writers) {
+    json["writers"].push_back({{"step", writer.step},
+                               {"run_id", writer.run_id},
+                               {"sft_version", writer.sft_version},
+                               {"num_hosts", writer.num_hosts},
+                               {"mesh", writer.mesh}});
+  }
   json["shards"] = nlohmann::ordered_json::array();
   for (const checkpoint::ShardFileInfo& file : contents.shard_files) {
     json["shards"].push_back({{"name", file.name}, {"size_bytes", file.size_bytes}});
@@ -221,17 +244,19 @@ int run(const std::vector<std::string>& arguments) {
   std::optional<InspectOptions> options = apps::read_inspect_options(arguments);
   if (!options) return static_cast<int>(ExitStatus::done);
   if (const auto files = apps::packed_files_at(options->checkpoint)) {
-    if (options->optimizer || !options->other.empty()) {
-      throw_config_error(
-          fmt::format("{} with {}", options->optimizer ? "--optimizer" : "--compare", options->checkpoint),
-          "this is packed data, no checkpoint", "leave the option out");
+    if (options->optimizer || options->index || !options->other.empty()) {
+      const char* const option = options->optimizer ? "--optimizer" : options->index ? "--index" : "--compare";
+      throw_config_error(fmt::format("{} with {}", option, options->checkpoint), "this is packed data, no checkpoint",
+                         "leave the option out");
     }
     apps::inspect_data(*files, options->verify, options->json);
     return static_cast<int>(ExitStatus::done);
   }
   options->checkpoint = apps::checkpoint_at(options->checkpoint);
   if (!options->other.empty()) options->other = apps::checkpoint_at(options->other);
-  if (options->verify) {
+  if (options->index) {
+    log_info(fmt::format("whole tensors: {}", checkpoint::write_tensor_index(options->checkpoint)));
+  } else if (options->verify) {
     print_verified(*options);
   } else if (!options->other.empty()) {
     print_comparison(*options);

@@ -18,7 +18,8 @@ cli::Manual about_inspect() {
   manual.program = "sft-inspect";
   manual.summary = "Shows what a checkpoint or packed data holds";
   manual.usage = {"sft-inspect FOLDER [--optimizer] [--json]", "sft-inspect FOLDER --verify [--json]",
-                  "sft-inspect FOLDER --compare OTHER [--optimizer] [--json]", "sft-inspect DATA [--verify] [--json]"};
+                  "sft-inspect FOLDER --index", "sft-inspect FOLDER --compare OTHER [--optimizer] [--json]",
+                  "sft-inspect DATA [--verify] [--json]"};
   manual.paragraphs = {
       "FOLDER is a checkpoint, or the output folder of a run: then the checkpoint saved last is used. Without options: "
       "the run that wrote it, its tensors with their statistics, and its configuration.",
@@ -32,6 +33,10 @@ po::options_description describe(InspectOptions& options) {
   po::options_description description;
   auto add = description.add_options();
   add("verify", cli::flag(&options.verify), "read everything and compare it with the checksums that were stored");
+  add("index", cli::flag(&options.index),
+      "make tensors.h5 in the checkpoint: whole tensors for h5py and other HDF5 tools, as virtual datasets over the "
+      "shard "
+      "files (small checkpoints have it already)");
   add("compare", cli::path("CHECKPOINT", &options.other), "how far the tensors are from those of another checkpoint");
   add("optimizer", cli::flag(&options.optimizer), "also the optimizer's entries, such as exp_avg and exp_avg_sq");
   add("json", cli::flag(&options.json), "print JSON");
@@ -51,6 +56,9 @@ std::optional<InspectOptions> read_inspect_options(const std::vector<std::string
   if (options.verify && (options.optimizer || !options.other.empty())) {
     throw_config_error(fmt::format("--verify with {}", options.optimizer ? "--optimizer" : "--compare"),
                        "it compares checksums of whole shard files and nothing else", "give one of the two");
+  }
+  if (options.index && (options.verify || options.optimizer || options.json || !options.other.empty())) {
+    throw_config_error("--index with another option", "it writes tensors.h5 and shows nothing", "give --index alone");
   }
   return options;
 }

@@ -14,6 +14,7 @@ struct InspectOptions {
   std::string checkpoint;  ///< as given: a checkpoint, or the output folder of a run
   std::string other;       ///< the same; empty: nothing to compare with
   bool verify = false;
+  bool index = false;
   bool optimizer = false;
   bool json = false;
 };

@@ -83,7 +83,7 @@ std::vector<std::string> next_steps(const config::Config& config, ExitStatus sta
   if (status != ExitStatus::done) return {"the same command with --checkpoint.resume_from_checkpoint auto goes on"};
   const std::string& output_dir = config.train.output_dir;
   const std::string model_folder = output_dir + "/model", merged_folder = output_dir + "/merged";
-  const bool has_model_folder = *config.checkpoint.save_hub_model;
+  const bool has_model_folder = config.leaves_model_folder();
   const std::string origin = find_origin(config.model);
   std::error_code error;
   std::vector<std::string> lines;

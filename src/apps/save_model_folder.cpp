@@ -3,14 +3,11 @@
 
 #include <fmt/core.h>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "model_folder.hpp"
-#include "sft/checkpoint/state.hpp"
-#include "sft/hub/folder.hpp"
-#include "sft/hub/weights.hpp"
+#include "sft/core/log.hpp"
 
 namespace sft::apps {
 
@@ -32,56 +29,63 @@ std::vector<io::TensorInfo> tensors_of(const checkpoint::Entry& entry) {
   return tensors;
 }
 
-/// Writes the tensors of `plan` from `state`; `write_rest(FOLDER)` makes the other files, on rank 0.
-template <class WriteRest>
-void save_folder(const std::string& folder, const hub::WeightsPlan& plan, const checkpoint::State& state,
-                 const WriteRest& write_rest, const comm::Group& world, device::Device& device,
-                 device::Stream& stream) {
-  std::optional<hub::NewFolder> out;  // on rank 0
-  std::string temporary;
-
-  // 1. Files of the right size, without tensors
-  world.agree([&] {
-    if (world.rank() != 0) return;
-    out.emplace(folder, /*replaces=*/true);
-    temporary = out->temporary();
-    write_rest(temporary);
-    write_weight_files(plan, temporary);
-  });
-  world.broadcast(temporary, 0);
-
-  // 2. Each rank the tensors' parts that it owns
-  world.agree([&] {
-    hub::WeightsSink sink(plan, temporary);
-    checkpoint::save_entries(state, sink, device, stream);
-    sink.finish();
-  });
-
-  // 3. The name that says complete
-  world.agree([&] {
-    if (world.rank() == 0) out->finish();
-  });
+hub::WeightsPlan plan_of(const checkpoint::Entry& entry, bool is_adapter) {
+  if (!is_adapter) return {tensors_of(entry), weight_type_of(entry), max_file_bytes};
+  return {tensors_of(entry), weight_type_of(entry), std::numeric_limits<std::uint64_t>::max(), hub::adapter_stem};
 }
 
 }  // namespace
 
-void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
-                       train::Engine& engine, const comm::Group& world, device::Device& device) {
-  const checkpoint::State weights = engine.weights();
-  const checkpoint::Entry& entry = weights.entries().front();
-  const hub::WeightsPlan plan(tensors_of(entry), weight_type_of(entry), max_file_bytes);
-  const auto write_rest = [&](const std::string& to) { write_companions(to, model, plan.type(), max_length); };
-  save_folder(folder, plan, weights, write_rest, world, device, engine.stream());
+ModelFolder::ModelFolder(const config::Config& config, std::int64_t max_length, const train::Engine& engine,
+                         const comm::Group& world)
+    : folder_(folder_of(config)),
+      config_(config),
+      max_length_(max_length),
+      state_(config.lora.use_peft ? engine.adapter() : engine.weights()),
+      plan_(plan_of(state_.entries().front(), config.lora.use_peft)),
+      world_(world) {}
+
+ModelFolder::~ModelFolder() = default;
+
+std::string ModelFolder::folder_of(const config::Config& config) {
+  return config.train.output_dir + (config.lora.use_peft ? "/adapter" : "/model");
 }
 
-void save_adapter_folder(const std::string& folder, const config::Config& config, train::Engine& engine,
-                         const comm::Group& world, device::Device& device) {
-  const checkpoint::State adapter = engine.adapter();
-  const checkpoint::Entry& entry = adapter.entries().front();
-  const hub::WeightsPlan plan(tensors_of(entry), weight_type_of(entry), std::numeric_limits<std::uint64_t>::max(),
-                              hub::adapter_stem);
-  const auto write_rest = [&](const std::string& to) { write_adapter_companions(to, config); };
-  save_folder(folder, plan, adapter, write_rest, world, device, engine.stream());
+void ModelFolder::begin() {
+  world_.agree([&] {
+    if (world_.rank() != 0) return;
+    unfinished_ = std::make_unique<hub::NewFolder>(folder_, /*replaces=*/true);
+    temporary_ = unfinished_->temporary();
+    if (config_.lora.use_peft) {
+      write_adapter_companions(temporary_, config_);
+    } else {
+      write_companions(temporary_, config_.model, plan_.type(), max_length_);
+    }
+    write_weight_files(plan_, temporary_);
+  });
+  world_.broadcast(temporary_, 0);
+}
+
+void ModelFolder::write(const std::function<void(io::TensorSink& sink)>& give) {
+  hub::WeightsSink sink(plan_, temporary_);
+  give(sink);
+  sink.finish();
+}
+
+void ModelFolder::finish() {
+  world_.agree([&] {
+    if (world_.rank() != 0) return;
+    unfinished_->finish();
+    unfinished_.reset();
+  });
+  is_written_ = true;
+  log_event(fmt::format("saved {} in {}", folder_, config_.lora.use_peft ? "PEFT's format" : "hub format"));
+}
+
+void ModelFolder::save(device::Device& device, device::Stream& stream) {
+  begin();
+  world_.agree([&] { write([&](io::TensorSink& sink) { checkpoint::save_entries(state_, sink, device, stream); }); });
+  finish();
 }
 
 }  // namespace sft::apps

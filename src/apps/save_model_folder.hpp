@@ -4,23 +4,51 @@
 // PEFT's.
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
+#include "sft/checkpoint/state.hpp"
 #include "sft/comm/group.hpp"
 #include "sft/config/config.hpp"
 #include "sft/device/device.hpp"
+#include "sft/hub/folder.hpp"
+#include "sft/hub/weights.hpp"
 #include "sft/train/engine.hpp"
+#include "sft/train/run.hpp"
 
 namespace sft::apps {
 
-/// Writes the engine's weights, float32, to FOLDER, complete or not at all, in place of what is there: config.json, the
-/// weights, and what the model that the run began with has beside them (tokenizer ...). `max_length`: of the rows
-/// trained on. Collective over the world.
-void save_model_folder(const std::string& folder, const config::Model& model, std::int64_t max_length,
-                       train::Engine& engine, const comm::Group& world, device::Device& device);
+/// OUTPUT_DIR/model: config.json, the weights that are trained, float32 or what the run keeps, and what the model that
+/// the run began with has beside them (tokenizer ...). With LoRA OUTPUT_DIR/adapter: adapter_config.json and
+/// adapter_model.safetensors. Complete or not at all, each time in place of what is there.
+class ModelFolder final : public train::SavedModel {
+ public:
+  /// `max_length`: of the rows trained on. References outlive it.
+  ModelFolder(const config::Config& config, std::int64_t max_length, const train::Engine& engine,
+              const comm::Group& world);
+  ~ModelFolder() override;
 
-/// Saves the engine's adapters in the same way: adapter_config.json and adapter_model.safetensors.
-void save_adapter_folder(const std::string& folder, const config::Config& config, train::Engine& engine,
-                         const comm::Group& world, device::Device& device);
+  [[nodiscard]] static std::string folder_of(const config::Config& config);
+
+  void begin() override;
+  void write(const std::function<void(io::TensorSink& sink)>& give) override;
+  void finish() override;
+  /// All three from the engine's memory. Collective over the world.
+  void save(device::Device& device, device::Stream& stream);
+  /// Whether finish() was called.
+  [[nodiscard]] bool is_written() const { return is_written_; }
+
+ private:
+  std::string folder_;
+  const config::Config& config_;
+  std::int64_t max_length_;
+  checkpoint::State state_;
+  hub::WeightsPlan plan_;
+  const comm::Group& world_;
+  std::unique_ptr<hub::NewFolder> unfinished_;  ///< on rank 0
+  std::string temporary_;                       ///< its path
+  bool is_written_ = false;
+};
 
 }  // namespace sft::apps

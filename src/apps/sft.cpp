@@ -49,6 +49,7 @@
 #include "sft/model/architecture.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharding_policy.hpp"
+#include "sft/plan/async_save.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/memory.hpp"
 #include "sft/plan/sp_method.hpp"
@@ -206,8 +207,8 @@ void plan_only(const config::ValidConfig& given, bool json) {
   const plan::Datasets datasets = apps::open_datasets(given);
   const plan::Machine machine = planned_machine(given);
   apps::require_place_of_state(given, machine.kind);
-  const auto [config, why] =
-      plan::resolve_sp_method(given, plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
+  const auto [config, why] = plan::resolve_sp_method(
+      plan::assume_async_save(given), plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
   log_info(plan::dry_run(config, datasets, machine, own_bytes(datasets), why, json));
   if (const std::string warning = plan::warning_of_mesh(config->parallel); !warning.empty()) log_warning(warning);
 }
@@ -229,9 +230,6 @@ bool answer(const apps::SftOptions& command, const comm::Group& world) {
   return true;
 }
 
-std::string model_folder(const config::Config& config) { return config.train.output_dir + "/model"; }
-std::string adapter_folder(const config::Config& config) { return config.train.output_dir + "/adapter"; }
-
 /// The weights of the model that the configuration names; none: the run begins with random ones. Rank 0 looks for them.
 /// Collective.
 std::optional<train::StartWeights> start_weights(const config::Config& config, const comm::Group& world,
@@ -243,9 +241,10 @@ std::optional<train::StartWeights> start_weights(const config::Config& config, c
     if (world.rank() != 0) return;
     start = apps::find_start_model(model);
     std::error_code ignored;
-    if (*config.checkpoint.save_hub_model && std::filesystem::equivalent(start.folder, model_folder(config), ignored)) {
+    if (config.leaves_model_folder() &&
+        std::filesystem::equivalent(start.folder, apps::ModelFolder::folder_of(config), ignored)) {
       throw comm::SharedError(ExitStatus::configuration, "the run would replace the model that it begins with",
-                              fmt::format("it leaves its own in {}", model_folder(config)),
+                              fmt::format("it leaves its own in {}", apps::ModelFolder::folder_of(config)),
                               "set another train.output_dir, or checkpoint.save_hub_model = false");
     }
   });
@@ -310,8 +309,12 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   // 5. Memory: planned, and refused where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device->own_memory();
   const plan::Machine machine = machine_of(*device, own_memory);
-  device::Ledger planned;
-  world.agree([&] { planned = plan::plan_ledger(config, datasets, place, machine, own_bytes(datasets)); });
+  const auto plan_ledger = [&](const config::ValidConfig& planned) {
+    return plan::plan_ledger(planned, datasets, place, machine, own_bytes(datasets));
+  };
+  auto [with_async, save_choice, planned] =
+      plan::choose_async_save(config, plan_ledger, device->kind(), machine::node_memory_bytes(), session);
+  config = std::move(with_async);
   plan::require_node_memory(planned, device->kind(), machine::node_memory_bytes(), session);
   plan::require_gpu_memory(planned, own_memory, world);
 
@@ -322,12 +325,15 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
+  apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world);
+  const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
   train::Trainer trainer({session, config, *device, place, groups, datasets, ledger, engine, start ? &*start : nullptr,
-                          sp_choice, &watch});
+                          is_saved_always ? &model_folder : nullptr, sp_choice, save_choice,
+                          &watch});
   trainer.restore();
   world.agree([&] {
     if (world.rank() != 0) return;
-    for (const std::string& folder : {model_folder(config), adapter_folder(config)}) hub::NewFolder::recover(folder);
+    for (const char* name : {"/model", "/adapter"}) hub::NewFolder::recover(config->train.output_dir + name);
   });
   set_log_times(!train::is_terminal());
   trainer.announce();
@@ -339,15 +345,9 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   trainer.save();
   const Activity saving(ActivityKind::saves, "saving the model");
   if (status == ExitStatus::done) trainer.load_best();
-  if (status == ExitStatus::done && *config->checkpoint.save_hub_model) {
-    const std::string folder = model_folder(config);
-    apps::save_model_folder(folder, config->model, datasets.train.max_length(), engine, world, *device);
-    log_event(fmt::format("saved {} in hub format", folder));
-  }
-  if (status == ExitStatus::done && config->lora.use_peft) {
-    const std::string folder = adapter_folder(config);
-    apps::save_adapter_folder(folder, config, engine, world, *device);
-    log_event(fmt::format("saved {} in PEFT's format", folder));
+  const bool leaves_folder = config->leaves_model_folder() || config->lora.use_peft;
+  if (status == ExitStatus::done && leaves_folder && !model_folder.is_written()) {
+    model_folder.save(*device, engine.stream());
   }
   ignore_stop_signals(static_cast<int>(status));
 

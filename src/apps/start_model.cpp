@@ -129,10 +129,9 @@ void load_start_weights(const StartModel& start, const config::Model& model, con
     checkpoint::check_entries(*source, weights.entries(), mismatched_folder);
     if (model.tie_word_embeddings) hub::check_tied_head(start.folder);
   });
-  world.agree([&] {
-    const std::unique_ptr<io::TensorSource> source = hub::open_weights(start.folder, model.tie_word_embeddings);
-    checkpoint::load_entries(*source, weights, device, stream, seen);
-  });
+  std::unique_ptr<io::TensorSource> source;
+  world.agree([&] { source = hub::open_weights(start.folder, model.tie_word_embeddings); });
+  checkpoint::load_shared(*source, world, weights, device, stream, seen);
   seen.check_zeros(start.folder, *weights.entries().front().shard_map, world);
 }
 

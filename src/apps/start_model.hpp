@@ -35,9 +35,10 @@ struct StartModel {
 [[nodiscard]] config::Config parse_with_model(const std::string& ini_text, const std::vector<config::Option>& overrides,
                                               const std::string& source, std::vector<std::string>& warnings);
 
-/// Reads the weights of `start` into `weights` (the entry "model"), each rank the pieces it holds. Rank 0 first
-/// compares names and shapes; `seen` gets the numbers, and those that cannot be trained on are refused. Collective over
-/// the world. Errors are data Errors that name the file and the tensor.
+/// Reads the weights of `start` into `weights` (the entry "model"), each rank the pieces it holds; of ranks that hold
+/// the same ones one reads each piece for all. Rank 0 first compares names and shapes; `seen` gets the numbers, and
+/// those that cannot be trained on are refused. Collective over the world. Errors are data Errors that name the file
+/// and the tensor.
 void load_start_weights(const StartModel& start, const config::Model& model, const comm::Group& world,
                         const checkpoint::State& weights, device::Device& device, device::Stream& stream,
                         checkpoint::SeenWeights& seen);

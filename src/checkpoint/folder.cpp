@@ -27,6 +27,7 @@ constexpr const char* temporary_suffix = ".tmp";
 constexpr const char* former_suffix = ".former.tmp";    // complete, waits for the new one
 constexpr const char* retired_suffix = ".retired.tmp";  // being removed
 constexpr const char* index_name = "checkpoint.h5";
+constexpr std::string_view tensor_index_name = "tensors.h5";
 
 void rename_folder(const std::string& from, const std::string& to) {
   std::error_code error;
@@ -39,7 +40,8 @@ bool is_own(const fs::directory_entry& file) {
   constexpr std::string_view begin = "shard-", end = ".h5";
   const std::string name = file.path().filename().string();
   if (!fs::is_regular_file(file.symlink_status())) return false;
-  if (name == index_name) return true;
+  if (name == index_name || name == tensor_index_name || temporary_path(std::string(tensor_index_name)) == name)
+    return true;
   if (!name.starts_with(begin) || !name.ends_with(end) || name.size() <= begin.size() + end.size()) return false;
   const std::string_view number = std::string_view(name).substr(begin.size(), name.size() - begin.size() - end.size());
   return number.find_first_not_of("0123456789") == std::string_view::npos;
@@ -111,6 +113,8 @@ std::string shard_file_name(int rank) {
 }
 
 std::string index_path(const std::string& folder) { return (fs::path(folder) / index_name).string(); }
+
+std::string tensor_index_path(const std::string& folder) { return (fs::path(folder) / tensor_index_name).string(); }
 
 std::string parent_of(const std::string& folder) {
   const fs::path parent = fs::path(folder).parent_path();

@@ -12,6 +12,8 @@ namespace sft::checkpoint {
 [[nodiscard]] std::string shard_file_name(int rank);
 /// "FOLDER/checkpoint.h5"
 [[nodiscard]] std::string index_path(const std::string& folder);
+/// "FOLDER/tensors.h5"
+[[nodiscard]] std::string tensor_index_path(const std::string& folder);
 /// The folder that holds FOLDER: "." where its path names none.
 [[nodiscard]] std::string parent_of(const std::string& folder);
 /// FOLDER.tmp

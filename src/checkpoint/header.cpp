@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "header.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <sstream>
 
+#include "file_map.hpp"
 #include "folder.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
@@ -19,7 +21,6 @@ namespace sft::checkpoint {
 namespace {
 
 constexpr const char* format = "sft-checkpoint";
-constexpr std::int64_t format_version = 1;
 
 /// "2025-01-31T12:00:00.000000Z": texts of this form sort by time.
 std::string date_text(std::time_t seconds, long microseconds) {
@@ -72,8 +73,34 @@ Decisions read_decisions(const io::Hdf5File& index) {
 
 }  // namespace
 
+std::string text_of(const std::vector<Writer>& writers) {
+  std::string text;
+  for (const Writer& writer : writers) {
+    text += fmt::format("{} {} {} {} {}\n", writer.step, writer.run_id.empty() ? "-" : writer.run_id,
+                        writer.sft_version, writer.num_hosts, writer.mesh);
+  }
+  return text;
+}
+
+std::vector<Writer> parse_writers(const std::string& text, const std::string& source) {
+  std::vector<Writer> writers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    Writer writer;
+    words >> writer.step >> writer.run_id >> writer.sft_version >> writer.num_hosts >> std::ws;
+    if (!words || !std::getline(words, writer.mesh)) {
+      throw_data_error(fmt::format("cannot read who wrote {}", source), fmt::format("its line is \"{}\"", line),
+                       "the file is damaged: use another checkpoint");
+    }
+    if (writer.run_id == "-") writer.run_id.clear();
+    writers.push_back(std::move(writer));
+  }
+  return writers;
+}
+
 std::string to_text(const ShardFile& file) {
-  return file.name + " " + std::to_string(file.size_bytes) + " " + file.checksum + "\n";
+  return fmt::format("{} {} {}\n", file.name, file.size_bytes, file.checksum);
 }
 
 std::vector<ShardFile> parse_shard_files(const std::string& text, const std::string& source) {
@@ -83,8 +110,8 @@ std::vector<ShardFile> parse_shard_files(const std::string& text, const std::str
     std::istringstream words(line);
     ShardFile file;
     if (!(words >> file.name >> file.size_bytes >> file.checksum)) {
-      throw_data_error("cannot read the list of shard files in " + source, "its line is \"" + line + "\"",
-                       "the file is damaged: use another checkpoint");
+      throw_data_error(fmt::format("cannot read the list of shard files in {}", source),
+                       fmt::format("its line is \"{}\"", line), "the file is damaged: use another checkpoint");
     }
     files.push_back(file);
   }
@@ -103,13 +130,22 @@ std::string following_date(const std::string& date) {
   return date_text(seconds, microseconds - 1) == date ? next : "";
 }
 
+void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts) {
+  const Writer now{.step = position.step,
+                   .run_id = position.lineage.run_id,
+                   .sft_version = version(),
+                   .mesh = mesh,
+                   .num_hosts = num_hosts};
+  if (position.writers.empty() || !position.writers.back().is_like(now)) position.writers.push_back(now);
+}
+
 std::string write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
-                             const std::string& mesh, const Position& position, const std::vector<ShardFile>& files) {
+                             const Position& position, const FileMap& map) {
   std::string date = std::max(utc_now(), following_date(position.date));
   std::string file_lines;
-  for (const ShardFile& file : files) file_lines += to_text(file);
+  for (const ShardFile& file : map.files) file_lines += to_text(file);
   index.write_string("format", format);
-  index.write_int("format_version", format_version);
+  index.write_int("format_version", newest_format_version);
   index.write_int("step", position.step);
   index.write_float("epoch", position.epoch);
   index.write_int("rows_consumed", position.rows_consumed);
@@ -131,7 +167,7 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   index.write_int("data_seed", static_cast<std::int64_t>(config.data.seed));
   index.write_int("train_seed", static_cast<std::int64_t>(config.train.seed));
   index.write_string("config", config::to_ini(config));
-  index.write_string("mesh", mesh);
+  index.write_string("mesh", map.layout.describe());
   index.write_string("tokenizer", tokenizer);
   index.write_string("sft_version", version());
   index.write_string("date", date);
@@ -140,7 +176,9 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   write_decisions(index, position.decisions);
   if (position.is_model_only) index.write_int("is_model_only", 1);
   index.write_string("time_use", position.time_use);
+  index.write_string("writers", text_of(position.writers));
   index.write_string("shards", file_lines);
+  index.write_string("map", to_text(map));
   return date;
 }
 
@@ -157,15 +195,17 @@ io::Hdf5File open_index(const std::string& folder) {
     throw_data_error(path + " is no checkpoint", "its format is \"" + found + "\", not \"" + format + "\"",
                      "give a checkpoint folder");
   }
-  const std::int64_t found_version = index.read_int("format_version");
-  if (found_version != format_version) {
-    throw_data_error("cannot read " + path,
-                     "its format_version is " + std::to_string(found_version) + ", this program reads " +
-                         std::to_string(format_version),
-                     std::string("use the version of sft that wrote it, not ") + version());
+  const std::int64_t found_version = read_format_version(index);
+  if (found_version < 1 || found_version > newest_format_version) {
+    throw_data_error(
+        fmt::format("cannot read {}", path),
+        fmt::format("its format_version is {}, this program reads 1 to {}", found_version, newest_format_version),
+        fmt::format("use the version of sft that wrote it, not {}", version()));
   }
   return index;
 }
+
+std::int64_t read_format_version(const io::Hdf5File& index) { return index.read_int("format_version"); }
 
 Position read_position(const io::Hdf5File& index) {
   Position position = {.step = index.read_int("step"),
@@ -188,11 +228,16 @@ Position read_position(const io::Hdf5File& index) {
     position.frozen_fingerprint = index.read_string("frozen_fingerprint");
     position.frozen_origin = index.read_string("frozen_origin");
   }
+  if (index.has_attribute("writers")) position.writers = parse_writers(index.read_string("writers"), index.path());
   position.date = index.read_string("date");
   position.decisions = read_decisions(index);
   position.is_model_only = index.has_attribute("is_model_only");
   if (index.has_attribute("time_use")) position.time_use = index.read_string("time_use");
   return position;
+}
+
+FileMap read_file_map(const io::Hdf5File& index) {
+  return parse_file_map(index.read_string("map"), read_shard_files(index), index.path());
 }
 
 std::vector<ShardFile> read_shard_files(const io::Hdf5File& index) {
@@ -206,6 +251,7 @@ Header read_header(const std::string& folder) {
           .mesh = index.read_string("mesh"),
           .position = read_position(index),
           .sft_version = index.read_string("sft_version"),
+          .format_version = read_format_version(index),
           .date = index.read_string("date")};
 }
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
+#include "file_map.hpp"
 #include "folder.hpp"
 #include "header.hpp"
-#include "index_tensors.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/checkpoint/seen_weights.hpp"
 #include "sft/core/ensure.hpp"
-#include "sft/io/files.hpp"
-#include "sft/io/seal.hpp"
-#include "shard_file.hpp"
+#include "sft/io/hash.hpp"
+#include "sft/io/raw_file.hpp"
+#include "sft/parallel/stored_layout.hpp"
+#include "shard_layout.hpp"
+#include "write_map.hpp"
 
 namespace sft::checkpoint {
 
@@ -52,37 +56,53 @@ void for_each_part(const parallel::Parameter& parameter, const Visit& visit) {
 
 /// Writes the files of the checkpoint into its temporary folder, which is there.
 void write_files(const std::string& temporary, const config::Config& config, const io::TensorSource& source) {
-  // 1. One shard file, as one rank would write it. The moments are never written: HDF5 reads them as zeros, and they
-  //    take no room.
-  const mesh::Place place;
-  const parallel::ShardMap shard_map({unit_of(source)}, place);
-  const Tensor nowhere(nullptr, DType::float32, {shard_map.rank_shard_elements()});
-  const std::vector<Entry> entries{
-      {"model", &shard_map, nowhere}, {"exp_avg", &shard_map, nowhere}, {"exp_avg_sq", &shard_map, nowhere}};
-  ShardFileSink sink(temporary, shard_file_name(0), entries);
-  sink.leave_zero("exp_avg");
-  sink.leave_zero("exp_avg_sq");
+  // 1. One shard file, as one rank would write it. The moments are never written: they read as zeros, and take no room.
+  const std::vector<parallel::Unit> units{unit_of(source)};
+  FileMap map;
+  map.cuts.push_back({AxisSet{}, units});
+  map.ranks.push_back({.file = 0, .regions = {}});
+  std::vector<EntryType> types;
+  std::int64_t size = 0;
+  for (const parallel::Parameter& parameter : units.front().parameters) size += parameter.elements();
+  for (const char* name : {"model", "exp_avg", "exp_avg_sq"}) {
+    types.push_back({name, DType::float32});
+    map.entries.push_back(
+        {.name = name, .dtype = DType::float32, .cut = 0, .tensors = {}, .is_as_parameters = true, .parts = {}});
+    for (const parallel::Parameter& parameter : units.front().parameters) {
+      map.entries.back().tensors.push_back(
+          {fmt::format("{}/{}", name, parameter.name), parallel::shape_of(parameter), DType::float32});
+    }
+  }
+  const LaidOutFile made = lay_out(temporary, shard_file_name(0), types, std::vector<std::int64_t>(types.size(), size));
+  map.files.push_back(made.file);
+  for (const std::uint64_t begin : made.begins) {
+    map.ranks.front().regions.push_back({.begin = begin, .num_elements = size, .hash = zero_hash});
+  }
+
+  // 2. The weights, in the order of their file, which is that of the tensors.
+  io::RawFile file = io::RawFile::extend((std::filesystem::path(temporary) / made.file.name).string());
+  io::ContentHash hash;
+  std::uint64_t at = made.begins.front();
   std::vector<float> values;
-  for (const parallel::Parameter& parameter : shard_map.unit(0).parameters) {
+  for (const parallel::Parameter& parameter : units.front().parameters) {
     for_each_part(parameter, [&](const io::Rectangle& part) {
       values.resize(part.num_elements());
       source.read("model/" + parameter.name, part, DType::float32, values.data());
       require_finite(source.path(), "model/" + parameter.name, part, values);
-      sink.write("model/" + parameter.name, part, DType::float32, values.data());
+      const std::size_t num_bytes = values.size() * sizeof(float);
+      hash.add(values.data(), num_bytes);
+      file.write(at, num_bytes, values.data());
+      at += num_bytes;
     });
   }
-  const ShardFile written = sink.finish();
+  file.sync();
+  map.ranks.front().regions.front().hash = hash.text();
 
-  // 2. The whole tensors over it, and the name that says complete.
+  // 3. The map, and whole tensors for other tools.
   Position position;
   position.lineage = new_lineage();
-  const std::string index_file = index_path(temporary);
-  io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
-  static_cast<void>(write_attributes(index, config, /*tokenizer=*/"", place.layout().describe(), position, {written}));
-  index.close();
-  write_index_tensors(index_file, entries);
-  io::seal(index_file);
-  io::sync_path(index_file);
+  add_writer(position, map.layout.describe(), /*num_hosts=*/1);
+  write_map(temporary, config, /*tokenizer=*/"", position, map);
 }
 
 }  // namespace

@@ -4,11 +4,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "header.hpp"
-#include "sft/checkpoint/checkpoint.hpp"
-#include "sft/core/error.hpp"
-#include "shard_file.hpp"
-
 namespace sft::checkpoint {
 
 std::vector<io::TensorInfo> IndexSource::tensors() const {
@@ -35,12 +30,6 @@ void IndexSource::read(const std::string& name, const io::Rectangle& where, DTyp
   std::vector<float> stored(where.num_elements());
   index_.read("/" + name, io::Number::float32, where, stored.data());
   io::convert(stored, dtype, values);
-}
-
-std::unique_ptr<io::TensorSource> open_source(const std::string& folder) {
-  auto source = std::make_unique<IndexSource>(open_index(folder));
-  for (const ShardFile& file : read_shard_files(source->index())) check_presence(folder, file);
-  return source;
 }
 
 }  // namespace sft::checkpoint

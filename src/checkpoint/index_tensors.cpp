@@ -2,92 +2,137 @@
 #include "index_tensors.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <utility>
 
+#include "entry_parts.hpp"
 #include "folder.hpp"
+#include "rectangles.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
-#include "sft/io/hdf5.hpp"
-#include "shard_file.hpp"
+#include "sft/core/error.hpp"
+#include "sft/io/files.hpp"
+#include "shard_layout.hpp"
 
 namespace sft::checkpoint {
 
 namespace {
 
-/// The parts of every tensor of an entry in all shard files, by parameter.
-using Pieces = std::map<std::string, std::vector<io::VirtualPiece>>;
+constexpr std::size_t most_pieces = 2048;           ///< of all tensors, to be few
+constexpr std::size_t most_pieces_of_tensor = 128;  ///< and of one
 
-/// Adds the parts that one rank's shard file holds, where ShardFileSink put them.
-void add_pieces(const std::vector<parallel::StoredPart>& parts, const std::string& shard_file, Pieces& pieces) {
-  const std::int64_t size = num_owned_elements(parts);
-  std::int64_t begin = 0;
-  for (const parallel::StoredPart& part : parts) {
-    if (!part.is_owner) continue;
-    const io::Rectangle target = {part.where.row_begin, part.where.num_rows, part.where.column_begin,
-                                  part.where.num_columns};
-    pieces[part.parameter->name].push_back({.target = target,
-                                            .source_file = shard_file,
-                                            .source_dataset = "",
-                                            .source_begin = begin,
-                                            .source_size = size});
-    begin += target.num_elements();
+/// The datasets of an entry in the shard files: where each begins, and how many elements it has.
+struct FileDataset {
+  std::uint64_t begin = 0;
+  std::int64_t size = 0;
+};
+
+std::vector<FileDataset> datasets_of(const FileMap& map, std::size_t entry) {
+  std::vector<FileDataset> datasets(map.files.size());
+  for (const RankRegions& rank : map.ranks) {
+    if (rank.file < 0) continue;
+    const StoredRegion& region = rank.regions[entry];
+    if (region.num_elements == 0) continue;
+    FileDataset& dataset = datasets[static_cast<std::size_t>(rank.file)];
+    dataset.begin = dataset.size == 0 ? region.begin : std::min(dataset.begin, region.begin);
+    dataset.size += region.num_elements;
   }
+  return datasets;
 }
 
-/// Layouts are pure: what each rank wrote follows here, none sends it.
-Pieces all_pieces(const parallel::ShardMap& shard_map, const parallel::StoredLayout& layout) {
-  Pieces pieces;
-  const mesh::Place& place = shard_map.place();
-  for (const WorldRank rank : place.layout().ranks()) {
-    if (!place.peer(rank).owns_shard(shard_map.shard_axes())) continue;
-    const parallel::ShardMap map = shard_map.of_rank(rank);
-    add_pieces(layout.parts(map), shard_file_name(rank), pieces);
-  }
-  return pieces;
-}
-
-/// A few tensors at a time: HDF5 keeps memory for the virtual datasets it made until the file is closed.
-void write_entry(const std::string& index_file, const Entry& entry, Pieces& pieces) {
-  constexpr std::size_t tensors_at_a_time = 16;
-  const std::vector<parallel::StoredTensor> tensors = entry.layout->tensors(*entry.shard_map);
-  for (std::size_t first = 0; first < tensors.size(); first += tensors_at_a_time) {
-    io::Hdf5File index = io::Hdf5File::extend(index_file);
-    for (std::size_t i = first; i < std::min(first + tensors_at_a_time, tensors.size()); ++i) {
-      const std::string& name = tensors[i].parameter->name;
-      std::vector<io::VirtualPiece>& parts = pieces[name];
-      for (io::VirtualPiece& part : parts) part.source_dataset = "/" + entry.name;
-      index.create_virtual_dataset("/" + entry.name + "/" + name, number_of(entry), tensors[i].shape, parts);
+/// Calls visit(tensor, rectangles, rank, first element of the rank's region) for each piece of an entry that lies in
+/// one region without a gap, until it returns false.
+template <class Visit>
+void for_each_mapping(const FileMap& map, const MappedEntry& entry, const Visit& visit) {
+  EntryParts parts(map, entry);
+  for (const int owner : parts.owners()) {
+    const EntryParts::Shard& shard = parts.shard(owner);
+    for (int replica = 0; replica < parts.num_replicas(); ++replica) {
+      const Region region = region_of(shard.num_elements, parts.num_replicas(), replica);
+      if (region.count == 0) continue;
+      std::vector<io::Rectangle> rectangles;
+      std::int64_t begin = 0;  // of the rectangles in the region
+      for (std::size_t i = 0; i < shard.parts.size(); ++i) {
+        const FilePart& part = shard.parts[i];
+        const std::int64_t from = std::max(part.position, region.begin);
+        const std::int64_t to = std::min(part.position + part.where.num_elements(), region.begin + region.count);
+        if (from < to) {
+          if (rectangles.empty()) begin = from - region.begin;
+          const auto own = rectangles_of(part.where, from - part.position, to - from);
+          rectangles.insert(rectangles.end(), own.begin(), own.end());
+        }
+        const bool is_last = i + 1 == shard.parts.size() || shard.parts[i + 1].tensor != part.tensor;
+        const bool is_in_row_order = !is_last && follows(part.where, shard.parts[i + 1].where);
+        if (rectangles.empty() || is_in_row_order) continue;
+        if (!visit(part.tensor, std::exchange(rectangles, {}), parts.replica(owner, replica), begin)) return;
+      }
     }
-    index.close();
   }
+}
+
+/// The pieces of every tensor of an entry.
+std::vector<std::vector<io::VirtualPiece>> pieces_of(const FileMap& map, std::size_t number) {
+  const MappedEntry& entry = map.entries[number];
+  const std::vector<FileDataset> datasets = datasets_of(map, number);
+  std::vector<std::vector<io::VirtualPiece>> pieces(entry.tensors.size());
+  for_each_mapping(map, entry, [&](int tensor, std::vector<io::Rectangle> rectangles, int rank, std::int64_t begin) {
+    const RankRegions& regions = map.ranks[static_cast<std::size_t>(rank)];
+    const auto file = static_cast<std::size_t>(regions.file);
+    const std::uint64_t bytes_before = regions.regions[number].begin - datasets[file].begin;
+    const std::int64_t before = static_cast<std::int64_t>(bytes_before / size_of(entry.dtype));
+    pieces[static_cast<std::size_t>(tensor)].push_back({.targets = std::move(rectangles),
+                                                        .source_file = map.files[file].name,
+                                                        .source_dataset = "/" + entry.name,
+                                                        .source_begin = before + begin,
+                                                        .source_size = datasets[file].size});
+    return true;
+  });
+  return pieces;
 }
 
 }  // namespace
 
-void write_index_tensors(const std::string& index_file, const std::vector<Entry>& entries) {
-  const Entry* last = nullptr;
-  Pieces pieces;  // of `last`: entries that are cut alike follow one another
-  for (const Entry& entry : entries) {
-    const bool is_cut_alike = last != nullptr && entry.shard_map == last->shard_map && entry.layout == last->layout;
-    if (!is_cut_alike) pieces = all_pieces(*entry.shard_map, *entry.layout);
-    last = &entry;
-    write_entry(index_file, entry, pieces);
+bool has_few_pieces(const FileMap& map) {
+  std::size_t num_pieces = 0;
+  bool are_few = true;
+  for (const MappedEntry& entry : map.entries) {
+    std::vector<std::size_t> of_tensor(entry.tensors.size());
+    if (are_few) {
+      for_each_mapping(map, entry, [&](int tensor, const std::vector<io::Rectangle>&, int, std::int64_t) {
+        are_few = ++num_pieces <= most_pieces && ++of_tensor[static_cast<std::size_t>(tensor)] <= most_pieces_of_tensor;
+        return are_few;
+      });
+    }
   }
+  return are_few;
 }
 
-std::size_t index_memory_bytes(const parallel::ShardMap& shard_map,
-                               const std::vector<const parallel::StoredLayout*>& layouts) {
-  constexpr std::size_t bytes_of_mapping = 27U << 10U;  // while the library makes a virtual dataset; measured
-  if (shard_map.place().rank() != 0) return 0;
-  std::size_t most_bytes = 0;
-  for (const parallel::StoredLayout* layout : layouts) {
-    std::size_t most_mappings = 0, capacity = 0;
-    for (const auto& [name, parts] : all_pieces(shard_map, *layout)) {
-      most_mappings = std::max(most_mappings, parts.size());
-      capacity += parts.capacity();
+void write_tensor_index(const std::string& folder, const FileMap& map) {
+  const std::string path = tensor_index_path(folder), temporary = temporary_path(path);
+  io::Hdf5File::create(temporary).close();
+  for (std::size_t number = 0; number < map.entries.size(); ++number) {
+    const MappedEntry& entry = map.entries[number];
+    const auto pieces = pieces_of(map, number);
+    // A few tensors at a time: HDF5 keeps memory for the virtual datasets it made until the file is closed.
+    constexpr std::size_t tensors_at_a_time = 16;
+    for (std::size_t first = 0; first < entry.tensors.size(); first += tensors_at_a_time) {
+      io::Hdf5File index = io::Hdf5File::extend(temporary);
+      for (std::size_t i = first; i < std::min(first + tensors_at_a_time, entry.tensors.size()); ++i) {
+        const io::TensorInfo& tensor = entry.tensors[i];
+        index.create_virtual_dataset("/" + tensor.name, number_of(entry.dtype), tensor.shape, pieces[i]);
+      }
+      index.close();
     }
-    most_bytes = std::max(most_bytes, most_mappings * bytes_of_mapping + capacity * sizeof(io::VirtualPiece));
   }
-  return most_bytes;
+  io::sync_path(temporary);
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) throw_data_error("cannot write " + path, error.message(), "check the folder's permissions");
+}
+
+std::size_t index_memory_bytes(int rank) {
+  constexpr std::size_t bytes_of_mapping = 27U << 10U;  // while the library makes a virtual dataset; measured
+  return rank == 0 ? most_pieces_of_tensor * bytes_of_mapping : 0;
 }
 
 }  // namespace sft::checkpoint

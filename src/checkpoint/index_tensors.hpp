@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The whole tensors of checkpoint.h5, virtual datasets over the shard files of all ranks: written, and as a source.
+// Whole tensors as virtual HDF5 datasets over the shard files: in checkpoint.h5 of format version 1, and in tensors.h5
+// beside a checkpoint.h5 of version 2, which sft itself does not read.
 
 #include <string>
 #include <vector>
 
-#include "sft/checkpoint/state.hpp"
+#include "file_map.hpp"
 #include "sft/io/hdf5.hpp"
 #include "sft/io/tensor_source.hpp"
 
 namespace sft::checkpoint {
 
+/// Those of a checkpoint of format version 1.
 class IndexSource final : public io::TensorSource {
  public:
   /// `index`: of open_index(). Whether its shard files are there is not asked here.
@@ -28,8 +30,11 @@ class IndexSource final : public io::TensorSource {
   io::Hdf5File index_;
 };
 
-/// Adds a virtual dataset /ENTRY/PARAMETER to the closed `index_file` for every tensor of the entries, over the shard
-/// files that the ranks of the first replica wrote beside it. The entries are those of any rank of the mesh.
-void write_index_tensors(const std::string& index_file, const std::vector<Entry>& entries);
+/// Whether the tensors have so few pieces in the files that their virtual datasets are made in some milliseconds, and
+/// in index_memory_bytes().
+[[nodiscard]] bool has_few_pieces(const FileMap& map);
+
+/// Writes FOLDER/tensors.h5, a virtual dataset /ENTRY/PARAMETER for every tensor, in place of one that is there.
+void write_tensor_index(const std::string& folder, const FileMap& map);
 
 }  // namespace sft::checkpoint

@@ -7,6 +7,7 @@
 
 #include "header.hpp"
 #include "index_tensors.hpp"
+#include "region_reader.hpp"
 #include "sft/core/error.hpp"
 #include "shard_file.hpp"
 
@@ -95,8 +96,22 @@ std::vector<ShardFileInfo> list_shard_files(const std::string& folder) {
 }
 
 void verify(const std::string& folder) {
-  const IndexSource source(open_index(folder));
-  for (const ShardFile& file : read_shard_files(source.index())) check_contents(folder, file);
+  io::Hdf5File index = open_index(folder);
+  const std::vector<ShardFile> files = read_shard_files(index);
+  if (read_format_version(index) > 1) {
+    const FileMap map = read_file_map(index);
+    RegionReader regions(folder, map);
+    const auto writers = writers_of_files(map);
+    for (std::size_t file = 0; file < writers.size(); ++file) {
+      regions.check_file(file);
+      for (const int writer : writers[file]) {
+        for (std::size_t entry = 0; entry < map.entries.size(); ++entry) regions.check_region(writer, entry);
+      }
+    }
+    return;
+  }
+  const IndexSource source(std::move(index));
+  for (const ShardFile& file : files) check_contents(folder, file);
   std::vector<float> values;
   for (const io::TensorInfo& tensor : source.tensors()) {
     for (const io::Rectangle& block : blocks_of(tensor)) read_block(source, tensor, block, values);

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "header.hpp"
 #include "index_tensors.hpp"
+#include "loader.hpp"
+#include "map_source.hpp"
+#include "own_parts.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "shard_file.hpp"
+#include "shared_reads.hpp"
 
 namespace sft::checkpoint {
 
 namespace {
+
+/// Which entries of a checkpoint may be left.
+enum class Others { refused, ignored };
 
 /// Refuses a checkpoint with an entry that the state lacks: a run that went on without it would not be the same run.
 void check_no_other_entries(const io::TensorSource& source, const std::vector<Entry>& entries) {
@@ -23,47 +31,141 @@ void check_no_other_entries(const io::TensorSource& source, const std::vector<En
   }
 }
 
-/// Reads the entries of `state`; `check` is called on rank 0 when they are there. Collective over the world.
-Position read_entries(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
-                      device::Stream& stream, SeenWeights& seen,
-                      const std::function<void(const io::TensorSource&)>& check) {
-  std::optional<IndexSource> source;
-  Position position;
+void check_source(const io::TensorSource& source, const std::vector<Entry>& entries, Others others) {
+  check_entries(source, entries);
+  if (others == Others::refused) check_no_other_entries(source, entries);
+}
 
-  // 1. The right tensors, and every shard file as it was written: the ranks share the reading of the files.
+/// What rank 0 read of checkpoint.h5, for all ranks.
+struct Opened {
+  std::int64_t format_version = 0;
+  Position position;
+  std::vector<ShardFile> files;
+  std::string map;
+};
+
+/// A checkpoint of format version 1: whole tensors by its index.
+void load_version_1(const std::string& folder, const Opened& opened, const comm::Group& world, const State& state,
+                    device::Device& device, device::Stream& stream, SeenWeights& seen) {
+  std::optional<IndexSource> source;
   world.agree([&] {
     source.emplace(open_index(folder));
-    position = read_position(source->index());
-    if (world.rank() == 0) {
-      check_entries(*source, state.entries());
-      check(*source);
+    const auto step = static_cast<std::size_t>(world.size());
+    for (auto i = static_cast<std::size_t>(world.rank()); i < opened.files.size(); i += step) {
+      check_contents(folder, opened.files[i]);
     }
-    const std::vector<ShardFile> files = read_shard_files(source->index());
-    const std::size_t step = world.size();
-    for (std::size_t i = world.rank(); i < files.size(); i += step) {
-      check_contents(folder, files[i]);
+  });
+  load_shared(*source, world, state, device, stream, seen);
+}
+
+/// One of version 2: by its map.
+void load_version_2(const std::string& folder, const Opened& opened, const comm::Group& world, const State& state,
+                    device::Device& device, device::Stream& stream, SeenWeights& seen) {
+  // 1. Every file is there, and what is not hashed while it is read is as it was written.
+  std::unique_ptr<MapSource> source;
+  std::vector<std::size_t> numbers;  // of the entries in the map
+  std::vector<bool> are_same;
+  world.agree([&] {
+    source = std::make_unique<MapSource>(folder, parse_file_map(opened.map, opened.files, (folder + "/checkpoint.h5")));
+    const FileMap& map = source->map();
+    for (const Entry& entry : state.entries()) {
+      const auto found = std::ranges::find(map.entries, entry.name, &MappedEntry::name);
+      numbers.push_back(static_cast<std::size_t>(found - map.entries.begin()));
+      are_same.push_back(has_same_shards(map, *found, entry));
+    }
+    const auto writers = writers_of_files(map);
+    for (std::size_t file = 0; file < writers.size(); ++file) {
+      if (writers[file].empty() || writers[file].front() % world.size() != world.rank()) continue;
+      source->regions().check_file(file);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (are_same[i]) continue;
+        for (const int writer : writers[file]) source->regions().check_region(writer, numbers[i]);
+      }
     }
   });
 
-  // 2. The pieces of this rank.
-  world.agree([&] { load_entries(*source, state, device, stream, seen); });
+  // 2. The numbers.
+  AllSharers sharers(world, state.entries());
+  Loader loader(sharers, device, stream, seen);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const Entry& entry = state.entries()[i];
+    loader.clear_padding(entry);
+    const std::vector<OwnPart> own = own_parts(entry);
+    if (are_same[i]) {
+      loader.load_regions(*source, entry, numbers[i], own);
+    } else {
+      loader.load_parts(*source, entry, own);
+    }
+    loader.load_parts(*source, entry, other_parts(entry));
+  }
+  world.agree([&] {
+    sharers.rethrow();
+    state.refresh();
+  });
+}
+
+/// Reads checkpoint.h5 on rank 0 for all. Collective over the world.
+Opened open_for_all(const std::string& folder, const comm::Group& world, const std::vector<Entry>& entries,
+                    Others others) {
+  std::string text;
+  world.agree([&] {
+    if (world.rank() != 0) return;
+    const io::Hdf5File index = open_index(folder);
+    nlohmann::json json = {{"format_version", read_format_version(index)},
+                           {"position", to_json_text(read_position(index))},
+                           {"shards", index.read_string("shards")}};
+    if (read_format_version(index) == 1) {
+      check_source(IndexSource(open_index(folder)), entries, others);
+    } else {
+      json["map"] = index.read_string("map");
+      check_source(MapSource(folder, read_file_map(index)), entries, others);
+    }
+    text = json.dump();
+  });
+  world.broadcast(text, 0);
+  const nlohmann::json json = nlohmann::json::parse(text);
+  return {.format_version = json.at("format_version").get<std::int64_t>(),
+          .position = position_of_json(json.at("position").get<std::string>()),
+          .files = parse_shard_files(json.at("shards").get<std::string>(), folder),
+          .map = json.value("map", "")};
+}
+
+Position read_entries(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
+                      device::Stream& stream, SeenWeights& seen, Others others) {
+  const Opened opened = open_for_all(folder, world, state.entries(), others);
+  const auto load_it = opened.format_version == 1 ? load_version_1 : load_version_2;
+  load_it(folder, opened, world, state, device, stream, seen);
   const auto model = std::ranges::find(state.entries(), "model", &Entry::name);
   if (model != state.entries().end()) seen.check_zeros(folder, *model->shard_map, world);
-  return position;
+  return opened.position;
 }
 
 }  // namespace
 
+void load_shared(const io::TensorSource& source, const comm::Group& world, const State& state, device::Device& device,
+                 device::Stream& stream, SeenWeights& seen) {
+  AllSharers sharers(world, state.entries());
+  Loader loader(sharers, device, stream, seen);
+  for (const Entry& entry : state.entries()) {
+    loader.clear_padding(entry);
+    loader.load_parts(source, entry, own_parts(entry));
+    loader.load_parts(source, entry, other_parts(entry));
+  }
+  world.agree([&] {
+    sharers.rethrow();
+    state.refresh();
+  });
+}
+
 Position load(const std::string& folder, const comm::Group& world, const State& state, device::Device& device,
               device::Stream& stream) {
   SeenWeights seen;
-  return read_entries(folder, world, state, device, stream, seen,
-                      [&](const io::TensorSource& source) { check_no_other_entries(source, state.entries()); });
+  return read_entries(folder, world, state, device, stream, seen, Others::refused);
 }
 
 void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
                   device::Stream& stream, SeenWeights& seen) {
-  static_cast<void>(read_entries(folder, world, weights, device, stream, seen, [](const io::TensorSource&) {}));
+  static_cast<void>(read_entries(folder, world, weights, device, stream, seen, Others::ignored));
 }
 
 }  // namespace sft::checkpoint

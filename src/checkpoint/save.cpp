@@ -1,74 +1,335 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <functional>
+#include "sft/checkpoint/save.hpp"
 
+#include <unistd.h>
+
+#include <fmt/core.h>
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "file_map.hpp"
 #include "folder.hpp"
 #include "header.hpp"
 #include "history.hpp"
-#include "index_tensors.hpp"
-#include "sft/checkpoint/checkpoint.hpp"
+#include "own_parts.hpp"
 #include "sft/comm/session.hpp"
-#include "sft/io/files.hpp"
-#include "sft/io/seal.hpp"
-#include "shard_file.hpp"
+#include "sft/core/ensure.hpp"
+#include "sft/io/hash.hpp"
+#include "sft/io/raw_file.hpp"
+#include "shard_layout.hpp"
+#include "write_map.hpp"
 
 namespace sft::checkpoint {
+
+namespace {
+
+constexpr std::size_t write_bytes = std::size_t{4} << 20;  ///< that are hashed and written at a time
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// The map of these entries but for files and regions.
+FileMap map_without_files(const std::vector<Entry>& entries, const mesh::Place& place) {
+  FileMap map;
+  map.layout = place.layout();
+  std::vector<const parallel::ShardMap*> cuts;
+  for (const Entry& entry : entries) {
+    const auto found = std::ranges::find(cuts, entry.shard_map);
+    const auto number = static_cast<int>(found - cuts.begin());
+    if (found == cuts.end()) {
+      cuts.push_back(entry.shard_map);
+      map.cuts.push_back({entry.shard_map->shard_axes(), entry.shard_map->units()});
+    }
+    const std::vector<parallel::StoredTensor> tensors = entry.layout->tensors(*entry.shard_map);
+    MappedEntry mapped{.name = entry.name,
+                       .dtype = entry.dtype(),
+                       .cut = number,
+                       .tensors = {},
+                       .is_as_parameters = is_as_parameters(tensors),
+                       .parts = {}};
+    for (const parallel::StoredTensor& tensor : tensors) {
+      mapped.tensors.push_back({entry.name + "/" + tensor.parameter->name, tensor.shape, entry.dtype()});
+    }
+    map.entries.push_back(std::move(mapped));
+  }
+  return map;
+}
+
+/// A text as Group::all_gather sends it and back.
+std::string text_of(const LaidOutFile& made) {
+  std::string text = to_text(made.file);
+  for (const std::uint64_t begin : made.begins) text += fmt::format("{} ", begin);
+  return text;
+}
+
+LaidOutFile laid_out_of(const std::string& text, const std::string& source) {
+  const std::size_t end = text.find('\n');
+  LaidOutFile made{.file = parse_shard_files(text.substr(0, end), source).front(), .begins = {}};
+  std::istringstream numbers(text.substr(end + 1));
+  for (std::uint64_t begin = 0; numbers >> begin;) made.begins.push_back(begin);
+  return made;
+}
+
+}  // namespace
+
+struct Save::Impl {
+  Impl(const std::string& output_dir, const config::Config& wanted, std::string tokenizer_name,
+       const mesh::Place& where, const mesh::Groups& groups, const std::vector<Entry>& entries, Position at)
+      : folder(path_of(output_dir, at.step)),
+        config(wanted),
+        tokenizer(std::move(tokenizer_name)),
+        rank(where.rank()),
+        world(groups.world),
+        position(std::move(at)),
+        plan(entries),
+        map(map_without_files(entries, where)) {}
+
+  /// Makes all ranks throw what one did. What a failed save leaves takes room that the next try may need.
+  void agree(const std::function<void()>& work) const {
+    try {
+      world.agree(work);
+    } catch (const comm::SharedError&) {
+      if (world.rank() == 0) discard_folder(folder);
+      throw;
+    }
+  }
+
+  void lay_out_files(const std::vector<Entry>& entries);
+  void gather_parts(const std::vector<Entry>& entries);
+  /// Writes the regions of this rank; `fill(entry, first byte, bytes)` gives the address of bytes of one.
+  template <class Fill>
+  void write_all(const Fill& fill) noexcept;
+  void gather_hashes();
+  /// On rank 0.
+  std::string finish();
+
+  std::string folder;
+  config::Config config;
+  std::string tokenizer;
+  int rank;
+  comm::Group world;
+  Position position;
+  WritePlan plan;
+  FileMap map;  ///< of ranks all regions, of hashes those of this rank
+  std::int64_t num_hosts = 1;
+  bool is_written = false;
+  std::exception_ptr error;
+};
+
+void Save::Impl::lay_out_files(const std::vector<Entry>& entries) {
+  // 1. How much each rank writes of each entry, and on which node: all files follow.
+  std::vector<std::int64_t> own_counts;
+  for (const EntryWrites& writes : plan.entries()) own_counts.push_back(writes.num_elements);
+  const std::size_t num_entries = own_counts.size();
+  const std::vector<std::int64_t> counts = world.all_gather(std::span<const std::int64_t>(own_counts));
+  const std::vector<std::string> hosts = world.all_gather(host_name());
+  num_hosts = std::ssize(std::set<std::string>(hosts.begin(), hosts.end()));
+  const auto count_of = [&](int of_rank, std::size_t entry) {
+    return counts[static_cast<std::size_t>(of_rank) * num_entries + entry];
+  };
+  std::vector<bool> writes;
+  for (int other = 0; other < world.size(); ++other) {
+    bool has_any = false;
+    for (std::size_t i = 0; i < num_entries; ++i) has_any = has_any || count_of(other, i) > 0;
+    writes.push_back(has_any);
+  }
+  const FileGroups groups = group_files(hosts, writes, config.checkpoint.files_per_node);
+
+  // 2. The first rank of each file makes it.
+  std::string made;
+  const int own_file = groups.file_of_rank[static_cast<std::size_t>(rank)];
+  agree([&] {
+    if (own_file < 0 || groups.members[static_cast<std::size_t>(own_file)].front() != rank) return;
+    std::vector<EntryType> types;
+    std::vector<std::int64_t> sizes(num_entries, 0);
+    for (std::size_t i = 0; i < num_entries; ++i) {
+      types.push_back({entries[i].name, entries[i].dtype()});
+      for (const int member : groups.members[static_cast<std::size_t>(own_file)]) sizes[i] += count_of(member, i);
+    }
+    made = text_of(lay_out(temporary_path(folder), shard_file_name(rank), types, sizes));
+  });
+
+  // 3. Where each rank's regions lie.
+  map.ranks.resize(static_cast<std::size_t>(world.size()));
+  const std::vector<std::string> files = world.all_gather(made);
+  for (const std::vector<int>& members : groups.members) {
+    LaidOutFile laid_out = laid_out_of(files[static_cast<std::size_t>(members.front())], folder);
+    for (const int member : members) {
+      RankRegions& regions = map.ranks[static_cast<std::size_t>(member)];
+      regions.file = static_cast<int>(map.files.size());
+      for (std::size_t i = 0; i < num_entries; ++i) {
+        const std::int64_t count = count_of(member, i);
+        regions.regions.push_back({.begin = count > 0 ? laid_out.begins[i] : 0, .num_elements = count, .hash = ""});
+        laid_out.begins[i] += static_cast<std::uint64_t>(count) * size_of(entries[i].dtype());
+      }
+    }
+    map.files.push_back(laid_out.file);
+  }
+  for (RankRegions& regions : map.ranks) regions.regions.resize(num_entries);
+}
+
+void Save::Impl::gather_parts(const std::vector<Entry>& entries) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    MappedEntry& entry = map.entries[i];
+    if (entry.is_as_parameters) continue;
+    const Cut& cut = map.cuts[static_cast<std::size_t>(entry.cut)];
+    const std::vector<OwnPart> own = own_parts(entries[i]);
+    std::string text;
+    for (const OwnPart& part : own) {
+      const io::Rectangle& w = part.where;
+      text += fmt::format("{} {} {} {} {} ", part.tensor, w.row_begin, w.num_rows, w.column_begin, w.num_columns);
+    }
+    for (int owner = 0; owner < world.size(); ++owner) {
+      if (owner_of(map.layout, cut.shard_axes, owner) != owner) continue;
+      std::istringstream numbers(world.deliver(text, owner, 0));
+      if (world.rank() != 0) continue;
+      FilePart part{};
+      io::Rectangle& w = part.where;
+      while (numbers >> part.tensor >> w.row_begin >> w.num_rows >> w.column_begin >> w.num_columns) {
+        entry.parts[owner].push_back(part);
+        part.position += w.num_elements();
+      }
+    }
+  }
+}
+
+template <class Fill>
+void Save::Impl::write_all(const Fill& fill) noexcept {
+  try {
+    SFT_ENSURE(!is_written, "a checkpoint is written once");
+    is_written = true;
+    RankRegions& own = map.ranks[static_cast<std::size_t>(rank)];
+    if (own.file < 0) return;
+    const std::string& name = map.files[static_cast<std::size_t>(own.file)].name;
+    io::RawFile file = io::RawFile::extend(temporary_path(folder) + "/" + name);
+    for (std::size_t i = 0; i < plan.entries().size(); ++i) {
+      const std::size_t num_bytes = plan.entries()[i].num_bytes();
+      if (num_bytes == 0) continue;
+      io::ContentHash hash;
+      for (std::size_t at = 0; at < num_bytes; at += write_bytes) {
+        const std::size_t count = std::min(write_bytes, num_bytes - at);
+        const std::byte* bytes = fill(i, at, count);
+        hash.add(bytes, count);
+        file.write(own.regions[i].begin + at, count, bytes);
+      }
+      own.regions[i].hash = hash.text();
+    }
+    file.sync();
+  } catch (...) {
+    error = std::current_exception();
+  }
+}
+
+void Save::Impl::gather_hashes() {
+  std::string text;
+  for (const StoredRegion& region : map.ranks[static_cast<std::size_t>(rank)].regions) {
+    text += fmt::format("{} ", region.hash.empty() ? "-" : region.hash);
+  }
+  const std::vector<std::string> all = world.all_gather(text);
+  for (std::size_t other = 0; other < all.size(); ++other) {
+    std::istringstream hashes(all[other]);
+    for (StoredRegion& region : map.ranks[other].regions) {
+      hashes >> region.hash;
+      if (region.hash == "-") region.hash.clear();
+    }
+  }
+}
+
+std::string Save::Impl::finish() {
+  add_writer(position, map.layout.describe(), num_hosts);
+  std::string date = write_map(temporary_path(folder), config, tokenizer, position, map);
+  commit_folder(folder);
+  return date;
+}
+
+Save::Save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
+           const mesh::Place& place, const mesh::Groups& groups, const std::vector<Entry>& entries,
+           const Position& position)
+    : impl_(std::make_unique<Impl>(output_dir, config, tokenizer, place, groups, entries, position)) {
+  groups.world.agree([&] {
+    if (groups.world.rank() == 0) begin_folder(impl_->folder);
+  });
+  impl_->lay_out_files(entries);
+  impl_->gather_parts(entries);
+}
+
+Save::~Save() = default;
+
+const std::string& Save::folder() const { return impl_->folder; }
+const WritePlan& Save::plan() const { return impl_->plan; }
+bool Save::has_failed() const { return impl_->error != nullptr; }
+
+void Save::write(const std::byte* snapshot) noexcept {
+  impl_->write_all([&](std::size_t entry, std::size_t at, std::size_t) {
+    return snapshot + impl_->plan.entries()[entry].snapshot_begin + at;
+  });
+}
+
+void Save::write(const State& state, device::Device& device, device::Stream& stream) noexcept {
+  // Regions are read in ascending order, so each chunk goes on where the last one ended.
+  std::optional<device::Device::Block> staging;
+  std::size_t range = 0;
+  std::int64_t done = 0;  // elements of that range
+  impl_->write_all([&](std::size_t entry, std::size_t at, std::size_t count) {
+    if (!staging) staging.emplace(device.allocate(write_bytes, device::Space::pinned));
+    if (at == 0) range = 0, done = 0;
+    const Entry& from = state.entries()[entry];
+    const EntryWrites& writes = impl_->plan.entries()[entry];
+    auto* to = static_cast<std::byte*>(staging->get());
+    for (auto left = static_cast<std::int64_t>(count / size_of(writes.dtype)); left > 0;) {
+      const MemoryRange& memory = writes.ranges[range];
+      const Tensor values(to, writes.dtype, {std::min(left, memory.count - done)});
+      if (from.in_file != nullptr) {
+        from.in_file->read(memory.begin + done, values);
+      } else {
+        const Tensor source = from.tensor.rows(memory.begin + done, values.num_elements());
+        device.copy(to, source.data, values.size_bytes(), stream);
+      }
+      to += values.size_bytes();
+      left -= values.num_elements();
+      done += values.num_elements();
+      if (done == memory.count) ++range, done = 0;
+    }
+    stream.synchronize();
+    return static_cast<const std::byte*>(staging->get());
+  });
+}
+
+std::string Save::commit() {
+  impl_->agree([&] {
+    SFT_ENSURE(impl_->is_written, "a checkpoint is written before it is committed");
+    if (impl_->error) std::rethrow_exception(impl_->error);
+  });
+  impl_->gather_hashes();
+  std::string date;
+  impl_->agree([&] {
+    if (impl_->world.rank() == 0) date = impl_->finish();
+  });
+  return date;
+}
+
+void remove_old(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best) {
+  prune(folder, lineage, limit, best);
+}
 
 std::string save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
                  const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
                  device::Device& device, device::Stream& stream) {
-  const std::string folder = path_of(output_dir, position.step);
-  const std::string temporary = temporary_path(folder);
-  const bool is_writer = std::ranges::any_of(
-      state.entries(), [&](const Entry& entry) { return place.owns_shard(entry.shard_map->shard_axes()); });
-  const bool is_first = groups.world.rank() == 0;
-
-  // What a failed save leaves takes room that the next try may need.
-  const auto agree = [&](const std::function<void()>& work) {
-    try {
-      groups.world.agree(work);
-    } catch (const comm::SharedError&) {
-      if (is_first) discard_folder(folder);
-      throw;
-    }
-  };
-
-  // 1. An empty folder.
+  Save saving(output_dir, config, tokenizer, place, groups, state.entries(), position);
+  saving.write(state, device, stream);
+  std::string date = saving.commit();
   groups.world.agree([&] {
-    if (is_first) begin_folder(folder);
-  });
-
-  // 2. Shard files, by the ranks that together hold every parameter.
-  ShardFile written;
-  agree([&] {
-    if (!is_writer) return;
-    ShardFileSink sink(temporary, shard_file_name(place.rank()), state.entries());
-    save_entries(state, sink, device, stream);
-    written = sink.finish();
-  });
-  std::vector<ShardFile> files;
-  for (const std::string& line : groups.world.all_gather(is_writer ? to_text(written) : "")) {
-    if (!line.empty()) files.push_back(parse_shard_files(line, temporary).front());
-  }
-
-  // 3. The whole tensors over the shard files, and the name that says complete.
-  std::string date;
-  agree([&] {
-    if (!is_first) return;
-    const std::string index_file = index_path(temporary);
-    io::Hdf5File index = io::Hdf5File::create(index_file, io::seal_bytes);
-    date = write_attributes(index, config, tokenizer, place.layout().describe(), position, files);
-    index.close();
-    write_index_tensors(index_file, state.entries());
-    io::seal(index_file);
-    io::sync_path(index_file);
-    commit_folder(folder);
-  });
-
-  // 4. Room for the next one.
-  groups.world.agree([&] {
-    if (!is_first) return;
-    prune(folder, position.lineage, config.checkpoint.save_total_limit, position.decisions.best_checkpoint);
+    if (groups.world.rank() != 0) return;
+    remove_old(saving.folder(), position.lineage, config.checkpoint.save_total_limit,
+               position.decisions.best_checkpoint);
   });
   return date;
 }

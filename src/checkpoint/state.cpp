@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "entry_memory.hpp"
+#include "pieces.hpp"
 #include "sft/checkpoint/state.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
@@ -13,59 +15,14 @@ namespace sft::checkpoint {
 
 namespace {
 
-constexpr std::int64_t staging_bytes = 1 << 20;  ///< of pinned memory between storage and the device
-
 std::string describe(const std::vector<std::int64_t>& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return text + ")";
 }
 
-/// The pieces of a rectangle, row-major, that fit into `capacity` elements: whole rows, or columns of one row. Calls
-/// visit(piece, element of the entry's memory where it begins).
-template <class Visit>
-void for_each_piece(const parallel::LogicalRectangle& whole, std::int64_t capacity, const Visit& visit) {
-  const std::int64_t num_columns = std::min(whole.num_columns, capacity);
-  const std::int64_t num_rows = std::max<std::int64_t>(capacity / whole.num_columns, 1);
-  for (std::int64_t row = 0; row < whole.num_rows; row += num_rows) {
-    for (std::int64_t column = 0; column < whole.num_columns; column += num_columns) {
-      const io::Rectangle piece = {whole.row_begin + row, std::min(num_rows, whole.num_rows - row),
-                                   whole.column_begin + column, std::min(num_columns, whole.num_columns - column)};
-      visit(piece, whole.shard_offset + row * whole.num_columns + column);
-    }
-  }
-}
-
 std::string tensor_name(const Entry& entry, const parallel::Parameter& parameter) {
   return entry.name + "/" + parameter.name;
-}
-
-/// All parts of an entry, in pieces that fit the staging memory. Calls visit(part, piece, first of its elements in the
-/// entry's memory).
-template <class Visit>
-void for_each_piece(const Entry& entry, bool only_owned, const Visit& visit) {
-  const auto capacity = staging_bytes / static_cast<std::int64_t>(size_of(entry.dtype()));
-  for (const parallel::StoredPart& part : entry.layout->parts(*entry.shard_map)) {
-    if (only_owned && !part.is_owner) continue;
-    for_each_piece(part.where, capacity,
-                   [&](const io::Rectangle& piece, std::int64_t begin) { visit(part, piece, begin); });
-  }
-}
-
-/// Zeros between the parts. A file has them from its beginning, and nobody writes there.
-void clear_padding(const Entry& entry, device::Device& device, device::Stream& stream) {
-  if (entry.in_file != nullptr) return;
-  std::int64_t end = 0;  // of the parts so far
-  const auto clear_up_to = [&](std::int64_t begin) {
-    if (begin == end) return;
-    const Tensor zeros = entry.tensor.rows(end, begin - end);
-    device.fill_zero(zeros.data, zeros.size_bytes(), stream);
-  };
-  for (const parallel::StoredPart& part : entry.layout->parts(*entry.shard_map)) {
-    clear_up_to(part.where.shard_offset);
-    end = part.where.shard_offset + part.where.num_rows * part.where.num_columns;
-  }
-  clear_up_to(entry.tensor.num_elements());
 }
 
 }  // namespace
@@ -122,26 +79,14 @@ void check_entries(const io::TensorSource& source, const std::vector<Entry>& ent
 
 void load_entries(const io::TensorSource& source, const State& state, device::Device& device, device::Stream& stream,
                   SeenWeights& seen) {
-  const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
-  std::vector<float> numbers;
+  const device::Device::Block staging = device.allocate(2 * piece_bytes, device::Space::pinned);
+  EntryMemory memory(device, stream, seen);
   for (const Entry& entry : state.entries()) {
-    clear_padding(entry, device, stream);
-    const bool is_model = entry.name == "model", is_adapter = entry.name == "adapter";
+    memory.clear_padding(entry);
+    const DType dtype = entry.dtype() == DType::uint8 ? DType::uint8 : DType::float32;
     for_each_piece(entry, false, [&](const parallel::StoredPart& part, const io::Rectangle& piece, std::int64_t begin) {
-      const std::string name = tensor_name(entry, *part.parameter);
-      const Tensor values(staging.get(), entry.dtype(), {piece.num_elements()});
-      if (values.dtype == DType::uint8) {
-        source.read(name, piece, values.dtype, values.data);
-      } else {
-        numbers.resize(piece.num_elements());
-        source.read(name, piece, DType::float32, numbers.data());
-        if (is_model) seen.add(source.path(), name, *part.parameter, piece, numbers);
-        if (is_adapter) require_finite(source.path(), name, piece, numbers);
-        io::convert(numbers, values.dtype, values.data);
-      }
-      if (entry.in_file != nullptr) return entry.in_file->write(begin, values);
-      device.copy(entry.tensor.rows(begin, piece.num_elements()).data, values.data, values.size_bytes(), stream);
-      stream.synchronize();
+      source.read(tensor_name(entry, *part.parameter), piece, dtype, staging.get());
+      memory.put(source.path(), entry, *part.parameter, piece, begin, dtype, staging.get());
     });
   }
   state.refresh();
@@ -153,7 +98,7 @@ void load_entries(const io::TensorSource& source, const State& state, device::De
 }
 
 void save_entries(const State& state, io::TensorSink& sink, device::Device& device, device::Stream& stream) {
-  const device::Device::Block staging = device.allocate(staging_bytes, device::Space::pinned);
+  const device::Device::Block staging = device.allocate(piece_bytes, device::Space::pinned);
   for (const Entry& entry : state.entries()) {
     for_each_piece(entry, true, [&](const parallel::StoredPart& part, const io::Rectangle& piece, std::int64_t begin) {
       const Tensor values(staging.get(), entry.dtype(), {piece.num_elements()});

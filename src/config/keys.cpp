@@ -231,10 +231,45 @@ Key eval_steps_key(const char* help) {
           }};
 }
 
-/// save_hub_model: true, false, or "auto" for what the start of the run suggests.
+/// save_hub_model: true, false, every_save, or "auto" for what the start of the run suggests.
 Key save_hub_model_key(const char* help) {
   return {"checkpoint",
           "save_hub_model",
+          help,
+          {"auto", "true", "false", "every_save"},
+          /*is_path=*/false,
+          [](const std::string& text, Config& config) {
+            const std::string word = unquoted(text);
+            HubModel& choice = config.checkpoint.save_hub_model;
+            if (word == "auto") {
+              choice = HubModel::automatic;
+            } else if (word == "every_save") {
+              choice = HubModel::every_save;
+            } else if (const std::optional<bool> truth = truth_of(word)) {
+              choice = *truth ? HubModel::at_end : HubModel::never;
+            } else {
+              throw std::invalid_argument("auto, true, false or every_save");
+            }
+          },
+          [](const Config& config) -> std::string {
+            switch (config.checkpoint.save_hub_model) {
+              case HubModel::automatic:
+                return "auto";
+              case HubModel::never:
+                return write(false);
+              case HubModel::at_end:
+                return write(true);
+              case HubModel::every_save:
+                break;
+            }
+            return "every_save";
+          }};
+}
+
+/// async: true, false, or "auto" for what the node's memory allows.
+Key async_key(const char* help) {
+  return {"checkpoint",
+          "async",
           help,
           {"auto", "true", "false"},
           /*is_path=*/false,
@@ -242,27 +277,12 @@ Key save_hub_model_key(const char* help) {
             const std::string word = unquoted(text);
             const std::optional<bool> truth = truth_of(word);
             if (!truth && word != "auto") throw std::invalid_argument("auto, true or false");
-            config.checkpoint.save_hub_model = truth;
+            config.checkpoint.async = truth;
           },
           [](const Config& config) {
-            const std::optional<bool>& choice = config.checkpoint.save_hub_model;
+            const std::optional<bool>& choice = config.checkpoint.async;
             return choice ? write(*choice) : std::string("auto");
           }};
-}
-
-/// A key of the design with one value that is true of this version: nothing, "none" or "false".
-Key only(const char* section, const char* name, const std::string& value, const char* help) {
-  return {section,
-          name,
-          help,
-          {},
-          /*is_path=*/false,
-          [value](const std::string& text, Config&) {
-            if (is_none(unquoted(text)) || truth_of(unquoted(text)) == false) return;
-            throw std::invalid_argument(
-                fmt::format("{}; this version has no other choice", value.empty() ? "nothing" : value));
-          },
-          [value](const Config&) { return value; }};
 }
 
 std::vector<Key> make_keys() {
@@ -451,8 +471,12 @@ std::vector<Key> make_keys() {
       resume_key("none, auto (the one saved last in output_dir, if any; also written true or latest) or the path of a "
                  "checkpoint"),
       save_hub_model_key(
-          "leave the finished model in hub format in output_dir/model; auto: when the run began from a model"),
-      only("checkpoint", "async", "false", "write while training goes on; false until it is there"),
+          "leave the finished model in hub format in output_dir/model; every_save: the model of each checkpoint; auto: "
+          "when the run began from a model"),
+      key("checkpoint", &C::checkpoint, "files_per_node", &Checkpoint::files_per_node,
+          "shard files that the ranks of a node write together, at most; 0: one a rank"),
+      async_key("write a checkpoint beside training, from a copy of it in the node's memory; auto: where there is room "
+                "for the copy"),
 
       key("device", &C::device, "backend", &Device::backend,
           "auto, cpu or cuda; auto: GPUs where every rank sees one of its own"),

@@ -417,13 +417,14 @@ ValidConfig validate(Config config, int world_size) {
   check_sharding(config.parallel);
   check_tensor_parallel(config.model, config.parallel.tp_size);
   check_sequence_parallel(config);
-  if (config.lora.use_peft && config.checkpoint.save_hub_model == true) {
+  if (config.lora.use_peft && config.checkpoint.save_hub_model == HubModel::at_end) {
     throw_config_error("`checkpoint.save_hub_model = true` does not go with lora.use_peft",
                        "such a run leaves its adapters, in output_dir/adapter",
                        "leave it out, and join model and adapters afterwards with sft-convert --merge");
   }
-  if (!config.checkpoint.save_hub_model) {
-    config.checkpoint.save_hub_model = !config.model.model_name_or_path.empty() && !config.lora.use_peft;
+  if (config.checkpoint.save_hub_model == HubModel::automatic) {
+    const bool began_from_model = !config.model.model_name_or_path.empty() && !config.lora.use_peft;
+    config.checkpoint.save_hub_model = began_from_model ? HubModel::at_end : HubModel::never;
   }
   return {std::move(config), world_size};
 }

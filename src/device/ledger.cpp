@@ -6,9 +6,9 @@
 namespace sft::device {
 
 const char* name_of(Label label) {
-  static constexpr std::array<const char*, num_labels> names = {"parameters",    "gradients",   "optimizer",
-                                                                "unit buffers",  "activations", "workspace",
-                                                                "communication", "batches",     "process"};
+  static constexpr std::array<const char*, num_labels> names = {
+      "parameters", "gradients",     "optimizer", "unit buffers", "activations",
+      "workspace",  "communication", "batches",   "snapshot",     "process"};
   return names[static_cast<std::size_t>(label)];
 }
 

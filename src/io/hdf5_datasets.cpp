@@ -39,13 +39,13 @@ bool contains(const std::vector<std::int64_t>& shape, const Rectangle& where) {
 
 bool is_empty(const Rectangle& where) { return where.num_rows == 0 || where.num_columns == 0; }
 
-/// Selects the rectangle in a space of `ndim` dims.
-void select(hid_t space, std::size_t ndim, const Rectangle& where) {
+/// Selects the rectangle in a space of `ndim` dims, in place of what is selected or beside it.
+void select(hid_t space, std::size_t ndim, const Rectangle& where, H5S_seloper_t how = H5S_SELECT_SET) {
   const std::array<hsize_t, 2> start = {static_cast<hsize_t>(where.row_begin),
                                         static_cast<hsize_t>(where.column_begin)};
   const std::array<hsize_t, 2> count = {static_cast<hsize_t>(where.num_rows), static_cast<hsize_t>(where.num_columns)};
   SFT_ENSURE(ndim <= count.size(), "rectangles have at most two dims");
-  H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr);
+  H5Sselect_hyperslab(space, how, start.data(), nullptr, count.data(), nullptr);
 }
 
 /// The rectangle alone. It has the dims of the dataset: the library copies equal shapes run by run, others element by
@@ -153,24 +153,33 @@ hid_t memory_type(Number type) {
       return H5T_NATIVE_FLOAT;
     case Number::float64:
       return H5T_NATIVE_DOUBLE;
+    case Number::bfloat16:
+      break;  // no memory has it
   }
   return H5I_INVALID_HID;
 }
 
-hid_t file_type(Number type) {
+Handle file_type(Number type) {
   switch (type) {
     case Number::uint8:
-      return H5T_STD_U8LE;
+      return {H5Tcopy(H5T_STD_U8LE), H5Tclose};
     case Number::int32:
-      return H5T_STD_I32LE;
+      return {H5Tcopy(H5T_STD_I32LE), H5Tclose};
     case Number::int64:
-      return H5T_STD_I64LE;
+      return {H5Tcopy(H5T_STD_I64LE), H5Tclose};
     case Number::float32:
-      return H5T_IEEE_F32LE;
+      return {H5Tcopy(H5T_IEEE_F32LE), H5Tclose};
     case Number::float64:
-      return H5T_IEEE_F64LE;
+      return {H5Tcopy(H5T_IEEE_F64LE), H5Tclose};
+    case Number::bfloat16: {
+      Handle copy(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
+      H5Tset_fields(copy.id(), /*sign=*/15, /*exponent=*/7, /*exponent_bits=*/8, /*mantissa=*/0, /*mantissa_bits=*/7);
+      H5Tset_precision(copy.id(), 16);
+      H5Tset_size(copy.id(), 2);
+      return copy;
+    }
   }
-  return H5I_INVALID_HID;
+  return {};
 }
 
 const OpenDataset& Hdf5File::Impl::dataset(const std::string& name) const {
@@ -293,10 +302,26 @@ void Hdf5File::create_dataset(const std::string& name, Number type, const std::v
   const Handle space = make_space(shape);
   const Handle links = link_properties();
   const Handle storage = storage_properties(type, shape, chunk_rows);
-  const Handle created(
-      H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type), space.id(), links.id(), storage.id(), H5P_DEFAULT),
-      H5Dclose);
+  const Handle created(H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type).id(), space.id(), links.id(),
+                                  storage.id(), H5P_DEFAULT),
+                       H5Dclose);
   if (!created.is_valid()) impl_->fail("cannot create the dataset " + name, "free space on the disk");
+}
+
+std::uint64_t Hdf5File::create_flat_dataset(const std::string& name, Number type, std::int64_t size) {
+  const Hdf5Lock lock;
+  const Handle space = make_space({size});
+  const Handle links = link_properties();
+  const Handle storage = storage_properties(type, {size}, 0);
+  H5Pset_alloc_time(storage.id(), H5D_ALLOC_TIME_EARLY);
+  const Handle created(H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type).id(), space.id(), links.id(),
+                                  storage.id(), H5P_DEFAULT),
+                       H5Dclose);
+  if (!created.is_valid()) impl_->fail("cannot create the dataset " + name, "free space on the disk");
+  if (size == 0) return 0;
+  const haddr_t begin = H5Dget_offset(created.id());
+  if (begin == HADDR_UNDEF) impl_->fail("cannot lay out the dataset " + name, "this is a bug: please report it");
+  return begin;
 }
 
 void Hdf5File::write(const std::string& name, Number type, const Rectangle& where, const void* values) {
@@ -361,14 +386,18 @@ void Hdf5File::create_virtual_dataset(const std::string& name, Number type, cons
   set_impossible_fill_value(storage.id(), type);  // no tool shall take a missing file for zeros
   const Handle space = make_space(shape);
   for (const VirtualPiece& piece : pieces) {
-    const std::int64_t num_elements = piece.target.num_rows * piece.target.num_columns;
-    if (num_elements == 0) continue;
-    if (!contains(shape, piece.target)) {
-      impl_->fail_because(problem, describe(piece.target, shape), "this is a bug: please report it");
+    std::int64_t num_elements = 0;
+    for (const Rectangle& target : piece.targets) {
+      if (is_empty(target)) continue;
+      if (!contains(shape, target)) {
+        impl_->fail_because(problem, describe(target, shape), "this is a bug: please report it");
+      }
+      select(space.id(), shape.size(), target, num_elements == 0 ? H5S_SELECT_SET : H5S_SELECT_OR);
+      num_elements += target.num_elements();
     }
+    if (num_elements == 0) continue;
     const Handle source = make_space({piece.source_size});
     select(source.id(), 1, {.row_begin = piece.source_begin, .num_rows = num_elements});
-    select(space.id(), shape.size(), piece.target);
     if (H5Pset_virtual(storage.id(), space.id(), piece.source_file.c_str(), piece.source_dataset.c_str(), source.id()) <
         0) {
       impl_->fail(problem, "this is a bug: please report it");
@@ -376,9 +405,9 @@ void Hdf5File::create_virtual_dataset(const std::string& name, Number type, cons
   }
   H5Sselect_all(space.id());
   const Handle links = link_properties();
-  const Handle created(
-      H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type), space.id(), links.id(), storage.id(), H5P_DEFAULT),
-      H5Dclose);
+  const Handle created(H5Dcreate2(impl_->file.id(), name.c_str(), file_type(type).id(), space.id(), links.id(),
+                                  storage.id(), H5P_DEFAULT),
+                       H5Dclose);
   if (!created.is_valid()) impl_->fail(problem, "free space on the disk");
 }
 

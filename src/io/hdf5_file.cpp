@@ -14,6 +14,7 @@ namespace sft::io {
 
 namespace {
 
+constexpr hsize_t smallest_aligned_bytes = 64U << 10U;
 constexpr std::size_t metadata_cache_bytes = 4U << 10U;
 constexpr std::size_t chunk_cache_slots = 101;   // a prime, as the library asks
 constexpr double chunk_cache_preemption = 0.75;  // the library's default
@@ -135,10 +136,17 @@ Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
 }
 
 Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block_bytes) {
+  return create(path, user_block_bytes, /*is_aligned=*/false);
+}
+
+Hdf5File Hdf5File::create_aligned(const std::string& path) { return create(path, 0, /*is_aligned=*/true); }
+
+Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block_bytes, bool is_aligned) {
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   const Handle properties = access_properties(impl->status);
+  if (is_aligned) H5Pset_alignment(properties.id(), smallest_aligned_bytes, flat_alignment_bytes);
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_userblock(creation.id(), user_block_bytes);
   H5Pset_obj_track_times(creation.id(), false);  // of the root group: the same values make the same file

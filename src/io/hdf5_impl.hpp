@@ -91,8 +91,8 @@ struct Hdf5File::Impl {
   [[nodiscard]] std::vector<std::string> list_objects(const std::string& group, H5I_type_t type) const;
 };
 
-/// Types of numbers in memory and (little-endian) in files.
+/// Types of numbers in memory, and (little-endian) in files.
 [[nodiscard]] hid_t memory_type(Number type);
-[[nodiscard]] hid_t file_type(Number type);
+[[nodiscard]] Handle file_type(Number type);
 
 }  // namespace sft::io

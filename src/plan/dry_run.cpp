@@ -3,8 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fmt/core.h>
-
 #include "sft/core/format.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/plan/memory.hpp"
@@ -29,12 +27,6 @@ std::string describe_planned(const Machine& machine) {
   if (machine.kind == device::Kind::cpu) return "";
   return fmt::format("a GPU for each rank, of which CUDA, cuBLAS and NCCL are assumed to take {}",
                      format_bytes(machine.gpu_process_bytes));
-}
-
-/// "1.2 GiB, at most 38.4 MiB of a rank: 0.16 s at 250 MB/s of each rank"
-std::string describe_save(const SaveTime& save) {
-  return fmt::format("{}, at most {} of a rank: {:.2g} s at {:.0f} MB/s of each rank", format_bytes(save.bytes),
-                     format_bytes(save.most_bytes_of_rank), save.seconds(), assumed_write_bytes_per_s / 1e6);
 }
 
 }  // namespace
@@ -62,7 +54,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                         .memory = memory,
                         .traffic = traffic,
                         .offloaded_bytes = first.optimizer->file_bytes(),
-                        .save = describe_save(save)});
+                        .save = describe(save)});
   }
   nlohmann::ordered_json memory_json;
   for (std::size_t i = 0; i < device::num_labels; ++i) {
@@ -86,7 +78,7 @@ std::string dry_run(const config::ValidConfig& config, const Datasets& datasets,
                                 {"num_warmup_steps", optim::num_warmup_steps(config->optimizer, steps)},
                                 {"memory_per_rank", memory_json}};
   result["save"] = {{"checkpoint_bytes", save.bytes},
-                    {"most_bytes_of_rank", save.most_bytes_of_rank},
+                    {"bytes_of_rank", save.bytes_of_rank},
                     {"assumed_bytes_per_s", assumed_write_bytes_per_s},
                     {"save_s", save.seconds()}};
   nlohmann::ordered_json& sent = result["sent_bytes_per_step"] = nlohmann::ordered_json::object();

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/save.hpp"
+#include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
@@ -81,9 +83,12 @@ RankPlan::RankPlan(const config::ValidConfig& config, const data::MicroBatchLimi
       attention(parallel::make_sequence_buffers(sequence_shape(sizes, limits.document_tokens), place.size(Axis::sp),
                                                 config->parallel.attention_method())),
       optimizer(optim::make_optimizer(config->optimizer, shard_map, optim::state_form(config, machine.kind))),
-      matrix_assignment(shard_map, place, [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
-        return optimizer->needs_whole(unit, parameter);
-      }) {}
+      matrix_assignment(shard_map, place,
+                        [this](parallel::UnitIndex unit, const parallel::Parameter& parameter) {
+                          return optimizer->needs_whole(unit, parameter);
+                        }),
+      is_lora_(config->lora.use_peft),
+      has_snapshot_(config->checkpoint.has_snapshot()) {}
 
 void RankPlan::lay_out(Arenas& arenas) {
   const bool moves_master = optimizer->master_location() == optim::StateLocation::host;
@@ -113,14 +118,22 @@ void RankPlan::lay_out(Arenas& arenas) {
     plan.max_all_reduce_bytes = std::max(plan.max_all_reduce_bytes, optimizer->max_shared_bytes());
   }
   staging = comm::take_staging(machine.kind, way, arenas.communication, arenas.host_copies, plan);
+  if (!has_snapshot_) return;
+  const std::size_t snapshot_bytes = checkpoint::WritePlan(saved_entries()).snapshot_bytes();
+  snapshot = take(arenas.snapshot, DType::uint8, {checked_cast<std::int64_t>(snapshot_bytes)});
+}
+
+std::vector<checkpoint::Entry> RankPlan::saved_entries() const {
+  std::vector<checkpoint::Entry> entries = {
+      {is_lora_ ? "adapter" : "model", &shard_map, storage.parameters(), optimizer->master_in_file()}};
+  for (const optim::StateEntry& kept : optimizer->state()) {
+    entries.push_back({kept.name, &shard_map, kept.tensor, kept.in_file, kept.layout});
+  }
+  return entries;
 }
 
 std::size_t RankPlan::later_process_bytes() const {
-  std::vector<const parallel::StoredLayout*> layouts{&parallel::as_parameters()};
-  for (const optim::StateEntry& entry : optimizer->state()) {
-    if (std::ranges::find(layouts, entry.layout) == layouts.end()) layouts.push_back(entry.layout);
-  }
-  return plan::later_process_bytes + checkpoint::index_memory_bytes(shard_map, layouts) +
+  return plan::later_process_bytes + checkpoint::index_memory_bytes(place.rank()) +
          ops::lengths_bytes(machine.kind, sizes.shapes(), limits.num_lengths) +
          ops::product_copies_bytes(machine.kind, machine.num_threads, sizes.shapes());
 }

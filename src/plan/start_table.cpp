@@ -255,6 +255,30 @@ std::string describe_best(const config::Config& config) {
   return text;
 }
 
+/// "every 500 steps and at the end"
+std::string describe_save_times(const config::Checkpoint& checkpoint) {
+  using Strategy = config::SaveStrategy;
+  if (!checkpoint.has_saves_between()) return "at the end";
+  switch (checkpoint.save_strategy) {
+    case Strategy::epoch:
+      return "at the end of every epoch and of the run";
+    case Strategy::best:
+      return "when an evaluation is the best so far, and at the end";
+    default:
+      return fmt::format("every {} and at the end", plural(checkpoint.save_steps, "step"));
+  }
+}
+
+/// "every 500 steps and at the end, beside training; 1.25 GiB, 320 MiB of a rank: ..."
+std::string describe_saves(const StartFacts& facts) {
+  const config::Checkpoint& checkpoint = facts.config->checkpoint;
+  const std::string times = describe_save_times(checkpoint);
+  if (!checkpoint.has_saves_between()) return fmt::format("{}; {}", times, facts.save);
+  if (checkpoint.has_snapshot()) return fmt::format("{}, beside training; {}", times, facts.save);
+  const std::string why = facts.save_choice.empty() ? "" : fmt::format(" ({})", facts.save_choice);
+  return fmt::format("{}; training waits for them{}; {}", times, why, facts.save);
+}
+
 }  // namespace
 
 std::string describe_device(const device::Device& device) {
@@ -311,7 +335,7 @@ std::string start_table(const StartFacts& facts) {
     add("profile", fmt::format("{} {}, in {}/trace.json", steps.first == steps.last ? "step" : "steps",
                                config::write(steps), facts.config->train.output_dir));
   }
-  add("save", facts.save);
+  add("saves", describe_saves(facts));
   add("output", facts.config->train.output_dir);
   return fmt::format("{}\n{}", lines.text(), format_memory(facts.memory));
 }

@@ -377,15 +377,10 @@ std::uint64_t Engine::offloaded_bytes() const { return impl_->plan.optimizer->fi
 
 checkpoint::State Engine::state() const {
   Impl& e = *impl_;
-  const parallel::ShardMap* shard_map = &e.plan.shard_map;
-  const char* weights = e.config.lora.use_peft ? "adapter" : "model";
-  std::vector<checkpoint::Entry> entries = {
-      {weights, shard_map, e.plan.storage.parameters(), e.plan.optimizer->master_in_file()}};
-  for (const optim::StateEntry& kept : e.plan.optimizer->state()) {
-    entries.push_back({kept.name, shard_map, kept.tensor, kept.in_file, kept.layout});
-  }
-  return {std::move(entries), [&e] { e.refresh_weights(); }};
+  return {e.plan.saved_entries(), [&e] { e.refresh_weights(); }};
 }
+
+Tensor Engine::snapshot_memory() const { return impl_->plan.snapshot; }
 
 checkpoint::State Engine::weights() const {
   const checkpoint::State all = state();

@@ -70,6 +70,7 @@ std::string to_json(const StepMetrics& metrics) {
   json["tokens_per_second"] = metrics.tokens_per_second();
   json["target_tokens_per_second"] = metrics.target_tokens_per_second();
   json["step_time_s"] = metrics.step_time_s;
+  if (metrics.save_stall_s > 0) json["save_stall_s"] = metrics.save_stall_s;
   if (metrics.mfu) json["mfu"] = *metrics.mfu;
   if (metrics.slowest) {
     json["slowest_rank"] = metrics.slowest->rank;

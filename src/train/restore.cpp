@@ -11,6 +11,7 @@
 
 #include "best_model.hpp"
 #include "run_files.hpp"
+#include "saver.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
 #include "sft/train/resume.hpp"
@@ -94,8 +95,7 @@ void Trainer::restore() {
     std::string& best = position_.decisions.best_checkpoint;
     let_rank_0(run_.groups.world, [&] { best = find_best_checkpoint(output_dir, folder, position_.decisions); });
     run_.groups.world.broadcast(best, 0);
-    saved_step_ = position_.step;
-    saved_folder_ = folder;
+    saver_->set_saved(position_.step, folder);
     resumed_step_ = position_.step;
     const std::string saved_weights = folder + ", step " + std::to_string(position_.step);
     origin_ = has_all_weights ? saved_weights : origin_ + "; adapters: " + saved_weights;

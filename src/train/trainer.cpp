@@ -23,6 +23,7 @@
 #include "notice.hpp"
 #include "profile.hpp"
 #include "run_files.hpp"
+#include "saver.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/core/format.hpp"
@@ -33,6 +34,7 @@
 #include "sft/machine/node.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/plan/run_length.hpp"
+#include "sft/plan/save_time.hpp"
 #include "sft/plan/start_table.hpp"
 #include "sft/plan/traffic.hpp"
 #include "summary.hpp"
@@ -79,6 +81,7 @@ Trainer::Trainer(const Run& run)
       positions_(plan::step_positions(run.config, run.datasets.train.num_rows())),
       last_step_(plan::num_steps(run.config, run.datasets.train.num_rows())),
       schedule_(run.config->optimizer, last_step_),
+      saver_(std::make_unique<Saver>(run_)),
       goodput_(process_start_time_s()) {
   position_.num_rows = positions_.num_rows;
   position_.max_length = run.datasets.train.max_length();
@@ -86,6 +89,10 @@ Trainer::Trainer(const Run& run)
   run_.ledger.add(device::Label::batches, device::Space::host,
                   plan::batches_bytes(run.config, run.place, run.datasets));
 }
+
+Trainer::~Trainer() = default;
+
+const std::string& Trainer::saved() const { return saver_->saved_folder(); }
 
 void Trainer::announce() const {
   const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(run_.session);
@@ -102,7 +109,9 @@ void Trainer::announce() const {
                               .memory = plan::gather_memory(run_.ledger, run_.device.kind(), run_.groups.world),
                               .traffic = plan::plan_traffic(run_.config, run_.datasets.limits(run_.config), run_.place,
                                                             {run_.device.kind(), machine::num_threads()}),
-                              .offloaded_bytes = run_.engine.offloaded_bytes()}));
+                              .offloaded_bytes = run_.engine.offloaded_bytes(),
+                              .save = plan::describe(plan::save_time(run_.engine.state().entries())),
+                              .save_choice = run_.save_choice}));
   if (const std::string warning = plan::warning_of_mesh(run_.config->parallel); !warning.empty()) log_warning(warning);
   if (layout.axes_between_nodes(nodes).contains(Axis::tp)) {
     log_warning(
@@ -175,6 +184,7 @@ void Trainer::close_window(StepMetrics& metrics) {
   metrics.loss = window.loss / num_steps;
   metrics.mean_token_accuracy = window.mean_token_accuracy / num_steps;
   metrics.entropy = window.entropy / num_steps;
+  metrics.save_stall_s = saver_->take_stall_s();
   metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
   const SlowestRankWatch::Finding finding = slowest_.close(run_.groups.world);
   metrics.slowest = finding.slowest;
@@ -266,10 +276,23 @@ int Trainer::evaluate_or_save(Progress& progress) {
 }
 
 ExitStatus Trainer::train() {
+  try {
+    return run_steps();
+  } catch (const comm::SharedError&) {  // every rank has it: the save that is under way is not lost
+    try {
+      saver_->finish();
+    } catch (const comm::SharedError& second) {
+      log_warning(second.what());
+    }
+    throw;
+  }
+}
+
+ExitStatus Trainer::run_steps() {
   const config::ValidConfig& config = run_.config;
   const comm::Group& world = run_.groups.world;
   const bool begins = has_steps();
-  if (!begins && saved_step_ >= 0) {
+  if (!begins && saver_->saved_step() >= 0) {
     log_info(fmt::format("nothing left to train: {} of {} steps are done{}", position_.step, last_step_,
                          position_.step < last_step_
                              ? fmt::format(", and {}", describe_early_stop(config->train, position_.decisions))
@@ -315,13 +338,14 @@ ExitStatus Trainer::train() {
       status = stop(notice.signal);
       break;
     }
+    saver_->release_state();
     const StepResult result = run_.engine.finish_step();
     count(result);
     if (run_.watch != nullptr) run_.watch->begin_steps();
 
     const bool is_last = position_.step == last_step_;
     if (!is_last) read(batches, batch);
-    notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
+    notice = exchange(this->notice(), world);
     const double step_time_s = seconds_since(start);
     slowest_.add_step(step_time_s - (seconds_waited() - waited_before_s));
     profile.end_step();
@@ -343,11 +367,15 @@ ExitStatus Trainer::train() {
       progress.finish();
       save_and_rethrow();
     }
+    if (saver_->is_under_way() && (!notice.is_writing || notice.write_failed)) {
+      progress.finish();
+      complete_save();
+    }
     is_best_ = false;
     const int signal = notice.signal == 0 && is_evaluation_due() ? evaluate_or_save(progress) : notice.signal;
     if (is_save_due()) {
       progress.finish();
-      save();
+      begin_save();
     }
     if (signal != 0 && !(is_last && !is_evaluation_due())) {
       progress.finish();
@@ -370,13 +398,27 @@ void Trainer::read(Batches& batches, data::MicroBatch& batch) {
   if (!failure_) failure_ = failure;
 }
 
+Notice Trainer::notice() const {
+  return {.signal = stop_signal(*signals_),
+          .failed = failure_ != nullptr,
+          .is_writing = saver_->is_writing(),
+          .write_failed = saver_->has_failed()};
+}
+
 Notice Trainer::accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate) {
+  const std::int64_t num_micro_batches = run_.config->train.gradient_accumulation_steps;
+  // State in files may be stepped under the last micro-batch.
+  const auto before_last = [&](std::int64_t number) {
+    if (number + 1 == num_micro_batches && run_.engine.offloaded_bytes() > 0) saver_->release_state();
+  };
   run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts, position_.decisions.num_skipped_steps);
+  before_last(0);
   run_.engine.add_micro_batch(batch);
-  for (std::int64_t i = 1; i < run_.config->train.gradient_accumulation_steps; ++i) {
+  for (std::int64_t i = 1; i < num_micro_batches; ++i) {
     read(batches, batch);
-    const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, run_.groups.world);
+    const Notice notice = exchange(this->notice(), run_.groups.world);
     if (notice.must_stop()) return notice;
+    before_last(i);
     run_.engine.add_micro_batch(batch);
   }
   return {};
@@ -398,78 +440,6 @@ void Trainer::append(const Metrics& metrics) {
   } catch (const Error& error) {
     failure_ = std::make_exception_ptr(comm::SharedError(error.status(), error.what()));  // of the run, not of a rank
   }
-}
-
-void Trainer::save_and_rethrow() {
-  must_go_on_ = true;
-  save();
-  run_.groups.world.agree([&] {
-    if (failure_) std::rethrow_exception(failure_);
-  });
-}
-
-void Trainer::keep_output_dir() {
-  const std::string& output_dir = run_.config->train.output_dir;
-  if (lock_ && lock_->is_in_place()) return;
-  const bool is_gone = !fs::exists(resolved_ini_of(run_.config));
-  io::make_folders(output_dir);
-  lock_.reset();
-  lock_.emplace(output_dir);
-  log_warning(is_gone ? output_dir +
-                            " was removed while the run was writing to it: it is there again without what was in "
-                            "it, and the run goes on"
-                      : output_dir + "/run.lock was removed: the run took it again");
-  if (is_gone) write_resolved_ini();
-}
-
-void Trainer::write_resolved_ini() const {
-  io::write_file_atomically(resolved_ini_of(run_.config),
-                            run_id_comment + position_.lineage.run_id + "\n" + config::to_ini(run_.config));
-}
-
-void Trainer::save() {
-  const bool is_whole = must_go_on_ || !run_.config->checkpoint.save_only_model;
-  const std::string folder = checkpoint::path_of(run_.config->train.output_dir, position_.step);
-  if (saved_step_ == position_.step && (is_saved_whole_ || !is_whole)) {
-    std::error_code error;  // one of another folder is no checkpoint of this run
-    if (fs::equivalent(folder, saved_folder_, error)) note_saved(position_.step, folder, position_.decisions);
-    return;
-  }
-  const Activity saving(ActivityKind::saves, "saving");
-  let_rank_0(run_.groups.world, [&] { keep_output_dir(); });
-  const auto start = Clock::now();
-  note_saved(position_.step, folder, position_.decisions);
-  position_.is_model_only = !is_whole;
-  position_.time_use = to_json(goodput_.note(Goodput::now(), position_.step), position_.lineage.run_id);
-  device::timed(run_.device.timeline(), {.category = "checkpoint", .what = "save checkpoint"}, [&] {
-    position_.date = checkpoint::save(run_.config->train.output_dir, run_.config, run_.datasets.train.tokenizer(),
-                                      run_.place, run_.groups, is_whole ? run_.engine.state() : trained_weights(),
-                                      position_, run_.device, run_.engine.stream());
-  });
-  goodput_.add_save(seconds_since(start));
-  saved_step_ = position_.step;
-  saved_folder_ = folder;
-  is_saved_whole_ = is_whole;
-  log_event("saved " + saved_folder_ + " in " + format_seconds(seconds_since(start)));
-}
-
-checkpoint::State Trainer::trained_weights() const {
-  return run_.config->lora.use_peft ? run_.engine.adapter() : run_.engine.weights();
-}
-
-void Trainer::load_best() {
-  const config::Train& train = run_.config->train;
-  if (!train.load_best_model_at_end) return;
-  const std::string folder = best_folder(train.output_dir, position_.decisions);
-  if (folder.empty()) {
-    log_warning("there is no best checkpoint: what the run leaves has the weights of its last step");
-    return;
-  }
-  if (folder != checkpoint::path_of(train.output_dir, position_.step)) {
-    checkpoint::SeenWeights seen;
-    checkpoint::load_weights(folder, run_.groups.world, trained_weights(), run_.device, run_.engine.stream(), seen);
-  }
-  log_event(fmt::format("the best model is that of {}", describe_best(train, position_.decisions)));
 }
 
 void Trainer::Session::add(const StepMetrics& metrics) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Sharded HDF5 checkpoints: any mesh writes, any mesh reads, any HDF5 tool sees whole tensors.
+// Sharded checkpoints: any mesh writes, any mesh reads, any HDF5 tool can see whole tensors. save.hpp writes them in
+// steps, beside training.
 
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,19 @@ struct Decisions {
   bool operator==(const Decisions&) const = default;
 };
 
+/// Checkpoints that were written alike, from that of `step` on to the next Writer's.
+struct Writer {
+  std::int64_t step = 0;
+  std::string run_id, sft_version;
+  std::string mesh;  ///< as mesh::Layout describes it
+  std::int64_t num_hosts = 0;
+
+  [[nodiscard]] bool is_like(const Writer& other) const {
+    return run_id == other.run_id && sft_version == other.sft_version && mesh == other.mesh &&
+           num_hosts == other.num_hosts;
+  }
+};
+
 /// Where a run stands.
 struct Position {
   std::int64_t step = 0;  ///< optimizer steps done
@@ -63,6 +77,7 @@ struct Position {
   Decisions decisions = {};
   bool is_model_only = false;  ///< the checkpoint holds weights alone: no run goes on from it
   std::string time_use = "";   ///< what the time of the run went to, as train::Goodput has it; matters on rank 0
+  std::vector<Writer> writers = {};  ///< of the checkpoint and those that it goes on from; earlier versions kept none
 };
 
 /// "OUTPUT_DIR/checkpoint-000100"
@@ -70,25 +85,24 @@ struct Position {
 /// Folders of complete checkpoints in output_dir of steps after `after_step`, ascending by step. Not collective.
 [[nodiscard]] std::vector<std::string> list(const std::string& output_dir, std::int64_t after_step = -1);
 
-/// Writes OUTPUT_DIR/checkpoint-SSSSSS with the entries of `state`, complete or not at all: shard files to
-/// .tmp, synced, virtual datasets, renamed, parent synced. Replica 0 writes; collective over the world. Then keeps, of
-/// the checkpoints of this run and those that it goes on from (position.lineage), the `save_total_limit` saved last (0:
-/// all) and the best one; those of other runs stay. Returns the date that was written on rank 0, for position.date of
-/// the next save.
+/// Writes OUTPUT_DIR/checkpoint-SSSSSS with the entries of `state`, complete or not at all, while the run waits for it:
+/// what Save (save.hpp) does in steps. Then keeps, of the checkpoints of this run and those that it goes on from
+/// (position.lineage), the `save_total_limit` saved last (0: all) and the best one; those of other runs stay. Returns the date that was
+/// written on rank 0, for position.date of the next save. Collective over the world.
 std::string save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
                  const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
                  device::Device& device, device::Stream& stream);
 
-/// What save() takes to make the virtual datasets of entries of these layouts: nothing but on rank 0 of the world. HDF5
-/// needs about 27 KiB (measured) for each rectangle of the dataset that has most of them. Not collective.
-[[nodiscard]] std::size_t index_memory_bytes(const parallel::ShardMap& shard_map,
-                                             const std::vector<const parallel::StoredLayout*>& layouts);
+/// What a save takes on `rank` of the world beside buffers of a few MiB: for the virtual datasets that few pieces get.
+[[nodiscard]] std::size_t index_memory_bytes(int rank);
 
-/// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them.
-/// Before that rank 0 compares entries, names and shapes with those of the state, and the ranks divide the shard files
-/// among them: each compares sizes and checksums of its part. A rank that cannot open a shard file that it reads from
-/// refuses it, and so are weights that are NaN, Inf or all zeros (SeenWeights). Collective over the world. Errors are
-/// data Errors that name the file, and the tensor where one is concerned.
+/// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them. Rank
+/// 0 reads checkpoint.h5 for all and compares entries, names and shapes with those of the state. Of ranks that hold the
+/// same shard one reads each piece, for all of them. Every byte is compared with its hash: while it is read, where the
+/// mesh is that of the writers, else before, files divided among the ranks. Weights that are NaN, Inf or all zeros are
+/// refused (SeenWeights). After an error the state is neither what it was nor what the checkpoint holds. Collective
+/// over the world, which has the mesh of the entries' shard maps. Errors are data Errors, the same on all ranks, that
+/// name the file, and the tensor where one is concerned.
 [[nodiscard]] Position load(const std::string& folder, const comm::Group& world, const State& state,
                             device::Device& device, device::Stream& stream);
 
@@ -96,13 +110,25 @@ std::string save(const std::string& output_dir, const config::Config& config, co
 void load_weights(const std::string& folder, const comm::Group& world, const State& weights, device::Device& device,
                   device::Stream& stream, SeenWeights& seen);
 
+/// Fills `state` from `source`, which every rank has opened and which has passed check_entries: of ranks that hold the
+/// same shard one reads each piece, for all of them. Else as load_entries(). Collective over the world, which has the
+/// mesh of the entries' shard maps; a data Error is the same on all ranks.
+void load_shared(const io::TensorSource& source, const comm::Group& world, const State& state, device::Device& device,
+                 device::Stream& stream, SeenWeights& seen);
+
 /// Writes the entry "model" of `source` (one or two dims each), part by part, as a complete checkpoint of step 0 with
 /// zero moments, in place of what is at `folder`. `config`: what the checkpoint says it is of. Not collective.
 void import_weights(const std::string& folder, const config::Config& config, const io::TensorSource& source);
 
-/// The whole tensors of a complete checkpoint, whatever entries it has, as float32. Refuses a damaged checkpoint.h5,
-/// and a shard file that is missing or cut; the contents of shard files are not compared (see verify). Not collective.
+/// The whole tensors of a complete checkpoint, whatever entries it has, as float32 or bf16. Refuses a damaged
+/// checkpoint.h5, and a shard file that is missing or cut; the contents of shard files are not compared (see verify).
+/// Not collective.
 [[nodiscard]] std::unique_ptr<io::TensorSource> open_source(const std::string& folder);
+
+/// Makes tensors.h5 in a complete checkpoint: its whole tensors for other tools, as virtual datasets over the shard
+/// files in the full logical shape. Small checkpoints have it from the beginning. Returns its path; of a checkpoint of
+/// format version 1 that of checkpoint.h5, which holds them itself. Not collective.
+std::string write_tensor_index(const std::string& folder);
 
 /// The configuration (ini text) and tokenizer name that a checkpoint carries, and where it stands. Not collective.
 struct Header {
@@ -111,6 +137,7 @@ struct Header {
   std::string mesh;
   Position position;
   std::string sft_version;
+  std::int64_t format_version = 0;
   std::string date;  ///< of the save, UTC, ISO 8601 with microseconds; not before that of what it goes on from
 };
 [[nodiscard]] Header read_header(const std::string& folder);

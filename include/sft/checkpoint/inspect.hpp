@@ -37,8 +37,8 @@ struct ShardFileInfo {
 /// The shard files of a checkpoint, as its checkpoint.h5 lists them.
 [[nodiscard]] std::vector<ShardFileInfo> list_shard_files(const std::string& folder);
 
-/// Reads every shard file of a checkpoint and compares its size and checksum, then every tensor through the index; what
-/// is damaged first is a data Error that names it.
+/// Reads every shard file of a checkpoint and compares its size and checksums; what is damaged first is a data Error
+/// that names it.
 void verify(const std::string& folder);
 
 }  // namespace sft::checkpoint

@@ -27,7 +27,7 @@ struct Entry {
   /// Which tensors, and where their parts lie in that memory; outlives the entry.
   const parallel::StoredLayout* layout = &parallel::as_parameters();
 
-  /// uint8 is stored as such, any other as float32.
+  /// As which it is stored, too.
   [[nodiscard]] DType dtype() const { return in_file != nullptr ? in_file->dtype() : tensor.dtype; }
 };
 

@@ -49,6 +49,13 @@ enum class NanPolicy {
   stop,  ///< it ends the run
   skip,  ///< it is left out: weights and optimizer stay as they were before it
 };
+/// When a run leaves its model in hub format.
+enum class HubModel {
+  automatic,  ///< until validate(): at the end, where it began from a model
+  never,
+  at_end,
+  every_save,  ///< with each checkpoint, each time in place of the one before
+};
 enum class SpMethod { ring, all_gather, ulysses, hybrid, automatic };
 enum class RopeType { plain, linear, dynamic, yarn, llama3 };
 
@@ -211,8 +218,18 @@ struct Checkpoint {
   std::int64_t save_total_limit = 0;  ///< 0: keep all
   bool save_only_model = false;       ///< checkpoints hold weights alone
   std::string resume_from_checkpoint = "none";
-  /// Whether a finished run leaves OUTPUT_DIR/model/ in hub format; none until validate(): when it began from a model.
-  std::optional<bool> save_hub_model;
+  std::int64_t files_per_node = 8;                ///< shard files that the ranks of a node share; 0: one a rank
+  HubModel save_hub_model = HubModel::automatic;  ///< in OUTPUT_DIR/model/; with LoRA: OUTPUT_DIR/adapter/
+  /// Whether training goes on while a checkpoint is written, from a copy in the node's memory. None: where the memory
+  /// is there (plan::choose_async_save).
+  std::optional<bool> async;
+
+  /// Whether checkpoints come before the last step.
+  [[nodiscard]] bool has_saves_between() const {
+    return save_strategy == SaveStrategy::steps ? save_steps > 0 : save_strategy != SaveStrategy::no;
+  }
+  /// Whether a rank has memory for such a copy.
+  [[nodiscard]] bool has_snapshot() const { return async == true && has_saves_between(); }
 };
 
 struct Device {
@@ -252,6 +269,10 @@ struct Config {
 
   /// per_device_train_batch_size * the ranks along data_axes * gradient_accumulation_steps, in rows.
   [[nodiscard]] std::int64_t effective_batch_rows() const;
+  /// Whether a finished run leaves its model in hub format. One with LoRA leaves its adapters in any case.
+  [[nodiscard]] bool leaves_model_folder() const {
+    return checkpoint.save_hub_model != HubModel::never && !lora.use_peft;
+  }
 };
 
 }  // namespace sft::config

@@ -21,9 +21,10 @@ enum class Label {
   workspace,
   communication,
   batches,
+  snapshot,
   process
 };
-inline constexpr std::size_t num_labels = 9;
+inline constexpr std::size_t num_labels = 10;
 [[nodiscard]] const char* name_of(Label label);
 
 class Ledger {

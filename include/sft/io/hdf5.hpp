@@ -15,9 +15,10 @@
 
 namespace sft::io {
 
-/// One rectangle of a virtual dataset, mapped row by row to a contiguous range of a 1-D dataset in another file.
+/// Rectangles of a virtual dataset, mapped to a contiguous range of a 1-D dataset in another file: their elements in
+/// row-major order of the virtual dataset, whatever the order of the rectangles.
 struct VirtualPiece {
-  Rectangle target;
+  std::vector<Rectangle> targets;
   std::string source_file;                         ///< relative to the virtual file's folder
   std::string source_dataset;                      ///< 1-D
   std::int64_t source_begin = 0, source_size = 0;  ///< range start; total length of the source dataset
@@ -27,7 +28,12 @@ struct VirtualPiece {
 /// in its own folder and hold their values themselves.
 enum class Sources : std::uint8_t { none, same_folder };
 
-enum class Number : std::uint8_t { uint8, int32, int64, float32, float64 };
+/// bfloat16 is the upper half of a float32: a type of its own in files, which HDF5 and its tools read as numbers. Here
+/// it is neither read nor written, only laid out (create_flat_dataset).
+enum class Number : std::uint8_t { uint8, int32, int64, float32, float64, bfloat16 };
+
+/// What the beginnings of large flat datasets are multiples of.
+inline constexpr std::size_t flat_alignment_bytes = 4096;
 
 /// Chunks that each open dataset keeps in memory, unpacked, at most.
 inline constexpr std::size_t chunk_cache_bytes = std::size_t{1} << 20;
@@ -41,6 +47,8 @@ class Hdf5File {
   [[nodiscard]] static Hdf5File open(const std::string& path, Sources sources = Sources::none);
   /// Creates (truncates), behind a user block of 0 or, for seal(), of seal_bytes.
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t user_block_bytes = 0);
+  /// The same without a user block, for flat datasets: large ones begin at multiples of flat_alignment_bytes.
+  [[nodiscard]] static Hdf5File create_aligned(const std::string& path);
   /// Opens what create() made and close() closed, to write more into it. Only closing gives back the memory that the
   /// library needs for each virtual dataset.
   [[nodiscard]] static Hdf5File extend(const std::string& path);
@@ -76,6 +84,10 @@ class Hdf5File {
   /// chunk. To other programs a value that is never written is -1 (of uint8: 255) or NaN.
   void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                       std::int64_t chunk_rows = 0);
+  /// A contiguous dataset of one dim, to which somebody else writes its bytes in place, little-endian and without gaps:
+  /// returns the byte of the file where they begin. The file has its full length when it is closed, and zeros there. 0
+  /// for `size` = 0.
+  std::uint64_t create_flat_dataset(const std::string& name, Number type, std::int64_t size);
   /// Writes values (num_rows, num_columns), row-major and contiguous, into an existing dataset, with conversion from
   /// `type`. Here and in read a rectangle that is not within the dataset, or a dataset that has not one or two dims, is
   /// a data Error.
@@ -86,14 +98,16 @@ class Hdf5File {
   void read(const std::string& name, Number type, const Rectangle& where, void* values) const;
   /// Gives back what earlier calls keep for the next one: up to four open datasets with chunk_cache_bytes each.
   void release() const;
-  /// A dataset of `shape` assembled from pieces of other files. What no piece covers, and for other tools what a
-  /// missing file should hold, is as in create_dataset. A piece whose target is not within `shape` is a data Error.
+  /// A dataset of `shape` assembled from pieces of other files, each of them one mapping. What no piece covers, and for
+  /// other tools what a missing file should hold, is as in create_dataset. A piece with a target that is not within
+  /// `shape` is a data Error.
   void create_virtual_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                               const std::vector<VirtualPiece>& pieces);
 
  private:
   struct Impl;
   explicit Hdf5File(std::unique_ptr<Impl> impl);
+  static Hdf5File create(const std::string& path, std::size_t user_block_bytes, bool is_aligned);
   std::unique_ptr<Impl> impl_;
 };
 

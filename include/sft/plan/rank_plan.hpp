@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "sft/checkpoint/state.hpp"
 #include "sft/comm/collectives.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/data/micro_batch_limits.hpp"
@@ -37,6 +39,7 @@ class RankPlan {
     device::Arena pinned;                         ///< host memory that the device copies from and to
     device::Arena host_parameters;                ///< those in host memory
     device::Arena host_optimizer;                 ///< moments in host memory, and windows of state in a file
+    device::Arena snapshot;                       ///< a copy of what this rank saves
   };
 
   /// For rank place.rank() training on micro-batches within `limits`. `config` outlives
@@ -50,6 +53,10 @@ class RankPlan {
   void lay_out(Arenas& arenas);
   /// The sizing pass: what real arenas must hold is used_bytes() of each.
   [[nodiscard]] Arenas measure();
+
+  /// What a checkpoint holds, of which this rank holds its part: the weights that are trained, and what the optimizer
+  /// keeps. Behind lay_out().
+  [[nodiscard]] std::vector<checkpoint::Entry> saved_entries() const;
 
   /// What the process will take beside the arenas after the plan was made, batches left out.
   [[nodiscard]] std::size_t later_process_bytes() const;
@@ -86,6 +93,10 @@ class RankPlan {
   Tensor results;             ///< (num_metrics + 1) float64: metrics, then the sum of squared gradients
   Tensor downloaded_results;  ///< the same in pinned memory
   Tensor ops_workspace;
+  Tensor snapshot;  ///< bytes, in pinned memory: of a checkpoint::Snapshot; empty where checkpoints wait for none
+
+ private:
+  const bool is_lora_, has_snapshot_;
 };
 
 /// Calls visit(label, space, arena) for each.
@@ -108,6 +119,7 @@ void for_each_arena(RankPlan::Arenas& arenas, const Visit& visit) {
   visit(Label::communication, Space::pinned, arenas.host_copies);
   visit(Label::activations, Space::pinned, arenas.offloaded);
   visit(Label::workspace, Space::pinned, arenas.pinned);
+  visit(Label::snapshot, Space::pinned, arenas.snapshot);
 }
 
 }  // namespace sft::plan

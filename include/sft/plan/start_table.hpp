@@ -31,7 +31,8 @@ struct StartFacts {
   MemoryTable memory;
   std::vector<comm::SentBytes> traffic;  ///< of the first rank, in a step (plan_traffic)
   std::uint64_t offloaded_bytes = 0;     ///< of rank 0's state in files
-  std::string save = "";                 ///< what a checkpoint takes, as planned
+  std::string save = "";                 ///< what a checkpoint takes (describe(SaveTime))
+  std::string save_choice = "";          ///< why choose_async_save took what it took
 };
 
 /// Mesh, model, batch, steps, data, device, what a rank sends, and memory per rank. Pure but for facts of the data

@@ -83,6 +83,8 @@ class Engine {
   /// What a checkpoint holds, in memory of the engine, which the state must not outlive; after writing to it call
   /// refresh(). The entries are model, with LoRA adapter in its place, and what the optimizer keeps.
   [[nodiscard]] checkpoint::State state() const;
+  /// Memory of a checkpoint::Snapshot of state(), as checkpoint.async asks for it; empty where it does not.
+  [[nodiscard]] Tensor snapshot_memory() const;
   /// All weights but adapters, as the entry model, in the same way.
   [[nodiscard]] checkpoint::State weights() const;
   /// With LoRA: the adapters, as the entry adapter, in the same way.

@@ -44,6 +44,7 @@ struct StepMetrics {
   std::int64_t step_num_target_tokens = 0;
   double step_time_s = 0.0;
   std::optional<std::int64_t> resumed_step;  ///< in the first line after a restart: the step that it went on from
+  double save_stall_s = 0.0;                 ///< that training stood still for checkpoints since the last line
   std::optional<double> mfu;                 ///< share of the peak FLOP rate; empty: the peak is unknown
   std::optional<SlowestRank> slowest;        ///< of several ranks; none in a line of the first step alone
   MemoryPeaks peak_memory;

@@ -11,6 +11,7 @@
 #include "sft/config/valid_config.hpp"
 #include "sft/device/device.hpp"
 #include "sft/device/ledger.hpp"
+#include "sft/io/tensor_source.hpp"
 #include "sft/mesh/groups.hpp"
 #include "sft/plan/datasets.hpp"
 #include "sft/train/engine.hpp"
@@ -26,6 +27,23 @@ struct StartWeights {
   std::function<std::string(const checkpoint::State& weights)> load;
 };
 
+/// What a run leaves for other programs with each checkpoint: the weights that it trains, in another format.
+class SavedModel {
+ public:
+  SavedModel() = default;
+  virtual ~SavedModel() = default;
+  SavedModel(const SavedModel&) = delete;
+  SavedModel& operator=(const SavedModel&) = delete;
+
+  /// Makes its files, without numbers. Collective over the world.
+  virtual void begin() = 0;
+  /// Writes this rank's part: `give` hands the sink all that this rank writes of the first entry of Engine::state().
+  /// Local, on any thread.
+  virtual void write(const std::function<void(io::TensorSink& sink)>& give) = 0;
+  /// Gives it the name that says complete, when all ranks have written. Collective over the world.
+  virtual void finish() = 0;
+};
+
 /// All that is referred to outlives the Trainer that works with it.
 struct Run {
   const comm::Session& session;
@@ -37,7 +55,9 @@ struct Run {
   device::Ledger& ledger;
   Engine& engine;
   const StartWeights* start_weights = nullptr;  ///< none: random ones
+  SavedModel* saved_model = nullptr;            ///< none: checkpoints alone
   std::string sp_choice = {};                   ///< what resolve_sp_method returned
+  std::string save_choice = {};                 ///< what choose_async_save returned
   comm::Watch* watch = nullptr;                 ///< none: nobody looks after the run
 };
 

@@ -26,10 +26,12 @@ namespace sft::train {
 
 class Batches;
 struct Notice;
+class Saver;
 
 class Trainer {
  public:
   explicit Trainer(const Run& run);
+  ~Trainer();
 
   /// Takes output_dir for this run, leaves resolved.ini there and gives the engine the weights of the checkpoint
   /// that resume_from_checkpoint means now; a new run those that it starts with, or random ones. Refuses a folder that
@@ -44,14 +46,15 @@ class Trainer {
   /// and lines of metrics.jsonl that cannot be written, after saving. Signals count from the first step to the end of
   /// the Trainer (see StopSignals); before, they end the process.
   [[nodiscard]] ExitStatus train();
-  /// Writes a checkpoint of where the run stands, unless that one was written already. With save_only_model it holds
-  /// the trained weights alone, unless a signal or an error stops the run here.
+  /// Completes the checkpoint that is under way beside training, then writes one of where the run stands, unless that
+  /// is the one. With save_only_model it
+  /// holds the trained weights alone, unless a signal or an error stops the run here.
   void save();
   /// With load_best_model_at_end: gives the engine the trained weights of the best checkpoint, for what a finished run
   /// leaves beside its checkpoints. After save(); nothing is trained or saved after it.
   void load_best();
   /// The checkpoint that was written or read last; empty without one.
-  [[nodiscard]] const std::string& saved() const { return saved_folder_; }
+  [[nodiscard]] const std::string& saved() const;
   /// Prints what came of train(), which returned `status`, and the lines of `next`; nothing when there was nothing to
   /// do. Call it last: the memory that it tells is the most so far.
   void summarize(ExitStatus status, const std::vector<std::string>& next) const;
@@ -72,6 +75,13 @@ class Trainer {
   /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
   /// nothing of where the run stands, and the notice says so.
   [[nodiscard]] Notice accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate);
+  /// The steps of train().
+  [[nodiscard]] ExitStatus run_steps();
+  /// What this rank tells the others of itself: its signal, failure_, and how far its part of a save is.
+  [[nodiscard]] Notice notice() const;
+  /// Begins to save where the run stands, and completes the save that is under way.
+  void begin_save();
+  void complete_save();
   /// Says that a signal ends the run, which is to be saved whole. Returns stopped.
   [[nodiscard]] ExitStatus stop(int signal);
   /// Adds a step to where the run stands.
@@ -115,8 +125,7 @@ class Trainer {
   std::int64_t last_step_;
   optim::Schedule schedule_;
   checkpoint::Position position_;
-  std::int64_t saved_step_ = -1;               ///< -1: none
-  std::string saved_folder_;                   ///< of that one, written or read
+  std::unique_ptr<Saver> saver_;
   std::exception_ptr failure_;                 ///< of this rank, to be thrown when all know and the run is saved
   std::optional<std::int64_t> resumed_step_;   ///< until the first line of metrics.jsonl
   std::string origin_;                         ///< of the weights, for people

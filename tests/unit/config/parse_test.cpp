@@ -332,7 +332,7 @@ const Refused refused_texts[] = {
     {"[checkpoint]\nsave_strategy = never\n", "expected one of no | steps | epoch | best"},
     {"[train]\neval_steps = 0.1\n", "expected none, or a whole number from 0"},
     {"[train]\nactivation_checkpointing = all\n", "expected one of none | selective | full"},
-    {"[checkpoint]\nasync = true\n", "expected false; this version has no other choice"},
+    {"[checkpoint]\nasync = sometimes\n", "expected auto, true or false"},
     {"[train]\nmax_steps 2\n", "line `max_steps 2` of test.ini:2 cannot be read"},
     {"[model]\nrope_scaling = 4\n", "a JSON object on one line"},
     {"[model]\nrope_scaling = {\"factor\": 4\n", "a JSON object on one line"},
@@ -346,7 +346,7 @@ const Refused refused_texts[] = {
     {"[model]\nrope_scaling = {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64, "
      "\"truncate\": 1}\n",
      "true or false as `truncate`"},
-    {"[checkpoint]\nsave_hub_model = maybe\n", "expected auto, true or false"},
+    {"[checkpoint]\nsave_hub_model = maybe\n", "expected auto, true, false or every_save"},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\"}\n", "a field `factor` in rope_type \"linear\""},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": \"4\"}\n", "a number as `factor`"},
     {"[model]\nrope_scaling = {\"rope_type\": \"linear\", \"factor\": 0.5}\n", "a `factor` of 1 or more"},

@@ -384,9 +384,20 @@ BOOST_AUTO_TEST_CASE(rows_must_not_reach_beyond_what_attention_and_rotation_are_
 
 BOOST_AUTO_TEST_CASE(a_model_folder_is_left_when_the_run_began_from_one) {
   Config config = valid_config();
-  BOOST_TEST(!*validate(config, 1)->checkpoint.save_hub_model);
+  BOOST_TEST((validate(config, 1)->checkpoint.save_hub_model == HubModel::never));
   config.model.model_name_or_path = "models/x";
-  BOOST_TEST(*validate(config, 1)->checkpoint.save_hub_model);
+  BOOST_TEST((validate(config, 1)->checkpoint.save_hub_model == HubModel::at_end));
+  config.checkpoint.save_hub_model = HubModel::every_save;
+  BOOST_TEST((validate(config, 1)->checkpoint.save_hub_model == HubModel::every_save));
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_for_saving_is_held_only_where_there_are_saves_before_the_end) {
+  config::Checkpoint checkpoint{.save_steps = 5, .async = true};
+  BOOST_TEST(checkpoint.has_snapshot());
+  checkpoint.save_steps = 0;
+  BOOST_TEST(!checkpoint.has_snapshot());
+  checkpoint = {.save_steps = 5, .async = std::nullopt};
+  BOOST_TEST(!checkpoint.has_snapshot());
 }
 
 BOOST_AUTO_TEST_CASE(the_model_must_know_every_token) {

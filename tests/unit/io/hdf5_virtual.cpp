@@ -36,8 +36,11 @@ void write_matrix(const std::string& folder) {
   write_flat(folder + "/a.h5", 8, -2.0F);
   write_flat(folder + "/b.h5", 6, 6.0F);
   const auto piece = [](sft::io::Rectangle target, const char* source, std::int64_t begin, std::int64_t size) {
-    return VirtualPiece{
-        .target = target, .source_file = source, .source_dataset = "/flat", .source_begin = begin, .source_size = size};
+    return VirtualPiece{.targets = {target},
+                        .source_file = source,
+                        .source_dataset = "/flat",
+                        .source_begin = begin,
+                        .source_size = size};
   };
   Hdf5File file = Hdf5File::create(folder + "/whole.h5");
   file.create_virtual_dataset("/model/matrix", io::Number::float32, {3, 4},
@@ -72,6 +75,30 @@ BOOST_AUTO_TEST_CASE(pieces_of_other_files_are_one_matrix_also_after_a_move) {
   Hdf5File::open(folder.file("there/whole.h5"), Sources::same_folder)
       .read("/model/vector", Number::float32, {.num_rows = 6}, vector.data());
   BOOST_TEST(std::equal(vector.begin(), vector.end(), expected.begin() + 6));
+}
+
+BOOST_AUTO_TEST_CASE(one_mapping_covers_a_piece_that_is_no_rectangle) {
+  const sft::test::TemporaryFolder folder;
+  write_flat(folder.file("a.h5"), 20, 100.0F);
+  Hdf5File file = Hdf5File::create(folder.file("whole.h5"));
+  // Of 5 x 6, the slice of columns 2 to 5 from its (0, 1) on: three numbers, two whole rows, two numbers.
+  file.create_virtual_dataset("/m", Number::float32, {5, 6},
+                              {{.targets = {{0, 1, 3, 3}, {1, 2, 2, 4}, {3, 1, 2, 2}},
+                                .source_file = "a.h5",
+                                .source_dataset = "/flat",
+                                .source_begin = 4,
+                                .source_size = 20}});
+  file.close();
+  std::vector<float> values(30);
+  Hdf5File::open(folder.file("whole.h5"), Sources::same_folder)
+      .read("/m", Number::float32, {.num_rows = 5, .num_columns = 6}, values.data());
+  float next = 104.0F;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / 6, column = i % 6;
+    const bool is_mapped = (row == 0 && column >= 3) || ((row == 1 || row == 2) && column >= 2) ||
+                           (row == 3 && (column == 2 || column == 3));
+    BOOST_TEST((is_mapped ? values[i] == next++ : std::isnan(values[i])), row << ", " << column);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_source_that_cannot_be_used_is_named_and_gives_no_numbers) {
@@ -133,7 +160,7 @@ BOOST_AUTO_TEST_CASE(a_piece_outside_the_shape_is_refused) {
   const sft::test::TemporaryFolder folder;
   Hdf5File file = Hdf5File::create(folder.file("whole.h5"));
   const VirtualPiece piece = {
-      .target = {2, 2, 0, 4}, .source_file = "a.h5", .source_dataset = "/flat", .source_begin = 0, .source_size = 8};
+      .targets = {{2, 2, 0, 4}}, .source_file = "a.h5", .source_dataset = "/flat", .source_begin = 0, .source_size = 8};
   BOOST_TEST(mentions(data_error_of([&] {
                         file.create_virtual_dataset("/m", io::Number::float32, {3, 4}, {piece});
                       }),

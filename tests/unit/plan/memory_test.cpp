@@ -73,6 +73,7 @@ BOOST_FIXTURE_TEST_CASE(all_ranks_of_1024_hold_as_much_but_rank_0_writes_the_ind
     const auto label = static_cast<Label>(i);
     BOOST_TEST_CONTEXT(device::name_of(label)) {
       const MemoryRange& range = range_of(table, label);
+      if (label == Label::snapshot) continue;  // below
       BOOST_TEST(range.least_bytes > 0U);
       BOOST_TEST(range.most_rank == 0);
       BOOST_TEST((range.least_bytes == range.most_bytes) == (label != Label::process && label != Label::batches));
@@ -109,6 +110,32 @@ BOOST_FIXTURE_TEST_CASE(the_table_is_least_and_most_of_the_ledgers, Fixture) {
   }
   BOOST_TEST(least_bytes == table.total.least_bytes);
   BOOST_TEST(most_bytes == table.total.most_bytes);
+}
+
+BOOST_FIXTURE_TEST_CASE(copies_for_saving_are_what_a_checkpoint_holds, Fixture) {
+  config.checkpoint.save_steps = 1;
+  for (const mesh::Layout layout : {mesh::Layout{}, mesh::Layout{{Axis::dp_shard, 4}},
+                                    mesh::Layout{{Axis::dp_replicate, 2}, {Axis::dp_shard, 2}, {Axis::tp, 2}}}) {
+    config.checkpoint.async = false;
+    test::set_mesh(config.parallel, layout);
+    const MemoryTable plain = plan(layout);
+    BOOST_TEST(range_of(plain, Label::snapshot).most_bytes == 0U);
+    config.checkpoint.async = true;
+    const MemoryTable with_copies = plan(layout);
+    BOOST_TEST(with_copies.total.most_bytes - plain.total.most_bytes ==
+               range_of(with_copies, Label::snapshot).most_bytes);
+    std::size_t copies_bytes = 0;
+    const mesh::Place first(valid(), 0);
+    for (int rank = 0; rank < layout.size(); ++rank) {
+      copies_bytes += plan_ledger(valid(), datasets(), first.peer(rank), {}, process_bytes)
+                          .bytes(Label::snapshot, device::Space::pinned);
+    }
+    const std::size_t saved_bytes = 12 * static_cast<std::size_t>(config.model.num_parameters());
+    BOOST_TEST(copies_bytes >= saved_bytes);  // and what aligns three entries on each rank
+    BOOST_TEST(copies_bytes <= saved_bytes + 3 * device::Arena::alignment_bytes * layout.size());
+  }
+  config.checkpoint.save_steps = 0;
+  BOOST_TEST(range_of(plan({}), Label::snapshot).most_bytes == 0U);
 }
 
 BOOST_FIXTURE_TEST_CASE(sharding_divides_what_is_stored, Fixture) {
@@ -209,7 +236,8 @@ BOOST_AUTO_TEST_CASE(a_table_has_a_line_for_each_label_and_names_the_rank_with_t
       "  workspace             5 B       5 B\n"
       "  communication         6 B       6 B\n"
       "  batches           1.0 MiB   1.5 MiB  rank 5\n"
-      "  process               8 B       8 B\n"
+      "  snapshot              8 B       8 B\n"
+      "  process               9 B       9 B\n"
       "  total            5.00 GiB  6.00 GiB  rank 7\n";
   BOOST_TEST(format_memory(table) == expected);
 

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Writing a checkpoint in steps, so that the long one may run beside training:
+//
+//   checkpoint::Save save(...);             // collective: the folder, and shard files without their numbers
+//   take_snapshot(save.plan(), ...);        // local: what this rank writes, copied to the host; or leave it out
+//   save.write(snapshot);                   // local, on any thread: neither MPI nor HDF5
+//   save.commit();                          // collective: the map of the files, and the name that says complete
+//   remove_old(...);                        // local, on any thread
+//
+// checkpoint::save() (checkpoint.hpp) calls them one after the other. docs/checkpoints.md has the format.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/state.hpp"
+#include "sft/config/config.hpp"
+#include "sft/core/dtype.hpp"
+#include "sft/device/device.hpp"
+#include "sft/mesh/groups.hpp"
+#include "sft/mesh/place.hpp"
+
+namespace sft::checkpoint {
+
+/// Neighbouring elements of an entry's memory.
+struct MemoryRange {
+  std::int64_t begin = 0, count = 0;
+};
+
+/// What a rank writes of an entry.
+struct EntryWrites {
+  DType dtype = DType::float32;
+  std::vector<MemoryRange> ranges;  ///< in the order of the file
+  std::int64_t num_elements = 0;    ///< of them together
+  std::size_t snapshot_begin = 0;   ///< where they begin in a snapshot, in bytes: a multiple of 64
+
+  [[nodiscard]] std::size_t num_bytes() const { return static_cast<std::size_t>(num_elements) * size_of(dtype); }
+};
+
+/// What a rank writes of all entries: of R ranks that hold the same shard each writes about 1/R. Pure: of the entries
+/// it takes shard map, layout and dtype, so that a snapshot's memory can be planned before there is any.
+class WritePlan {
+ public:
+  explicit WritePlan(const std::vector<Entry>& entries);
+
+  [[nodiscard]] const std::vector<EntryWrites>& entries() const { return entries_; }
+  /// Of a snapshot, a multiple of 64.
+  [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_bytes_; }
+
+ private:
+  std::vector<EntryWrites> entries_;
+  std::size_t snapshot_bytes_ = 0;
+};
+
+/// Copies what this rank writes to `snapshot`, plan.snapshot_bytes() of host memory: the elements of each entry from
+/// its snapshot_begin on, without gaps. Local. State in files is read before it returns, where a data Error names them;
+/// copies of memory are queued on `stream`.
+void take_snapshot(const WritePlan& plan, const State& state, device::Device& device, device::Stream& stream,
+                   std::byte* snapshot);
+
+/// One checkpoint in the making: OUTPUT_DIR/checkpoint-SSSSSS.tmp until it is committed.
+class Save {
+ public:
+  /// Makes the folder and lays out the shard files, `config.checkpoint.files_per_node` on each node; in the place of
+  /// what an unfinished save left. `position`, `config`: what commit() will write. The entries' shard maps and layouts,
+  /// and the groups, outlive it. Collective over the world; a data Error is the same on all ranks.
+  Save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
+       const mesh::Place& place, const mesh::Groups& groups, const std::vector<Entry>& entries,
+       const Position& position);
+  /// Leaves what is not committed under its temporary name; the next save removes it.
+  ~Save();
+  Save(const Save&) = delete;
+  Save& operator=(const Save&) = delete;
+
+  /// OUTPUT_DIR/checkpoint-SSSSSS
+  [[nodiscard]] const std::string& folder() const;
+  /// What this rank writes.
+  [[nodiscard]] const WritePlan& plan() const;
+  /// Whether write() went wrong on this rank. Behind it.
+  [[nodiscard]] bool has_failed() const;
+
+  /// Writes what take_snapshot() copied, hashing it on the way, and syncs the file. Once, or the write() below instead.
+  /// Local, on any thread, also while others use this rank's groups and HDF5. What goes wrong is kept for commit(): it
+  /// throws nothing.
+  void write(const std::byte* snapshot) noexcept;
+  /// The same straight from the entries' memory, which must not change meanwhile. Not beside other work of `device`.
+  void write(const State& state, device::Device& device, device::Stream& stream) noexcept;
+
+  /// Ends it, when write() has returned (and what its thread wrote is visible here): the map of the files, its seal,
+  /// and the name that says complete. Throws a data Error, the same on all ranks, where a rank could not write; then
+  /// the files are gone. Returns the date that was written on rank 0, for position.date of the next save. Collective
+  /// over the world.
+  std::string commit();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Removes old checkpoints beside `folder`, which is complete: of those of its run and of the ones that it goes on from
+/// (`lineage`) all but the `limit` saved last and the one named `best`; 0 keeps all. Not collective: rank 0 calls it, on
+/// any thread.
+void remove_old(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best);
+
+}  // namespace sft::checkpoint

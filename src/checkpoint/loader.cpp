@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader.hpp"
+
+#include <algorithm>
+
+#include "pieces.hpp"
+#include "rectangles.hpp"
+
+namespace sft::checkpoint {
+
+namespace {
+
+constexpr std::int64_t read_bytes = std::int64_t{4} << 20;  ///< of a region at a time
+
+}  // namespace
+
+Loader::Loader(AllSharers& sharers, device::Device& device, device::Stream& stream, SeenWeights& seen)
+    : sharers_(sharers),
+      memory_(device, stream, seen),
+      buffer_(device.allocate(static_cast<std::size_t>(read_bytes), device::Space::pinned)) {}
+
+void Loader::clear_padding(const Entry& entry) {
+  sharers_.of(entry).apply([&] { memory_.clear_padding(entry); });
+}
+
+void Loader::load_parts(const io::TensorSource& source, const Entry& entry, const std::vector<OwnPart>& parts) {
+  Sharers& sharers = sharers_.of(entry);
+  const DType dtype = entry.dtype() == DType::uint8 ? DType::uint8 : DType::float32;
+  const std::int64_t capacity = piece_bytes / static_cast<std::int64_t>(size_of(dtype));
+  for (const OwnPart& part : parts) {
+    const std::string name = entry.name + "/" + part.parameter->name;
+    for_each_piece(part.where, part.memory_begin, capacity, [&](const io::Rectangle& piece, std::int64_t begin) {
+      const std::size_t count = static_cast<std::size_t>(piece.num_elements()) * size_of(dtype);
+      sharers.read(turn_++ % sharers.size(), count, buffer_.get(),
+                   [&] { source.read(name, piece, dtype, buffer_.get()); });
+      sharers.apply([&] { memory_.put(source.path(), entry, *part.parameter, piece, begin, dtype, buffer_.get()); });
+    });
+  }
+}
+
+void Loader::put_sequence(const std::string& path, const Entry& entry, const std::vector<OwnPart>& parts,
+                          std::int64_t begin, std::int64_t count, DType dtype) {
+  auto part = std::ranges::upper_bound(parts, begin, {}, &OwnPart::position) - 1;
+  for (std::int64_t at = begin; at < begin + count; ++part) {
+    const std::int64_t end = std::min(begin + count, part->position + part->where.num_elements());
+    for (const io::Rectangle& piece : rectangles_of(part->where, at - part->position, end - at)) {
+      const char* values =
+          static_cast<const char*>(buffer_.get()) + static_cast<std::size_t>(at - begin) * size_of(dtype);
+      memory_.put(path, entry, *part->parameter, piece, part->memory_begin + at - part->position, dtype, values);
+      at += piece.num_elements();
+    }
+  }
+}
+
+void Loader::load_regions(MapSource& source, const Entry& entry, std::size_t number,
+                          const std::vector<OwnPart>& parts) {
+  Sharers& sharers = sharers_.of(entry);
+  EntryParts& stored = source.parts(number);
+  const DType dtype = source.map().entries[number].dtype;
+  const std::int64_t most = read_bytes / static_cast<std::int64_t>(size_of(dtype));
+  // The old mesh may have had other replicas: the shards are the same.
+  const mesh::Place& place = entry.shard_map->place();
+  const int slice = place.rank(every_axis.without(replica_axes)), shard = place.rank(entry.shard_map->shard_axes());
+  const int owner = stored.owner(slice, shard);
+  const std::int64_t size = stored.shard(owner).num_elements;
+  for (int replica = 0; replica < stored.num_replicas(); ++replica) {
+    const Region region = region_of(size, stored.num_replicas(), replica);
+    const int writer = stored.replica(owner, replica), reader = replica % sharers.size();
+    RegionCheck check(source.regions(), writer, number);
+    for (std::int64_t begin = 0; begin < region.count; begin += most) {
+      const std::int64_t count = std::min(most, region.count - begin);
+      const std::size_t num_bytes = static_cast<std::size_t>(count) * size_of(dtype);
+      sharers.read(reader, num_bytes, buffer_.get(), [&] {
+        source.regions().read(writer, number, begin, count, buffer_.get());
+        check.add(buffer_.get(), num_bytes);
+        if (begin + count == region.count) check.finish();
+      });
+      sharers.apply([&] { put_sequence(source.path(), entry, parts, region.begin + begin, count, dtype); });
+    }
+  }
+}
+
+bool has_same_shards(const FileMap& map, const MappedEntry& stored, const Entry& entry) {
+  const mesh::Layout& layout = entry.shard_map->place().layout();
+  const Cut cut{entry.shard_map->shard_axes(), entry.shard_map->units()};
+  const Cut& stored_cut = map.cuts[static_cast<std::size_t>(stored.cut)];
+  const auto tensors = entry.layout->tensors(*entry.shard_map);
+  const AxisSet slice_axes = every_axis.without(replica_axes);
+  bool is_same = stored.is_as_parameters && is_as_parameters(tensors) && cut.has_same_units(stored_cut) &&
+                 layout.size(cut.shard_axes) == map.layout.size(stored_cut.shard_axes) &&
+                 std::ranges::all_of(all_axes, [&](Axis axis) {
+                   return !slice_axes.contains(axis) || layout[axis] == map.layout[axis];
+                 });
+  is_same = is_same && tensors.size() == stored.tensors.size();
+  for (std::size_t i = 0; is_same && i < tensors.size(); ++i) {
+    is_same = stored.tensors[i].name == entry.name + "/" + tensors[i].parameter->name;
+  }
+  return is_same;
+}
+
+}  // namespace sft::checkpoint

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "own_parts.hpp"
+#include "sft/checkpoint/save.hpp"
+#include "sft/core/cast.hpp"
+#include "sft/core/ensure.hpp"
+
+namespace sft::checkpoint {
+
+WritePlan::WritePlan(const std::vector<Entry>& entries) {
+  constexpr std::size_t alignment_bytes = 64;
+  for (const Entry& entry : entries) {
+    const std::vector<OwnPart> parts = own_parts(entry);
+    const Region region = written_region(entry, parts);
+    EntryWrites writes{.dtype = entry.dtype(),
+                       .ranges = ranges_of(parts, region),
+                       .num_elements = region.count,
+                       .snapshot_begin = snapshot_bytes_};
+    snapshot_bytes_ = round_up(snapshot_bytes_ + writes.num_bytes(), alignment_bytes);
+    entries_.push_back(std::move(writes));
+  }
+}
+
+void take_snapshot(const WritePlan& plan, const State& state, device::Device& device, device::Stream& stream,
+                   std::byte* snapshot) {
+  SFT_ENSURE(plan.entries().size() == state.entries().size(), "a plan is of the entries that are copied");
+  for (std::size_t i = 0; i < plan.entries().size(); ++i) {
+    const EntryWrites& writes = plan.entries()[i];
+    const Entry& entry = state.entries()[i];
+    std::byte* to = snapshot + writes.snapshot_begin;
+    for (const MemoryRange& range : writes.ranges) {
+      const Tensor values(to, writes.dtype, {range.count});
+      if (entry.in_file != nullptr) {
+        entry.in_file->read(range.begin, values);
+      } else {
+        device.copy(to, entry.tensor.rows(range.begin, range.count).data, values.size_bytes(), stream);
+      }
+      to += values.size_bytes();
+    }
+  }
+}
+
+}  // namespace sft::checkpoint
