@@ -64,7 +64,7 @@ Work random_work(unsigned seed, std::int64_t max_tokens) {
   if (seed % 4 == 2) {
     return {cut.local_length(), cut.length(), schedule_all_gather(documents, cut, rank).rounds.front().spans};
   }
-  const int from = static_cast<int>(below(sp_size));
+  const SpRank from = SpRank::from(static_cast<int>(below(sp_size)));
   return {cut.local_length(), cut.local_length(), attention_spans(documents, cut, rank, from)};
 }
 
