@@ -261,7 +261,7 @@ run_once() {
   # A step that srun could not launch is no success, though its status may say so.
   if [[ $restarts -gt 0 && $status -eq 0 ]] && apart is_not_launched "$folder/errors"; then status=1; fi
   # Ranks that were ended for the sake of one that failed had nothing to save either.
-  if [[ $restarts -gt 0 && $status -gt 128 ]] && apart first_failure "$folder/errors" >"$folder/failure"; then
+  if [[ $restarts -gt 0 && $status -gt 128 ]] && apart first_failure "$folder/errors" "$status" >"$folder/failure"; then
     read -r status <"$folder/failure"
   elif [[ $status -gt 128 && -e $folder/nothing-to-save ]]; then
     status=$ended_by_signal

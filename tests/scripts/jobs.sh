@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The job templates of several nodes: what the run gets to know of the network.
+# The job templates: what the run gets to know of the network, of spare nodes and of the task of an array.
 #
 #   jobs.sh JOBS_FOLDER
 set -euo pipefail
@@ -54,4 +54,19 @@ check 'every rank sees all GPUs of its node' grep -q -e '--gpu-bind=none' out
 stand_in ip <<<'exit 2'
 submit slurm_gpus_per_node.sbatch 2
 check 'without a route nothing is set' test "$(grep -c '_if_include\|_IFNAME' out)" = 0
+stand_in getent <<<'exit 2'
+submit slurm_many_nodes.sbatch 2
+check 'nor where a node has no address, without an error line' test "$(grep -c '_if_include\|_IFNAME' out)$(cat err)" = 0
+
+submit slurm_many_nodes.sbatch 2 SFT_SPARES=1
+check 'a spare node is none of the mesh' test "$(grep -x -A1 -e '--spares\|--parallel.dp_replicate_size' out | xargs)" = \
+  '--spares 1 -- --parallel.dp_replicate_size 1'
+submit slurm_learning_rates.sbatch 1 SLURM_ARRAY_TASK_ID=1
+check 'a task of an array has its learning rate' grep -qx 3e-5 out
+check 'and its folder' grep -qx output/learning_rate-3e-5 out
+submit slurm_learning_rates.sbatch 1 SLURM_ARRAY_TASK_ID=1 LEARNING_RATES='1e-3 2e-3'
+check 'of those that are given' grep -qx 2e-3 out
+status_of env PATH="$work/bin:$PATH" SLURM_SUBMIT_DIR="$work" SLURM_CPUS_PER_TASK=4 SLURM_ARRAY_TASK_ID=4 \
+  bash "$jobs/slurm_learning_rates.sbatch" run.ini
+check 'a task without one ends with status 2' test "$status $(grep -c 'sbatch --array=0-3' err)" = '2 1'
 finish_checks

@@ -4,6 +4,7 @@
 # port. Everything of it lies in one folder, nothing needs systemd, cgroups or a database. Every node offers more cores
 # than there may be, so that the templates' own #SBATCH lines fit.
 
+PATH=$PATH:/usr/sbin # where daemons are
 cluster='' cluster_memory='' # its folders, the second one in shared memory
 cluster_daemons=()
 
@@ -109,7 +110,9 @@ start_node() { start_daemon slurmd -D -N "$1"; }
 lose_node() {
   local -r number=${1#n}
   shift
-  kill -KILL "${cluster_daemons[number + 1]}" "$@" # the first two are munged and slurmctld
+  local -r daemon=${cluster_daemons[number + 1]} # the first two are munged and slurmctld
+  kill -KILL "$daemon" "$@"
+  wait "$daemon" 2>/dev/null || true # without the shell's own word
 }
 
 # start_cluster FOLDER NODES: returns when all nodes are idle.

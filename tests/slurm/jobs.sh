@@ -240,7 +240,7 @@ right 'the end of its time'
 # shellcheck disable=SC2317  # await calls it
 is_requeued() { [[ $(field_of Restarts "$job") -eq 1 ]]; }
 check 'comes with a place in the queue' await 110 is_requeued
-printed "^The job's time is over in 6[0-9] s: it is time to save, which is planned to take 1 s\.$"
+printed "^The job's time is over in [56][0-9] s: it is time to save, which is planned to take 1 s\.$"
 check 'and a checkpoint' compgen -G 'timely/checkpoint-*/checkpoint.h5'
 scancel "$job"
 

@@ -6,7 +6,8 @@
 # pass_errors FILE: from standard input; both at once, a block between two lines of dashes when it is whole.
 pass_errors() {
   local line block='' is_in_block=no
-  local -r border='^-{70,}$' end_of_run='(mpirun|prterun) (noticed that process rank|detected that one or more)|Primary job +terminated'
+  local -r border='^-{70,}$'
+  local -r end_of_run='(mpirun|prterun) (noticed that process rank|detected that one or more)|Primary job +terminated'
   trap '' HUP INT TERM USR1
   while IFS= read -r line || [[ -n $line ]]; do
     printf '%s\n' "$line" >>"$1"
@@ -45,8 +46,9 @@ close_errors() {
 # is_not_launched FILE: srun could not start ranks, as its errors in FILE say.
 is_not_launched() { grep -qE '^srun: error: .*(launch failed|Unable to (create|confirm))' "$1"; }
 
-# first_failure FILE: the status of the rank that ended first with an error, of a run whose other ranks were ended for its
-# sake, where FILE, what the run wrote to standard error, tells it. Fails where no rank failed.
+# first_failure FILE STATUS: the status of the rank that ended first with an error, of a run whose other ranks were ended
+# for its sake, where FILE, what the run wrote to standard error, tells it; STATUS, the run's, where a signal ended that
+# rank. Fails where no rank failed.
 first_failure() {
   local line
   local -r exited='srun: error: .*: tasks? [0-9,-]+: Exited with exit code ([0-9]+)'
@@ -56,5 +58,5 @@ first_failure() {
       return
     fi
   done <"$1"
-  [[ -n $(named_rank "$1") ]] && echo 137
+  [[ -n $(named_rank "$1") ]] && echo "$2"
 }
