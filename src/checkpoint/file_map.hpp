@@ -16,7 +16,7 @@
 #include "header.hpp"
 #include "sft/core/axis.hpp"
 #include "sft/core/dtype.hpp"
-#include "sft/io/rectangle.hpp"
+#include "sft/io/tensor_source.hpp"
 #include "sft/io/tensor_source.hpp"
 #include "sft/mesh/layout.hpp"
 #include "sft/parallel/shard_map.hpp"

@@ -7,7 +7,7 @@
 
 #include "sft/checkpoint/state.hpp"
 #include "sft/core/dtype.hpp"
-#include "sft/io/rectangle.hpp"
+#include "sft/io/tensor_source.hpp"
 
 namespace sft::checkpoint {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sft/io/rectangle.hpp"
+#include "sft/io/tensor_source.hpp"
 #include "sft/parallel/shard_map.hpp"
 
 namespace sft::checkpoint {

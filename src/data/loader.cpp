@@ -53,9 +53,9 @@ std::size_t chunk_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
 std::size_t bytes_of(const MicroBatch& batch) {
   std::size_t bytes = bytes_of_objects + batch.tokens.size() * bytes_of_cut_token +
                       batch.rows.size() * sizeof(std::int64_t) +
-                      batch.attention.steps.size() * sizeof(sequence::AttentionStep);
-  for (const sequence::AttentionStep& step : batch.attention.steps) {
-    bytes += step.spans.size() * sizeof(sequence::AttentionSpan);
+                      batch.attention.rounds.size() * sizeof(sequence::AttentionRound);
+  for (const sequence::AttentionRound& round : batch.attention.rounds) {
+    bytes += round.spans.size() * sizeof(sequence::AttentionSpan);
   }
   return bytes;
 }

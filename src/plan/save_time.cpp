@@ -12,9 +12,8 @@ namespace sft::plan {
 
 SaveTime save_time(const std::vector<checkpoint::Entry>& entries) {
   SaveTime time{.bytes = checkpoint::saved_bytes(entries)};
-  for (const checkpoint::EntryWrites& writes : checkpoint::WritePlan(entries).entries()) {
-    time.bytes_of_rank += writes.num_bytes();
-  }
+  const checkpoint::WritePlan plan(entries);
+  for (const checkpoint::EntryWrites& writes : plan.entries()) time.bytes_of_rank += writes.num_bytes();
   return time;
 }
 

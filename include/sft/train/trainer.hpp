@@ -109,6 +109,8 @@ class Trainer {
   /// Appends a line to metrics.jsonl, on rank 0. What kept it from that is in failure_.
   template <class Metrics>
   void append(const Metrics& metrics);
+  /// Whether a checkpoint of now holds more than weights.
+  [[nodiscard]] bool saves_whole() const;
   /// The entry of the state that is trained: the model, or adapters.
   [[nodiscard]] checkpoint::State trained_weights() const;
   /// Saves and throws the failures of all ranks as one Error.
@@ -136,7 +138,7 @@ class Trainer {
   SlowestRankWatch slowest_;
   bool is_best_ = false;        ///< the last evaluation, if it was after the step that was done last
   bool must_go_on_ = false;     ///< what stopped the run will be over when it goes on
-  bool is_saved_whole_ = true;  ///< whether the checkpoint of saved_step_ is more than weights
+  bool is_saved_whole_ = true;  ///< whether the checkpoint that was saved last is more than weights
   Goodput goodput_;             ///< what others than rank 0 count is of no use
   Session session_;
 };
