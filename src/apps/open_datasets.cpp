@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "open_datasets.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "sft/comm/session.hpp"
 #include "sft/config/valid_config.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/log.hpp"
@@ -43,7 +51,8 @@ void check_apart(const data::PackedDataset& train, const data::PackedDataset& ev
 
 /// Opens the packed shards and refuses what cannot be trained on.
 data::PackedDataset open_data(const config::ValidConfig& config) {
-  data::PackedDataset dataset(config->data.train_files);
+  data::PackedDataset dataset(config->data.train_files,
+                              {.lengths = true, .counts = config->train.gradient_accumulation_steps > 1});
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(dataset.files().front() + " has no token to train on", "every loss_weight in the data set is 0",
                      "prepare it again; see --completion_only_loss and --assistant_only_loss of sft-prepare");
@@ -54,7 +63,7 @@ data::PackedDataset open_data(const config::ValidConfig& config) {
 
 /// The same for rows to evaluate on beside the rows of `train`.
 data::PackedDataset open_eval_data(const config::ValidConfig& config, const data::PackedDataset& train) {
-  data::PackedDataset dataset(config->data.eval_files);
+  data::PackedDataset dataset(config->data.eval_files, {.lengths = true});
   const std::string& file = dataset.files().front();
   if (dataset.num_target_tokens() == 0) {
     throw_data_error(file + " has no token to evaluate on", "every loss_weight in the data set is 0",
@@ -74,6 +83,32 @@ data::PackedDataset open_eval_data(const config::ValidConfig& config, const data
   return dataset;
 }
 
+/// The values of rank 0 on every rank that keeps them, a mebibyte at a time. Collective.
+template <class T>
+void share_column(std::vector<T>& values, const comm::Group& world, bool keeps) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  constexpr std::size_t values_at_once = (std::size_t{1} << 20) / sizeof(T);
+  std::array<std::int64_t, 1> size{std::ssize(values)};
+  world.broadcast(std::span<std::int64_t>(size), 0);
+  const std::size_t num_values = size[0];
+  if (world.rank() != 0 && keeps) values.resize(num_values);
+  for (std::size_t begin = 0; begin < num_values; begin += values_at_once) {
+    const std::size_t num_bytes = std::min(values_at_once, num_values - begin) * sizeof(T);
+    std::string part;
+    if (world.rank() == 0) part.assign(reinterpret_cast<const char*>(values.data() + begin), num_bytes);
+    world.broadcast(part, 0);
+    if (world.rank() != 0 && keeps) std::memcpy(values.data() + begin, part.data(), num_bytes);
+  }
+}
+
+/// The row table that rank 0 holds, on every rank that keeps it. Collective.
+void share_rows(data::PackedDataset& dataset, const comm::Group& world, bool keeps) {
+  data::RowTable table = dataset.row_table();
+  share_column(table.lengths, world, keeps);
+  share_column(table.counts, world, keeps);
+  dataset.hold(std::move(table));
+}
+
 }  // namespace
 
 plan::Datasets open_datasets(const config::ValidConfig& config) {
@@ -81,6 +116,36 @@ plan::Datasets open_datasets(const config::ValidConfig& config) {
   if (!config->data.eval_files.empty()) datasets.eval.emplace(open_eval_data(config, datasets.train));
   datasets.measured_limits = plan::measure_limits(config, datasets);
   return datasets;
+}
+
+plan::Datasets share_datasets(const config::ValidConfig& config, const mesh::Place& place, const comm::Group& world) {
+  std::optional<plan::Datasets> datasets;
+  world.agree([&] {
+    if (world.rank() != 0) return;
+    try {
+      datasets.emplace(open_datasets(config));
+      require_model_tokenizer(*datasets, config->model);
+    } catch (const Error& error) {
+      throw comm::SharedError(error.status(), error.what());  // of the data, not of a rank
+    }
+  });
+  std::string train = datasets ? datasets->train.facts() : "";
+  std::string eval = datasets && datasets->eval ? datasets->eval->facts() : "";
+  data::MicroBatchLimits limits = datasets ? *datasets->measured_limits : data::MicroBatchLimits{};
+  world.broadcast(train, 0);
+  world.broadcast(eval, 0);
+  std::array<std::int64_t, 3> sizes{limits.tokens, limits.document_tokens, limits.num_lengths};
+  world.broadcast(std::span<std::int64_t>(sizes), 0);
+  limits = {.tokens = sizes[0], .document_tokens = sizes[1], .num_lengths = sizes[2]};
+  if (!datasets) {
+    datasets.emplace(plan::Datasets{.train = data::PackedDataset::from_facts(train), .eval = {}});
+    if (!eval.empty()) datasets->eval.emplace(data::PackedDataset::from_facts(eval));
+    datasets->measured_limits = limits;
+  }
+  share_rows(datasets->train, world, place.owns_rows());
+  if (datasets->eval) share_rows(*datasets->eval, world, place.owns_rows());
+  plan::keep_needed_rows(config, place, *datasets);
+  return std::move(*datasets);
 }
 
 void require_model_tokenizer(const plan::Datasets& datasets, const config::Model& model) {

@@ -184,6 +184,11 @@ plan::Machine machine_of(const device::Device& device, const std::optional<devic
           .gpu_process_bytes = own ? own->used_bytes + plan::later_gpu_bytes : 0};
 }
 
+/// What this process takes beside what the ledger lists.
+std::size_t own_bytes(const plan::Datasets& datasets) {
+  return machine::resident_bytes() - plan::row_table_bytes(datasets);
+}
+
 /// Each rank is planned on its own, which takes a millisecond or so.
 void require_few_ranks(int num_ranks) {
   constexpr int most = 65536;
@@ -202,7 +207,7 @@ void plan_only(const config::ValidConfig& given, bool json) {
   apps::require_place_of_state(given, machine.kind);
   const auto [config, why] =
       plan::resolve_sp_method(given, plan::SpFacts::of(given, datasets.train, /*ranks_per_node=*/num_ranks));
-  log_info(plan::dry_run(config, datasets, machine, machine::resident_bytes(), why, json));
+  log_info(plan::dry_run(config, datasets, machine, own_bytes(datasets), why, json));
 }
 
 /// Answers --print-config and --dry-run; false: there is a run to do, or to check.
@@ -294,32 +299,28 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   }
 
   // 4. Data, and the way of attending over the sequence where it follows from them
-  std::optional<plan::Datasets> datasets;
-  world.agree([&] {
-    datasets.emplace(apps::open_datasets(config));
-    if (world.rank() == 0) apps::require_model_tokenizer(*datasets, config->model);
-  });
+  const plan::Datasets datasets = apps::share_datasets(config, place, world);
   auto [with_sp_method, sp_choice] =
-      plan::resolve_sp_method(config, plan::SpFacts::of(config, datasets->train, least_ranks_per_node(session)));
+      plan::resolve_sp_method(config, plan::SpFacts::of(config, datasets.train, least_ranks_per_node(session)));
   config = std::move(with_sp_method);
 
   // 5. Memory: planned, and refused where a node or a GPU does not have it
   const std::optional<device::OwnMemory> own_memory = device->own_memory();
   const plan::Machine machine = machine_of(*device, own_memory);
   device::Ledger planned;
-  world.agree([&] { planned = plan::plan_ledger(config, *datasets, place, machine, machine::resident_bytes()); });
+  world.agree([&] { planned = plan::plan_ledger(config, datasets, place, machine, own_bytes(datasets)); });
   plan::require_node_memory(planned, device->kind(), machine::node_memory_bytes(), session);
   plan::require_gpu_memory(planned, own_memory, world);
 
   // 6. Model, its shards and its optimizer: all memory of the run, entered in the ledger
   device::Ledger ledger;
   ledger.add(device::Label::process, device::Space::device, machine.gpu_process_bytes);
-  train::Engine engine(config, datasets->limits(config), place, groups, *device, *collectives, ledger);
+  train::Engine engine(config, datasets.limits(config), place, groups, *device, *collectives, ledger);
 
   // 7. Restore
   const std::optional<train::StartWeights> start = start_weights(config, world, engine, *device);
   train::Trainer trainer(
-      {session, config, *device, place, groups, *datasets, ledger, engine, start ? &*start : nullptr, sp_choice});
+      {session, config, *device, place, groups, datasets, ledger, engine, start ? &*start : nullptr, sp_choice});
   trainer.restore();
   world.agree([&] {
     if (world.rank() != 0) return;
@@ -335,7 +336,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   trainer.save();
   if (status == ExitStatus::done && *config->checkpoint.save_hub_model) {
     const std::string folder = model_folder(config);
-    apps::save_model_folder(folder, config->model, datasets->train.max_length(), engine, world, *device);
+    apps::save_model_folder(folder, config->model, datasets.train.max_length(), engine, world, *device);
     log_event("saved " + folder + " in hub format");
   }
   if (status == ExitStatus::done && config->lora.use_peft) {

@@ -36,15 +36,22 @@ void pad(MicroBatch& batch, std::int64_t num_tokens) {
   batch.weights.resize(size);
 }
 
-}  // namespace
-
-BatchCounts& BatchCounts::operator+=(const BatchCounts& other) {
-  num_tokens += other.num_tokens;
-  num_target_tokens += other.num_target_tokens;
-  weight_sum += other.weight_sum;
-  length_squares += other.length_squares;
-  return *this;
+/// Weights are summed up one by one, over the border between rows too.
+void add_row(BatchCounts& counts, std::span<const std::int32_t> document_lengths, std::span<const float> loss_weight) {
+  std::size_t begin = 0;
+  for (const std::int32_t length : document_lengths) {
+    const std::size_t end = begin + length;
+    counts.num_tokens += length;
+    counts.length_squares += static_cast<double>(length) * static_cast<double>(length);
+    for (std::size_t i = begin + 1; i < end; ++i) {
+      counts.num_target_tokens += loss_weight[i] > 0.0f ? 1 : 0;
+      counts.weight_sum += static_cast<double>(loss_weight[i]);
+    }
+    begin = end;
+  }
 }
+
+}  // namespace
 
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method,
                     int local_multiple) {
@@ -80,19 +87,13 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
 
 BatchCounts count_rows(const std::vector<Row>& rows) {
   BatchCounts counts;
-  for (const Row& row : rows) {
-    std::size_t begin = 0;
-    for (const std::int32_t length : row.document_lengths) {
-      const std::size_t end = begin + length;
-      counts.num_tokens += length;
-      counts.length_squares += static_cast<double>(length) * static_cast<double>(length);
-      for (std::size_t i = begin + 1; i < end; ++i) {
-        counts.num_target_tokens += row.loss_weight[i] > 0.0f ? 1 : 0;
-        counts.weight_sum += static_cast<double>(row.loss_weight[i]);
-      }
-      begin = end;
-    }
-  }
+  for (const Row& row : rows) add_row(counts, row.document_lengths, row.loss_weight);
+  return counts;
+}
+
+BatchCounts count_row(std::span<const std::int32_t> document_lengths, std::span<const float> loss_weight) {
+  BatchCounts counts;
+  add_row(counts, document_lengths, loss_weight);
   return counts;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "data/step_rows.hpp"
@@ -53,7 +54,7 @@ MicroBatchLimits measure_limits(const PackedDataset& dataset, const LoaderPlan& 
   if (num_steps > max_visits / plan.rows_per_step()) {
     return limits_of_longest(lengths, plan, max_length);
   }
-  StepRows rows(dataset.num_rows(), plan, plan.data_size > 1 ? lengths : std::vector<std::int32_t>{});
+  StepRows rows(dataset.num_rows(), plan, plan.data_size > 1 ? std::span(lengths) : std::span<const std::int32_t>());
   std::set<std::int64_t> joined_lengths;
   for (std::int64_t step = plan.first_step; step < plan.last_step; ++step) {
     for (const std::vector<std::int64_t>& slot : rows.slots(step)) {

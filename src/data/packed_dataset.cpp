@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "data/byte_pack.hpp"
 #include "data/shard_file.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
@@ -29,7 +30,7 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
                      fmt::format("{} is {} in the one and {} in the other", name, found, expected),
                      "give shards of one sft-prepare run");
   };
-  const ShardTraits &a = first.traits(), &b = other.traits();
+  const ShardTraits &a = first.facts().traits, &b = other.facts().traits;
   check("max_length", std::to_string(a.max_length), std::to_string(b.max_length));
   check("vocab_size", std::to_string(a.vocab_size), std::to_string(b.vocab_size));
   // One tokenizer may lie in several folders: where both files say what it does, that decides.
@@ -49,14 +50,34 @@ struct PackedDataset::Impl {
   std::vector<std::string> files;
   std::vector<std::int64_t> row_offsets = {0};  // (num_shards + 1)
   std::deque<std::size_t> open_shards;          // those that were used last, the last of all at the end
+  RowTable table;
 
-  void open(const std::string& path) {
-    io::require_kind(path, io::Expected::packed_shard);
-    shards.emplace_back(path);
+  /// Opens a file, once where it is a shard: only one that is none is looked at for what else it is.
+  void open(const std::string& path, RowColumns& held) {
+    try {
+      add(ShardFile(path));
+    } catch (const Error&) {
+      io::require_kind(path, io::Expected::packed_shard);
+      throw;
+    }
     check_agreement(shards.front(), shards.back());
-    files.push_back(path);
-    row_offsets.push_back(row_offsets.back() + shards.back().num_rows());
-    (void)use(shards.size() - 1);
+    append_rows(use(shards.size() - 1), held);
+  }
+
+  /// Clears a column that cannot be held for all rows.
+  void append_rows(const ShardFile& shard, RowColumns& held) {
+    held.lengths = held.lengths && row_offsets.back() <= max_rows_dealt;
+    held.counts = held.counts && row_offsets.back() <= max_rows_counted && shard.facts().has_row_table;
+    if (held.lengths) shard.append_row_lengths(table.lengths);
+    if (held.counts) shard.append_row_counts(table.counts);
+    if (!held.lengths) table.lengths = {};
+    if (!held.counts) table.counts = {};
+  }
+
+  void add(ShardFile shard) {
+    shards.push_back(std::move(shard));
+    files.push_back(shards.back().path());
+    row_offsets.push_back(row_offsets.back() + shards.back().facts().num_rows);
   }
 
   /// A shard to read from. Only this one holds memory for reading, and few others are open.
@@ -82,17 +103,25 @@ struct PackedDataset::Impl {
     return {shard, row - row_offsets[shard]};
   }
 
-  [[nodiscard]] const ShardTraits& traits() const { return shards.front().traits(); }
+  [[nodiscard]] const ShardTraits& traits() const { return shards.front().facts().traits; }
 
-  template <class Count>
-  [[nodiscard]] std::int64_t sum(Count count) const {
+  [[nodiscard]] std::int64_t sum(std::int64_t ShardFacts::*count) const {
     std::int64_t total = 0;
-    for (const ShardFile& shard : shards) total += (shard.*count)();
+    for (const ShardFile& shard : shards) total += shard.facts().*count;
     return total;
   }
 };
 
-PackedDataset::PackedDataset(const std::vector<std::string>& patterns) : impl_(std::make_unique<Impl>()) {
+BatchCounts& BatchCounts::operator+=(const BatchCounts& other) {
+  num_tokens += other.num_tokens;
+  num_target_tokens += other.num_target_tokens;
+  weight_sum += other.weight_sum;
+  length_squares += other.length_squares;
+  return *this;
+}
+
+PackedDataset::PackedDataset(const std::vector<std::string>& patterns, RowColumns held)
+    : impl_(std::make_unique<Impl>()) {
   std::set<std::filesystem::path> seen;
   for (const std::string& pattern : patterns) {
     const std::vector<std::string> paths = io::expand_glob(pattern);
@@ -105,14 +134,26 @@ PackedDataset::PackedDataset(const std::vector<std::string>& patterns) : impl_(s
         throw_data_error(path + " is named twice", "its rows would count double",
                          "leave it out of one of the patterns");
       }
-      impl_->open(path);
+      impl_->open(path, held);
     }
   }
   if (impl_->shards.empty())
     throw_data_error("no packed data", "the list of files is empty", "name packed HDF5 shards");
   std::vector<NumberedShard> numbered;
-  for (const ShardFile& shard : impl_->shards) numbered.push_back({shard.path(), shard.number()});
+  for (const ShardFile& shard : impl_->shards) numbered.push_back({shard.path(), shard.facts().number});
   check_sets(numbered);
+}
+
+std::string PackedDataset::facts() const {
+  BytePacker packer;
+  for (const ShardFile& shard : impl_->shards) shard.facts().pack(packer);
+  return packer.take();
+}
+
+PackedDataset PackedDataset::from_facts(const std::string& facts) { return {facts, From::facts}; }
+
+PackedDataset::PackedDataset(const std::string& facts, From /*from*/) : impl_(std::make_unique<Impl>()) {
+  for (ByteUnpacker unpacker(facts); !unpacker.is_at_end();) impl_->add(ShardFile(ShardFacts::unpack(unpacker)));
 }
 
 PackedDataset::~PackedDataset() = default;
@@ -125,9 +166,9 @@ std::int64_t PackedDataset::pad_token_id() const { return impl_->traits().pad_to
 std::int64_t PackedDataset::eos_token_id() const { return impl_->traits().eos_token_id; }
 const std::string& PackedDataset::tokenizer() const { return impl_->traits().tokenizer; }
 const std::string& PackedDataset::tokenizer_fingerprint() const { return impl_->traits().tokenizer_fingerprint; }
-std::int64_t PackedDataset::num_documents() const { return impl_->sum(&ShardFile::num_documents); }
-std::int64_t PackedDataset::num_tokens() const { return impl_->sum(&ShardFile::num_tokens); }
-std::int64_t PackedDataset::num_target_tokens() const { return impl_->sum(&ShardFile::num_target_tokens); }
+std::int64_t PackedDataset::num_documents() const { return impl_->sum(&ShardFacts::num_documents); }
+std::int64_t PackedDataset::num_tokens() const { return impl_->sum(&ShardFacts::num_tokens); }
+std::int64_t PackedDataset::num_target_tokens() const { return impl_->sum(&ShardFacts::num_target_tokens); }
 const std::vector<std::string>& PackedDataset::files() const { return impl_->files; }
 
 void require_tokenizer(const PackedDataset& dataset, const std::string& fingerprint, const std::string& model) {
@@ -144,7 +185,7 @@ std::string PackedDataset::fingerprint() const {
   const std::vector<std::string> texts = fingerprints();
   for (std::size_t i = 0; i < texts.size(); ++i) {
     is_sampled = is_sampled || texts[i].starts_with("sampled-");
-    hash.add(impl_->shards[i].num_rows());
+    hash.add(impl_->shards[i].facts().num_rows);
     hash.add(texts[i]);
   }
   return (is_sampled ? "sampled-" : "") + hash.text();
@@ -171,10 +212,27 @@ Row PackedDataset::read_labels(std::int64_t index) const {
 }
 
 std::vector<std::int32_t> PackedDataset::row_lengths() const {
+  if (!impl_->table.lengths.empty()) return impl_->table.lengths;
   std::vector<std::int32_t> lengths;
   lengths.reserve(num_rows());
   for (std::size_t i = 0; i < impl_->shards.size(); ++i) impl_->use(i).append_row_lengths(lengths);
   return lengths;
 }
+
+bool PackedDataset::has_row_counts() const {
+  return num_rows() <= max_rows_counted &&
+         std::ranges::all_of(impl_->shards, [](const ShardFile& shard) { return shard.facts().has_row_table; });
+}
+
+std::vector<BatchCounts> PackedDataset::row_counts() const {
+  if (!impl_->table.counts.empty()) return impl_->table.counts;
+  std::vector<BatchCounts> counts;
+  counts.reserve(num_rows());
+  for (std::size_t i = 0; i < impl_->shards.size(); ++i) impl_->use(i).append_row_counts(counts);
+  return counts;
+}
+
+const RowTable& PackedDataset::row_table() const { return impl_->table; }
+void PackedDataset::hold(RowTable table) { impl_->table = std::move(table); }
 
 }  // namespace sft::data

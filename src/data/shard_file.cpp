@@ -25,12 +25,6 @@ std::string to_text(const std::vector<std::int64_t>& shape) {
   return text + ")";
 }
 
-/// What a file that stays as it is has the same each time; nothing of a file that is not there, which opening it tells.
-FileStamp read_stamp(const std::string& path) {
-  std::error_code ignored;
-  return {std::filesystem::file_size(path, ignored), std::filesystem::last_write_time(path, ignored)};
-}
-
 std::string place_of(std::int64_t row, std::size_t position) {
   return fmt::format(" at row {}, position {}", row, position);
 }
@@ -48,24 +42,82 @@ std::int64_t count_weighted_firsts(const Row& row) {
 
 }  // namespace
 
-ShardFile::ShardFile(const std::string& path) : path_(path), stamp_(read_stamp(path)) {
+void ShardFacts::pack(BytePacker& packer) const {
+  packer.add_text(path);
+  packer.add(num_bytes);
+  for (const std::int64_t value : {traits.max_length, traits.vocab_size, traits.pad_token_id, traits.eos_token_id}) {
+    packer.add(value);
+  }
+  packer.add_text(traits.tokenizer);
+  packer.add_text(traits.tokenizer_fingerprint);
+  packer.add_text(fingerprint);
+  for (const std::int64_t value : {num_rows, num_documents, num_tokens, num_target_tokens}) packer.add(value);
+  packer.add(has_row_table);
+}
+
+ShardFacts ShardFacts::unpack(ByteUnpacker& unpacker) {
+  ShardFacts facts;
+  facts.path = unpacker.get_text();
+  facts.num_bytes = unpacker.get<std::uintmax_t>();
+  ShardTraits& traits = facts.traits;
+  for (std::int64_t* value : {&traits.max_length, &traits.vocab_size, &traits.pad_token_id, &traits.eos_token_id}) {
+    *value = unpacker.get<std::int64_t>();
+  }
+  traits.tokenizer = unpacker.get_text();
+  traits.tokenizer_fingerprint = unpacker.get_text();
+  facts.fingerprint = unpacker.get_text();
+  for (std::int64_t* value : {&facts.num_rows, &facts.num_documents, &facts.num_tokens, &facts.num_target_tokens}) {
+    *value = unpacker.get<std::int64_t>();
+  }
+  facts.has_row_table = unpacker.get<bool>();
+  return facts;
+}
+
+ShardFile::ShardFile(const std::string& path) {
+  facts_.path = path;
+  std::error_code ignored;  // opening it tells of a file that is not there
+  facts_.num_bytes = std::filesystem::file_size(path, ignored);
+  written_ = std::filesystem::last_write_time(path, ignored);
+  file_ = io::Hdf5File::open(path);
   read_attributes();
   check_shapes();
   check_table_ends();
-  if (!file().is_sealed()) check_whole_table();  // a sealed file is as it was written
+  if (!file().is_sealed()) {  // a sealed file is as it was written
+    check_whole_table();
+    check_row_table();
+  }
   release();
 }
 
 const io::Hdf5File& ShardFile::file() const {
-  if (!file_) {
-    if (read_stamp(path_) != stamp_) refuse("it has changed since it was opened first");
-    file_ = io::Hdf5File::open(path_);
-  }
+  if (file_) return *file_;
+  std::error_code ignored;
+  const auto written = std::filesystem::last_write_time(path(), ignored);
+  const bool is_changed =
+      std::filesystem::file_size(path(), ignored) != facts_.num_bytes || (written_ && *written_ != written);
+  if (is_changed) refuse("it has changed since it was opened first");
+  file_ = io::Hdf5File::open(path());
+  if (!written_) check_same();
+  written_ = written;
   return *file_;
 }
 
+void ShardFile::check_same() const {
+  const auto is_number = [this](const char* name, std::int64_t value) {
+    return file_->has_attribute(name) && file_->read_int(name) == value;
+  };
+  const std::string fingerprint = file_->has_attribute("fingerprint") ? file_->read_string("fingerprint") : "";
+  if (is_number("max_length", facts_.traits.max_length) && is_number("num_rows", facts_.num_rows) &&
+      is_number("num_documents", facts_.num_documents) && is_number("num_tokens", facts_.num_tokens) &&
+      fingerprint == facts_.fingerprint) {
+    return;
+  }
+  file_.reset();
+  refuse("it is not the file that another rank opened by this name");
+}
+
 io::Rectangle ShardFile::whole_row(std::int64_t index) const {
-  return {.row_begin = index, .num_rows = 1, .column_begin = 0, .num_columns = traits_.max_length};
+  return {.row_begin = index, .num_rows = 1, .column_begin = 0, .num_columns = facts_.traits.max_length};
 }
 
 void ShardFile::refuse(const std::string& why) const {
@@ -82,42 +134,44 @@ void ShardFile::read_attributes() {
   }
   const std::int64_t format_version = file().read_int("format_version");
   if (format_version != 1) refuse(fmt::format("its format_version is {}, this program reads 1", format_version));
-  traits_ = {.max_length = file().read_int("max_length"),
-             .vocab_size = file().read_int("vocab_size"),
-             .pad_token_id = file().read_int("pad_token_id"),
-             .eos_token_id = file().read_int("eos_token_id"),
-             .tokenizer = file().read_string("tokenizer"),
-             .tokenizer_fingerprint =
-                 file().has_attribute("tokenizer_fingerprint") ? file().read_string("tokenizer_fingerprint") : ""};
-  num_rows_ = file().read_int("num_rows");
-  num_documents_ = file().read_int("num_documents");
-  num_tokens_ = file().read_int("num_tokens");
-  num_target_tokens_ = file().read_int("num_target_tokens");
+  facts_.traits = {.max_length = file().read_int("max_length"),
+                   .vocab_size = file().read_int("vocab_size"),
+                   .pad_token_id = file().read_int("pad_token_id"),
+                   .eos_token_id = file().read_int("eos_token_id"),
+                   .tokenizer = file().read_string("tokenizer"),
+                   .tokenizer_fingerprint = file().has_attribute("tokenizer_fingerprint")
+                                                ? file().read_string("tokenizer_fingerprint")
+                                                : ""};
+  facts_.num_rows = file().read_int("num_rows");
+  facts_.num_documents = file().read_int("num_documents");
+  facts_.num_tokens = file().read_int("num_tokens");
+  facts_.num_target_tokens = file().read_int("num_target_tokens");
   constexpr std::int64_t limit = std::numeric_limits<std::int32_t>::max();
-  if (traits_.max_length < 1 || traits_.max_length > limit) {
-    refuse(fmt::format("its max_length is {}, not from 1 to {}", traits_.max_length, limit));
+  if (facts_.traits.max_length < 1 || facts_.traits.max_length > limit) {
+    refuse(fmt::format("its max_length is {}, not from 1 to {}", facts_.traits.max_length, limit));
   }
-  if (traits_.vocab_size < 1 || traits_.vocab_size > limit) {
-    refuse(fmt::format("its vocab_size is {}", traits_.vocab_size));
+  if (facts_.traits.vocab_size < 1 || facts_.traits.vocab_size > limit) {
+    refuse(fmt::format("its vocab_size is {}", facts_.traits.vocab_size));
   }
-  if (num_rows_ < 1) refuse("it holds no rows");
-  if (num_tokens_ < 0 || num_tokens_ / traits_.max_length > num_rows_) {
-    refuse(fmt::format("its num_tokens is {}, which its rows have no room for", num_tokens_));
+  if (facts_.num_rows < 1) refuse("it holds no rows");
+  if (facts_.num_tokens < 0 || facts_.num_tokens / facts_.traits.max_length > facts_.num_rows) {
+    refuse(fmt::format("its num_tokens is {}, which its rows have no room for", facts_.num_tokens));
   }
-  if (num_target_tokens_ < 0 || num_target_tokens_ > num_tokens_) {
-    refuse(fmt::format("its num_target_tokens is {} of {} tokens", num_target_tokens_, num_tokens_));
+  if (facts_.num_target_tokens < 0 || facts_.num_target_tokens > facts_.num_tokens) {
+    refuse(fmt::format("its num_target_tokens is {} of {} tokens", facts_.num_target_tokens, facts_.num_tokens));
   }
-  if (file().has_attribute("fingerprint")) fingerprint_ = file().read_string("fingerprint");
+  facts_.has_row_table = file().has_dataset(tokens_column);
+  if (file().has_attribute("fingerprint")) facts_.fingerprint = file().read_string("fingerprint");
   read_number();
 }
 
 void ShardFile::read_number() {
   if (!file().has_attribute("shard_set")) return;
-  number_ = {.shard_set = file().read_string("shard_set"),
-             .index = file().read_int("shard_index"),
-             .num_shards = file().read_int("num_shards")};
-  if (number_->index < 0 || number_->index >= number_->num_shards) {
-    refuse(fmt::format("its shard_index is {} of num_shards = {}", number_->index, number_->num_shards));
+  facts_.number = {.shard_set = file().read_string("shard_set"),
+                   .index = file().read_int("shard_index"),
+                   .num_shards = file().read_int("num_shards")};
+  if (facts_.number->index < 0 || facts_.number->index >= facts_.number->num_shards) {
+    refuse(fmt::format("its shard_index is {} of num_shards = {}", facts_.number->index, facts_.number->num_shards));
   }
 }
 
@@ -128,17 +182,21 @@ void ShardFile::check_shapes() const {
     if (shape != expected)
       refuse(fmt::format("{} has shape {} where {} belongs", name, to_text(shape), to_text(expected)));
   };
-  check("/tokens", {num_rows_, traits_.max_length});
-  check("/loss_weight", {num_rows_, traits_.max_length});
-  check("/document_lengths", {num_documents_});
-  check("/document_offsets", {num_rows_ + 1});
+  check("/tokens", {facts_.num_rows, facts_.traits.max_length});
+  check("/loss_weight", {facts_.num_rows, facts_.traits.max_length});
+  check("/document_lengths", {facts_.num_documents});
+  check("/document_offsets", {facts_.num_rows + 1});
+  if (!facts_.has_row_table) return;
+  for (const char* name : {tokens_column, target_tokens_column, weight_sum_column, length_squares_column}) {
+    check(name, {facts_.num_rows});
+  }
 }
 
 std::vector<std::int64_t> ShardFile::read_offsets(std::int64_t first, std::int64_t count) const {
   std::vector<std::int64_t> offsets(count + 1);
   file().read("/document_offsets", io::Number::int64, {.row_begin = first, .num_rows = count + 1}, offsets.data());
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-    if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || offsets[i + 1] > num_documents_) {
+    if (offsets[i] < 0 || offsets[i + 1] < offsets[i] || offsets[i + 1] > facts_.num_documents) {
       refuse(fmt::format("document_offsets fall or leave the table at row {}", first + static_cast<std::int64_t>(i)));
     }
   }
@@ -161,9 +219,9 @@ std::int64_t ShardFile::count_tokens(std::int64_t row, std::int64_t first_docume
     }
     num_tokens += lengths[i];
   }
-  if (num_tokens > traits_.max_length) {
+  if (num_tokens > facts_.traits.max_length) {
     refuse(fmt::format("the documents of row {} have {} tokens, more than max_length = {}", row, num_tokens,
-                       traits_.max_length));
+                       facts_.traits.max_length));
   }
   return num_tokens;
 }
@@ -171,17 +229,17 @@ std::int64_t ShardFile::count_tokens(std::int64_t row, std::int64_t first_docume
 void ShardFile::check_table_ends() const {
   std::int64_t first = 0, last = 0;
   file().read("/document_offsets", io::Number::int64, {.row_begin = 0, .num_rows = 1}, &first);
-  file().read("/document_offsets", io::Number::int64, {.row_begin = num_rows_, .num_rows = 1}, &last);
-  if (first != 0 || last != num_documents_) {
-    refuse(fmt::format("document_offsets run from {} to {} where 0 to {} belongs", first, last, num_documents_));
+  file().read("/document_offsets", io::Number::int64, {.row_begin = facts_.num_rows, .num_rows = 1}, &last);
+  if (first != 0 || last != facts_.num_documents) {
+    refuse(fmt::format("document_offsets run from {} to {} where 0 to {} belongs", first, last, facts_.num_documents));
   }
 }
 
 template <class Visit>
 void ShardFile::for_each_row_length(const Visit& visit) const {
   constexpr std::int64_t rows_at_once = 4096;
-  for (std::int64_t first = 0; first < num_rows_; first += rows_at_once) {
-    const std::vector<std::int64_t> offsets = read_offsets(first, std::min(rows_at_once, num_rows_ - first));
+  for (std::int64_t first = 0; first < facts_.num_rows; first += rows_at_once) {
+    const std::vector<std::int64_t> offsets = read_offsets(first, std::min(rows_at_once, facts_.num_rows - first));
     const std::vector<std::int32_t> lengths = read_lengths(offsets.front(), offsets.back());
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
       const std::size_t begin = offsets[i] - offsets.front();
@@ -194,27 +252,72 @@ void ShardFile::for_each_row_length(const Visit& visit) const {
 void ShardFile::check_whole_table() const {
   std::int64_t sum_of_lengths = 0;
   for_each_row_length([&](std::int64_t length) { sum_of_lengths += length; });
-  if (sum_of_lengths != num_tokens_) {
-    refuse(fmt::format("its documents have {} tokens, its attribute num_tokens says {}", sum_of_lengths, num_tokens_));
+  if (sum_of_lengths != facts_.num_tokens) {
+    refuse(fmt::format("its documents have {} tokens, its attribute num_tokens says {}", sum_of_lengths,
+                       facts_.num_tokens));
   }
 }
 
+void ShardFile::check_row_table() const {
+  if (!facts_.has_row_table) return;
+  std::vector<BatchCounts> counts;
+  append_row_counts(counts);
+  std::int64_t row = 0;
+  for_each_row_length([&](std::int64_t length) {
+    const std::int64_t stored = counts[row].num_tokens;
+    if (stored != length) refuse(fmt::format("row {} has {} tokens, {} says {}", row, length, tokens_column, stored));
+    ++row;
+  });
+}
+
 void ShardFile::append_row_lengths(std::vector<std::int32_t>& lengths) const {
-  for_each_row_length([&](std::int64_t length) { lengths.push_back(static_cast<std::int32_t>(length)); });
+  if (facts_.has_row_table) {
+    const std::size_t before = lengths.size();
+    lengths.resize(before + facts_.num_rows);
+    const io::Rectangle all{.row_begin = 0, .num_rows = facts_.num_rows};
+    file().read(tokens_column, io::Number::int32, all, lengths.data() + before);
+    for (auto length = lengths.begin() + static_cast<std::ptrdiff_t>(before); length != lengths.end(); ++length) {
+      if (*length < 0 || *length > facts_.traits.max_length) refuse(fmt::format("{} holds {}", tokens_column, *length));
+    }
+  } else {
+    for_each_row_length([&](std::int64_t length) { lengths.push_back(static_cast<std::int32_t>(length)); });
+  }
+  release();
+}
+
+void ShardFile::append_row_counts(std::vector<BatchCounts>& counts) const {
+  SFT_ENSURE(facts_.has_row_table, "only a shard that holds the counts of its rows is asked for them");
+  constexpr std::int64_t rows_at_once = std::int64_t{1} << 16;
+  std::vector<std::int32_t> tokens, target_tokens;
+  std::vector<double> weight_sums, length_squares;
+  for (std::int64_t first = 0; first < facts_.num_rows; first += rows_at_once) {
+    const io::Rectangle where{.row_begin = first, .num_rows = std::min(rows_at_once, facts_.num_rows - first)};
+    const auto read = [&](const char* column, io::Number number, auto& values) {
+      values.resize(where.num_rows);
+      file().read(column, number, where, values.data());
+    };
+    read(tokens_column, io::Number::int32, tokens);
+    read(target_tokens_column, io::Number::int32, target_tokens);
+    read(weight_sum_column, io::Number::float64, weight_sums);
+    read(length_squares_column, io::Number::float64, length_squares);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      counts.push_back({tokens[i], target_tokens[i], weight_sums[i], length_squares[i]});
+    }
+  }
   release();
 }
 
 std::string ShardFile::fingerprint() const {
-  if (!fingerprint_.empty()) return fingerprint_;
-  const std::int64_t num_samples = std::min<std::int64_t>(num_rows_, 8);
+  if (!facts_.fingerprint.empty()) return facts_.fingerprint;
+  const std::int64_t num_samples = std::min<std::int64_t>(facts_.num_rows, 8);
   io::ContentHash hash;
-  for (const std::int64_t value :
-       {traits_.max_length, traits_.vocab_size, num_rows_, num_documents_, num_tokens_, num_target_tokens_}) {
+  for (const std::int64_t value : {facts_.traits.max_length, facts_.traits.vocab_size, facts_.num_rows,
+                                   facts_.num_documents, facts_.num_tokens, facts_.num_target_tokens}) {
     hash.add(value);
   }
   RowHash rows;
   for (std::int64_t i = 0; i < num_samples; ++i) {
-    const Row row = read_row(i * num_rows_ / num_samples);
+    const Row row = read_row(i * facts_.num_rows / num_samples);
     rows.add(row.document_lengths, row.tokens, row.loss_weight);
   }
   release();
@@ -225,12 +328,17 @@ std::string ShardFile::fingerprint() const {
 void ShardFile::verify() const {
   RowHash hash;
   BatchCounts counts;
+  std::vector<BatchCounts> stored_counts;
+  if (facts_.has_row_table) append_row_counts(stored_counts);
   std::int64_t num_weighted_firsts = 0;
   std::vector<Row> rows(1);
-  for (std::int64_t index = 0; index < num_rows_; ++index) {
+  for (std::int64_t index = 0; index < facts_.num_rows; ++index) {
     rows.front() = read_row(index);
     hash.add(rows.front().document_lengths, rows.front().tokens, rows.front().loss_weight);
     const BatchCounts of_row = count_rows(rows);
+    if (!stored_counts.empty() && stored_counts[index] != of_row) {
+      refuse(fmt::format("the counts of row {} are not those that its table of rows says", index));
+    }
     counts.num_tokens += of_row.num_tokens;
     counts.num_target_tokens += of_row.num_target_tokens;
     num_weighted_firsts += count_weighted_firsts(rows.front());
@@ -240,25 +348,26 @@ void ShardFile::verify() const {
     if (counted == stored) return;
     refuse(fmt::format("its rows hold a {} of {}, its attribute says {}", name, counted, stored));
   };
-  check("num_tokens", counts.num_tokens, num_tokens_);
+  check("num_tokens", counts.num_tokens, facts_.num_tokens);
   // Other tools may count the first token of a document, which nothing predicts, where it has a weight.
-  const bool counts_firsts = num_target_tokens_ == counts.num_target_tokens + num_weighted_firsts;
-  if (!counts_firsts) check("num_target_tokens", counts.num_target_tokens, num_target_tokens_);
-  if (!fingerprint_.empty() && hash.text() != fingerprint_) {
-    refuse(fmt::format("the hash of its rows is {}, its attribute fingerprint says {}", hash.text(), fingerprint_));
+  const bool counts_firsts = facts_.num_target_tokens == counts.num_target_tokens + num_weighted_firsts;
+  if (!counts_firsts) check("num_target_tokens", counts.num_target_tokens, facts_.num_target_tokens);
+  if (!facts_.fingerprint.empty() && hash.text() != facts_.fingerprint) {
+    refuse(
+        fmt::format("the hash of its rows is {}, its attribute fingerprint says {}", hash.text(), facts_.fingerprint));
   }
 }
 
 Row ShardFile::read_labels(std::int64_t index) const {
   SFT_ENSURE(index >= 0, "a row lies in its shard");
-  SFT_ENSURE(index < num_rows_, "a row lies in its shard");
+  SFT_ENSURE(index < facts_.num_rows, "a row lies in its shard");
   const std::vector<std::int64_t> offsets = read_offsets(index, 1);
-  if (offsets[1] - offsets[0] > traits_.max_length) {
+  if (offsets[1] - offsets[0] > facts_.traits.max_length) {
     refuse(fmt::format("row {} has {} documents, more than max_length = {} tokens can be", index,
-                       offsets[1] - offsets[0], traits_.max_length));
+                       offsets[1] - offsets[0], facts_.traits.max_length));
   }
   Row row;
-  row.loss_weight.resize(traits_.max_length);
+  row.loss_weight.resize(facts_.traits.max_length);
   row.document_lengths = read_lengths(offsets[0], offsets[1]);
   const std::size_t num_tokens = count_tokens(index, offsets[0], row.document_lengths);
   file().read("/loss_weight", io::Number::float32, whole_row(index), row.loss_weight.data());
@@ -275,9 +384,9 @@ Row ShardFile::read_row(std::int64_t index) const {
   file().read("/tokens", io::Number::int32, whole_row(index), row.tokens.data());
   const auto num_tokens = std::accumulate(row.document_lengths.begin(), row.document_lengths.end(), std::size_t{0});
   for (std::size_t i = 0; i < num_tokens; ++i) {
-    if (row.tokens[i] >= 0 && row.tokens[i] < traits_.vocab_size) continue;
+    if (row.tokens[i] >= 0 && row.tokens[i] < facts_.traits.vocab_size) continue;
     refuse(fmt::format("token {}{} lies outside the vocabulary of {}", row.tokens[i], place_of(index, i),
-                       traits_.vocab_size));
+                       facts_.traits.vocab_size));
   }
   return row;
 }

@@ -7,13 +7,22 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "data/byte_pack.hpp"
 #include "data/shard_set.hpp"
+#include "sft/data/batch.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/io/hdf5.hpp"
 
 namespace sft::data {
+
+/// The datasets that hold what BatchCounts has of each row. Shards of earlier versions, and of other tools, lack them.
+inline constexpr const char* tokens_column = "/row_tokens";
+inline constexpr const char* target_tokens_column = "/row_target_tokens";
+inline constexpr const char* weight_sum_column = "/row_weight_sum";
+inline constexpr const char* length_squares_column = "/row_length_squares";
 
 /// What all shards of a data set have in common.
 struct ShardTraits {
@@ -25,12 +34,18 @@ struct ShardTraits {
   std::string tokenizer_fingerprint;  ///< "" when the file does not say it
 };
 
-/// Tells whether a file was changed.
-struct FileStamp {
+/// What a shard says of itself, known once it was opened by any process.
+struct ShardFacts {
+  std::string path;
   std::uintmax_t num_bytes = 0;
-  std::filesystem::file_time_type written;
+  ShardTraits traits;
+  std::optional<ShardNumber> number;  ///< which shard of which set it is, if it says so
+  std::string fingerprint;            ///< "" when the file has none
+  std::int64_t num_rows = 0, num_documents = 0, num_tokens = 0, num_target_tokens = 0;
+  bool has_row_table = false;  ///< whether it holds the counts of each row
 
-  bool operator==(const FileStamp&) const = default;
+  void pack(BytePacker& packer) const;
+  [[nodiscard]] static ShardFacts unpack(ByteUnpacker& unpacker);
 };
 
 class ShardFile {
@@ -39,16 +54,14 @@ class ShardFile {
   /// by row. Of a file without a seal it reads the whole document table once. What a file holds is never in memory as a
   /// whole.
   explicit ShardFile(const std::string& path);
+  /// A file that another process opened and checked, which may be another copy of it on another machine. It is opened
+  /// when a row of it is read, and refused then unless it has the size, the counts and the content hash of `facts`.
+  explicit ShardFile(ShardFacts facts) : facts_(std::move(facts)) {}
 
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] const ShardTraits& traits() const { return traits_; }
-  [[nodiscard]] std::int64_t num_rows() const { return num_rows_; }
-  [[nodiscard]] std::int64_t num_documents() const { return num_documents_; }
-  [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
-  [[nodiscard]] std::int64_t num_target_tokens() const { return num_target_tokens_; }
-
-  /// Which shard of which set it is, if it says so.
-  [[nodiscard]] const std::optional<ShardNumber>& number() const { return number_; }
+  [[nodiscard]] const ShardFacts& facts() const { return facts_; }
+  [[nodiscard]] const std::string& path() const { return facts_.path; }
+  /// Whether every byte of it is checked when it is read.
+  [[nodiscard]] bool is_sealed() const { return file().is_sealed(); }
   /// The content hash of its rows, as the file says it. For a file that does not, "sampled-" and a hash of its counts
   /// and of a few of its rows, which reads them.
   [[nodiscard]] std::string fingerprint() const;
@@ -57,8 +70,10 @@ class ShardFile {
   [[nodiscard]] Row read_row(std::int64_t index) const;
   /// Row `index` as read_row() has it, but for the tokens, which are not read: what counts follow from.
   [[nodiscard]] Row read_labels(std::int64_t index) const;
-  /// Appends the number of tokens of every row, in order: reads the document table.
+  /// Appends the number of tokens of every row, in order: reads it, or of a file without it the document table.
   void append_row_lengths(std::vector<std::int32_t>& lengths) const;
+  /// Appends the counts of every row, in order. Only of a file that has_row_table.
+  void append_row_counts(std::vector<BatchCounts>& counts) const;
   /// Reads every row; refuses a file whose rows do not have the counts and the content hash that it says.
   void verify() const;
   /// Gives back the memory that reading rows keeps for the next one.
@@ -73,6 +88,9 @@ class ShardFile {
   void read_number();
   void check_shapes() const;
   void check_table_ends() const;
+  void check_row_table() const;
+  /// Refuses a file that is not the one that was opened first.
+  void check_same() const;
   void check_whole_table() const;
   /// Calls visit(tokens of the row) for every row in order, checked.
   template <class Visit>
@@ -88,13 +106,9 @@ class ShardFile {
   /// The file, open.
   [[nodiscard]] const io::Hdf5File& file() const;
 
-  std::string path_;
-  FileStamp stamp_;
+  ShardFacts facts_;
+  mutable std::optional<std::filesystem::file_time_type> written_;  // when it was opened first by this process
   mutable std::optional<io::Hdf5File> file_;
-  ShardTraits traits_;
-  std::optional<ShardNumber> number_;
-  std::string fingerprint_;  // "" when the file has none
-  std::int64_t num_rows_ = 0, num_documents_ = 0, num_tokens_ = 0, num_target_tokens_ = 0;
 };
 
 }  // namespace sft::data

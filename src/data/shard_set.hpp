@@ -14,6 +14,8 @@ struct ShardNumber {
   std::string shard_set;  ///< a text that the shards of one run share
   std::int64_t index = 0;
   std::int64_t num_shards = 1;
+
+  bool operator==(const ShardNumber&) const = default;
 };
 
 /// A file of a data set; without a number when it does not say one.

@@ -8,8 +8,10 @@
 
 #include "data/output_folder.hpp"
 #include "data/row_hash.hpp"
+#include "data/shard_file.hpp"
 #include "data/shard_set.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/data/batch.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/hdf5.hpp"
@@ -67,6 +69,32 @@ class ColumnWriter {
   std::vector<T> values_;
 };
 
+/// What BatchCounts has of each row.
+class RowTableWriter {
+ public:
+  RowTableWriter(io::Hdf5File& file, std::int64_t num_rows)
+      : tokens_(file, tokens_column, io::Number::int32, num_rows),
+        target_tokens_(file, target_tokens_column, io::Number::int32, num_rows),
+        weight_sums_(file, weight_sum_column, io::Number::float64, num_rows),
+        length_squares_(file, length_squares_column, io::Number::float64, num_rows) {}
+  void append(const BatchCounts& counts) {
+    tokens_.append(static_cast<std::int32_t>(counts.num_tokens));
+    target_tokens_.append(static_cast<std::int32_t>(counts.num_target_tokens));
+    weight_sums_.append(counts.weight_sum);
+    length_squares_.append(counts.length_squares);
+  }
+  void flush() {
+    tokens_.flush();
+    target_tokens_.flush();
+    weight_sums_.flush();
+    length_squares_.flush();
+  }
+
+ private:
+  ColumnWriter<std::int32_t> tokens_, target_tokens_;
+  ColumnWriter<double> weight_sums_, length_squares_;
+};
+
 class ShardWriter {
  public:
   ShardWriter(const std::string& path, const ShardHeader& header, ShardNumber number, const DocumentStore& documents,
@@ -111,6 +139,7 @@ class ShardWriter {
         rows_per_chunk * std::max<std::int64_t>(1, buffer_tokens / (rows_per_chunk * width));
     file_.create_dataset("/tokens", io::Number::int32, {num_rows(), width}, rows_per_chunk);
     file_.create_dataset("/loss_weight", io::Number::float32, {num_rows(), width}, rows_per_chunk);
+    RowTableWriter table(file_, num_rows());
     std::vector<std::int32_t> tokens;
     std::vector<float> weights;
     for (std::int64_t begin = 0; begin < num_rows(); begin += rows_per_buffer) {
@@ -119,16 +148,17 @@ class ShardWriter {
       weights.assign(count * width, 0.0f);
       for (std::int64_t r = 0; r < count; ++r) {
         const std::size_t at = r * width;
-        fill_row(rows_[begin + r], std::span(tokens).subspan(at), std::span(weights).subspan(at));
+        table.append(fill_row(rows_[begin + r], std::span(tokens).subspan(at), std::span(weights).subspan(at)));
       }
       const io::Rectangle where = {.row_begin = begin, .num_rows = count, .column_begin = 0, .num_columns = width};
       file_.write("/tokens", io::Number::int32, where, tokens.data());
       file_.write("/loss_weight", io::Number::float32, where, weights.data());
       advance(count);
     }
+    table.flush();
   }
 
-  void fill_row(const PackedRow& row, std::span<std::int32_t> tokens, std::span<float> weights) {
+  BatchCounts fill_row(const PackedRow& row, std::span<std::int32_t> tokens, std::span<float> weights) {
     std::size_t begin = 0;
     for (const Piece& piece : row) {
       const std::size_t length = piece.length;
@@ -142,9 +172,10 @@ class ShardWriter {
       first += length;
     }
     hash_.add(lengths, tokens, weights);
-    num_tokens_ += static_cast<std::int64_t>(begin);
-    num_target_tokens_ += std::count_if(weights.begin(), weights.begin() + static_cast<std::ptrdiff_t>(begin),
-                                        [](float weight) { return weight > 0.0f; });
+    const BatchCounts counts = count_row(lengths, weights);
+    num_tokens_ += counts.num_tokens;
+    num_target_tokens_ += counts.num_target_tokens;
+    return counts;
   }
 
   void write_attributes() {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/step_rows.hpp"
 
-#include <utility>
-
 namespace sft::data {
 
 bool StepRows::are_dealt(const PackedDataset& dataset, const LoaderPlan& plan) {
   return plan.data_size > 1 && dataset.num_rows() <= max_rows_dealt;
 }
 
-StepRows::StepRows(std::int64_t num_rows, const LoaderPlan& plan, std::vector<std::int32_t> lengths)
+StepRows::StepRows(std::int64_t num_rows, const LoaderPlan& plan, std::span<const std::int32_t> lengths)
     : plan_(plan),
       positions_{plan.order, num_rows, plan.rows_per_step()},
       order_(plan.order, num_rows, plan.shuffle, plan.seed),
-      lengths_(std::move(lengths)) {}
+      lengths_(lengths) {}
 
 std::vector<std::vector<std::int64_t>> StepRows::slots(std::int64_t step) {
   const std::int64_t first = positions_.begin(step), end = positions_.begin(step + 1);

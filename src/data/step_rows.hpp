@@ -4,6 +4,7 @@
 // to choose: the loss is a sum over all rows of the step.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sft/data/loader.hpp"
@@ -35,8 +36,9 @@ class StepRows {
   /// Whether it matters which data rank has which row, and the lengths of so many rows fit in memory.
   [[nodiscard]] static bool are_dealt(const PackedDataset& dataset, const LoaderPlan& plan);
 
-  /// `lengths`: those of all rows of the data set, in file order; empty: all count the same, so rows keep their order.
-  StepRows(std::int64_t num_rows, const LoaderPlan& plan, std::vector<std::int32_t> lengths);
+  /// `lengths`: those of all rows of the data set, in file order, which outlive the object; empty: all count the same,
+  /// so rows keep their order.
+  StepRows(std::int64_t num_rows, const LoaderPlan& plan, std::span<const std::int32_t> lengths);
 
   /// Numbers of rows in file order, by slot: micro_batch * data_size + data_rank.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> slots(std::int64_t step);
@@ -45,7 +47,7 @@ class StepRows {
   LoaderPlan plan_;
   StepPositions positions_;
   RowOrder order_;
-  std::vector<std::int32_t> lengths_;
+  std::span<const std::int32_t> lengths_;
 };
 
 }  // namespace sft::data

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace sft::io {
 
@@ -22,6 +23,8 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 
   [[nodiscard]] int value() const { return value_; }
+  /// The caller closes it; it is not open here any more.
+  [[nodiscard]] int release() { return std::exchange(value_, -1); }
   [[nodiscard]] bool is_open() const { return value_ >= 0; }
 
  private:

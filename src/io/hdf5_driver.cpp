@@ -16,7 +16,6 @@
 #include <memory>
 #include <utility>
 
-#include "descriptor.hpp"
 #include "hdf5_versions.hpp"
 
 namespace sft::io {
@@ -118,7 +117,9 @@ H5FD_t* open_file(const char* name, unsigned flags, hid_t access_properties, had
   }
   const int mode = ((flags & H5F_ACC_RDWR) != 0U ? O_RDWR : O_RDONLY) | ((flags & H5F_ACC_CREAT) != 0U ? O_CREAT : 0) |
                    ((flags & H5F_ACC_TRUNC) != 0U ? O_TRUNC : 0) | ((flags & H5F_ACC_EXCL) != 0U ? O_EXCL : 0);
-  file->descriptor = ::open(name, mode | O_CLOEXEC | O_NONBLOCK, 0666);  // a pipe would wait for its writer
+  const bool is_opened = file->info.status && !file->is_source() && file->info.status->opened;
+  file->descriptor = is_opened ? std::exchange(file->info.status->opened, nullptr)->release()
+                               : ::open(name, mode | O_CLOEXEC | O_NONBLOCK, 0666);  // a pipe would wait for its writer
   struct stat facts {};
   if (file->descriptor < 0 || ::fstat(file->descriptor, &facts) != 0) {
     note_unopened(*file);

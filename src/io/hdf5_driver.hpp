@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "descriptor.hpp"
 #include "sealed_bytes.hpp"
 #include "sft/io/hdf5.hpp"
 
@@ -24,6 +25,7 @@ namespace sft::io {
 struct IoStatus {
   Sources sources = Sources::none;
   std::string path;                                ///< of the file itself
+  std::shared_ptr<Descriptor> opened;              ///< of it, where it is open already: the driver takes it over
   int first_errno = 0;                             ///< what the system said first of the file; 0 while nothing failed
   bool has_shortened = false;                      ///< bytes are gone that were there when it was opened
   std::string damage;                              ///< which bytes are not those that were written; "" while none

@@ -48,10 +48,8 @@ Handle access_properties(const std::shared_ptr<IoStatus>& status, const std::sha
   return properties;
 }
 
-/// What checks the bytes of a file; null for one without a seal of its blocks.
-std::shared_ptr<SealedBytes> open_seal(const std::string& path) {
-  const Descriptor file(path, O_RDONLY);
-  if (!file.is_open()) throw_data_error("cannot open " + path, std::strerror(errno), "check its permissions");
+/// What checks the bytes of an open file; null for one without a seal of its blocks.
+std::shared_ptr<SealedBytes> open_seal(const std::string& path, const Descriptor& file) {
   switch (kind_of(read_user_block(file.value()))) {
     case SealKind::none:
     case SealKind::whole_crc:
@@ -117,13 +115,16 @@ Hdf5File Hdf5File::open(const std::string& path, Sources sources) {
   }
   if (error) throw_data_error("cannot open " + path, error.message(), "check the path and its permissions");
   if (!std::filesystem::is_regular_file(facts)) throw_data_error("cannot open " + path, "it is no file", "name a file");
-  const std::shared_ptr<SealedBytes> seal = open_seal(path);
+  auto opened = std::make_shared<Descriptor>(path, O_RDONLY | O_NONBLOCK);
+  if (!opened->is_open()) throw_data_error("cannot open " + path, std::strerror(errno), "check its permissions");
+  const std::shared_ptr<SealedBytes> seal = open_seal(path, *opened);
   const Hdf5Lock lock;
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->is_sealed = seal != nullptr;
   impl->status->sources = sources;
   impl->status->path = path;
+  impl->status->opened = std::move(opened);
   const Handle properties = access_properties(impl->status, seal);
   limit_metadata_cache(properties.id());
   impl->file = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()), H5Fclose);
@@ -140,6 +141,7 @@ Hdf5File Hdf5File::create(const std::string& path, std::size_t user_block_bytes)
   const Handle properties = access_properties(impl->status);
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_userblock(creation.id(), user_block_bytes);
+  H5Pset_obj_track_times(creation.id(), false);  // of the root group: the same values make the same file
   impl->file = Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), properties.id()), H5Fclose);
   if (!impl->file.is_valid()) {
     throw_data_error("cannot create " + path, impl->reason(), "check that its folder exists and is writable");

@@ -46,6 +46,7 @@ Groups::Groups(const comm::Group& world_in, const Place& place, const Sharing& s
   reshard = sharing.reshard_size == fsdp.size() ? fsdp : neighbours_in(fsdp, sharing.reshard_size, "reshard");
   sp = along({Axis::sp}, "sp");
   tp = along({Axis::tp}, "tp");
+  rows = along(row_axes, "rows");
   kv_replicas = neighbours_in(tp, sharing.kv_replicas, "kv_replicas");
 }
 
@@ -66,6 +67,7 @@ Groups Groups::planned(const Place& place, const Sharing& sharing) {
                        : neighbours_in(groups.fsdp, sharing.reshard_size, "reshard");
   groups.sp = along({Axis::sp}, "sp");
   groups.tp = along({Axis::tp}, "tp");
+  groups.rows = along(row_axes, "rows");
   groups.kv_replicas = neighbours_in(groups.tp, sharing.kv_replicas, "kv_replicas");
   return groups;
 }

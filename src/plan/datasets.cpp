@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/plan/datasets.hpp"
 
+#include <utility>
+
 #include "sft/plan/run_length.hpp"
 
 namespace sft::plan {
@@ -17,6 +19,8 @@ data::LoaderPlan plan_of_rows(const config::ValidConfig& config, const mesh::Pla
   plan.data_rank = place.data_rank();
   plan.sp_size = place.size(Axis::sp);
   plan.sp_rank = place.rank(Axis::sp);
+  plan.sharing_size = place.size(row_axes);
+  plan.sharing_rank = place.rank(row_axes);
   plan.local_multiple = config->parallel.token_slices();
   plan.first_step = first_step;
   plan.last_step = last_step;
@@ -35,12 +39,19 @@ data::LoaderPlan plan_of_eval_rows(const config::ValidConfig& config, const mesh
   return plan;
 }
 
+/// Of all steps of training.
+data::LoaderPlan training_plan(const config::ValidConfig& config, const mesh::Place& place, const Datasets& datasets) {
+  const std::int64_t num_rows = datasets.train.num_rows();
+  return loader_plan(config, place, num_rows, 0, num_steps(config, num_rows), datasets.limits(config));
+}
+
 }  // namespace
 
 data::LoaderPlan loader_plan(const config::ValidConfig& config, const mesh::Place& place, std::int64_t num_rows,
-                             std::int64_t first_step, std::int64_t last_step) {
+                             std::int64_t first_step, std::int64_t last_step, const data::MicroBatchLimits& limits) {
   data::LoaderPlan plan = plan_of_rows(config, place, row_order(config->data, num_rows), first_step, last_step);
   plan.attention_method = config->parallel.attention_method();
+  plan.max_tokens = limits.tokens;
   return plan;
 }
 
@@ -48,6 +59,7 @@ data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh:
                                   const Datasets& datasets) {
   data::LoaderPlan plan = plan_of_eval_rows(config, place, datasets);
   plan.attention_method = config->parallel.attention_method();
+  plan.max_tokens = datasets.limits(config).tokens;
   return plan;
 }
 
@@ -60,15 +72,29 @@ data::MicroBatchLimits measure_limits(const config::ValidConfig& config, const D
   return limits;
 }
 
+void keep_needed_rows(const config::ValidConfig& config, const mesh::Place& place, Datasets& datasets) {
+  const auto keep = [&](data::PackedDataset& dataset, const data::LoaderPlan& plan) {
+    const data::RowColumns needed = data::columns_needed(dataset, plan);
+    data::RowTable table = dataset.row_table();
+    if (!needed.lengths || !place.owns_rows()) table.lengths = {};
+    if (!needed.counts || !place.owns_rows()) table.counts = {};
+    dataset.hold(std::move(table));
+  };
+  keep(datasets.train, training_plan(config, place, datasets));
+  if (datasets.eval) keep(*datasets.eval, plan_of_eval_rows(config, place, datasets));
+}
+
+std::size_t row_table_bytes(const Datasets& datasets) {
+  const auto bytes_of = [](const data::RowTable& table) {
+    return table.lengths.size() * sizeof(table.lengths.front()) + table.counts.size() * sizeof(table.counts.front());
+  };
+  return bytes_of(datasets.train.row_table()) + (datasets.eval ? bytes_of(datasets.eval->row_table()) : 0);
+}
+
 std::size_t batches_bytes(const config::ValidConfig& config, const mesh::Place& place, const Datasets& datasets) {
-  const std::int64_t num_rows = datasets.train.num_rows(), last_step = num_steps(config, num_rows);
-  data::LoaderPlan plan = loader_plan(config, place, num_rows, 0, last_step);
-  plan.max_tokens = datasets.limits(config).tokens;
-  const std::size_t training = data::loader_bytes(datasets.train, plan);
+  const std::size_t training = data::loader_bytes(datasets.train, training_plan(config, place, datasets));
   if (!datasets.eval) return training;
-  data::LoaderPlan eval_plan = eval_loader_plan(config, place, datasets);
-  eval_plan.max_tokens = plan.max_tokens;
-  return training + data::loader_bytes(*datasets.eval, eval_plan);
+  return training + data::loader_bytes(*datasets.eval, eval_loader_plan(config, place, datasets));
 }
 
 }  // namespace sft::plan

@@ -4,11 +4,9 @@
 
 #include <array>
 #include <cstdint>
-#include <exception>
 #include <span>
 
 #include "sft/comm/group.hpp"
-#include "sft/data/loader.hpp"
 
 namespace sft::train {
 
@@ -24,16 +22,6 @@ struct Notice {
   std::array<std::int64_t, 2> values{mine.signal, mine.failed ? 1 : 0};
   world.max(std::span<std::int64_t>(values));
   return {static_cast<int>(values[0]), values[1] != 0};
-}
-
-/// The next micro-batch, and the exception that kept this rank from it. Not collective.
-[[nodiscard]] inline std::exception_ptr fetch(data::Loader& loader, data::MicroBatch& batch) {
-  try {
-    batch = loader.next();
-    return nullptr;
-  } catch (...) {
-    return std::current_exception();
-  }
 }
 
 }  // namespace sft::train

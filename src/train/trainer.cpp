@@ -14,11 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "batches.hpp"
 #include "evaluation.hpp"
 #include "notice.hpp"
 #include "profile.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/stop_signals.hpp"
@@ -294,7 +296,7 @@ int Trainer::evaluate(Progress& progress) {
       device::timed(run_.device.timeline(), {.category = "evaluation", .what = "evaluation"}, [&] {
         return train::evaluate(run_.engine, *run_.datasets.eval,
                                plan::eval_loader_plan(run_.config, run_.place, run_.datasets), position_.step,
-                               run_.groups.world, before_batch);
+                               run_.groups, before_batch);
       });
   const auto& [signal, result] = evaluation;
   if (signal != 0) return signal;
@@ -334,10 +336,17 @@ ExitStatus Trainer::train() {
   }
   if (!has_steps && !is_evaluation_due()) return ExitStatus::done;
 
-  data::Loader loader(run_.datasets.train,
-                      plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_));
+  Batches batches(run_.datasets.train,
+                  plan::loader_plan(config, run_.place, positions_.num_rows, position_.step, last_step_,
+                                    run_.datasets.limits(config)),
+                  run_.groups.rows);
   data::MicroBatch batch;
-  if (has_steps) world.agree([&] { batch = loader.next(); });
+  if (has_steps) {
+    const std::exception_ptr failure = batches.next(batch);
+    world.agree([&] {
+      if (failure) std::rethrow_exception(failure);
+    });
+  }
   Progress progress(position_.step, last_step_, is_terminal());
   announce_first_forward_pass();
   session_.start = Clock::now();
@@ -352,7 +361,7 @@ ExitStatus Trainer::train() {
     profile.begin_step(position_.step + 1);
     const auto start = Clock::now();
     const double learning_rate = schedule_.rate(position_.step);
-    Notice notice = accumulate(loader, batch, learning_rate);
+    Notice notice = accumulate(batches, batch, learning_rate);
     if (notice.must_stop()) {
       progress.finish();
       if (notice.failed) save_and_rethrow();
@@ -364,7 +373,7 @@ ExitStatus Trainer::train() {
     count(result);
 
     const bool is_last = position_.step == last_step_;
-    if (!failure_ && !is_last) failure_ = read(loader, batch);
+    if (!is_last) read(batches, batch);
     notice = exchange({stop_signal(*signals_), failure_ != nullptr}, world);
     const double step_time_s = seconds_since(start);
     profile.end_step();
@@ -400,16 +409,17 @@ ExitStatus Trainer::train() {
   return status;
 }
 
-std::exception_ptr Trainer::read(data::Loader& loader, data::MicroBatch& batch) {
-  return device::timed(run_.device.timeline(), {.category = "data", .what = "read batch"},
-                       [&] { return fetch(loader, batch); });
+void Trainer::read(Batches& batches, data::MicroBatch& batch) {
+  const std::exception_ptr failure = device::timed(run_.device.timeline(), {.category = "data", .what = "read batch"},
+                                                   [&] { return batches.next(batch); });
+  if (!failure_) failure_ = failure;
 }
 
-Notice Trainer::accumulate(data::Loader& loader, data::MicroBatch& batch, double learning_rate) {
+Notice Trainer::accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate) {
   run_.engine.begin_step(position_.step + 1, learning_rate, batch.step_counts);
   run_.engine.add_micro_batch(batch);
   for (std::int64_t i = 1; i < run_.config->train.gradient_accumulation_steps; ++i) {
-    if (!failure_) failure_ = read(loader, batch);
+    read(batches, batch);
     const Notice notice = exchange({stop_signal(*signals_), failure_ != nullptr}, run_.groups.world);
     if (notice.must_stop()) return notice;
     run_.engine.add_micro_batch(batch);

@@ -59,7 +59,7 @@ int never(std::int64_t /*done*/, std::int64_t /*all*/) { return 0; }
 train::EvalResult evaluate(test::EngineFixture& fixture, const Data& data) {
   const data::LoaderPlan plan = plan::eval_loader_plan(fixture.config(), fixture.mesh().place, *data.datasets);
   const train::Evaluation evaluation =
-      train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups.world, never);
+      train::evaluate(fixture.engine(), *data.datasets->eval, plan, 0, fixture.mesh().groups, never);
   BOOST_TEST(evaluation.signal == 0);
   return evaluation.result;
 }
@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(a_signal_on_one_rank_stops_all) {
     };
     const train::Evaluation evaluation = train::evaluate(
         fixture.engine(), *data.datasets->eval, plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 0,
-        mesh.groups.world, stop_at_third);
+        mesh.groups, stop_at_third);
     BOOST_TEST(evaluation.signal == 15);
     BOOST_TEST(num_seen == 3);
   });
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(a_loss_that_is_no_number_names_the_rank_and_its_rows) {
   };
   BOOST_CHECK_EXCEPTION((void)train::evaluate(fixture.engine(), *data.datasets->eval,
                                               plan::eval_loader_plan(fixture.config(), mesh.place, *data.datasets), 12,
-                                              mesh.groups.world, never),
+                                              mesh.groups, never),
                         Error, names_it);
 }
 

@@ -58,7 +58,9 @@ std::vector<train::StepResult> train_on(const std::string& file, const test::Mes
   train::Engine& engine = fixture.engine();
   engine.initialize();
   const data::PackedDataset dataset({file});
-  data::Loader loader(dataset, plan::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps));
+  data::Loader loader(
+      dataset, plan::loader_plan(fixture.config(), mesh.place, dataset.num_rows(), 0, num_steps,
+                                 data::limits_of_full_rows(config.train.per_device_train_batch_size, max_length)));
   std::vector<train::StepResult> results;
   for (std::int64_t step = 0; step < num_steps; ++step) {
     for (std::int64_t micro = 0; micro < accumulation; ++micro) {

@@ -96,6 +96,8 @@ inline constexpr AxisSet every_axis = [] {
 }();
 /// Those whose ranks read different rows.
 inline constexpr AxisSet data_axes{Axis::dp_replicate, Axis::dp_shard, Axis::ep};
+/// Those whose ranks read the same rows.
+inline constexpr AxisSet row_axes = every_axis.without(data_axes);
 /// Those over which the state of a unit may be sharded (FSDP).
 inline constexpr AxisSet fsdp_axes{Axis::dp_shard, Axis::ep, Axis::sp};
 /// Those whose ranks hold the same parameters as far as they are not sharded.

@@ -3,22 +3,13 @@
 // What one rank computes on: its part of the rows of one micro-batch.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sft/data/packed_dataset.hpp"
 #include "sft/sequence/attention_schedule.hpp"
 
 namespace sft::data {
-
-/// Sums over whole rows, those that a data rank holds in a micro-batch or in a step.
-struct BatchCounts {
-  std::int64_t num_tokens = 0;         ///< tokens of documents, padding excluded
-  std::int64_t num_target_tokens = 0;  ///< tokens with weight > 0 that can be predicted
-  double weight_sum = 0.0;             ///< sum of their weights
-  double length_squares = 0.0;         ///< sum of squared document lengths, for model FLOPs
-
-  BatchCounts& operator+=(const BatchCounts& other);
-};
 
 /// This rank's part of the rows of a micro-batch. The documents of all rows are joined to one row, without the padding
 /// between them, whose length is sequence::joined_row_length; it is cut as sequence::RowCut says. T, its tokens on this
@@ -40,5 +31,7 @@ struct MicroBatch {
 [[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank,
                                   const sequence::AttentionMethod& method = {}, int local_multiple = 1);
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
+/// Of one row, whose tokens are not needed for it.
+[[nodiscard]] BatchCounts count_row(std::span<const std::int32_t> document_lengths, std::span<const float> loss_weight);
 
 }  // namespace sft::data

@@ -16,13 +16,47 @@ struct Row {
   std::vector<std::int32_t> document_lengths;  ///< in order; their sum is <= max_length, the rest is padding
 };
 
+/// Sums over whole rows: of one, or of those that a data rank holds in a micro-batch or in a step.
+struct BatchCounts {
+  std::int64_t num_tokens = 0;         ///< tokens of documents, padding excluded
+  std::int64_t num_target_tokens = 0;  ///< tokens with weight > 0 that can be predicted
+  double weight_sum = 0.0;             ///< sum of their weights
+  double length_squares = 0.0;         ///< sum of squared document lengths, for model FLOPs
+
+  BatchCounts& operator+=(const BatchCounts& other);
+  bool operator==(const BatchCounts& other) const = default;
+};
+
+/// What is held of every row, in file order, so that no row has to be read for it; empty: not held.
+struct RowTable {
+  std::vector<std::int32_t> lengths;  ///< tokens, padding left out
+  std::vector<BatchCounts> counts;
+};
+
+/// What of the row table is read while the shards are opened.
+struct RowColumns {
+  bool lengths = false;  ///< of at most max_rows_dealt rows
+  bool counts = false;   ///< of at most max_rows_counted rows, where every shard holds them
+};
+
+/// Most rows of a data set whose lengths are held to deal rows by them: beyond, rows keep their order.
+inline constexpr std::int64_t max_rows_dealt = std::int64_t{1} << 24;
+/// Most rows of a data set whose counts are held: beyond, the labels of the rows of a step are read.
+inline constexpr std::int64_t max_rows_counted = std::int64_t{1} << 22;
+
 class PackedDataset {
  public:
-  /// Opens every file that the paths and globs name, in the order given, globs sorted. Refuses by name: no match,
+  /// Opens every file that the paths and globs name, once, in the order given, globs sorted. Refuses by name: no match,
   /// damaged, truncated, other formats or versions, disagreeing shards, a missing shard of a set, no rows.
-  explicit PackedDataset(const std::vector<std::string>& patterns);
+  explicit PackedDataset(const std::vector<std::string>& patterns, RowColumns held = {});
   ~PackedDataset();
   PackedDataset(PackedDataset&&) noexcept;
+
+  /// What another process needs to have this data set without opening a file: the facts of its shards, not its row
+  /// table. Such a data set opens a shard when a row of it is read first, and refuses one that is another than that
+  /// which was opened here.
+  [[nodiscard]] std::string facts() const;
+  [[nodiscard]] static PackedDataset from_facts(const std::string& facts);
 
   [[nodiscard]] std::int64_t num_rows() const;
   [[nodiscard]] std::int64_t max_length() const;
@@ -53,9 +87,17 @@ class PackedDataset {
   /// Row `index` as read_row has it, but for the tokens, which are not read: what counts follow from. One thread at a
   /// time.
   [[nodiscard]] Row read_labels(std::int64_t index) const;
-  /// The tokens of every row, padding left out, in file order: 4 bytes a row. Reads the document tables alone. One
-  /// thread at a time.
+  /// The tokens of every row, padding left out, in file order: those of the row table where it holds them, else read,
+  /// from shards without a table of rows by their document tables. One thread at a time.
   [[nodiscard]] std::vector<std::int32_t> row_lengths() const;
+  /// Whether every shard holds the counts of its rows, as sft-prepare writes them, and they are few enough to be held.
+  [[nodiscard]] bool has_row_counts() const;
+  /// The counts of every row, in file order, of a data set that has_row_counts(): those of the row table where it holds
+  /// them, else read. One thread at a time.
+  [[nodiscard]] std::vector<BatchCounts> row_counts() const;
+  /// What is held of the rows.
+  [[nodiscard]] const RowTable& row_table() const;
+  void hold(RowTable table);
 
   /// Reads everything and refuses what opening cannot see: rows that read_row refuses, and rows that do not have the
   /// counts and the content hash that their file says. One thread at a time.
@@ -63,6 +105,8 @@ class PackedDataset {
 
  private:
   struct Impl;
+  enum class From : std::uint8_t { facts };
+  PackedDataset(const std::string& facts, From from);
   std::unique_ptr<Impl> impl_;
 };
 

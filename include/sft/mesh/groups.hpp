@@ -35,10 +35,11 @@ struct Groups {
   comm::Group reshard;      ///< the neighbours in fsdp that keep units whole between forward and backward pass
   comm::Group sp;           ///< the other parts of this rank's rows
   comm::Group tp;           ///< the other slices of this rank's heads, columns and vocabulary
+  comm::Group rows;         ///< those with the same rows, along sp, tp and pp: the first of them reads
   comm::Group kv_replicas;  ///< the tp neighbours that hold the same key/value heads
 
-  /// The groups that tensors are sent in: all of more than one rank, but world. `max_ctas`: how many thread blocks NCCL
-  /// may use on each axis, 0 being its own choice; `exchanges_matrices`: over fsdp and tp too.
+  /// The groups that tensors are sent in: all of more than one rank, but world and rows. `max_ctas`: how many thread
+  /// blocks NCCL may use on each axis, 0 being its own choice; `exchanges_matrices`: over fsdp and tp too.
   [[nodiscard]] std::vector<comm::TensorGroup> of_tensors(const AxisArray<int>& max_ctas = {},
                                                           bool exchanges_matrices = false) const;
 

@@ -34,7 +34,7 @@ class Place {
   [[nodiscard]] int data_rank() const { return rank(data_axes); }
 
   /// Whether this rank speaks for its rows: ranks that differ in other axes alone read the same ones.
-  [[nodiscard]] bool owns_rows() const { return rank(every_axis.without(data_axes)) == 0; }
+  [[nodiscard]] bool owns_rows() const { return rank(row_axes) == 0; }
   /// Whether it speaks for its tokens: ranks that differ in tp or pp alone have the same ones.
   [[nodiscard]] bool owns_tokens() const { return rank({Axis::pp, Axis::tp}) == 0; }
   /// Whether it speaks for its shard of what is sharded over `shard_axes`, as the first of the ranks that hold the same

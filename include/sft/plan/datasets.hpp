@@ -30,15 +30,23 @@ struct Datasets {
 /// The limits of the micro-batches of training, from its first step on, and of evaluation: reads the document tables.
 [[nodiscard]] data::MicroBatchLimits measure_limits(const config::ValidConfig& config, const Datasets& datasets);
 
-/// What a rank reads of num_rows rows in steps [first_step, last_step). Pure.
+/// What a rank reads of num_rows rows in steps [first_step, last_step), micro-batches being within `limits`. Pure.
 [[nodiscard]] data::LoaderPlan loader_plan(const config::ValidConfig& config, const mesh::Place& place,
-                                           std::int64_t num_rows, std::int64_t first_step, std::int64_t last_step);
+                                           std::int64_t num_rows, std::int64_t first_step, std::int64_t last_step,
+                                           const data::MicroBatchLimits& limits);
 
 /// What a rank reads in one evaluation: every row once, in file order, in micro-batches of training's size. Where the
 /// rows do not fill the last ones, ranks get empty ones, so that all take part in as many. Pure but for the
 /// data sets' facts.
 [[nodiscard]] data::LoaderPlan eval_loader_plan(const config::ValidConfig& config, const mesh::Place& place,
                                                 const Datasets& datasets);
+
+/// What of the row tables of `datasets` a rank keeps: that which it reads rows by, of what is held. A rank that does
+/// not read keeps nothing.
+void keep_needed_rows(const config::ValidConfig& config, const mesh::Place& place, Datasets& datasets);
+
+/// Memory of the row tables that this process holds. The ledger has what a rank keeps of them among its batches.
+[[nodiscard]] std::size_t row_table_bytes(const Datasets& datasets);
 
 /// Host memory of a rank's batches: of training and, where there is one, of an evaluation.
 [[nodiscard]] std::size_t batches_bytes(const config::ValidConfig& config, const mesh::Place& place,

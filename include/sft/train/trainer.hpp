@@ -13,7 +13,7 @@
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/stop_signals.hpp"
-#include "sft/data/loader.hpp"
+#include "sft/data/batch.hpp"
 #include "sft/optim/schedule.hpp"
 #include "sft/train/console.hpp"
 #include "sft/train/metrics.hpp"
@@ -22,6 +22,7 @@
 
 namespace sft::train {
 
+class Batches;
 struct Notice;
 
 class Trainer {
@@ -58,12 +59,13 @@ class Trainer {
     void add(const StepMetrics& metrics);
   };
 
-  /// The next micro-batch, as fetch() of notice.hpp.
-  [[nodiscard]] std::exception_ptr read(data::Loader& loader, data::MicroBatch& batch);
+  /// The next micro-batch; what kept this rank from it becomes its failure, if it has none yet. Collective over the
+  /// ranks that share rows, also on one that has failed.
+  void read(Batches& batches, data::MicroBatch& batch);
   /// Begins the next step and computes its micro-batches; `batch` is the first of them. Before each of the others the
   /// ranks agree to go on: when one of them has a signal or could not read, the step is left unfinished, which changes
   /// nothing of where the run stands, and the notice says so.
-  [[nodiscard]] Notice accumulate(data::Loader& loader, data::MicroBatch& batch, double learning_rate);
+  [[nodiscard]] Notice accumulate(Batches& batches, data::MicroBatch& batch, double learning_rate);
   /// Says that a signal ends the run.
   void announce_stop(int signal) const;
   /// Adds a step to where the run stands.

@@ -2,11 +2,15 @@
 #include "sft/data/loader.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <tuple>
 #include <utility>
 
+#include "data/read_ahead.hpp"
 #include "sft/core/error.hpp"
 #include "sft/data/row_order.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -231,11 +235,73 @@ BOOST_AUTO_TEST_CASE(rows_of_mixed_lengths_are_dealt_evenly_and_counted_before_t
 
 BOOST_AUTO_TEST_CASE(memory_does_not_grow_with_the_micro_batches_of_a_step) {
   const PackedDataset dataset = open();
-  const LoaderPlan few{.rows_per_micro_batch = 4, .micro_batches = 2, .last_step = 10};
+  const LoaderPlan few{.rows_per_micro_batch = 4, .micro_batches = 2, .last_step = 10'000};  // more than wait
   LoaderPlan many = few;
   many.micro_batches = 1000;
   const std::size_t numbers_of_rows = 8 * 4 * 4 * (1000 - 2);
   BOOST_TEST(loader_bytes(dataset, many) - loader_bytes(dataset, few) == numbers_of_rows);
+}
+
+BOOST_AUTO_TEST_CASE(rows_that_one_rank_reads_are_cut_as_if_each_had_read_them) {
+  for (const std::int64_t first_step : {0, 3}) {
+    LoaderPlan plan{.rows_per_micro_batch = 2,
+                    .micro_batches = 2,
+                    .data_size = 3,
+                    .data_rank = 2,
+                    .sp_size = 2,
+                    .sharing_size = 4,
+                    .first_step = first_step,
+                    .last_step = 5};  // the last step of an epoch leaves this rank an empty micro-batch
+    const PackedDataset dataset = open(), same_rows = open();
+    RowLoader reader(dataset, plan);
+    std::vector<std::string> messages;
+    for (int i = 0; i < (5 - first_step) * 2; ++i) messages.push_back(reader.next());
+    BOOST_CHECK_THROW((void)reader.next(), std::logic_error);
+    for (const int sp_rank : {0, 1}) {
+      plan.sp_rank = sp_rank;
+      plan.sharing_rank = 2 * sp_rank + 1;
+      Loader loader(same_rows, plan);
+      for (const std::string& message : messages) {
+        const MicroBatch batch = cut_packed_rows(message, plan), expected = loader.next();
+        BOOST_TEST(batch.tokens == expected.tokens, boost::test_tools::per_element());
+        BOOST_TEST(batch.positions == expected.positions, boost::test_tools::per_element());
+        BOOST_TEST(batch.targets == expected.targets, boost::test_tools::per_element());
+        BOOST_TEST(batch.weights == expected.weights, boost::test_tools::per_element());
+        BOOST_TEST(batch.rows == expected.rows, boost::test_tools::per_element());
+        BOOST_TEST((batch.attention.steps == expected.attention.steps));
+        BOOST_TEST((batch.counts == expected.counts));
+        BOOST_TEST((batch.step_counts == expected.step_counts));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(only_the_rank_that_reads_has_memory_for_it) {
+  const PackedDataset dataset = open();
+  LoaderPlan plan{.rows_per_micro_batch = 2, .data_size = 2, .sharing_size = 4, .last_step = 1000};
+  const std::size_t reader = loader_bytes(dataset, plan);
+  plan.sharing_rank = 3;
+  BOOST_TEST(loader_bytes(dataset, plan) < reader / 10);
+  BOOST_TEST(loader_bytes(dataset, plan) > 0U);
+}
+
+BOOST_AUTO_TEST_CASE(as_much_is_read_ahead_as_its_bytes_allow) {
+  std::atomic<int> num_made = 0;
+  ReadAhead<int> queue(
+      40, 10, [](int) { return std::size_t{10}; },
+      [&](const auto& push) {
+        while (push([&] { return ++num_made; })) {
+        }
+      });
+  const auto settles_at = [&](int expected) {
+    for (int i = 0; i < 1000 && num_made < expected; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return num_made == expected;
+  };
+  BOOST_TEST(settles_at(4));
+  BOOST_TEST(queue.next() == 1);
+  BOOST_TEST(settles_at(5));
+  for (int i = 2; i < 8; ++i) BOOST_TEST(queue.next() == i);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

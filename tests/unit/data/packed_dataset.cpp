@@ -7,6 +7,8 @@
 #include <chrono>
 #include <filesystem>
 
+#include "sft/data/batch.hpp"
+#include "sft/data/loader.hpp"
 #include "sft/data/prepare.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hdf5.hpp"
@@ -136,6 +138,74 @@ BOOST_AUTO_TEST_CASE(rows_are_counted_and_hashed_when_asked) {
   file.close();
   sft::io::seal(path);
   BOOST_TEST(mentions(verify(), {path, "fingerprint"}));
+}
+
+BOOST_AUTO_TEST_CASE(facts_make_the_same_data_set_which_opens_a_shard_at_its_first_row) {
+  const std::string path = prepare_set("set", 3);
+  const PackedDataset dataset({path + "/*.h5"});
+  const PackedDataset other = PackedDataset::from_facts(dataset.facts());
+  BOOST_TEST(other.files() == dataset.files(), boost::test_tools::per_element());
+  BOOST_TEST(other.num_rows() == dataset.num_rows());
+  BOOST_TEST(other.num_documents() == dataset.num_documents());
+  BOOST_TEST(other.num_tokens() == dataset.num_tokens());
+  BOOST_TEST(other.num_target_tokens() == dataset.num_target_tokens());
+  BOOST_TEST(other.max_length() == dataset.max_length());
+  BOOST_TEST(other.vocab_size() == dataset.vocab_size());
+  BOOST_TEST(other.tokenizer() == dataset.tokenizer());
+  BOOST_TEST(other.tokenizer_fingerprint() == dataset.tokenizer_fingerprint());
+  BOOST_TEST(other.fingerprint() == dataset.fingerprint());
+  BOOST_TEST(other.has_row_counts());
+
+  // A copy on another machine has another time; another file is not taken for it.
+  const std::vector<std::int32_t> tokens = dataset.read_row(0).tokens;
+  fs::last_write_time(path + "/train-00000.h5", fs::file_time_type::clock::now());
+  fs::remove(path + "/train-00001.h5");
+  BOOST_TEST(other.read_row(0).tokens == tokens, boost::test_tools::per_element());
+  fs::copy_file(prepare_set("twin", 3, "else") + "/train-00001.h5", path + "/train-00001.h5");
+  BOOST_TEST(mentions(data_error_of([&] { (void)other.read_row(4); }), {path + "/train-00001.h5", "opened"}));
+  BOOST_TEST(mentions(data_error_of([&] { (void)other.read_row(4); }), {path + "/train-00001.h5", "opened"}));
+}
+
+BOOST_AUTO_TEST_CASE(the_table_of_rows_is_that_of_the_rows) {
+  const std::string pattern = prepare_set("set", 4) + "/*.h5";
+  const PackedDataset held({pattern}, {.lengths = true, .counts = true});
+  const PackedDataset dataset({pattern});
+  BOOST_TEST(dataset.row_table().lengths.empty());
+  BOOST_TEST(dataset.row_table().counts.empty());
+  BOOST_TEST(held.row_table().lengths == dataset.row_lengths(), boost::test_tools::per_element());
+  BOOST_TEST((held.row_table().counts == dataset.row_counts()));
+  BOOST_TEST(std::ssize(held.row_table().counts) == dataset.num_rows());
+  for (std::int64_t index = 0; index < dataset.num_rows(); ++index) {
+    const Row row = dataset.read_row(index);
+    BOOST_TEST((held.row_table().counts[index] == count_row(row.document_lengths, row.loss_weight)));
+    BOOST_TEST(held.row_table().lengths[index] == held.row_table().counts[index].num_tokens);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(shards_without_a_table_of_rows_have_the_lengths_of_their_documents) {
+  sft::test::write_packed_file(folder.file("old.h5"), make_rows(), 60);
+  const std::string mixed = folder.file("*.h5");
+  const PackedDataset dataset({mixed}, {.lengths = true, .counts = true});
+  BOOST_TEST(!dataset.has_row_counts());
+  BOOST_TEST(dataset.row_table().counts.empty());
+  BOOST_TEST(dataset.row_table().lengths == std::vector<std::int32_t>(40, 3), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_wrong_table_of_rows_is_found) {
+  const std::string path = prepare_set("set", 1) + "/train-00000.h5";
+  const auto with = [&](const char* column, sft::io::Number number, const auto& value) {
+    sft::io::Hdf5File file = sft::io::Hdf5File::extend(path);
+    file.write(column, number, {.row_begin = 2, .num_rows = 1}, &value);
+    file.close();
+    sft::io::seal(path);
+  };
+  with("/row_weight_sum", sft::io::Number::float64, 99.0);
+  BOOST_TEST(mentions(data_error_of([&] { PackedDataset({path}).verify(); }), {path, "row 2", "table of rows"}));
+  const PackedDataset dataset({path});
+  Loader loader(dataset, {.micro_batches = 2, .last_step = 5, .shuffle = false});
+  (void)loader.next();
+  (void)loader.next();
+  BOOST_TEST(mentions(data_error_of([&] { (void)loader.next(); }), {path, "row 2", "table of rows"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
