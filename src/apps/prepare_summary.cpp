@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepare_summary.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -153,6 +154,9 @@ void print_summary(const data::PrepareSummary& summary, const data::PrepareOptio
   line("packing strategy", data::name_of(options.packing_strategy));
   line("packing efficiency", text_of_efficiency(train));
   line("files", list_of_files(train));
+  if (summary.num_kept_shards > 0) {
+    line("kept", fmt::format("{} of them, which an earlier sft-prepare had finished", summary.num_kept_shards));
+  }
   for (std::size_t i = 1; i < summary.splits.size(); ++i) {
     const data::SplitSummary& held_back = summary.splits[i];
     line("held back", plural(held_back.num_documents, "document") + ", " + plural(held_back.num_tokens, "token") +
@@ -186,6 +190,7 @@ void print_summary_json(const data::PrepareSummary& summary, const data::Prepare
                                  {"num_too_long", summary.num_too_long},
                                  {"num_truncated", summary.num_truncated},
                                  {"num_left_out", summary.num_left_out},
+                                 {"num_kept_shards", summary.num_kept_shards},
                                  {"num_split_prompts", summary.census.num_split_prompts},
                                  {"num_ignored_masks", summary.census.num_ignored_masks},
                                  {"num_empty_tool_lists", summary.census.num_empty_tool_lists},

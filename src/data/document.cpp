@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/data/document.hpp"
 
+#include <utility>
+
+#include "data/byte_pack.hpp"
 #include "data/spill_file.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/io/hash.hpp"
 
 namespace sft::data {
 
 namespace {
+
+constexpr std::int64_t token_bytes = sizeof(std::int32_t);
 
 /// Tokens of one weight, up to `end`.
 struct WeightRun {
@@ -26,20 +32,32 @@ std::vector<WeightRun> runs_of(std::span<const float> weights) {
 
 }  // namespace
 
-DocumentStore::DocumentStore(const std::string& folder) : file_(std::make_unique<SpillFile>(folder)) {}
+DocumentStore::DocumentStore(const std::string& folder) { files_.emplace_back(folder); }
+DocumentStore::DocumentStore() = default;
 DocumentStore::~DocumentStore() = default;
 DocumentStore::DocumentStore(DocumentStore&&) noexcept = default;
+
+DocumentStore DocumentStore::make_shared(const std::string& path) {
+  DocumentStore store;
+  store.files_.push_back(SpillFile::make_shared(path));
+  store.path_ = path;
+  return store;
+}
 
 void DocumentStore::append(const Document& document, std::int64_t length) {
   SFT_ENSURE(document.tokens.size() == document.loss_weight.size(), "every token of a document has a weight");
   SFT_ENSURE(length >= 0, "a document is cut within itself");
   SFT_ENSURE(length <= document.tokens.size(), "a document is cut within itself");
-  lengths_.push_back(checked_cast<std::int32_t>(length));
   const std::size_t size = length;
-  file_->append(std::as_bytes(std::span(document.tokens).first(size)));
+  SpillFile& file = files_.front();
+  const auto tokens = std::as_bytes(std::span(document.tokens).first(size));
   const std::vector<WeightRun> runs = runs_of(std::span(document.loss_weight).first(size));
-  file_->append(std::as_bytes(std::span(runs)));
-  begin_bytes_.push_back(file_->size_bytes());
+  const auto weights = std::as_bytes(std::span(runs));
+  places_.push_back({file.size_bytes(), checked_cast<std::int32_t>(std::ssize(runs)), 0});
+  lengths_.push_back(checked_cast<std::int32_t>(length));
+  hashes_.push_back(io::short_hash(weights, io::short_hash(tokens)));
+  file.append(tokens);
+  file.append(weights);
 }
 
 void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<std::int32_t> tokens,
@@ -49,17 +67,52 @@ void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<st
   SFT_ENSURE(begin >= 0, "a piece lies in its document");
   SFT_ENSURE(end <= lengths_.at(d), "a piece lies in its document");
   SFT_ENSURE(loss_weight.size() == tokens.size(), "every token of a piece has a weight");
-  constexpr std::int64_t token_bytes = sizeof(std::int32_t);
-  file_->read(begin_bytes_[d] + begin * token_bytes, std::as_writable_bytes(tokens));
+  const Place& place = places_[d];
+  SpillFile& file = files_[place.file];
+  file.read(place.begin_byte + begin * token_bytes, std::as_writable_bytes(tokens));
 
-  const std::int64_t runs_begin_byte = begin_bytes_[d] + lengths_[d] * token_bytes;
-  std::vector<WeightRun> runs((begin_bytes_[d + 1] - runs_begin_byte) / sizeof(WeightRun));
-  file_->read(runs_begin_byte, std::as_writable_bytes(std::span(runs)));
+  std::vector<WeightRun> runs(place.num_runs);
+  file.read(place.begin_byte + lengths_[d] * token_bytes, std::as_writable_bytes(std::span(runs)));
   std::size_t run = 0;
   for (std::int64_t i = begin; i < end; ++i) {
     while (runs[run].end <= i) ++run;
     loss_weight[i - begin] = runs[run].weight;
   }
+}
+
+std::string DocumentStore::finish() {
+  files_.front().finish();
+  BytePacker packer;
+  packer.add_text(path_);
+  packer.add_all(lengths_.data(), lengths_.size());
+  packer.add_all(hashes_.data(), hashes_.size());
+  packer.add_all(places_.data(), places_.size());
+  return packer.take();
+}
+
+DocumentStore DocumentStore::join(const std::vector<std::string>& tables, std::span<const DocumentRun> order) {
+  DocumentStore all;
+  std::vector<DocumentStore> stores;
+  for (const std::string& table : tables) {
+    ByteUnpacker unpacker(table);
+    DocumentStore& store = stores.emplace_back(DocumentStore());
+    all.files_.push_back(SpillFile::open_shared(unpacker.get_text()));
+    store.lengths_ = unpacker.get_all<std::int32_t>();
+    store.hashes_ = unpacker.get_all<std::uint64_t>();
+    store.places_ = unpacker.get_all<Place>();
+  }
+  std::vector<std::size_t> next(stores.size(), 0);
+  for (const DocumentRun& run : order) {
+    const DocumentStore& store = stores.at(run.table);
+    for (std::int64_t i = 0; i < run.num_documents; ++i) {
+      const std::size_t document = next[run.table]++;
+      all.lengths_.push_back(store.lengths_.at(document));
+      all.hashes_.push_back(store.hashes_[document]);
+      all.places_.push_back(store.places_[document]);
+      all.places_.back().file = checked_cast<std::int32_t>(run.table);
+    }
+  }
+  return all;
 }
 
 }  // namespace sft::data

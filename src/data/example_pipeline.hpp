@@ -3,6 +3,7 @@
 // Records -> documents in several threads, delivered in the order of the records.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,8 +19,14 @@ struct NumberedRecord {
   std::size_t file = 0;
 };
 
+/// Which batches of records are made.
+struct Share {
+  int rank = 0, size = 1;
+};
+
 /// What became of a record.
 struct MadeExample {
+  std::int64_t batch = 0;  ///< number of the batch of records that it was made in
   std::size_t file = 0;
   std::int64_t line = 0;
   Document document;
@@ -33,13 +40,16 @@ class ExamplePipeline {
  public:
   using Take = std::function<void(MadeExample&&)>;
 
-  /// num_threads >= 1 make documents beside the calling one; with 1 the calling one does it itself. `maker` and
-  /// `census` outlive the object.
-  ExamplePipeline(const ExampleMaker& maker, int num_threads, RecordCensus& census, Take take);
+  /// num_threads >= 1 make documents beside the calling one; with 1 the calling one does it itself. Of the batches,
+  /// whose borders depend on the records alone, those are made whose number is the share's rank modulo its size.
+  /// `maker` and `census` outlive the object.
+  ExamplePipeline(const ExampleMaker& maker, int num_threads, Share share, RecordCensus& census, Take take);
   ~ExamplePipeline();
 
   void add(NumberedRecord record);
   void finish();
+  /// Of all records that were added and finished, made or not.
+  [[nodiscard]] std::int64_t num_batches() const;
 
  private:
   struct Impl;

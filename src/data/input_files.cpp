@@ -90,6 +90,17 @@ std::vector<InputGroup> find_inputs(const std::vector<std::string>& patterns) {
   return groups;
 }
 
+void require_files(const std::vector<InputGroup>& groups) {
+  for (const InputGroup& group : groups) {
+    for (const std::string& file : group.files) {
+      if (file != standard_input && fs::is_regular_file(file)) continue;
+      throw_config_error(fmt::format("cannot read '{}' on several ranks", file),
+                         "each reads all inputs, and a pipe can be read once",
+                         "name a file, or start sft-prepare without mpirun");
+    }
+  }
+}
+
 std::int64_t total_size_bytes(const std::vector<InputGroup>& groups) {
   std::int64_t size = 0;
   for (const InputGroup& group : groups) {

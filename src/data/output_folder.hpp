@@ -9,20 +9,37 @@
 
 namespace sft::data {
 
+/// A file in the making: written under a name of its own that ends in .tmp.
+struct NewFile {
+  std::string path;
+  std::string temporary_path;
+};
+
+/// That of the shard `path`; `tag`: hexadecimal digits.
+[[nodiscard]] NewFile new_file(const std::string& path, const std::string& tag);
+
 /// Paths FOLDER/train-*.h5 and FOLDER/eval-*.h5 that are there already, sorted, those of train first.
 [[nodiscard]] std::vector<std::string> find_shards(const std::string& folder);
+
+/// The temporary file of the documents that a process of a team reads.
+[[nodiscard]] std::string shared_documents_path(const std::string& folder, int rank);
 
 /// For the lifetime of the object no other sft-prepare writes to the folder.
 class OutputFolder {
  public:
-  /// Makes the folder and locks it. A data Error when another process has it, which is named, and when it holds packed
-  /// data already. Removes unfinished files of an sft-prepare that was killed. Where the file system has no locks, a
-  /// warning is all.
+  /// Makes the folder and locks it. A data Error when another process has it, which is named, and when it holds a whole
+  /// set of packed data already. Where the file system has no locks, a warning is all.
   explicit OutputFolder(const std::string& path);
   /// Removes what it made and is empty: of a folder with files that is the lock alone.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
+
+  /// Whether no other sft-prepare can write to it, so that files of the same names are those of an earlier one.
+  [[nodiscard]] bool is_locked() const { return lock_.is_held(); }
+  /// Makes room for shards of these names, finished under the temporary ones: removes unfinished files of other names
+  /// that an sft-prepare left which was killed. A data Error where there are packed data of other names.
+  void make_room(const std::vector<NewFile>& files) const;
 
  private:
   /// The folders that have to be made, the innermost last.
@@ -37,32 +54,20 @@ class OutputFolder {
     std::vector<std::string> paths_;
   };
 
+  std::string path_;
   MadeFolders made_;
   io::FileLock lock_;
 };
 
-/// Files of one split or several: written under names of their own that end in .tmp, and named all together.
-class NewFiles {
- public:
-  NewFiles();
-  /// Removes the files, named or not, unless they were kept.
-  ~NewFiles();
-  NewFiles(const NewFiles&) = delete;
-  NewFiles& operator=(const NewFiles&) = delete;
+/// Gives finished files, which are on disk, their names in `folder`; the first comes last, when the names of all others
+/// are on disk: where it is, all are. One that has its name already keeps it. A data Error where a file of that name is
+/// there beside the temporary one; then those that it named lose their names again.
+void name_all(const std::string& folder, const std::vector<NewFile>& files);
 
-  /// The name to write under: no other process chooses it.
-  std::string add(const std::string& final_path);
-  /// Gives all of them, which are on disk, their names in `folder`; the first comes last, when the names of all others
-  /// are on disk: where it is, all are. A data Error where a file of that name is there already.
-  void rename_all(const std::string& folder);
-  void keep() { final_paths_.clear(); }
+/// Refuses a shard of other data, beside which train-00000.h5 is missing.
+[[noreturn]] void refuse_part(const std::string& path);
 
- private:
-  [[nodiscard]] std::string temporary(const std::string& final_path) const;
-
-  std::string tag_;  ///< of the names in the making
-  std::vector<std::string> final_paths_;
-  std::size_t num_waiting_ = 0;  ///< the first so many are not renamed yet
-};
+/// Hexadecimal digits that no other process chooses.
+[[nodiscard]] std::string random_tag();
 
 }  // namespace sft::data

@@ -3,21 +3,18 @@
 
 #include <fmt/core.h>
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <numeric>
-#include <stdexcept>
-#include <thread>
+#include <optional>
 #include <utility>
 
-#include "data/example_pipeline.hpp"
 #include "data/output_folder.hpp"
 #include "data/permutation.hpp"
 #include "data/prepare_options.hpp"
-#include "data/record_reader.hpp"
+#include "data/reading.hpp"
 #include "data/reference_random.hpp"
 #include "data/shard_writer.hpp"
 #include "sft/core/error.hpp"
@@ -29,10 +26,6 @@ namespace {
 
 constexpr std::int64_t max_shard_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t bytes_per_position = sizeof(std::int32_t) + sizeof(float);
-constexpr std::size_t max_listed_skips = 20;
-
-bool is_trained_on(float weight) { return weight > 0.0f; }
-
 /// Whether a row has something to predict: the first token of a document, under `wrapped` of a row, is no target.
 bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& documents) {
   std::vector<std::int32_t> tokens;
@@ -43,112 +36,11 @@ bool has_target(PackedRow row, PackingStrategy strategy, const DocumentStore& do
     weights.resize(tokens.size());
     documents.read(piece.document, piece.begin, tokens, weights);
     if (is_first || strategy != PackingStrategy::wrapped) weights.front() = 0.0f;
-    if (std::ranges::any_of(weights, is_trained_on)) return true;
+    if (std::ranges::any_of(weights, [](float weight) { return weight > 0.0f; })) return true;
     is_first = false;
   }
   return false;
 }
-
-void count_length(LengthStatistics& lengths, std::int64_t length, bool is_first) {
-  ++lengths.counts.at(static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(length))));
-  lengths.shortest = is_first ? length : std::min(lengths.shortest, length);
-  lengths.longest = std::max(lengths.longest, length);
-  lengths.sum += length;
-}
-
-/// Reads all inputs and stores their documents.
-class Reading {
- public:
-  Reading(const PrepareOptions& options, const ExampleMaker& maker, const std::vector<InputGroup>& groups,
-          PrepareSummary& summary)
-      : options_(options), maker_(maker), groups_(groups), summary_(summary), documents_(options.output) {}
-
-  DocumentStore run(const PrepareProgress& progress) {
-    const std::int64_t total_bytes = total_size_bytes(groups_);
-    std::int64_t done_bytes = 0;
-    const auto advance = [&](std::int64_t num_bytes) {
-      done_bytes += num_bytes;
-      progress("reading", total_bytes == 0 ? done_bytes : std::min(done_bytes, total_bytes), total_bytes);
-    };
-    const int num_cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    ExamplePipeline pipeline(maker_, options_.num_threads == 0 ? num_cores : options_.num_threads, summary_.census,
-                             [this](MadeExample&& example) { take(std::move(example)); });
-    for (const InputGroup& group : groups_) {
-      for (const std::string& file : group.files) {
-        files_.push_back(display_name(file));
-        RecordReader reader(file, advance);
-        NumberedRecord record;
-        record.file = files_.size() - 1;
-        try {
-          while (reader.next(record.raw)) pipeline.add(std::exchange(record, {.raw = {}, .file = record.file}));
-        } catch (const std::invalid_argument& reason) {
-          pipeline.finish();  // earlier records may be bad too
-          refuse(record.file, record.raw.line, reason.what());
-        }
-      }
-      pipeline.finish();
-      num_documents_of_group_.push_back(documents_.size() - std::accumulate(num_documents_of_group_.begin(),
-                                                                            num_documents_of_group_.end(),
-                                                                            std::int64_t{0}));
-    }
-    return std::move(documents_);
-  }
-
-  [[nodiscard]] const std::vector<std::int64_t>& num_documents_of_group() const { return num_documents_of_group_; }
-
- private:
-  [[nodiscard]] std::string place_of(std::size_t file, std::int64_t line) const {
-    return fmt::format("{}:{}", files_[file], line);
-  }
-
-  [[noreturn]] void refuse(std::size_t file, std::int64_t line, const std::string& why) const {
-    throw_data_error(place_of(file, line) + ": bad record", why,
-                     options_.skip_bad_records ? "correct the file" : "correct or remove it, or give --on_error skip");
-  }
-
-  void take(MadeExample&& example) {
-    const auto length = static_cast<std::int64_t>(example.document.tokens.size());
-    const bool cuts = truncates(options_.packing_strategy) && options_.max_length != PrepareOptions::no_max_length;
-    const std::int64_t kept = cuts ? std::min(length, options_.max_length) : length;
-    if (example.refusal.empty() && !std::in_range<std::int32_t>(kept)) {
-      example.refusal = "it has more than 2147483647 tokens";
-    }
-    if (!example.refusal.empty()) {
-      if (!options_.skip_bad_records) refuse(example.file, example.line, example.refusal);
-      ++summary_.num_skipped;
-      if (summary_.skipped.size() < max_listed_skips) {
-        summary_.skipped.push_back(fmt::format("{}: {}", place_of(example.file, example.line), example.refusal));
-      }
-      return;
-    }
-    Document& document = example.document;
-    count_length(summary_.lengths, length, summary_.num_records == 0);
-    ++summary_.num_records;
-    if (kept < length) ++summary_.num_too_long;
-    if (options_.keep_end) {
-      document.tokens.erase(document.tokens.begin(), document.tokens.end() - kept);
-      document.loss_weight.erase(document.loss_weight.begin(), document.loss_weight.end() - kept);
-    }
-    const auto begin = document.loss_weight.begin();
-    const bool has_later_label = std::any_of(begin + std::min<std::int64_t>(1, kept), begin + kept, is_trained_on);
-    const bool has_label = has_later_label || (kept > 0 && is_trained_on(*begin));
-    if (!has_later_label) ++summary_.num_without_target;
-    if (kept == 0 || (options_.packing_strategy == PackingStrategy::none && cuts && !has_label)) {
-      ++summary_.num_dropped;
-      return;
-    }
-    if (kept < length) ++summary_.num_truncated;
-    documents_.append(document, kept);
-  }
-
-  const PrepareOptions& options_;
-  const ExampleMaker& maker_;
-  const std::vector<InputGroup>& groups_;
-  PrepareSummary& summary_;
-  DocumentStore documents_;
-  std::vector<std::string> files_;
-  std::vector<std::int64_t> num_documents_of_group_;
-};
 
 /// The first documents of every input, as many as its share allows.
 std::vector<std::int64_t> mixture(const std::vector<std::int64_t>& num_documents, const std::vector<double>& weights) {
@@ -262,66 +154,68 @@ double SplitSummary::packing_efficiency() const {
   return num_positions == 0 ? 0.0 : static_cast<double>(num_tokens) / static_cast<double>(num_positions);
 }
 
-PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress) {
-  check_options(options);
-  const ExampleMaker maker(options.text, options.example);
-  const std::vector<InputGroup> groups = find_inputs(options.inputs);
-  const OutputFolder output(options.output);
+PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress, const Team& team) {
+  std::optional<ExampleMaker> maker;
+  std::vector<InputGroup> groups;
+  std::optional<OutputFolder> output;
+  team.agree([&] {
+    check_options(options);
+    maker.emplace(options.text, options.example);
+    groups = find_inputs(options.inputs);
+    if (team.size() > 1) require_files(groups);
+    if (team.rank() == 0) output.emplace(options.output);
+  });
 
   PrepareSummary summary;
-  Reading reading(options, maker, groups, summary);
-  const DocumentStore documents = reading.run(progress);
-  if (summary.num_records == 0) throw_no_record(options, summary);
-
-  std::vector<std::int64_t> train_documents(documents.size());
-  std::iota(train_documents.begin(), train_documents.end(), std::int64_t{0});
-  if (!options.input_weights.empty()) {
-    train_documents = mixture(reading.num_documents_of_group(), options.input_weights);
-    summary.num_left_out = documents.size() - std::ssize(train_documents);
-  }
-  std::vector<std::int64_t> eval_documents;
-  if (options.eval_split > 0.0 && !train_documents.empty()) eval_documents = hold_back(train_documents, options);
-
-  std::int64_t row_limit = options.max_length;
-  if (row_limit == PrepareOptions::no_max_length) {
-    row_limit =
-        std::max<std::int64_t>(2, std::ranges::max(documents.lengths(), {}, [](auto length) { return length; }));
-  }
-  summary.row_length = padded_length(options, row_limit);
+  const ReadDocuments read = read_documents(options, *maker, groups, team, progress, summary);
+  const DocumentStore& documents = *read.documents;
   std::vector<Packing> packings;
   std::vector<SplitRows> splits;
-  packings.push_back(pack_documents(options, documents, train_documents, row_limit));
-  if (!eval_documents.empty()) packings.push_back(pack_documents(options, documents, eval_documents, row_limit));
-  std::int64_t total_rows = 0;
-  for (const Packing& packing : packings) {
-    if (std::ranges::none_of(packing.rows,
-                             [&](PackedRow row) { return has_target(row, options.packing_strategy, documents); })) {
-      throw_nothing_to_train_on(options, summary);
+  team.agree([&] {
+    if (summary.num_records == 0) throw_no_record(options, summary);
+    std::vector<std::int64_t> train_documents(documents.size());
+    std::iota(train_documents.begin(), train_documents.end(), std::int64_t{0});
+    if (!options.input_weights.empty()) {
+      train_documents = mixture(read.num_of_group, options.input_weights);
+      summary.num_left_out = documents.size() - std::ssize(train_documents);
     }
-    const std::int64_t num_rows = std::ssize(packing.rows);
-    const bool is_train = splits.empty();
-    splits.push_back({.split = is_train ? "train" : "eval",
-                      .rows = packing.rows,
-                      .num_shards = is_train ? choose_num_shards(options, num_rows, summary.row_length) : 1});
-    total_rows += num_rows;
-  }
+    std::vector<std::int64_t> eval_documents;
+    if (options.eval_split > 0.0 && !train_documents.empty()) eval_documents = hold_back(train_documents, options);
+
+    std::int64_t row_limit = options.max_length;
+    if (row_limit == PrepareOptions::no_max_length) {
+      row_limit =
+          std::max<std::int64_t>(2, std::ranges::max(documents.lengths(), {}, [](auto length) { return length; }));
+    }
+    summary.row_length = padded_length(options, row_limit);
+    packings.push_back(pack_documents(options, documents, train_documents, row_limit));
+    if (!eval_documents.empty()) packings.push_back(pack_documents(options, documents, eval_documents, row_limit));
+    for (const Packing& packing : packings) {
+      if (std::ranges::none_of(packing.rows,
+                               [&](PackedRow row) { return has_target(row, options.packing_strategy, documents); })) {
+        throw_nothing_to_train_on(options, summary);
+      }
+      const std::int64_t num_rows = std::ssize(packing.rows);
+      const bool is_train = splits.empty();
+      splits.push_back({.split = is_train ? "train" : "eval",
+                        .rows = packing.rows,
+                        .num_shards = is_train ? choose_num_shards(options, num_rows, summary.row_length) : 1});
+    }
+  });
 
   const ShardHeader header = {.max_length = summary.row_length,
-                              .vocab_size = maker.vocab_size(),
-                              .pad_token_id = maker.pad_token_id(),
-                              .eos_token_id = maker.eos_token_id(),
-                              .tokenizer = absolute_tokenizer_name(maker.tokenizer().name()),
-                              .tokenizer_fingerprint = maker.tokenizer().fingerprint(),
+                              .vocab_size = maker->vocab_size(),
+                              .pad_token_id = maker->pad_token_id(),
+                              .eos_token_id = maker->eos_token_id(),
+                              .tokenizer = absolute_tokenizer_name(maker->tokenizer().name()),
+                              .tokenizer_fingerprint = maker->tokenizer().fingerprint(),
                               .packing_strategy = options.packing_strategy,
                               .source = join(options.inputs)};
-  std::int64_t done_rows = 0;
-  const auto advance = [&](std::int64_t num_rows) {
-    done_rows += num_rows;
-    progress("writing", done_rows, total_rows);
-  };
-  const std::vector<WrittenShards> written = write_shards(options.output, header, documents, splits, advance);
+  const std::vector<WrittenShards> written =
+      write_shards(options.output, output ? &*output : nullptr, header, documents, splits, team, progress);
   for (std::size_t i = 0; i < splits.size(); ++i) {
     const std::int64_t num_rows = std::ssize(splits[i].rows);
+    summary.num_kept_shards += written[i].num_kept;
     summary.splits.push_back({.split = splits[i].split,
                               .num_documents = written[i].num_documents,
                               .num_tokens = written[i].num_tokens,

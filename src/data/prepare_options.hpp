@@ -27,6 +27,9 @@ struct InputGroup {
 /// twice.
 [[nodiscard]] std::vector<InputGroup> find_inputs(const std::vector<std::string>& patterns);
 
+/// A configuration Error for what can be read only once, as pipes and standard input can.
+void require_files(const std::vector<InputGroup>& groups);
+
 /// Bytes of all files together; 0, that is not known, when one of them is a pipe or standard input.
 [[nodiscard]] std::int64_t total_size_bytes(const std::vector<InputGroup>& groups);
 

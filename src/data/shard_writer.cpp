@@ -3,14 +3,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
+#include "data/byte_pack.hpp"
 #include "data/output_folder.hpp"
 #include "data/row_hash.hpp"
 #include "data/shard_file.hpp"
 #include "data/shard_set.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/core/error.hpp"
 #include "sft/data/batch.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hash.hpp"
@@ -28,17 +33,24 @@ constexpr std::int64_t buffer_tokens = 1024 * 1024;          // written at once
 constexpr std::int64_t chunk_entries = 2048;                 // of the document table, which a row costs a chunk of too
 constexpr std::int64_t buffer_entries = 32 * chunk_entries;  // written at once
 
-/// A text that the shards of one run share and those of other data hardly ever do. It is known before any is written.
-std::string make_set_name(const ShardHeader& header, std::span<const PackedRow> rows, std::int64_t num_shards) {
+/// A text that the shards of one run share and those of other data, or of other rows of the same, do not. It is known
+/// before any is written, and does not depend on who writes.
+std::string make_set_name(const ShardHeader& header, const DocumentStore& documents, const SplitRows& split) {
   io::ContentHash hash;
-  hash.add(header.max_length);
-  hash.add(header.tokenizer);
-  hash.add(header.source);
-  hash.add(num_shards);
-  for (const PackedRow& row : rows) {
-    const std::vector<std::int32_t> lengths = document_lengths_of(row, header.packing_strategy);
-    hash.add(static_cast<std::int64_t>(lengths.size()));
-    hash.add(std::span(std::as_const(lengths)));
+  for (const std::int64_t value : {header.max_length, header.vocab_size, header.pad_token_id, header.eos_token_id,
+                                   static_cast<std::int64_t>(header.packing_strategy), split.num_shards}) {
+    hash.add(value);
+  }
+  for (const std::string& text : {header.tokenizer, header.tokenizer_fingerprint, header.source, split.split}) {
+    hash.add(text);
+  }
+  for (const PackedRow& row : split.rows) {
+    hash.add(static_cast<std::int64_t>(row.size()));
+    for (const Piece& piece : row) {
+      hash.add(static_cast<std::int64_t>(documents.hashes().at(piece.document)));
+      hash.add(std::int64_t{piece.begin});
+      hash.add(std::int64_t{piece.length});
+    }
   }
   return hash.text();
 }
@@ -105,15 +117,17 @@ class ShardWriter {
         documents_(documents),
         rows_(rows) {}
 
-  /// Adds what it wrote to `total`.
-  void write(WrittenShards& total, const std::function<void(std::int64_t)>& advance) {
+  /// Returns what it wrote, without a name.
+  WrittenShards write(const std::function<void(std::int64_t)>& advance) {
     write_document_table();
     write_rows(advance);
     write_attributes();
     file_.close();
-    total.num_documents += num_documents_;
-    total.num_tokens += num_tokens_;
-    total.num_target_tokens += num_target_tokens_;
+    return {.files = {},
+            .num_documents = num_documents_,
+            .num_tokens = num_tokens_,
+            .num_target_tokens = num_target_tokens_,
+            .num_kept = 0};
   }
 
  private:
@@ -210,32 +224,135 @@ class ShardWriter {
   RowHash hash_;
 };
 
-}  // namespace
+/// A shard of the plan, which every process of the team has.
+struct PlannedShard {
+  NewFile file;
+  std::size_t split = 0;
+  ShardNumber number;
+  std::span<const PackedRow> rows;
+};
 
-std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHeader& header,
-                                        const DocumentStore& documents, std::span<const SplitRows> splits,
-                                        const std::function<void(std::int64_t num_rows)>& advance) {
-  std::vector<WrittenShards> written;
-  NewFiles files;
-  for (const SplitRows& split : splits) {
+std::vector<PlannedShard> plan_shards(const std::string& folder, const std::string& tag, const ShardHeader& header,
+                                      const DocumentStore& documents, std::span<const SplitRows> splits) {
+  std::vector<PlannedShard> shards;
+  for (std::size_t i = 0; i < splits.size(); ++i) {
+    const SplitRows& split = splits[i];
     const std::int64_t num_rows = std::ssize(split.rows), num_shards = split.num_shards;
     SFT_ENSURE(num_shards >= 1, "every shard holds a row");
     SFT_ENSURE(num_shards <= num_rows, "every shard holds a row");
-    WrittenShards& of_split = written.emplace_back();
-    const std::string shard_set = make_set_name(header, split.rows, num_shards);
+    const std::string shard_set = make_set_name(header, documents, split);
+    const std::string own_tag = tag.empty() ? shard_set.substr(shard_set.find(':') + 1) : tag;
     for (std::int64_t shard = 0; shard < num_shards; ++shard) {
       const std::size_t begin = shard * num_rows / num_shards;
       const std::size_t end = (shard + 1) * num_rows / num_shards;
-      of_split.files.push_back((fs::path(folder) / shard_name(split.split, shard)).string());
-      const std::string path = files.add(of_split.files.back());
-      const ShardNumber number = {.shard_set = shard_set, .index = shard, .num_shards = num_shards};
-      ShardWriter(path, header, number, documents, split.rows.subspan(begin, end - begin)).write(of_split, advance);
-      io::seal(path);
-      io::sync_path(path);
+      shards.push_back({.file = new_file((fs::path(folder) / shard_name(split.split, shard)).string(), own_tag),
+                        .split = i,
+                        .number = {.shard_set = shard_set, .index = shard, .num_shards = num_shards},
+                        .rows = split.rows.subspan(begin, end - begin)});
     }
   }
-  files.rename_all(folder);
-  files.keep();
+  return shards;
+}
+
+/// What the file `path` holds, if it is this shard, finished and undamaged.
+std::optional<WrittenShards> find_finished(const std::string& path, const ShardNumber& number) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  try {
+    const ShardFile shard(path);
+    if (!shard.is_sealed() || shard.facts().number != number) return std::nullopt;
+    shard.verify();
+    io::sync_path(path);
+    return WrittenShards{.files = {},
+                         .num_documents = shard.facts().num_documents,
+                         .num_tokens = shard.facts().num_tokens,
+                         .num_target_tokens = shard.facts().num_target_tokens,
+                         .num_kept = 1};
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// The shard is finished under its temporary name, or had its name already.
+WrittenShards make_shard(const PlannedShard& shard, const ShardHeader& header, const DocumentStore& documents,
+                         const std::function<void(std::int64_t)>& advance) {
+  const NewFile& file = shard.file;
+  std::error_code ignored;
+  for (const std::string& path : {file.path, file.temporary_path}) {
+    if (const auto finished = find_finished(path, shard.number)) {
+      advance(std::ssize(shard.rows));
+      return *finished;
+    }
+  }
+  if (fs::exists(file.path, ignored)) refuse_part(file.path);
+  try {
+    const WrittenShards written =
+        ShardWriter(file.temporary_path, header, shard.number, documents, shard.rows).write(advance);
+    io::seal(file.temporary_path);
+    io::sync_path(file.temporary_path);
+    return written;
+  } catch (...) {
+    fs::remove(file.temporary_path, ignored);
+    throw;
+  }
+}
+
+}  // namespace
+
+std::vector<WrittenShards> write_shards(const std::string& folder, const OutputFolder* output,
+                                        const ShardHeader& header, const DocumentStore& documents,
+                                        std::span<const SplitRows> splits, const Team& team,
+                                        const PrepareProgress& progress) {
+  const std::string tag = team.all_gather(output == nullptr || output->is_locked() ? "" : random_tag()).front();
+  std::vector<PlannedShard> shards;
+  std::vector<NewFile> files;
+  team.agree([&] {
+    shards = plan_shards(folder, tag, header, documents, splits);
+    for (const PlannedShard& shard : shards) files.push_back(shard.file);
+    if (output != nullptr) output->make_room(files);
+  });
+
+  std::int64_t done_rows = 0, all_rows = 0;
+  const auto is_mine = [&](std::size_t shard) { return static_cast<int>(shard) % team.size() == team.rank(); };
+  for (std::size_t i = 0; i < shards.size(); ++i) all_rows += is_mine(i) ? std::ssize(shards[i].rows) : 0;
+  const auto advance = [&](std::int64_t num_rows) {
+    done_rows += num_rows;
+    progress("writing", done_rows, all_rows);
+  };
+  BytePacker mine;
+  team.agree([&] {
+    try {
+      for (std::size_t i = 0; i < shards.size(); ++i) {
+        if (!is_mine(i)) continue;
+        const WrittenShards made = make_shard(shards[i], header, documents, advance);
+        mine.add(shards[i].split);
+        for (const std::int64_t count : {made.num_documents, made.num_tokens, made.num_target_tokens, made.num_kept}) {
+          mine.add(count);
+        }
+      }
+    } catch (...) {
+      std::error_code ignored;
+      for (std::size_t i = 0; !tag.empty() && i < shards.size(); ++i) {  // nobody would find them
+        if (is_mine(i)) fs::remove(files[i].temporary_path, ignored);
+      }
+      throw;
+    }
+  });
+
+  std::vector<WrittenShards> written(splits.size());
+  for (const PlannedShard& shard : shards) written[shard.split].files.push_back(shard.file.path);
+  for (const std::string& message : team.all_gather(mine.take())) {
+    for (ByteUnpacker unpacker(message); !unpacker.is_at_end();) {
+      WrittenShards& of_split = written.at(unpacker.get<std::size_t>());
+      for (std::int64_t* count :
+           {&of_split.num_documents, &of_split.num_tokens, &of_split.num_target_tokens, &of_split.num_kept}) {
+        *count += unpacker.get<std::int64_t>();
+      }
+    }
+  }
+  team.agree([&] {
+    if (team.rank() == 0) name_all(folder, files);
+  });
   return written;
 }
 

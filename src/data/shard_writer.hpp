@@ -3,13 +3,14 @@
 // Packed rows -> HDF5 shards of the format "sft-packed", version 1.
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/output_folder.hpp"
 #include "sft/data/document.hpp"
 #include "sft/data/packing.hpp"
+#include "sft/data/prepare.hpp"
 
 namespace sft::data {
 
@@ -37,15 +38,19 @@ struct WrittenShards {
   std::int64_t num_documents = 0;      ///< as training sees them
   std::int64_t num_tokens = 0;         ///< padding excluded
   std::int64_t num_target_tokens = 0;  ///< with weight > 0 that can be predicted
+  std::int64_t num_kept = 0;           ///< files that an earlier call had finished
 };
 
-/// Writes the rows of each split to FOLDER/SPLIT-00000.h5 ..., num_shards files whose sizes differ by one row at most.
-/// All are written under names ending in .tmp and synced first, and only then renamed, the first file of the first
-/// split last: where it is, all are. An error on the way, and a file of such a name, leaves none of them. The weight of
-/// the first token of a document is written as 0. advance(num_rows) reports what was written. Returns what was written
-/// of each split.
-std::vector<WrittenShards> write_shards(const std::string& folder, const ShardHeader& header,
-                                        const DocumentStore& documents, std::span<const SplitRows> splits,
-                                        const std::function<void(std::int64_t num_rows)>& advance);
+/// Writes the rows of each split to FOLDER/SPLIT-00000.h5 ..., num_shards files whose sizes differ by one row at most;
+/// each process of the team its share of them. All are written under names ending in .tmp and synced first, and only
+/// then named, the first file of the first split last: where it is, all are. What an earlier call finished of the very
+/// same files is checked and kept; where the folder is not locked, there is no such thing. An error on the way leaves
+/// what is finished, for the next call. The weight of the first token of a document is written as 0. Reports the rows
+/// of this process as "writing" to `progress`. `output`: on rank 0, where it makes room. Returns what was written of
+/// each split, by all.
+std::vector<WrittenShards> write_shards(const std::string& folder, const OutputFolder* output,
+                                        const ShardHeader& header, const DocumentStore& documents,
+                                        std::span<const SplitRows> splits, const Team& team,
+                                        const PrepareProgress& progress);
 
 }  // namespace sft::data

@@ -45,6 +45,10 @@ std::string ContentHash::text() const {
   return text;
 }
 
+std::uint64_t short_hash(std::span<const std::byte> bytes, std::uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
 void ElementSum::add(const std::string& tensor, std::int64_t first, std::span<const float> values) {
   const std::uint64_t seed = XXH3_64bits(tensor.data(), tensor.size());
   std::uint64_t sum = 0;

@@ -156,7 +156,7 @@ says '^  "num_records": 40,$' '^  "train": \{$'
 prepare --input chats.jsonl --max_length 128 --eval_split 0.1
 says '^  documents +36$' '^  held back +4 documents' 'o/eval-00000\.h5$'
 
-# Signals: whenever one comes, all shards are there or nothing is.
+# Signals: whenever one comes, all shards are there, or none has its name yet and the same command goes on.
 for _ in $(seq 200); do cat chats.jsonl; done >long.jsonl
 for signal in INT TERM HUP; do
   for delay in 0.02 0.1 0.3; do
@@ -169,7 +169,8 @@ for signal in INT TERM HUP; do
     status=0
     wait "$run" || status=$?
     left=$(find o -mindepth 1 | wc -l)
-    if [[ $status -eq 0 && $left -eq 8 ]] || [[ $status -gt 128 && $left -eq 0 ]]; then
+    named=$(find o -name '*.h5' | wc -l)
+    if [[ $status -eq 0 && $left -eq 8 && $named -eq 8 ]] || [[ $status -gt 128 && $named -eq 0 && $left -le 8 ]]; then
       right "SIG$signal after $delay s: status $status, $left files"
     else
       wrong "SIG$signal after $delay s: status $status, $left files"

@@ -17,30 +17,55 @@ struct Document {
   std::vector<float> loss_weight;  ///< (tokens.size()), of each token as a target
 };
 
-/// Many documents on disk: tokens and weights lie in a temporary file without a name, which is gone when the process
-/// ends, however it ends. Memory holds the lengths and places alone, 12 bytes per document.
+/// So many documents, one after the other, of one of several tables.
+struct DocumentRun {
+  std::size_t table = 0;
+  std::int64_t num_documents = 0;
+};
+
+/// Many documents on disk: tokens and weights lie in a temporary file. Memory holds lengths, places and hashes, 28
+/// bytes per document.
 class DocumentStore {
  public:
-  /// The temporary file lies on the disk of `folder`, which exists. Here and below a data Error says when the disk is
-  /// full or cannot be written.
+  /// The temporary file lies on the disk of `folder`, which exists, and has no name: it is gone when the process ends,
+  /// however it ends. Here and below a data Error says when the disk is full or cannot be written.
   explicit DocumentStore(const std::string& folder);
+  /// One whose temporary file is `path`, for other processes to read; it goes with the object.
+  [[nodiscard]] static DocumentStore make_shared(const std::string& path);
   ~DocumentStore();
   DocumentStore(DocumentStore&&) noexcept;
 
   /// Takes the first `length` tokens of a document; length <= tokens.size(), and below 2^31.
   void append(const Document& document, std::int64_t length);
 
+  /// Of one that others are to read, when all is appended: what they need to do so.
+  [[nodiscard]] std::string finish();
+  /// The documents of the stores that gave these tables, in this order, each store's in its own. Their files must stay.
+  [[nodiscard]] static DocumentStore join(const std::vector<std::string>& tables, std::span<const DocumentRun> order);
+
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(lengths_.size()); }
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
+  /// Of the tokens and weights of each document.
+  [[nodiscard]] const std::vector<std::uint64_t>& hashes() const { return hashes_; }
   /// Copies tokens [begin, begin + tokens.size()) of a document and their weights; both spans have one size.
   void read(std::int64_t document, std::int64_t begin, std::span<std::int32_t> tokens,
             std::span<float> loss_weight) const;
 
  private:
-  std::unique_ptr<SpillFile> file_;  ///< of each document its tokens, then runs of equal weights
+  /// Where the tokens of a document are, and behind them its runs of equal weights.
+  struct Place {
+    std::int64_t begin_byte;
+    std::int32_t num_runs;
+    std::int32_t file;
+  };
+
+  DocumentStore();
+
+  mutable std::vector<SpillFile> files_;
+  std::string path_;  ///< of a file that others read
   std::vector<std::int32_t> lengths_;
-  std::vector<std::int64_t> begin_bytes_ = {
-      0};  ///< (size() + 1): document d takes [begin_bytes_[d], begin_bytes_[d+1])
+  std::vector<std::uint64_t> hashes_;
+  std::vector<Place> places_;
 };
 
 }  // namespace sft::data

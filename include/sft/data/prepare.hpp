@@ -10,6 +10,7 @@
 
 #include "sft/data/example.hpp"
 #include "sft/data/packing.hpp"
+#include "sft/data/team.hpp"
 
 namespace sft::data {
 
@@ -68,6 +69,7 @@ struct PrepareSummary {
   std::int64_t row_length = 0;          ///< padding included: the max_length of the files
   LengthStatistics lengths;
   RecordCensus census;
+  std::int64_t num_kept_shards = 0;  ///< that an earlier call had finished
   std::vector<SplitSummary> splits;  ///< train, then eval where something is held back
 
   [[nodiscard]] const SplitSummary& train() const { return splits.front(); }
@@ -82,7 +84,14 @@ using PrepareProgress = std::function<void(const char* stage, std::int64_t done,
 /// impossible options (configuration Error), and, as data Errors, bad records by file and line, a file named twice,
 /// inputs without a target, a folder that holds train-*.h5 or eval-*.h5 already, and one that another sft-prepare
 /// writes to. Tokens wait in a temporary file on the disk of OUTPUT, 4 bytes per token, which no way out leaves behind;
-/// memory holds lengths and places, about 60 bytes per document, and a few MiB.
-PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress);
+/// memory holds lengths and places, about 80 bytes per document, and a few MiB.
+///
+/// A team of processes that all see the inputs and OUTPUT makes the same files as one: each makes the tokens of its
+/// share of the records and writes its share of the shards. Every process gets the summary, which counts what all did;
+/// `progress` counts what its own process did.
+///
+/// Where an earlier call with the same options and inputs was interrupted or failed while it wrote shards, those that
+/// it finished are kept: they lie in OUTPUT under names ending in .tmp until all are named together.
+PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& progress, const Team& team = Team());
 
 }  // namespace sft::data

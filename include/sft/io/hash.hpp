@@ -39,6 +39,9 @@ class ContentHash {
   std::unique_ptr<State> state_;
 };
 
+/// XXH3-64 of some bytes, for what a run compares within itself.
+[[nodiscard]] std::uint64_t short_hash(std::span<const std::byte> bytes, std::uint64_t seed = 0);
+
 /// Stands for the elements of named tensors, whoever looks at which of them in whatever order: the sum, modulo 2^64, of
 /// a hash of each element's tensor, place and number. Ranks that each see a part add up what they have.
 class ElementSum {

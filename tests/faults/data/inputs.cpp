@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 
+#include "sft/data/packed_dataset.hpp"
 #include "sft/data/prepare.hpp"
 #include "sft/io/files.hpp"
 #include "support/error_text.hpp"
@@ -92,7 +93,7 @@ BOOST_AUTO_TEST_CASE(what_a_killed_run_named_is_not_taken_for_packed_data) {
   BOOST_TEST(mentions(run_on("{\"text\": \"good\"}\n"), {output, "a part of", "train-00003.h5", "killed"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_shard_that_cannot_get_its_name_takes_the_others_along) {
+BOOST_AUTO_TEST_CASE(a_shard_that_cannot_get_its_name_takes_those_of_the_others_back) {
   sft::io::write_file_atomically(input, "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"three\"}\n");
   const sft::data::PrepareOptions options = {.inputs = {input},
                                              .output = output,
@@ -100,12 +101,17 @@ BOOST_AUTO_TEST_CASE(a_shard_that_cannot_get_its_name_takes_the_others_along) {
                                              .packing_strategy = sft::data::PackingStrategy::none,
                                              .num_shards = 3};
   const std::string in_the_way = output + "/train-00001.h5";
-  const auto stand_in_the_way = [&](const char* stage, std::int64_t, std::int64_t) {
-    if (std::string(stage) == "writing") std::filesystem::create_directories(in_the_way);
+  const auto stand_in_the_way = [&](const char* stage, std::int64_t done, std::int64_t total) {
+    if (std::string(stage) == "writing" && done == total) std::filesystem::create_directories(in_the_way);
   };
   BOOST_TEST(mentions(data_error_of([&] { (void)sft::data::prepare(options, stand_in_the_way); }), {in_the_way}));
   std::filesystem::remove(in_the_way);
-  BOOST_TEST(std::filesystem::is_empty(output));
+  for (const auto& entry : std::filesystem::directory_iterator(output)) {
+    BOOST_TEST(entry.path().extension().string() == ".tmp");
+  }
+  const sft::data::PrepareSummary summary = sft::data::prepare(options, [](const char*, std::int64_t, std::int64_t) {});
+  BOOST_TEST(summary.num_kept_shards == 3);
+  BOOST_TEST(sft::data::PackedDataset(summary.train().files).num_rows() == 3);
 }
 
 BOOST_AUTO_TEST_CASE(an_output_that_cannot_be_made) {

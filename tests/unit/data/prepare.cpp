@@ -14,10 +14,12 @@
 #include <stdexcept>
 
 #include "sft/core/error.hpp"
+#include "sft/data/loader.hpp"
 #include "sft/data/packed_dataset.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hdf5.hpp"
 #include "sft/text/byte_tokenizer.hpp"
+#include "support/packed_file.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace sft::data;
@@ -330,7 +332,7 @@ BOOST_AUTO_TEST_CASE(rows_are_padded_to_a_multiple) {
   BOOST_TEST(length_with(64) == 64);
 }
 
-BOOST_AUTO_TEST_CASE(an_exception_of_the_caller_leaves_nothing_behind) {
+BOOST_AUTO_TEST_CASE(an_exception_of_the_caller_leaves_what_is_finished_for_the_next_call) {
   write("a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"0123456789012345\"}\n");
   options.num_shards = 2;
   for (const std::string last : {"reading", "writing"}) {
@@ -338,8 +340,20 @@ BOOST_AUTO_TEST_CASE(an_exception_of_the_caller_leaves_nothing_behind) {
       if (stage == last && done == total) throw std::runtime_error("stopped");
     };
     BOOST_CHECK_THROW((void)prepare(options, stop), std::runtime_error);
-    BOOST_TEST((!std::filesystem::exists(options.output) || std::filesystem::is_empty(options.output)));
+    std::error_code no_folder;
+    std::int64_t num_finished = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(options.output, no_folder)) {
+      BOOST_TEST(entry.path().extension().string() == ".tmp");
+      ++num_finished;
+    }
+    BOOST_TEST(num_finished == (last == "writing" ? 1 : 0));  // the exception came in the midst of the second
   }
+  BOOST_TEST(run().num_kept_shards == 1);
+  BOOST_TEST(std::distance(std::filesystem::directory_iterator(options.output), {}) == 2);
+  const std::string fingerprint = open().fingerprint();
+  options.output = folder.file("whole");
+  BOOST_TEST(run().num_kept_shards == 0);
+  BOOST_TEST(open().fingerprint() == fingerprint);
 }
 
 BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {
@@ -358,6 +372,38 @@ BOOST_AUTO_TEST_CASE(impossible_options_are_configuration_errors) {
   refused([](PrepareOptions& changed) { changed.num_shards = 2; });  // of one row
   refused([](PrepareOptions& changed) { changed.text.tokenizer = "bpe"; });
   BOOST_TEST(!std::filesystem::exists(options.output));
+}
+
+BOOST_AUTO_TEST_CASE(steps_are_counted_by_the_table_of_rows_as_by_their_labels) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    text += "{\"messages\": [{\"role\": \"user\", \"content\": \"" + std::string(1 + i % 7, 'q') +
+            "\"}, {\"role\": \"assistant\", \"content\": \"" + std::string(1 + i % 11, 'a') + "\", \"weight\": 0." +
+            std::to_string(1 + i % 9) + "}]}\n";
+  }
+  write("a.jsonl", text);
+  options.max_length = 96;
+  options.num_shards = 3;
+  (void)run();
+  const PackedDataset dataset = open();
+  std::vector<Row> rows;
+  for (std::int64_t i = 0; i < dataset.num_rows(); ++i) rows.push_back(dataset.read_row(i));
+  sft::test::write_packed_file(folder.file("old.h5"), rows, dataset.vocab_size());
+  const PackedDataset old({folder.file("old.h5")});
+  BOOST_TEST(dataset.has_row_counts());
+  BOOST_TEST(!old.has_row_counts());
+  for (const int rank : {0, 1}) {
+    const LoaderPlan plan{
+        .rows_per_micro_batch = 2, .micro_batches = 3, .data_size = 2, .data_rank = rank, .last_step = 4};
+    Loader counted(dataset, plan), labelled(old, plan);
+    for (int i = 0; i < 12; ++i) {
+      const MicroBatch batch = counted.next(), expected = labelled.next();
+      BOOST_TEST(batch.rows == expected.rows, boost::test_tools::per_element());
+      BOOST_TEST(batch.tokens == expected.tokens, boost::test_tools::per_element());
+      BOOST_TEST((batch.counts == expected.counts));
+      BOOST_TEST((batch.step_counts == expected.step_counts));  // bit by bit
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The first half of sft-prepare: files of records -> documents.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "data/output_folder.hpp"
+#include "data/prepare_options.hpp"
+#include "sft/data/document.hpp"
+#include "sft/data/prepare.hpp"
+
+namespace sft::data {
+
+struct ReadDocuments {
+  std::optional<DocumentStore> documents;    ///< of all records, in their order; there is one
+  std::optional<DocumentStore> shared_part;  ///< of a team: keeps the file of this process's part, which all read
+  std::vector<std::int64_t> num_of_group;    ///< documents of each group of inputs
+};
+
+/// Reads all inputs and makes documents of their records, of which each process of the team has a share; adds what
+/// became of all of them to `summary`. The first bad record is a data Error on every process.
+[[nodiscard]] ReadDocuments read_documents(const PrepareOptions& options, const ExampleMaker& maker,
+                                           const std::vector<InputGroup>& groups, const Team& team,
+                                           const PrepareProgress& progress, PrepareSummary& summary);
+
+}  // namespace sft::data
