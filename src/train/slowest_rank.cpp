@@ -16,6 +16,7 @@ namespace {
 constexpr double most_ratio = 1.2;
 constexpr double least_excess_s = 0.02;  ///< a step: steps of milliseconds differ by chance
 constexpr std::int64_t least_steps = 20;
+constexpr int least_lines = 2;  // of the metrics: a single long stop is in one
 
 std::string host_name() {
   std::array<char, 256> host{};
@@ -48,9 +49,13 @@ SlowestRankWatch::Finding SlowestRankWatch::close(const comm::Group& world) {
   const double mean_s = std::exchange(time_s_, 0.0) / static_cast<double>(num_steps);
   const SlowestRank slowest = slowest_of(world.all_gather(std::span(&mean_s, 1)));
   const bool is_slow = slowest.ratio > most_ratio && slowest.excess_s > least_excess_s;
-  same_steps_ = is_slow ? (slowest.rank == same_rank_ ? same_steps_ : 0) + num_steps : 0;
+  if (!is_slow || slowest.rank != same_rank_) same_steps_ = same_lines_ = 0;
+  if (is_slow) {
+    same_steps_ += num_steps;
+    ++same_lines_;
+  }
   same_rank_ = is_slow ? slowest.rank : -1;
-  if (has_warned_ || same_steps_ < least_steps) return {.slowest = slowest, .warning = ""};
+  if (has_warned_ || same_steps_ < least_steps || same_lines_ < least_lines) return {.slowest = slowest, .warning = ""};
   has_warned_ = true;
   const std::string host = world.deliver(host_name(), slowest.rank, 0);
   return {.slowest = slowest,

@@ -36,6 +36,7 @@ class SlowestRankWatch {
   std::int64_t num_steps_ = 0;
   int same_rank_ = -1;  ///< that was too slow in all of the last same_steps_
   std::int64_t same_steps_ = 0;
+  int same_lines_ = 0;  ///< in which these steps are
 };
 
 }  // namespace sft::train
