@@ -20,7 +20,7 @@ PACKAGES := g++ cmake ninja-build \
   wordnet-base python3-h5py python3-matplotlib shellcheck
 # What only tests use: Lmod reads the installed modulefiles, QEMU is a processor without AVX.
 TEST_PACKAGES := lmod qemu-user
-SLURM_PACKAGES := slurm-wlm munge
+SLURM_PACKAGES := slurm-wlm munge procps
 MPICH_PACKAGES := libmpich-dev mpich libhdf5-mpich-dev
 STYLE_PACKAGES := clang clang-format clang-tidy libclang-rt-dev libomp-dev
 

@@ -113,6 +113,7 @@ lose_node() {
   local -r daemon=${cluster_daemons[number + 1]} # the first two are munged and slurmctld
   kill -KILL "$daemon" "$@"
   wait "$daemon" 2>/dev/null || true # without the shell's own word
+  unset 'cluster_daemons[number + 1]'
 }
 
 # start_cluster FOLDER NODES: returns when all nodes are idle.
