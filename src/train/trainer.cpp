@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sft/train/trainer.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -132,15 +134,21 @@ void Trainer::restore() {
   let_rank_0(run_.groups.world, [&] {
     io::make_folders(output_dir);
     lock_.emplace(output_dir);
-    folder = checkpoint::find_resume(config);
     fingerprint = run_.datasets.train.fingerprint();
-    if (folder.empty()) return;
-    saved = checkpoint::read_header(folder);
-    check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
-    check_resume_data(fingerprint, folder, saved);
-    for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
   });
-  run_.groups.world.broadcast(folder, 0);
+  std::vector<std::string> damaged;  // checkpoints that auto found and that could not be loaded
+  const auto find_resume = [&] {
+    let_rank_0(run_.groups.world, [&] {
+      folder = checkpoint::find_resume(config, damaged);
+      if (folder.empty()) return;
+      saved = checkpoint::read_header(folder);
+      check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
+      check_resume_data(fingerprint, folder, saved);
+      for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
+    });
+    run_.groups.world.broadcast(folder, 0);
+  };
+  find_resume();
 
   const bool has_all_weights = !folder.empty() && !config->lora.use_peft;
   if (!has_all_weights && run_.start_weights != nullptr) {
@@ -153,13 +161,27 @@ void Trainer::restore() {
     origin_ = "random, model.init_seed = " + std::to_string(config->model.init_seed);
   }
   const std::string frozen_origin = config->lora.use_peft ? origin_ : "";
-  if (!folder.empty()) {
+  const auto load = [&] {
     let_rank_0(run_.groups.world, [&] {
       if (!config->lora.use_peft) return;
       const auto doubts = check_resume_weights(frozen_fingerprint, frozen_origin, folder, saved);
       for (const std::string& doubt : doubts) log_warning(doubt);
     });
-    position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
+    try {
+      position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
+      return true;
+    } catch (const comm::SharedError& error) {
+      if (config->checkpoint.resume_from_checkpoint != "auto" || error.status() != ExitStatus::data) throw;
+      damaged.push_back(folder);
+      find_resume();
+      if (folder.empty()) throw;
+      log_warning(fmt::format("{} is left out ({}): the run goes on from {}", damaged.back(), error.what(), folder));
+      return false;
+    }
+  };
+  if (!folder.empty()) {
+    while (!load()) {
+    }
     run_.groups.world.agree([&] { schedule_.restore(position_.schedule); });
     position_.schedule = schedule_.state();
     saver_->set_saved(position_.step, folder);
@@ -177,6 +199,9 @@ void Trainer::restore() {
     warn_of_others(output_dir, position_, folder.empty());
     open_output(folder, saved.position.lineage);
   });
+  const std::vector<int> nodes = plan::nodes_of_ranks(run_.session);
+  checkpoint::add_writer(position_, run_.place.layout().describe(),
+                         std::ssize(std::set<int>(nodes.begin(), nodes.end())));
 }
 
 void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {

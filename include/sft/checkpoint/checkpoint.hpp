@@ -26,7 +26,7 @@ struct LogWindow {
   double loss = 0.0, mean_token_accuracy = 0.0, entropy = 0.0;
 };
 
-/// Checkpoints that were written alike, from that of `step` on to the next Writer's.
+/// Who wrote the checkpoints after that of `step` (0: all), up to the next Writer's.
 struct Writer {
   std::int64_t step = 0;
   std::string run_id, sft_version;
@@ -61,6 +61,9 @@ struct Position {
   std::string date = "";
   std::vector<Writer> writers = {};  ///< of the checkpoint and those that it goes on from; earlier versions kept none
 };
+
+/// Adds who goes on from `position` now, unless it is who came there: its lineage's run, this program, and these.
+void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts);
 
 /// "OUTPUT_DIR/checkpoint-000100"
 [[nodiscard]] std::string path_of(const std::string& output_dir, std::int64_t step);
@@ -134,9 +137,10 @@ struct Header {
 [[nodiscard]] std::string latest_date(const std::string& output_dir);
 
 /// What resume_from_checkpoint = auto | none | PATH means now: a folder, or empty to start anew. `auto` takes the
-/// checkpoint in output_dir that was saved last. Gives one that a crash left under another name its name back. Not
-/// collective.
-[[nodiscard]] std::string find_resume(const config::Config& config);
+/// checkpoint in output_dir that was saved last, without those in `damaged`, and without those whose checkpoint.h5 is
+/// damaged, each with a warning. A data Error where no other is left than these, and for one that only another version
+/// of this program can read. Gives one that a crash left under another name its name back. Not collective.
+[[nodiscard]] std::string find_resume(const config::Config& config, const std::vector<std::string>& damaged = {});
 
 /// The order of rows that the run of that checkpoint has; nothing when there is none, or none that can be read. Changes
 /// nothing in output_dir, which another run may be using. Not collective.
