@@ -22,6 +22,7 @@
 #include "saver.hpp"
 #include "sft/comm/launcher.hpp"
 #include "sft/config/parse.hpp"
+#include "sft/core/format.hpp"
 #include "sft/core/log.hpp"
 #include "sft/core/program.hpp"
 #include "sft/core/stop_signals.hpp"
