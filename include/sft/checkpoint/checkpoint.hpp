@@ -78,8 +78,8 @@ std::string save(const std::string& output_dir, const config::Config& config, co
                  const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
                  device::Device& device, device::Stream& stream);
 
-/// What a save takes on `rank` of the world beside buffers of a few MiB: for the virtual datasets that few pieces get.
-[[nodiscard]] std::size_t index_memory_bytes(int rank);
+/// What a save takes on the rank at `place` beside buffers of a few MiB: for the virtual datasets that few pieces get.
+[[nodiscard]] std::size_t index_memory_bytes(const mesh::Place& place);
 
 /// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them. Rank
 /// 0 reads checkpoint.h5 for all and compares entries, names and shapes with those of the state. Of ranks that hold the
