@@ -114,7 +114,7 @@ std::vector<std::string> cells_of(const Row& row, const std::string& shape) {
 
 std::string lineage_text(const std::vector<checkpoint::Writer>& writers) {
   Table table({Align::right, Align::left, Align::right, Align::left, Align::left});
-  table.add({"from step", "mesh", "hosts", "sft", "run"});
+  table.add({"after step", "mesh", "hosts", "sft", "run"});
   table.add_rule();
   for (const checkpoint::Writer& writer : writers) {
     table.add({fmt::format("{}", writer.step), writer.mesh, fmt::format("{}", writer.num_hosts), writer.sft_version,

@@ -36,8 +36,6 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
 [[nodiscard]] std::string text_of(const std::vector<Writer>& writers);
 /// Reads text_of(); a data Error names `source`.
 [[nodiscard]] std::vector<Writer> parse_writers(const std::string& text, const std::string& source);
-/// Adds who writes the checkpoint of `position` now, unless it is who wrote the one before.
-void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts);
 
 /// The date a microsecond after `date`, both as Header has them; empty for a text of another form.
 [[nodiscard]] std::string following_date(const std::string& date);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "history.hpp"
 
+#include <fmt/core.h>
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -11,6 +12,9 @@
 #include "header.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/log.hpp"
+#include "sft/io/hdf5.hpp"
+#include "sft/io/seal.hpp"
 
 namespace sft::checkpoint {
 
@@ -87,10 +91,49 @@ void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit
 
 namespace {
 
-/// find_resume without giving anything its name back.
-std::string find_complete(const config::Config& config) {
+/// Whether checkpoint.h5 is a whole file: what cannot be made of it then is for another version of this program.
+bool is_whole(const std::string& folder) {
+  try {
+    io::check_seal(index_path(folder));
+    static_cast<void>(io::Hdf5File::open(index_path(folder)));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// A checkpoint whose checkpoint.h5 is damaged, and what an attempt to read it says.
+struct Unreadable {
+  std::string folder, why;
+};
+
+/// The one in output_dir that was saved last, of those that can be read and are not in `damaged`; empty where there is
+/// none. `unreadable` gets those that are damaged; one of a version that this program does not know is refused.
+std::string last_readable(const std::string& output_dir, const std::vector<std::string>& damaged,
+                          std::vector<Unreadable>& unreadable) {
+  std::vector<Saved> checkpoints;
+  for (const std::string& folder : list(output_dir)) {
+    if (std::ranges::find(damaged, folder) != damaged.end()) continue;
+    try {
+      const Header header = read_header(folder);
+      checkpoints.push_back({folder, header.position, header.date});
+    } catch (const Error& error) {
+      if (is_whole(folder)) throw;
+      unreadable.push_back({folder, error.what()});
+    }
+  }
+  sort_by_date(checkpoints);
+  if (checkpoints.empty() && damaged.empty() && !unreadable.empty()) {
+    throw Error(ExitStatus::data, unreadable.back().why);  // starting anew would be a surprise
+  }
+  return checkpoints.empty() ? "" : checkpoints.back().folder;
+}
+
+/// find_resume without giving anything its name back, and without warnings.
+std::string find_complete(const config::Config& config, const std::vector<std::string>& damaged,
+                          std::vector<Unreadable>& unreadable) {
   const std::string& wanted = config.checkpoint.resume_from_checkpoint;
-  if (wanted == "auto") return saved_last(config.train.output_dir);
+  if (wanted == "auto") return last_readable(config.train.output_dir, damaged, unreadable);
   const std::string what_to_do = "give the folder of a complete checkpoint, or auto, or none";
   const std::string problem = "cannot resume from " + wanted;
   if (!fs::is_directory(wanted)) throw_data_error(problem, "there is no such folder", what_to_do);
@@ -110,16 +153,23 @@ bool is_new_start(const config::Config& config) {
 
 }  // namespace
 
-std::string find_resume(const config::Config& config) {
+std::string find_resume(const config::Config& config, const std::vector<std::string>& damaged) {
   if (is_new_start(config)) return "";
   recover_folders(config.train.output_dir);
-  return find_complete(config);
+  std::vector<Unreadable> unreadable;
+  std::string found = find_complete(config, damaged, unreadable);
+  if (found.empty()) return found;
+  for (const Unreadable& other : unreadable) {
+    log_warning(fmt::format("{} is left out ({}): the run goes on from {}", other.folder, other.why, found));
+  }
+  return found;
 }
 
 std::optional<config::RowOrder> row_order_of_resume(const config::Config& config) {
   if (is_new_start(config)) return std::nullopt;
   try {
-    const std::string folder = find_complete(config);
+    std::vector<Unreadable> unreadable;
+    const std::string folder = find_complete(config, {}, unreadable);
     if (!folder.empty()) return read_header(folder).position.row_order;
   } catch (const Error&) {  // find_resume says what is wrong
   }

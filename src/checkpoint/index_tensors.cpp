@@ -130,9 +130,10 @@ void write_tensor_index(const std::string& folder, const FileMap& map) {
   if (error) throw_data_error("cannot write " + path, error.message(), "check the folder's permissions");
 }
 
-std::size_t index_memory_bytes(int rank) {
+std::size_t index_memory_bytes(const mesh::Place& place) {
   constexpr std::size_t bytes_of_mapping = 27U << 10U;  // while the library makes a virtual dataset; measured
-  return rank == 0 ? most_pieces_of_tensor * bytes_of_mapping : 0;
+  if (place.rank() != 0) return 0;
+  return bytes_of_mapping * std::min(most_pieces_of_tensor, static_cast<std::size_t>(place.layout().size()));
 }
 
 }  // namespace sft::checkpoint

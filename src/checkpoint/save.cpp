@@ -9,7 +9,6 @@
 #include <exception>
 #include <functional>
 #include <optional>
-#include <set>
 #include <sstream>
 
 #include "file_map.hpp"
@@ -119,7 +118,6 @@ struct Save::Impl {
   Position position;
   WritePlan plan;
   FileMap map;  ///< of ranks all regions, of hashes those of this rank
-  std::int64_t num_hosts = 1;
   bool is_written = false;
   std::exception_ptr error;
 };
@@ -131,7 +129,6 @@ void Save::Impl::lay_out_files(const std::vector<Entry>& entries) {
   const std::size_t num_entries = own_counts.size();
   const std::vector<std::int64_t> counts = world.all_gather(std::span<const std::int64_t>(own_counts));
   const std::vector<std::string> hosts = world.all_gather(host_name());
-  num_hosts = std::ssize(std::set<std::string>(hosts.begin(), hosts.end()));
   const auto count_of = [&](int of_rank, std::size_t entry) {
     return counts[static_cast<std::size_t>(of_rank) * num_entries + entry];
   };
@@ -244,7 +241,6 @@ void Save::Impl::gather_hashes() {
 }
 
 std::string Save::Impl::finish() {
-  add_writer(position, map.layout.describe(), num_hosts);
   std::string date = write_map(temporary_path(folder), config, tokenizer, position, map);
   commit_folder(folder);
   return date;

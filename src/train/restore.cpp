@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "saver.hpp"
 #include "sft/core/log.hpp"
 #include "sft/io/files.hpp"
+#include "sft/plan/start_table.hpp"
 #include "sft/train/resume.hpp"
 #include "sft/train/trainer.hpp"
 
@@ -57,20 +59,26 @@ void Trainer::restore() {
   let_rank_0(run_.groups.world, [&] {
     io::make_folders(output_dir);
     lock_.emplace(output_dir);
-    folder = checkpoint::find_resume(config);
     fingerprint = run_.datasets.train.fingerprint();
-    if (folder.empty()) return;
-    saved = checkpoint::read_header(folder);
-    if (saved.position.is_model_only) {
-      throw_data_error(fmt::format("cannot go on from {}", folder),
-                       "it holds weights alone (checkpoint.save_only_model), without the state of the optimizer",
-                       "begin a new run with model.model_name_or_path set to it, or go on from another checkpoint");
-    }
-    check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
-    check_resume_data(fingerprint, folder, saved);
-    for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
   });
-  run_.groups.world.broadcast(folder, 0);
+  std::vector<std::string> damaged;  // checkpoints that auto found and that could not be loaded
+  const auto find_resume = [&] {
+    let_rank_0(run_.groups.world, [&] {
+      folder = checkpoint::find_resume(config, damaged);
+      if (folder.empty()) return;
+      saved = checkpoint::read_header(folder);
+      if (saved.position.is_model_only) {
+        throw_data_error(fmt::format("cannot go on from {}", folder),
+                         "it holds weights alone (checkpoint.save_only_model), without the state of the optimizer",
+                         "begin a new run with model.model_name_or_path set to it, or go on from another checkpoint");
+      }
+      check_resume(config, run_.datasets.train.num_rows(), run_.datasets.train.max_length(), folder, saved);
+      check_resume_data(fingerprint, folder, saved);
+      for (const std::string& change : changes_on_resume(config, folder, saved)) log_warning(change);
+    });
+    run_.groups.world.broadcast(folder, 0);
+  };
+  find_resume();
 
   const bool has_all_weights = !folder.empty() && !config->lora.use_peft;
   if (!has_all_weights && run_.start_weights != nullptr) {
@@ -83,13 +91,27 @@ void Trainer::restore() {
     origin_ = "random, model.init_seed = " + std::to_string(config->model.init_seed);
   }
   const std::string frozen_origin = config->lora.use_peft ? origin_ : "";
-  if (!folder.empty()) {
+  const auto load = [&] {
     let_rank_0(run_.groups.world, [&] {
       if (!config->lora.use_peft) return;
       const auto doubts = check_resume_weights(frozen_fingerprint, frozen_origin, folder, saved);
       for (const std::string& doubt : doubts) log_warning(doubt);
     });
-    position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
+    try {
+      position_ = checkpoint::load(folder, run_.groups.world, run_.engine.state(), run_.device, run_.engine.stream());
+      return true;
+    } catch (const comm::SharedError& error) {
+      if (config->checkpoint.resume_from_checkpoint != "auto" || error.status() != ExitStatus::data) throw;
+      damaged.push_back(folder);
+      find_resume();
+      if (folder.empty()) throw;
+      log_warning(fmt::format("{} is left out ({}): the run goes on from {}", damaged.back(), error.what(), folder));
+      return false;
+    }
+  };
+  if (!folder.empty()) {
+    while (!load()) {
+    }
     run_.groups.world.agree([&] { schedule_.restore(position_.schedule); });
     position_.schedule = schedule_.state();
     std::string& best = position_.decisions.best_checkpoint;
@@ -110,6 +132,9 @@ void Trainer::restore() {
     warn_of_others(output_dir, position_, folder.empty());
     open_output(folder, saved.position.lineage);
   });
+  const IndexedVector<WorldRank, int> nodes = plan::nodes_of_ranks(run_.session);
+  checkpoint::add_writer(position_, run_.place.layout().describe(),
+                         std::ssize(std::set<int>(nodes.begin(), nodes.end())));
 }
 
 void Trainer::open_output(const std::string& resumed, const checkpoint::Lineage& saved) {

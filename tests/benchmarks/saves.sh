@@ -56,7 +56,7 @@ run() {
   awk '/saving checkpoint-.* beside/ { inside = 1; print "begin", done } /saved .*checkpoint-/ { if (inside) print "end", done; inside = 0 }
     match($0, /[0-9]+\/[0-9]+/) && /^20/ { split(substr($0, RSTART, RLENGTH), n, "/"); done = n[1] }' "$1.log" >"$1.saves"
   sed 's/.*"step":\([0-9]*\),.*"step_time_s":\([0-9.e-]*\).*/\1 \2/' "$1/metrics.jsonl" >"$1.steps"
-  awk 'FNR == NR { if ($1 == "begin") from = $2; else { for (i = from + 1; i <= $2; ++i) during[i] = 1 } next }
+  awk 'FILENAME == ARGV[1] { if ($1 == "begin") from = $2; else { for (i = from + 1; i <= $2; ++i) during[i] = 1 } next }
     $1 > 4 { print $2 > ((($1 in during) ? "during" : "apart")) }' "$1.saves" "$1.steps"
   touch during apart
   mv during "$1.during"

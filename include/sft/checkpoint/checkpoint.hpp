@@ -41,7 +41,7 @@ struct Decisions {
   bool operator==(const Decisions&) const = default;
 };
 
-/// Checkpoints that were written alike, from that of `step` on to the next Writer's.
+/// Who wrote the checkpoints after that of `step` (0: all), up to the next Writer's.
 struct Writer {
   std::int64_t step = 0;
   std::string run_id, sft_version;
@@ -80,6 +80,9 @@ struct Position {
   std::vector<Writer> writers = {};  ///< of the checkpoint and those that it goes on from; earlier versions kept none
 };
 
+/// Adds who goes on from `position` now, unless it is who came there: its lineage's run, this program, and these.
+void add_writer(Position& position, const std::string& mesh, std::int64_t num_hosts);
+
 /// "OUTPUT_DIR/checkpoint-000100"
 [[nodiscard]] std::string path_of(const std::string& output_dir, std::int64_t step);
 /// Folders of complete checkpoints in output_dir of steps after `after_step`, ascending by step. Not collective.
@@ -93,8 +96,8 @@ std::string save(const std::string& output_dir, const config::Config& config, co
                  const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
                  device::Device& device, device::Stream& stream);
 
-/// What a save takes on `rank` of the world beside buffers of a few MiB: for the virtual datasets that few pieces get.
-[[nodiscard]] std::size_t index_memory_bytes(int rank);
+/// What a save takes on the rank at `place` beside buffers of a few MiB: for the virtual datasets that few pieces get.
+[[nodiscard]] std::size_t index_memory_bytes(const mesh::Place& place);
 
 /// Reads a complete checkpoint into `state`, each rank the pieces it holds, and refreshes what follows from them. Rank
 /// 0 reads checkpoint.h5 for all and compares entries, names and shapes with those of the state. Of ranks that hold the
@@ -152,9 +155,10 @@ struct Header {
 [[nodiscard]] std::string latest_date(const std::string& output_dir);
 
 /// What resume_from_checkpoint = auto | none | PATH means now: a folder, or empty to start anew. `auto` takes the
-/// checkpoint in output_dir that was saved last. Gives one that a crash left under another name its name back. Not
-/// collective.
-[[nodiscard]] std::string find_resume(const config::Config& config);
+/// checkpoint in output_dir that was saved last, without those in `damaged`, and without those whose checkpoint.h5 is
+/// damaged, each with a warning. A data Error where no other is left than these, and for one that only another version
+/// of this program can read. Gives one that a crash left under another name its name back. Not collective.
+[[nodiscard]] std::string find_resume(const config::Config& config, const std::vector<std::string>& damaged = {});
 
 /// The order of rows that the run of that checkpoint has; nothing when there is none, or none that can be read. Changes
 /// nothing in output_dir, which another run may be using. Not collective.

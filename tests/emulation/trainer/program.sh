@@ -4,18 +4,34 @@
 # changes none, nor does state on the node; it refuses too few GPUs, checks the machine, and ends when a rank never comes to
 # a collective.
 #
-#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE NVML_STAND_IN
+#   program.sh MPIEXEC SFT_EMULATED SFT_PREPARE SFT_INSPECT NVML_STAND_IN
 set -euo pipefail
 
-mpiexec=$1 sft=$2 sft_prepare=$3 nvml=$4
+mpiexec=$1 sft=$2 sft_prepare=$3 sft_inspect=$4 nvml=$5
 support=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../support" && pwd)
 # shellcheck source=tests/support/checks.sh
 source "$support/checks.sh"
 # shellcheck source=tests/support/gpu_training.sh
 source "$support/gpu_training.sh"
 
+# no_difference A B: the checkpoints have the same weights and moments.
+# shellcheck disable=SC2317  # check calls it
+no_difference() {
+  "$sft_inspect" "$1" --optimizer --compare "$2" >tensors &&
+    awk 'NR > 2 && NF > 2 { ++count; wrong += $2 != 0 } END { exit count > 20 && !wrong ? 0 : 1 }' tensors
+}
+
 make_tiny_run
 check_training --device.comm auto
+
+check "they save beside training" grep -q "saving checkpoint-000004 beside training" out
+succeeds "2 ranks on GPUs, whose training waits for saves" "${train[@]}" --device.backend cuda --train.output_dir waits \
+  --checkpoint.async false
+check "the same bits" same gpu waits
+for step in 000002 000004; do
+  succeeds "checkpoint $step is whole" "$sft_inspect" "gpu/checkpoint-$step" --verify
+  check "and the same" no_difference "gpu/checkpoint-$step" "waits/checkpoint-$step"
+done
 
 # traced FOLDER: its timeline has both ranks, on all tracks that such a mesh uses, and the steps that were asked for.
 # shellcheck disable=SC2317  # check calls it

@@ -69,7 +69,10 @@ for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32 --zero_stage 1' '1 1 2 2 bf16 --zero_st
   '1 2 2 1 bf16 --optimizer.optim adafactor --train.offload_parameters nvme --train.offload_folder offload' \
   '2 2 1 1 bf16 --optimizer.optim adamw_8bit --train.offload_optimizer nvme --train.offload_folder offload' \
   '2 1 2 1 bf16 --optimizer.optim muon --train.offload_optimizer nvme --train.offload_folder offload' \
-  '1 2 1 2 bf16 --optimizer.optim muon --train.offload_parameters nvme --train.offload_folder offload'; do
+  '1 2 1 2 bf16 --optimizer.optim muon --train.offload_parameters nvme --train.offload_folder offload' \
+  '2 2 1 1 bf16 --zero_stage 1 --checkpoint.save_steps 1' \
+  '1 2 1 2 bf16 --checkpoint.save_steps 1 --train.offload_optimizer nvme --train.offload_folder offload' \
+  '2 1 1 2 pure_bf16 --checkpoint.save_steps 1 --checkpoint.async false'; do
   read -r replicate shard sp tp precision more <<<"$mesh"
   read -ra more <<<"$more"
   words=(run.ini --parallel.dp_replicate_size "$replicate" --parallel.dp_shard_size "$shard" --parallel.sp_size "$sp"
@@ -83,6 +86,7 @@ for mesh in '1 4 1 1 bf16' '1 2 2 1 fp32 --zero_stage 1' '1 1 2 2 bf16 --zero_st
   check "mesh $mesh: the plan in JSON is what the run has" cmp planned real
   check "mesh $mesh: the plan as a table is what the run has" cmp <(table_of text) real
   check "mesh $mesh: the run says what it sends" grep -Eq '^ *sends +[a-z_]+ [0-9.]+ [KM]iB' out
+  check "mesh $mesh: the run says what it saves as was planned" cmp <(grep '^ *saves' text) <(grep '^ *saves' out)
   check "mesh $mesh: as was planned" cmp <(grep '^ *sends' text) <(grep '^ *sends' out)
 done
 check "the plan knows the rows to evaluate on" grep -Eq '"num_eval_rows": [1-9]' json

@@ -213,12 +213,22 @@ BOOST_AUTO_TEST_CASE(a_date_has_one_after_it) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(auto_does_not_choose_while_an_index_cannot_be_read) {
+BOOST_AUTO_TEST_CASE(auto_falls_back_to_the_newest_whose_index_can_be_read) {
   const sft::test::TemporaryFolder output;
-  const std::string damaged = checkpoint::path_of(output.path(), 9);
+  const std::string damaged = checkpoint::path_of(output.path(), 9), whole = checkpoint::path_of(output.path(), 5);
   make_checkpoint(damaged);
-  make_checkpoint(checkpoint::path_of(output.path(), 5));
+  make_checkpoint(whole);
+  make_checkpoint(checkpoint::path_of(output.path(), 4));
   fs::resize_file(checkpoint::index_path(damaged), 100);
+  BOOST_TEST(find(output.path(), "auto") == whole);
+  BOOST_TEST(mentions(data_error_of([&] { (void)checkpoint::saved_last(output.path()); }), {damaged, "as HDF5"}));
+
+  // One that could not be loaded, too; when nothing is left, it is an error to find only unreadable ones.
+  sft::config::Config config;
+  config.train.output_dir = output.path();
+  config.checkpoint.resume_from_checkpoint = "auto";
+  BOOST_TEST(checkpoint::find_resume(config, {whole}) == checkpoint::path_of(output.path(), 4));
+  for (const std::int64_t step : {4, 5}) fs::remove_all(checkpoint::path_of(output.path(), step));
   BOOST_TEST(mentions(data_error_of([&] { (void)find(output.path(), "auto"); }), {damaged, "as HDF5"}));
 }
 
