@@ -14,6 +14,8 @@ namespace sft::io {
 
 namespace {
 
+constexpr std::size_t large_bytes = std::size_t{1} << 20;  ///< that are worth telling the system about
+
 [[noreturn]] void throw_errno(const std::string& problem, const char* what_to_do) {
   throw_data_error(problem, std::strerror(errno), what_to_do);
 }
@@ -58,6 +60,9 @@ std::uint64_t RawFile::size_bytes() const {
 }
 
 void RawFile::read(std::uint64_t at, std::size_t size, void* bytes) const {
+  // Whoever reads so much at a time most likely goes on: the disk fetches that while the caller is busy with this.
+  if (size >= large_bytes)
+    ::posix_fadvise(descriptor_, static_cast<off_t>(at + size), large_bytes, POSIX_FADV_WILLNEED);
   const ssize_t count = read_at(descriptor_, at, size, static_cast<char*>(bytes));
   if (count < 0) throw_errno("cannot read " + path_, "check the disk");
   if (static_cast<std::size_t>(count) < size) {
@@ -71,6 +76,10 @@ void RawFile::read(std::uint64_t at, std::size_t size, void* bytes) const {
 void RawFile::write(std::uint64_t at, std::size_t size, const void* bytes) {
   if (!write_at(descriptor_, at, size, static_cast<const char*>(bytes))) {
     throw_errno("cannot write " + path_, "free space on the disk");
+  }
+  // The disk begins now, not with sync(); what goes wrong there, sync() says.
+  if (size >= large_bytes) {
+    ::sync_file_range(descriptor_, static_cast<off_t>(at), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
   }
 }
 
