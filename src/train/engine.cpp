@@ -312,15 +312,15 @@ StepResult Engine::finish_step() {
 
   const data::BatchCounts& counts = step.counts;
   const auto num_targets = static_cast<double>(std::max<std::int64_t>(counts.num_target_tokens, 1));
-  return {.left_out = left_out,
-          .loss = loss,
+  return {.loss = loss,
           .grad_norm = norm,
           .mean_token_accuracy = sums[2] / num_targets,
           .entropy = sums[3] / num_targets,
           .num_tokens = counts.num_tokens,
           .num_target_tokens = counts.num_target_tokens,
           .model_flops = model_flops(e.config, plan.num_parameters(), static_cast<double>(counts.num_tokens),
-                                     counts.length_squares)};
+                                     counts.length_squares),
+          .left_out = left_out};
 }
 
 EvalSums Engine::evaluate(const data::MicroBatch& batch) {

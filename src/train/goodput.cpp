@@ -20,26 +20,25 @@ double TimeUse::other_s() const {
   return std::max(0.0, total_s - useful_s - save_s - evaluation_s - restart_s - repeated_s);
 }
 
-std::string describe(const TimeUse& use) {
-  std::string text =
-      fmt::format("{:.1f} % of {} since the first start", 100.0 * use.goodput(), format_duration(use.total_s));
-  const char* separator = "; ";
+std::vector<std::string> describe(const TimeUse& use) {
+  std::vector<std::string> lines{
+      fmt::format("{:.1f} % of {} since the first start", 100.0 * use.goodput(), format_duration(use.total_s))};
+  if (use.num_restarts > 0) {
+    lines.front() +=
+        fmt::format("; {}, {} repeated", plural(use.num_restarts, "restart"), plural(use.num_repeated_steps, "step"));
+  }
+  std::string rest;
   const auto add = [&](const char* name, double time_s) {
     const double percent = use.total_s > 0 ? 100.0 * time_s / use.total_s : 0.0;
-    if (percent < 0.05) return;
-    text += fmt::format("{}{} {:.1f} %", separator, name, percent);
-    separator = ", ";
+    if (percent >= 0.05) rest += fmt::format("{}{} {:.1f} %", rest.empty() ? "" : ", ", name, percent);
   };
   add("saves", use.save_s);
   add("evaluations", use.evaluation_s);
   add(use.num_restarts > 0 ? "restarts" : "start", use.restart_s);
-  add("repeated steps", use.repeated_s);
+  add("repeats", use.repeated_s);
   add("other", use.other_s());
-  if (use.num_restarts > 0) {
-    text +=
-        fmt::format("; {}, {} repeated", plural(use.num_restarts, "restart"), plural(use.num_repeated_steps, "step"));
-  }
-  return text;
+  if (!rest.empty()) lines.push_back(rest);
+  return lines;
 }
 
 Goodput::Goodput(double process_start_s)

@@ -93,9 +93,12 @@ std::string describe(const RunSummary& summary) {
   add("loss", describe(losses.first, losses.last));
   add("eval loss",
       describe(losses.first_eval, losses.last_eval) + (is_best_before ? ", lowest " + describe(*losses.best) : ""));
-  add("goodput", summary.goodput);
+  const auto add_lines = [&](const char* label, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) table.add({&line == lines.data() ? label : "", line});
+  };
+  add_lines("goodput", summary.goodput);
   add("most memory", describe(summary.memory, summary.is_gpu));
-  for (const std::string& line : summary.next) table.add({&line == summary.next.data() ? "next" : "", line});
+  add_lines("next", summary.next);
   std::string text =
       (summary.is_done ? "done in " : "stopped after ") + format_duration(summary.time_s) + "\n" + table.text();
   text.pop_back();

@@ -47,9 +47,9 @@ struct RunSummary {
   std::int64_t num_steps = 0, num_tokens = 0;
   LossCourse losses;
   HighestPeak memory;
-  bool is_gpu = false;            ///< that the memory is of
-  std::string goodput = "";       ///< of the whole run; empty: no line
-  std::vector<std::string> next;  ///< a line each
+  bool is_gpu = false;                    ///< that the memory is of
+  std::vector<std::string> goodput = {};  ///< of the whole run, a line each
+  std::vector<std::string> next;          ///< a line each
 };
 
 /// Some lines; the last one without its end.

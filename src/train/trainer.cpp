@@ -69,6 +69,9 @@ MemoryPeaks gather_memory_peaks(device::Device& device, const comm::Group& world
   return {-extremes[1], total[0] / world.size(), extremes[0]};
 }
 
+/// A number of a step that was left out.
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
 void announce_first_forward_pass() {
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   log_event("first forward pass " + format_seconds(now_s - process_start_time_s()) + " after the process started");
@@ -154,7 +157,6 @@ void Trainer::count(const StepResult& result) {
 }
 
 StepMetrics Trainer::measure(const StepResult& result, double learning_rate, double step_time_s) const {
-  constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
   const bool is_done = result.left_out.empty();
   StepMetrics metrics;
   metrics.step = position_.step;
@@ -164,8 +166,8 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
   metrics.learning_rate = learning_rate;
   metrics.num_tokens = position_.num_tokens;
   metrics.num_target_tokens = position_.num_target_tokens;
-  metrics.mean_token_accuracy = result.mean_token_accuracy;
-  metrics.entropy = result.entropy;
+  metrics.mean_token_accuracy = is_done ? result.mean_token_accuracy : nothing;
+  metrics.entropy = is_done ? result.entropy : nothing;
   metrics.step_loss = metrics.loss;
   metrics.num_skipped_steps = position_.decisions.num_skipped_steps;
   metrics.step_num_tokens = result.num_tokens;
@@ -180,10 +182,12 @@ StepMetrics Trainer::measure(const StepResult& result, double learning_rate, dou
 
 void Trainer::close_window(StepMetrics& metrics) {
   const checkpoint::LogWindow& window = position_.since_log;
-  const auto num_steps = static_cast<double>(window.num_steps);
-  metrics.loss = window.loss / num_steps;
-  metrics.mean_token_accuracy = window.mean_token_accuracy / num_steps;
-  metrics.entropy = window.entropy / num_steps;
+  const auto mean_of = [&](double sum) {
+    return window.num_steps > 0 ? sum / static_cast<double>(window.num_steps) : nothing;
+  };
+  metrics.loss = mean_of(window.loss);
+  metrics.mean_token_accuracy = mean_of(window.mean_token_accuracy);
+  metrics.entropy = mean_of(window.entropy);
   metrics.save_stall_s = saver_->take_stall_s();
   metrics.peak_memory = gather_memory_peaks(run_.device, run_.groups.world);
   const SlowestRankWatch::Finding finding = slowest_.close(run_.groups.world);

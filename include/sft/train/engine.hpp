@@ -21,9 +21,6 @@ namespace sft::train {
 
 /// What one optimizer step did; alike on every rank.
 struct StepResult {
-  /// Why nan_policy = skip left the step out: where something was NaN or Inf. The numbers of the step, but counts of
-  /// its tokens and its FLOPs, mean nothing then. Empty: it was done.
-  std::string left_out = "";
   double loss = 0.0;       ///< sum w nll / sum w over the global batch; 0 without a target
   double grad_norm = 0.0;  ///< before clipping
   double mean_token_accuracy = 0.0;
@@ -31,6 +28,9 @@ struct StepResult {
   std::int64_t num_tokens = 0;
   std::int64_t num_target_tokens = 0;
   double model_flops = 0.0;  ///< of the step, all ranks; see docs/formats.md
+  /// Why nan_policy = skip left the step out: where something was NaN or Inf. The numbers of the step, but counts of
+  /// its tokens and its FLOPs, mean nothing then. Empty: it was done.
+  std::string left_out = "";
 };
 
 /// Sums over the rows of evaluation batches: of one rank, until it adds those of the others.

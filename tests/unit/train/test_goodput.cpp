@@ -35,8 +35,9 @@ BOOST_AUTO_TEST_CASE(a_run_of_one_process) {
   BOOST_TEST(use.goodput() == 0.6);
   BOOST_TEST(use.other_s() == 5.0);
   BOOST_TEST(goodput.describe_resume() == "");
-  BOOST_TEST(describe(use) ==
-             "60.0 % of 1:40 since the first start; saves 20.0 %, evaluations 10.0 %, start 5.0 %, other 5.0 %");
+  const std::vector<std::string> lines{"60.0 % of 1:40 since the first start",
+                                       "saves 20.0 %, evaluations 10.0 %, start 5.0 %, other 5.0 %"};
+  BOOST_TEST(describe(use) == lines, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_killed_run_repeats_what_came_after_its_checkpoint) {
@@ -79,9 +80,9 @@ BOOST_AUTO_TEST_CASE(a_killed_run_repeats_what_came_after_its_checkpoint) {
                          .repeated_s = 20 + 10,
                          .num_repeated_steps = 20 + 10,
                          .num_restarts = 3};
-  BOOST_TEST((use == expected), describe(use));
+  BOOST_TEST((use == expected), describe(use).front());
   BOOST_TEST(use.other_s() == 0.0);
-  BOOST_TEST(describe(use).ends_with("; 3 restarts, 30 steps repeated"));
+  BOOST_TEST(describe(use).front().ends_with("; 3 restarts, 30 steps repeated"));
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_saved_last_repeats_nothing) {
