@@ -67,7 +67,7 @@ run true
 run false
 bytes=$("$build/bin/sft" run.ini --dry-run --json --num_ranks 4 | awk '/"checkpoint_bytes"/ { gsub(/[^0-9]/, ""); print; exit }')
 
-printf 'a checkpoint has %.1f MiB; 4 ranks on %d cores\n' "$(awk -v b="$bytes" 'BEGIN { print b / 1048576 }')" "$(nproc)"
+printf 'a checkpoint has %.1f MiB; 4 ranks on %d cores\n' "$(awk -v b="$bytes" 'BEGIN { print b / 1048576 }')" "$(env -u OMP_NUM_THREADS nproc)"
 printf 'step apart from saves    %.4f s (async), %.4f s (training waits)\n' "$(median <true.apart)" "$(median <false.apart)"
 printf 'step during a save       %.4f s, of %d steps\n' "$(median <true.during)" "$(wc -l <true.during)"
 awk -v a="$(median <true.during)" -v b="$(median <true.apart)" 'BEGIN { printf "-> during / apart = %.2f\n", a / b }'
