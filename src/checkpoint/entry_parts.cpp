@@ -52,7 +52,7 @@ EntryParts::EntryParts(const FileMap& map, const MappedEntry& entry)
   const AxisSet slice_axes = every_axis.without(replica_axes);
   for (int number = 0; number < map.layout.size(slice_axes); ++number) {
     const int rank = rank_along(map.layout, {}, slice_axes, number);
-    Slice slice{.first = ShardMap(cut_.units, mesh::Place(map.layout, rank), cut_.shard_axes),
+    Slice slice{.first = ShardMap(cut_.units, mesh::Place(map.layout, WorldRank::from(rank)), cut_.shard_axes),
                 .parameters = std::vector<const Parameter*>(tensors.size()),
                 .units = std::vector<const parallel::Unit*>(tensors.size())};
     std::size_t num_found = 0;
@@ -76,7 +76,7 @@ int EntryParts::owner_in(const Slice& slice, int shard) const {
 }
 
 int EntryParts::replica(int owner, int replica) const {
-  return rank_along(map_.layout, map_.layout.coordinates(owner), replica_axes_of(cut_.shard_axes), replica);
+  return rank_along(map_.layout, map_.layout.coordinates(WorldRank::from(owner)), replica_axes_of(cut_.shard_axes), replica);
 }
 
 void EntryParts::add_pieces(const Slice& slice, int shard, Shard& result) const {
@@ -101,7 +101,7 @@ const EntryParts::Shard& EntryParts::shard(int owner) {
   if (shards_.size() >= max_shards) shards_.clear();
   Shard made;
   if (entry_.is_as_parameters) {
-    const mesh::Place place(map_.layout, owner);
+    const mesh::Place place(map_.layout, WorldRank::from(owner));
     const auto slice = static_cast<std::size_t>(place.rank(every_axis.without(replica_axes)));
     add_pieces(slices_[slice], place.rank(cut_.shard_axes), made);
   } else if (const auto found = entry_.parts.find(owner); found != entry_.parts.end()) {

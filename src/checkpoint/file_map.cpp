@@ -271,7 +271,7 @@ Region region_of(std::int64_t num_elements, int num_replicas, int replica) {
 }
 
 int owner_of(const mesh::Layout& layout, const AxisSet& shard_axes, int rank) {
-  mesh::Coordinates coordinates = layout.coordinates(rank);
+  mesh::Coordinates coordinates = layout.coordinates(WorldRank::from(rank));
   const AxisSet same = replica_axes_of(shard_axes);
   for (const Axis axis : all_axes) {
     if (same.contains(axis)) coordinates[axis] = 0;

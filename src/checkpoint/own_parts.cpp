@@ -21,7 +21,7 @@ std::vector<OwnPart> parts_of_owner(const Entry& entry, bool are_owned) {
   const mesh::Place& place = map.place();
   const int owner = owner_of(place.layout(), map.shard_axes(), place.rank());
   std::optional<ShardMap> other;
-  if (owner != place.rank()) other.emplace(map.of_rank(owner));
+  if (owner != place.rank()) other.emplace(map.of_rank(WorldRank::from(owner)));
 
   const std::vector<parallel::StoredTensor> tensors = entry.layout->tensors(map);
   std::unordered_map<std::string, int> numbers;
