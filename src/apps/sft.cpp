@@ -328,8 +328,7 @@ int run(comm::Session& session, const std::vector<std::string>& arguments) {
   apps::ModelFolder model_folder(config, datasets.train.max_length(), engine, world);
   const bool is_saved_always = config->checkpoint.save_hub_model == config::HubModel::every_save;
   train::Trainer trainer({session, config, *device, place, groups, datasets, ledger, engine, start ? &*start : nullptr,
-                          is_saved_always ? &model_folder : nullptr, sp_choice, save_choice,
-                          &watch});
+                          is_saved_always ? &model_folder : nullptr, sp_choice, save_choice, &watch});
   trainer.restore();
   world.agree([&] {
     if (world.rank() != 0) return;

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "merge_adapter.hpp"
@@ -121,7 +123,7 @@ std::string tokenizer_of(const std::string& path, const checkpoint::Header& head
 TextModel find_text_model(const std::string& path, const std::string& adapter_path, const std::string& tokenizer) {
   TextModel found;
   found.tokenizer = tokenizer;
-  Adapter adapter;
+  std::optional<Adapter> adapter;
   found.start = find_folder(path);
   if (found.start.kind == StartModel::Kind::hub) {
     hub::ModelConfig read = hub::read_model_config(found.start.folder);
@@ -147,17 +149,17 @@ TextModel find_text_model(const std::string& path, const std::string& adapter_pa
     }
   }
   if (!adapter_path.empty()) {
-    if (adapter.source != nullptr) {
+    if (adapter) {
       throw_config_error(fmt::format("--adapter does not go with {}", path), "that has an adapter of its own",
                          "give the model that both belong to, and one of them");
     }
     adapter = find_adapter(adapter_path);
   }
-  if (adapter.source != nullptr) {
+  if (adapter) {
     found.merged =
-        std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter.source, adapter.config);
-    found.frozen_fingerprint = adapter.position.frozen_fingerprint;
-    found.frozen_origin = adapter.position.frozen_origin;
+        std::make_unique<MergedWeights>(open_base(found.start, found.model), *adapter->source, adapter->config);
+    found.frozen_fingerprint = adapter->position.frozen_fingerprint;
+    found.frozen_origin = adapter->position.frozen_origin;
   }
   return found;
 }

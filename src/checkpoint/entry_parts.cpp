@@ -76,7 +76,8 @@ int EntryParts::owner_in(const Slice& slice, int shard) const {
 }
 
 int EntryParts::replica(int owner, int replica) const {
-  return rank_along(map_.layout, map_.layout.coordinates(WorldRank::from(owner)), replica_axes_of(cut_.shard_axes), replica);
+  return rank_along(map_.layout, map_.layout.coordinates(WorldRank::from(owner)), replica_axes_of(cut_.shard_axes),
+                    replica);
 }
 
 void EntryParts::add_pieces(const Slice& slice, int shard, Shard& result) const {

@@ -17,7 +17,6 @@
 #include "sft/core/axis.hpp"
 #include "sft/core/dtype.hpp"
 #include "sft/io/tensor_source.hpp"
-#include "sft/io/tensor_source.hpp"
 #include "sft/mesh/layout.hpp"
 #include "sft/parallel/shard_map.hpp"
 

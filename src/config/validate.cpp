@@ -43,7 +43,6 @@ constexpr int max_axis_size = 1 << 15;
 constexpr std::int64_t max_batch = 1 << 20;
 constexpr std::int64_t max_steps = std::int64_t{1} << 40;
 
-
 void require_size(const Config& config, std::int64_t value, const std::string& name, std::int64_t high) {
   require(config, value >= 1 && value <= high, name, fmt::format("from 1 to {}", high));
 }

@@ -18,8 +18,7 @@ namespace {
 
 class ThreadQueue : public TransferQueue {
  public:
-  ThreadQueue(int descriptor, FileCache cache)
-      : descriptor_(descriptor), cache_(cache), thread_([this] { work(); }) {}
+  ThreadQueue(int descriptor, FileCache cache) : descriptor_(descriptor), cache_(cache), thread_([this] { work(); }) {}
   ~ThreadQueue() override {
     {
       const std::lock_guard lock(mutex_);

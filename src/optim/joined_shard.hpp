@@ -3,8 +3,8 @@
 // An array that lies in two places, as one: whoever loads or saves it reads and writes parts.
 
 #include "sft/device/device.hpp"
-#include "sft/transfer/offloaded_shard.hpp"
 #include "sft/tensor/tensor.hpp"
+#include "sft/transfer/offloaded_shard.hpp"
 
 namespace sft::optim {
 

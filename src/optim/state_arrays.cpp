@@ -63,10 +63,9 @@ void StateArrays::open(device::Device& device, device::Stream& compute_stream, c
     for (const Part& part : state_) {
       if (part.array.place == StateLocation::host) tensors.push_back(part.memory);
     }
-    in_host_->open(
-        std::make_unique<transfer::HostMover>(in_host_->places(tensors), in_host_->num_buffers(), device,
-                                              compute_stream, "state", device::Priority::compute),
-        device, compute_stream);
+    in_host_->open(std::make_unique<transfer::HostMover>(in_host_->places(tensors), in_host_->num_buffers(), device,
+                                                         compute_stream, "state", device::Priority::compute),
+                   device, compute_stream);
   }
   if (in_file_) {
     const transfer::FileMover::File where{

@@ -16,7 +16,6 @@
 
 namespace sft::optim {
 
-
 class StateArrays {
  public:
   using Order = Optimizer::Order;
@@ -73,8 +72,8 @@ class StateArrays {
   Part master_;
   std::vector<Part> state_;
   std::unique_ptr<transfer::Windows> in_host_, in_file_;  ///< null: nothing lies there
-  Order order_ = Order::ascending;                     ///< of the step that is under way
-  std::size_t next_ = 0;                               ///< position in it
+  Order order_ = Order::ascending;                        ///< of the step that is under way
+  std::size_t next_ = 0;                                  ///< position in it
   bool is_file_direct_ = false;
 };
 

@@ -52,9 +52,10 @@ std::unique_ptr<transfer::Mover> make_activation_mover(const model::DecoderBuffe
   const std::vector<std::size_t> places(num_blocks, buffers.offloaded_bytes());
   auto mover = std::make_unique<transfer::FileMover>(file, places, num_blocks, device, compute);
   if (mover->file().is_memory()) {
-    log_warning(fmt::format("activations offloaded to `{}` stay in memory: that folder is a tmpfs; set "
-                            "train.offload_folder to a folder on a disk",
-                            folder));
+    log_warning(
+        fmt::format("activations offloaded to `{}` stay in memory: that folder is a tmpfs; set "
+                    "train.offload_folder to a folder on a disk",
+                    folder));
   }
   return mover;
 }

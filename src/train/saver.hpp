@@ -25,9 +25,10 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  /// Begins to save `state` as it is, which is that of `position`: the run's, or a part of it with the same first entry.
-  /// Another save is completed first. Without memory for a copy, it is complete when this returns. Collective over the world. Errors are SharedErrors: the run ends
-  /// with them, and nothing is left of a checkpoint that is not complete.
+  /// Begins to save `state` as it is, which is that of `position`: the run's, or a part of it with the same first
+  /// entry. Another save is completed first. Without memory for a copy, it is complete when this returns. Collective
+  /// over the world. Errors are SharedErrors: the run ends with them, and nothing is left of a checkpoint that is not
+  /// complete.
   void begin(const checkpoint::Position& position, const checkpoint::State& state);
   /// Whoever changes the state calls it before: it waits for the copy, and the thread begins to write. Local.
   void release_state();

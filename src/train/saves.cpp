@@ -35,9 +35,9 @@ void Trainer::keep_output_dir() {
 }
 
 void Trainer::write_resolved_ini() const {
-  io::write_file_atomically(resolved_ini_of(run_.config), fmt::format("{}{}\n{}", run_id_comment,
-                                                                      position_.lineage.run_id,
-                                                                      config::to_ini(run_.config)));
+  io::write_file_atomically(
+      resolved_ini_of(run_.config),
+      fmt::format("{}{}\n{}", run_id_comment, position_.lineage.run_id, config::to_ini(run_.config)));
 }
 
 void Trainer::save() {

@@ -7,8 +7,8 @@
 
 namespace sft::transfer {
 
-HostMover::HostMover(std::vector<Tensor> places, std::size_t num_lanes, device::Device& device,
-                     device::Stream& compute, const std::string& name, device::Priority priority)
+HostMover::HostMover(std::vector<Tensor> places, std::size_t num_lanes, device::Device& device, device::Stream& compute,
+                     const std::string& name, device::Priority priority)
     : places_(std::move(places)),
       device_(device),
       compute_(compute),

@@ -75,8 +75,8 @@ struct Position {
   /// When it was saved, as Header has it. What is saved at a Position gets a later date, whatever the clock says.
   std::string date = "";
   Decisions decisions = {};
-  bool is_model_only = false;  ///< the checkpoint holds weights alone: no run goes on from it
-  std::string time_use = "";   ///< what the time of the run went to, as train::Goodput has it; matters on rank 0
+  bool is_model_only = false;        ///< the checkpoint holds weights alone: no run goes on from it
+  std::string time_use = "";         ///< what the time of the run went to, as train::Goodput has it; matters on rank 0
   std::vector<Writer> writers = {};  ///< of the checkpoint and those that it goes on from; earlier versions kept none
 };
 
@@ -90,8 +90,8 @@ void add_writer(Position& position, const std::string& mesh, std::int64_t num_ho
 
 /// Writes OUTPUT_DIR/checkpoint-SSSSSS with the entries of `state`, complete or not at all, while the run waits for it:
 /// what Save (save.hpp) does in steps. Then keeps, of the checkpoints of this run and those that it goes on from
-/// (position.lineage), the `save_total_limit` saved last (0: all) and the best one; those of other runs stay. Returns the date that was
-/// written on rank 0, for position.date of the next save. Collective over the world.
+/// (position.lineage), the `save_total_limit` saved last (0: all) and the best one; those of other runs stay. Returns
+/// the date that was written on rank 0, for position.date of the next save. Collective over the world.
 std::string save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,
                  const mesh::Place& place, const mesh::Groups& groups, const State& state, const Position& position,
                  device::Device& device, device::Stream& stream);

@@ -103,8 +103,8 @@ class Save {
 };
 
 /// Removes old checkpoints beside `folder`, which is complete: of those of its run and of the ones that it goes on from
-/// (`lineage`) all but the `limit` saved last and the one named `best`; 0 keeps all. Not collective: rank 0 calls it, on
-/// any thread.
+/// (`lineage`) all but the `limit` saved last and the one named `best`; 0 keeps all. Not collective: rank 0 calls it,
+/// on any thread.
 void remove_old(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best);
 
 }  // namespace sft::checkpoint

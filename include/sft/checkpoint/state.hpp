@@ -11,10 +11,10 @@
 #include "sft/checkpoint/seen_weights.hpp"
 #include "sft/device/device.hpp"
 #include "sft/io/tensor_source.hpp"
-#include "sft/transfer/offloaded_shard.hpp"
 #include "sft/parallel/shard_map.hpp"
 #include "sft/parallel/stored_layout.hpp"
 #include "sft/tensor/tensor.hpp"
+#include "sft/transfer/offloaded_shard.hpp"
 
 namespace sft::checkpoint {
 

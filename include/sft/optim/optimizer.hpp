@@ -11,9 +11,9 @@
 #include "sft/config/valid_config.hpp"
 #include "sft/device/arena.hpp"
 #include "sft/ops/backend.hpp"
-#include "sft/transfer/offloaded_shard.hpp"
 #include "sft/parallel/stored_layout.hpp"
 #include "sft/parallel/unit_storage.hpp"
+#include "sft/transfer/offloaded_shard.hpp"
 
 namespace sft::parallel {
 class MatrixExchange;

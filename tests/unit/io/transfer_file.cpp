@@ -106,8 +106,9 @@ BOOST_AUTO_TEST_CASE(a_file_that_finds_no_room_is_refused_before_it_is_used) {
   const test::TemporaryFolder folder;
   const test::FileSizeLimit limit(8 * block);
   const std::string error = test::data_error_of([&] { TransferFile(folder.path(), 9 * block, state); });
-  BOOST_TEST(test::mentions(error, {"cannot offload the optimizer's state to `" + folder.path() + "` (a rank needs 36.0 KiB there: ",
-                                      "or offload_optimizer = none"}));
+  BOOST_TEST(test::mentions(
+      error, {"cannot offload the optimizer's state to `" + folder.path() + "` (a rank needs 36.0 KiB there: ",
+              "or offload_optimizer = none"}));
   TransferFile(folder.path(), 8 * block, state);
 }
 
@@ -126,7 +127,8 @@ BOOST_AUTO_TEST_CASE(a_failed_transfer_is_told_once_by_the_wait_for_it) {
     {
       const test::FileSizeLimit limit(2 * block);
       file.write(bad, 2 * block, bytes.size(), bytes.data());
-      BOOST_TEST(test::mentions(test::data_error_of([&] { file.wait(bad, nothing); }), {"cannot write", "File too large"}));
+      BOOST_TEST(
+          test::mentions(test::data_error_of([&] { file.wait(bad, nothing); }), {"cannot write", "File too large"}));
     }
     file.read(bad, 0, bytes.size(), bytes.data());
     file.wait(bad, nothing);

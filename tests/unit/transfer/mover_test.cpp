@@ -117,7 +117,8 @@ BOOST_FIXTURE_TEST_CASE(places_without_the_cache_begin_at_blocks_of_the_disk, Fi
   const std::vector<std::size_t> bytes{5, block, block + 1, 0, 12};
   BOOST_TEST(file_bytes(bytes) == 5 * block);
   BOOST_TEST(file_bytes(bytes, io::FileCache::used) == 2 * block + 18);
-  FileMover mover({.folder = folder.path(), .use = {.what = "numbers", .instead = "none"}}, bytes, 1, *device, *compute);
+  FileMover mover({.folder = folder.path(), .use = {.what = "numbers", .instead = "none"}}, bytes, 1, *device,
+                  *compute);
   const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(block, 2 * block), std::free);
   auto* values = static_cast<unsigned char*>(memory.get());
   for (const std::size_t place : {2, 0, 4, 1}) {
