@@ -95,6 +95,7 @@ class Bench {
       checkpoint::Save save(folder_, config, "byte", place_, groups_, state.entries(), position);
       std::vector<std::byte> snapshot(save.plan().snapshot_bytes());
       checkpoint::take_snapshot(save.plan(), state, *device_, *stream_, snapshot.data());
+      stream_->synchronize();
       time("write", [&] { save.write(snapshot.data()); });
       (void)save.commit();
     }
