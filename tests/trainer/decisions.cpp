@@ -129,7 +129,7 @@ BOOST_DATA_TEST_CASE(a_finished_run_leaves_its_best_model, boost::unit_test::dat
   constexpr std::int64_t max_steps = 8;
   workshop.run(mesh, "run", max_steps, "none", workshop.every_step([](config::Config& config) {
     config.checkpoint.save_total_limit = 2;
-    config.checkpoint.save_hub_model = true;
+    config.checkpoint.save_hub_model = config::HubModel::at_end;
   }));
   const std::int64_t best = workshop.best_step("run");
   BOOST_TEST_REQUIRE(best < max_steps);
@@ -146,13 +146,14 @@ BOOST_DATA_TEST_CASE(a_finished_run_leaves_its_best_model, boost::unit_test::dat
     workshop.run(mesh, output, 0, "none", [&](config::Config& config) {
       config.data.eval_files = {workshop.path("eval.h5")};
       begin_with(config, workshop.path("run/model"));
-      config.checkpoint.save_hub_model = false;
+      config.checkpoint.save_hub_model = config::HubModel::never;
     });
     return test::read_evaluations(workshop.path(output)).at(0).loss;
   };
   BOOST_TEST(loss_of_model("again") == best_loss);
-  workshop.run(mesh, "run", max_steps, "auto",
-               workshop.every_step([](config::Config& config) { config.checkpoint.save_hub_model = true; }));
+  workshop.run(mesh, "run", max_steps, "auto", workshop.every_step([](config::Config& config) {
+    config.checkpoint.save_hub_model = config::HubModel::at_end;
+  }));
   BOOST_TEST(workshop.says("run", "nothing left to train"));
   BOOST_TEST(loss_of_model("once_more") == best_loss);
 }
@@ -304,7 +305,7 @@ BOOST_DATA_TEST_CASE(steps_that_are_not_finite_are_left_out_also_across_a_restar
   const DecisionWorkshop workshop;
   constexpr std::int64_t max_steps = 20;
   workshop.run(run_cases[0], "made", 0, "none",
-               [](config::Config& config) { config.checkpoint.save_hub_model = true; });
+               [](config::Config& config) { config.checkpoint.save_hub_model = config::HubModel::at_end; });
   constexpr std::int32_t bad_token = 5;
   spoil(workshop.path("made/model/model.safetensors"), bad_token);
   fs::remove(workshop.path("train.h5"));
@@ -315,7 +316,7 @@ BOOST_DATA_TEST_CASE(steps_that_are_not_finite_are_left_out_also_across_a_restar
       config.train.precision = config::Precision::bf16;
       config.train.nan_policy = config::NanPolicy::skip;
       config.train.nan_skip_limit = limit;
-      config.checkpoint.save_hub_model = false;
+      config.checkpoint.save_hub_model = config::HubModel::never;
     };
   };
   workshop.run(mesh, "whole", max_steps, "none", skipping(10));

@@ -14,7 +14,7 @@
 
 #include "sft/core/dtype.hpp"
 #include "sft/core/error.hpp"
-#include "sft/parallel/offloaded_shard.hpp"
+#include "sft/transfer/offloaded_shard.hpp"
 #include "support/awkward_data.hpp"
 #include "support/engine_fixture.hpp"
 #include "support/mpi_session.hpp"

@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(readers_find_the_parts_where_writers_put_them) {
       }
       std::set<int> owners;
       for (int rank = 0; rank < layout.size(); ++rank) {
-        const parallel::ShardMap shard_map(mapped_units(), mesh::Place(layout, rank), shard_axes);
+        const parallel::ShardMap shard_map(mapped_units(), mesh::Place(layout, WorldRank::from(rank)), shard_axes);
         const std::vector<OwnPart> own = own_parts({"model", &shard_map, Tensor(nullptr, DType::float32, {1})});
         const int owner = owner_of(layout, shard_axes, rank);
         const EntryParts::Shard& shard = parts.shard(owner);
@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(replicas_write_every_number_once) {
   const test::Layout layout{3, 2, 1, 2};
   std::map<int, std::int64_t> written;  // by owner
   for (int rank = 0; rank < layout.size(); ++rank) {
-    const parallel::ShardMap map(mapped_units(), mesh::Place(layout, rank));
+    const parallel::ShardMap map(mapped_units(), mesh::Place(layout, WorldRank::from(rank)));
     const std::vector<Entry> entries{{"model", &map, Tensor(nullptr, DType::bf16, {map.rank_shard_elements()})},
                                      {"codes", &map, Tensor(nullptr, DType::uint8, {map.rank_shard_elements()})}};
     const WritePlan plan(entries);

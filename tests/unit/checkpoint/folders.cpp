@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(decisions_of_a_run_are_in_its_checkpoint) {
   const auto read_back = [&](const checkpoint::Position& position) {
     fs::remove(checkpoint::index_path(folder));
     sft::io::Hdf5File index = sft::io::Hdf5File::create(checkpoint::index_path(folder));
-    checkpoint::write_attributes(index, {}, "", "", position, {});
+    checkpoint::write_attributes(index, {}, "", position, {});
     index.close();
     return checkpoint::read_header(folder).position;
   };

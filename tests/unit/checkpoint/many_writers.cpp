@@ -92,7 +92,7 @@ FileMap make_checkpoint(const std::string& folder, const mesh::Layout& layout, i
     for (std::size_t entry = 0; entry < types.size(); ++entry) {
       for (const int rank : groups.members[file]) {
         const int owner = owner_of(layout, fsdp_axes, rank);
-        const int replica = mesh::Place(layout, rank).rank(replica_axes_of(fsdp_axes));
+        const int replica = mesh::Place(layout, WorldRank::from(rank)).rank(replica_axes_of(fsdp_axes));
         const Region region = region_of(parts.shard(owner).num_elements, parts.num_replicas(), replica);
         RankRegions& regions = map.ranks[static_cast<std::size_t>(rank)];
         regions.file = static_cast<int>(file);
@@ -122,7 +122,7 @@ Cost resume(const std::string& folder, const std::string& text, const std::vecto
   const std::unique_ptr<device::Device> device = device::make_device(device::Kind::cpu);
   const std::unique_ptr<device::Stream> stream = device->make_stream();
   MapSource source(folder, parse_file_map(text, files, folder));
-  const parallel::ShardMap shard_map(wide_units(), mesh::Place(layout, rank));
+  const parallel::ShardMap shard_map(wide_units(), mesh::Place(layout, WorldRank::from(rank)));
   std::vector<float> memory(static_cast<std::size_t>(shard_map.rank_shard_elements()), 1.0F);
   std::vector<Entry> entries;
   for (const char* name : {"model", "exp_avg", "exp_avg_sq"}) {

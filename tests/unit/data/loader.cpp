@@ -266,9 +266,9 @@ BOOST_AUTO_TEST_CASE(rows_that_one_rank_reads_are_cut_as_if_each_had_read_them) 
         BOOST_TEST(batch.tokens == expected.tokens, boost::test_tools::per_element());
         BOOST_TEST(batch.positions == expected.positions, boost::test_tools::per_element());
         BOOST_TEST(batch.targets == expected.targets, boost::test_tools::per_element());
-        BOOST_TEST(batch.weights == expected.weights, boost::test_tools::per_element());
+        BOOST_TEST(batch.loss_weights == expected.loss_weights, boost::test_tools::per_element());
         BOOST_TEST(batch.rows == expected.rows, boost::test_tools::per_element());
-        BOOST_TEST((batch.attention.steps == expected.attention.steps));
+        BOOST_TEST((batch.attention.rounds == expected.attention.rounds));
         BOOST_TEST((batch.counts == expected.counts));
         BOOST_TEST((batch.step_counts == expected.step_counts));
       }

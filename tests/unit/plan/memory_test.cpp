@@ -127,7 +127,7 @@ BOOST_FIXTURE_TEST_CASE(copies_for_saving_are_what_a_checkpoint_holds, Fixture) 
     std::size_t copies_bytes = 0;
     const mesh::Place first(valid(), 0);
     for (int rank = 0; rank < layout.size(); ++rank) {
-      copies_bytes += plan_ledger(valid(), datasets(), first.peer(rank), {}, process_bytes)
+      copies_bytes += plan_ledger(valid(), datasets(), first.peer(WorldRank::from(rank)), {}, process_bytes)
                           .bytes(Label::snapshot, device::Space::pinned);
     }
     const std::size_t saved_bytes = 12 * static_cast<std::size_t>(config.model.num_parameters());

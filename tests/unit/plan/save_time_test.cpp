@@ -51,7 +51,7 @@ struct SaveFixture {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(save_time)
+BOOST_AUTO_TEST_SUITE(time_of_a_save)
 
 BOOST_FIXTURE_TEST_CASE(a_checkpoint_has_weights_and_moments_on_any_mesh, SaveFixture) {
   const SaveTime alone = plan({});
