@@ -7,7 +7,7 @@ namespace sft::checkpoint {
 
 namespace {
 
-/// Calls visit(name, member) for all but the lists.
+/// Calls visit(name, member) for all but the lists and what may be missing.
 template <class Position, class Visit>
 void for_each_member(Position& p, const Visit& visit) {
   visit("step", p.step);
@@ -29,6 +29,14 @@ void for_each_member(Position& p, const Visit& visit) {
   visit("frozen_fingerprint", p.frozen_fingerprint);
   visit("frozen_origin", p.frozen_origin);
   visit("date", p.date);
+  visit("best_step", p.decisions.best_step);
+  visit("best_checkpoint", p.decisions.best_checkpoint);
+  visit("num_worse_evaluations", p.decisions.num_worse_evaluations);
+  visit("num_skipped_steps", p.decisions.num_skipped_steps);
+  visit("num_skipped_in_a_row", p.decisions.num_skipped_in_a_row);
+  visit("num_high_losses", p.decisions.num_high_losses);
+  visit("is_model_only", p.is_model_only);
+  visit("time_use", p.time_use);
 }
 
 }  // namespace
@@ -38,6 +46,7 @@ std::string to_json_text(const Position& position) {
   for_each_member(position, [&](const char* name, const auto& value) { json[name] = value; });
   json["ancestors"] = to_text(position.lineage.ancestors);
   json["writers"] = text_of(position.writers);
+  if (position.decisions.best_metric) json["best_metric"] = *position.decisions.best_metric;
   return json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -47,6 +56,7 @@ Position position_of_json(const std::string& text) {
   for_each_member(position, [&](const char* name, auto& value) { json.at(name).get_to(value); });
   position.lineage.ancestors = parse_ancestors(json.at("ancestors").get<std::string>(), "a message");
   position.writers = parse_writers(json.at("writers").get<std::string>(), "a message");
+  if (json.contains("best_metric")) position.decisions.best_metric = json.at("best_metric").get<double>();
   return position;
 }
 

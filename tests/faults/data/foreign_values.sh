@@ -73,9 +73,10 @@ for name, make in ways.items():
                 file.attrs[key] = value
         make(file)
 
-# Checkpoints: the weight of the last norm comes from elsewhere.
+# Checkpoints of format version 1, whose index leads to the shard files: the weight of the last norm comes from elsewhere.
 entry, parameter = "model", "model.norm.weight"
-source = h5py.File("run/checkpoint-000001/checkpoint.h5")
+source = h5py.File("run/checkpoint-000001/tensors.h5")
+header = h5py.File("run/checkpoint-000001/checkpoint.h5").attrs
 shape = source[entry][parameter].shape
 
 
@@ -88,14 +89,17 @@ def checkpoint(name, of_index=None, of_shard=None):
         with h5py.File(shard, "r+") as file:
             of_shard(file)
     os.remove(folder + "/checkpoint.h5")
+    os.remove(folder + "/tensors.h5")
     with h5py.File(folder + "/checkpoint.h5", "w", libver=("v110", "v110")) as index:
         for key in source:
             group = index.create_group(key)
             for parameter_name in source[key]:
                 if of_index is None or (key, parameter_name) != (entry, parameter):
                     source.copy(source[key][parameter_name], group, parameter_name)
-        for key, value in source.attrs.items():
-            index.attrs[key] = value
+        for key, value in header.items():
+            if key not in ("map", "fingerprint"):
+                index.attrs[key] = value
+        index.attrs["format_version"] = header["format_version"] - 1
         with open(shard, "rb") as file:
             content = file.read()
         index.attrs["shards"] = f"shard-00000.h5 {len(content)} crc32:{zlib.crc32(content):08x}\n"

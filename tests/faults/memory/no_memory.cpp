@@ -100,8 +100,8 @@ BOOST_AUTO_TEST_CASE(a_file_of_a_rank_may_have_no_room) {
       const Ending ending = ending_of(config, {.rank = rank, .has_file_space = false});
       BOOST_TEST(is_common(ending));
       BOOST_TEST((ending.status == (has_activations ? ExitStatus::configuration : ExitStatus::data)));
-      const std::string begin = "rank " + std::to_string(rank) + ": cannot " +
-                                (has_activations ? "offload activations to `" : "make a file of ");
+      const std::string begin = "rank " + std::to_string(rank) + ": cannot offload " +
+                                (has_activations ? "activations to `" : "the optimizer's state to `");
       BOOST_TEST(ending.message.starts_with(begin), ending.message);
     }
   }
