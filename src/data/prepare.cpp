@@ -167,11 +167,11 @@ PrepareSummary prepare(const PrepareOptions& options, const PrepareProgress& pro
   });
 
   PrepareSummary summary;
-  const ReadDocuments read = read_documents(options, *maker, groups, team, progress, summary);
+  ReadDocuments read = read_documents(options, *maker, groups, team, progress, summary);
   const DocumentStore& documents = *read.documents;
   std::vector<Packing> packings;
   std::vector<SplitRows> splits;
-  team.agree([&] {
+  agree_or_drop(read.shared_part, team, [&] {
     if (summary.num_records == 0) throw_no_record(options, summary);
     std::vector<std::int64_t> train_documents(documents.size());
     std::iota(train_documents.begin(), train_documents.end(), std::int64_t{0});

@@ -278,6 +278,16 @@ class Joining {
 
 }  // namespace
 
+void agree_or_drop(std::optional<DocumentStore>& part, const Team& team, const std::function<void()>& work) {
+  try {
+    team.agree(work);
+  } catch (...) {
+    part.reset();
+    static_cast<void>(team.all_gather(""));
+    throw;
+  }
+}
+
 ReadDocuments read_documents(const PrepareOptions& options, const ExampleMaker& maker,
                              const std::vector<InputGroup>& groups, const Team& team, const PrepareProgress& progress,
                              PrepareSummary& summary) {
@@ -296,7 +306,7 @@ ReadDocuments read_documents(const PrepareOptions& options, const ExampleMaker& 
   }
   const std::vector<std::string> messages = team.all_gather(reading.pack(failure));
   ReadDocuments read;
-  team.agree([&] {
+  agree_or_drop(mine, team, [&] {
     const Joining joined(messages, summary);
     std::int64_t begin = 0;
     for (const std::int64_t end : reading.batches_end_of_group()) {

@@ -3,6 +3,7 @@
 // The first half of sft-prepare: files of records -> documents.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -18,6 +19,10 @@ struct ReadDocuments {
   std::optional<DocumentStore> shared_part;  ///< of a team: keeps the file of this process's part, which all read
   std::vector<std::int64_t> num_of_group;    ///< documents of each group of inputs
 };
+
+/// team.agree(work). Where that throws, `part` is gone on every process before: its file lies in the output folder,
+/// which the first process then removes if it made it. Collective over the team.
+void agree_or_drop(std::optional<DocumentStore>& part, const Team& team, const std::function<void()>& work);
 
 /// Reads all inputs and makes documents of their records, of which each process of the team has a share; adds what
 /// became of all of them to `summary`. The first bad record is a data Error on every process.
