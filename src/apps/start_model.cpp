@@ -80,7 +80,7 @@ std::string checkpoint_at(const std::string& path) {
   }
   io::require_kind(path, io::Expected::checkpoint);
   if (std::filesystem::exists(std::filesystem::path(path) / "checkpoint.h5", ignored)) return path;
-  const std::string chosen = checkpoint::saved_last(path);
+  std::string chosen = checkpoint::saved_last(path);
   if (chosen.empty()) return path;
   if (log_rank() == 0) std::fprintf(stderr, "using %s, saved last\n", printable(chosen, /*keep_layout=*/false).c_str());
   return chosen;

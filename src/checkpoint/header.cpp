@@ -10,10 +10,12 @@
 
 #include "file_map.hpp"
 #include "folder.hpp"
+#include "index_tensors.hpp"
 #include "sft/config/parse.hpp"
 #include "sft/config/values.hpp"
 #include "sft/core/error.hpp"
 #include "sft/core/program.hpp"
+#include "sft/io/files.hpp"
 #include "sft/io/seal.hpp"
 
 namespace sft::checkpoint {
@@ -179,6 +181,18 @@ std::string write_attributes(io::Hdf5File& index, const config::Config& config, 
   index.write_string("writers", text_of(position.writers));
   index.write_string("shards", file_lines);
   index.write_string("map", to_text(map));
+  return date;
+}
+
+std::string write_map(const std::string& folder, const config::Config& config, const std::string& tokenizer,
+                      const Position& position, const FileMap& map) {
+  const std::string path = index_path(folder);
+  io::Hdf5File index = io::Hdf5File::create(path, io::seal_bytes);
+  std::string date = write_attributes(index, config, tokenizer, position, map);
+  index.close();
+  io::seal(path);
+  io::sync_path(path);
+  if (has_few_pieces(map)) write_tensor_index(folder, map);
   return date;
 }
 

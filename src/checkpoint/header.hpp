@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The attributes of checkpoint.h5.
+// checkpoint.h5: its attributes, and when it is written.
 
 #include <cstdint>
 #include <string>
@@ -28,6 +28,10 @@ struct ShardFile {
 /// Reads lines of to_text; `source` names them in errors.
 [[nodiscard]] std::vector<ShardFile> parse_shard_files(const std::string& text, const std::string& source);
 
+/// Writes checkpoint.h5 into a folder whose shard files are there, sealed and synced, and tensors.h5 where that takes
+/// only a moment: the last of a checkpoint. Returns the date that it writes. Not collective.
+std::string write_map(const std::string& folder, const config::Config& config, const std::string& tokenizer,
+                      const Position& position, const FileMap& map);
 /// Returns the date that it writes: now, but always after position.date.
 std::string write_attributes(io::Hdf5File& index, const config::Config& config, const std::string& tokenizer,
                              const Position& position, const FileMap& map);

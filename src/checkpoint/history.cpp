@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "history.hpp"
+#include "sft/checkpoint/save.hpp"
 
 #include <fmt/core.h>
 #include <algorithm>
@@ -70,7 +70,7 @@ std::string latest_date(const std::string& output_dir) {
   return latest;
 }
 
-void prune(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best) {
+void remove_old(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best) {
   if (limit <= 0) return;
   std::int64_t num_kept = 1;        // this one
   std::vector<std::string> others;  // by step, which within one lineage is the order of saving

@@ -14,7 +14,6 @@
 #include "sft/io/raw_file.hpp"
 #include "sft/parallel/stored_layout.hpp"
 #include "shard_layout.hpp"
-#include "write_map.hpp"
 
 namespace sft::checkpoint {
 

@@ -14,14 +14,12 @@
 #include "file_map.hpp"
 #include "folder.hpp"
 #include "header.hpp"
-#include "history.hpp"
 #include "own_parts.hpp"
 #include "sft/comm/session.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/io/hash.hpp"
 #include "sft/io/raw_file.hpp"
 #include "shard_layout.hpp"
-#include "write_map.hpp"
 
 namespace sft::checkpoint {
 
@@ -103,7 +101,11 @@ struct Save::Impl {
 
   void lay_out_files(const std::vector<Entry>& entries);
   void gather_parts(const std::vector<Entry>& entries);
-  /// Writes the regions of this rank; `fill(entry, first byte, bytes)` gives the address of bytes of one.
+  /// Some bytes of this rank's region of an entry.
+  struct Chunk {
+    std::size_t entry, begin, num_bytes;
+  };
+  /// Writes the regions of this rank; `fill(chunk)` gives the address of its bytes.
   template <class Fill>
   void write_all(const Fill& fill) noexcept;
   void gather_hashes();
@@ -213,7 +215,7 @@ void Save::Impl::write_all(const Fill& fill) noexcept {
       io::ContentHash hash;
       for (std::size_t at = 0; at < num_bytes; at += write_bytes) {
         const std::size_t count = std::min(write_bytes, num_bytes - at);
-        const std::byte* bytes = fill(i, at, count);
+        const std::byte* bytes = fill(Chunk{.entry = i, .begin = at, .num_bytes = count});
         hash.add(bytes, count);
         file.write(own.regions[i].begin + at, count, bytes);
       }
@@ -264,8 +266,8 @@ const WritePlan& Save::plan() const { return impl_->plan; }
 bool Save::has_failed() const { return impl_->error != nullptr; }
 
 void Save::write(const std::byte* snapshot) noexcept {
-  impl_->write_all([&](std::size_t entry, std::size_t at, std::size_t) {
-    return snapshot + impl_->plan.entries()[entry].snapshot_begin + at;
+  impl_->write_all([&](const Impl::Chunk& chunk) {
+    return snapshot + impl_->plan.entries()[chunk.entry].snapshot_begin + chunk.begin;
   });
 }
 
@@ -274,13 +276,13 @@ void Save::write(const State& state, device::Device& device, device::Stream& str
   std::optional<device::Device::Block> staging;
   std::size_t range = 0;
   std::int64_t done = 0;  // elements of that range
-  impl_->write_all([&](std::size_t entry, std::size_t at, std::size_t count) {
+  impl_->write_all([&](const Impl::Chunk& chunk) {
     if (!staging) staging.emplace(device.allocate(write_bytes, device::Space::pinned));
-    if (at == 0) range = 0, done = 0;
-    const Entry& from = state.entries()[entry];
-    const EntryWrites& writes = impl_->plan.entries()[entry];
+    if (chunk.begin == 0) range = 0, done = 0;
+    const Entry& from = state.entries()[chunk.entry];
+    const EntryWrites& writes = impl_->plan.entries()[chunk.entry];
     auto* to = static_cast<std::byte*>(staging->get());
-    for (auto left = static_cast<std::int64_t>(count / size_of(writes.dtype)); left > 0;) {
+    for (auto left = static_cast<std::int64_t>(chunk.num_bytes / size_of(writes.dtype)); left > 0;) {
       const MemoryRange& memory = writes.ranges[range];
       const Tensor values(to, writes.dtype, {std::min(left, memory.count - done)});
       if (from.in_file != nullptr) {
@@ -310,10 +312,6 @@ std::string Save::commit() {
     if (impl_->world.rank() == 0) date = impl_->finish();
   });
   return date;
-}
-
-void remove_old(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best) {
-  prune(folder, lineage, limit, best);
 }
 
 std::string save(const std::string& output_dir, const config::Config& config, const std::string& tokenizer,

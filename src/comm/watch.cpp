@@ -20,7 +20,7 @@
 #include "node_reports.hpp"
 #include "sft/core/activity.hpp"
 #include "sft/core/log.hpp"
-#include "sft/machine/process_state.hpp"
+#include "sft/machine/node.hpp"
 #include "standstill.hpp"
 
 namespace sft::comm {

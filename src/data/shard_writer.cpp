@@ -286,7 +286,7 @@ WrittenShards make_shard(const PlannedShard& shard, const ShardHeader& header, c
   }
   if (fs::exists(file.path, ignored)) refuse_part(file.path);
   try {
-    const WrittenShards written =
+    WrittenShards written =
         ShardWriter(file.temporary_path, header, shard.number, documents, shard.rows).write(advance);
     io::seal(file.temporary_path);
     io::sync_path(file.temporary_path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sft/machine/process_state.hpp"
+#include "sft/machine/node.hpp"
 
 #include <fstream>
 #include <string>

@@ -7,7 +7,7 @@
 
 #include "sft/parallel/shard_map.hpp"
 #include "sft/parallel/stored_layout.hpp"
-#include "state_array.hpp"
+#include "state_arrays.hpp"
 #include "update_plan.hpp"
 
 namespace sft::optim {

@@ -11,10 +11,22 @@
 #include <vector>
 
 #include "sft/optim/optimizer.hpp"
+#include "sft/parallel/shard_map.hpp"
 #include "sft/transfer/windows.hpp"
-#include "state_array.hpp"
 
 namespace sft::optim {
+
+/// Numbers that a step reads and writes, the master weights or a kind of state: a flat array, cut into windows that are
+/// in memory at a time.
+struct StateArray {
+  DType dtype = DType::float32;
+  StateLocation place = StateLocation::device;
+  std::vector<parallel::ShardRange> windows;  ///< neighbours, from 0 on; a window may have nothing of it
+
+  [[nodiscard]] std::int64_t num_elements() const {
+    return windows.empty() ? 0 : windows.back().begin + windows.back().count;
+  }
+};
 
 class StateArrays {
  public:

@@ -102,9 +102,10 @@ class Save {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Removes old checkpoints beside `folder`, which is complete: of those of its run and of the ones that it goes on from
-/// (`lineage`) all but the `limit` saved last and the one named `best`; 0 keeps all. Not collective: rank 0 calls it,
-/// on any thread.
-void remove_old(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best);
+/// Removes complete checkpoints beside `folder` that are on the way of `lineage`, all but the `limit` of the highest
+/// steps, `folder` among them; 0 keeps all. One named `best` stays, too, and is one of the `limit` unless that is 1.
+/// Those of other runs stay, and those whose checkpoint.h5 does not say whose they are. Not collective: rank 0 calls
+/// it, on any thread.
+void remove_old(const std::string& folder, const Lineage& lineage, std::int64_t limit, const std::string& best = "");
 
 }  // namespace sft::checkpoint

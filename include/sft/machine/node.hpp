@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // What a node offers to the ranks it runs: memory, processor cores and network, as it promises its rate; and what
-// memory of it this process holds.
+// memory of it this process holds, and what its processes do.
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <filesystem>
@@ -66,5 +68,15 @@ class SharedBytes {
  private:
   std::size_t bytes_;
 };
+
+enum class ProcessState {
+  runs,     ///< or sleeps, as all that wait do; also where the system does not tell
+  stopped,  ///< by a signal, or by a debugger
+  blocked,  ///< one of its threads is in a call that nothing interrupts: a disk, a file system, a driver
+  ended,    ///< dead, or gone
+};
+
+/// Of process `id`. `root` is where /proc is looked for; only tests have another one.
+[[nodiscard]] ProcessState process_state(pid_t id, const std::filesystem::path& root = "/");
 
 }  // namespace sft::machine

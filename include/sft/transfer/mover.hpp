@@ -18,7 +18,15 @@ struct Move {
   Tensor memory = {};  ///< contiguous
 };
 /// `tensors` one after the other in a place.
-[[nodiscard]] std::vector<Move> moves_of(std::size_t place, const std::vector<Tensor>& tensors);
+[[nodiscard]] inline std::vector<Move> moves_of(std::size_t place, const std::vector<Tensor>& tensors) {
+  std::vector<Move> moves;
+  std::size_t at = 0;
+  for (const Tensor& tensor : tensors) {
+    moves.push_back({.place = place, .at = at, .memory = tensor});
+    at += tensor.size_bytes();
+  }
+  return moves;
+}
 
 /// Ops are those of one stream, the compute stream. A lane is what is waited for together: its transfers follow each
 /// other, those of several lanes run beside each other. Errors of the transfers are Errors that surface in any later

@@ -11,8 +11,8 @@
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/header.hpp"
-#include "checkpoint/history.hpp"
 #include "sft/checkpoint/checkpoint.hpp"
+#include "sft/checkpoint/save.hpp"
 #include "sft/io/files.hpp"
 #include "sft/io/hdf5.hpp"
 #include "support/error_text.hpp"
@@ -103,12 +103,12 @@ BOOST_AUTO_TEST_CASE(a_branch_is_resumed_and_removes_its_own_checkpoints_alone) 
   make_checkpoint(path(80), "2025-01-31T12:00:02.500000Z", "branch", "first 50\n");
   BOOST_TEST(find(output.path(), "auto") == path(80));
   const checkpoint::Lineage branch = checkpoint::read_header(path(80)).position.lineage;
-  checkpoint::prune(path(80), branch, 0);
+  checkpoint::remove_old(path(80), branch, 0);
   BOOST_TEST(checkpoint::list(output.path()).size() == 7U);
-  checkpoint::prune(path(80), branch, 3);
+  checkpoint::remove_old(path(80), branch, 3);
   const std::vector<std::string> three = {path(45), path(46), path(50), path(75), path(80), path(100)};
   BOOST_TEST(checkpoint::list(output.path()) == three);
-  checkpoint::prune(path(80), branch, 1);
+  checkpoint::remove_old(path(80), branch, 1);
   const std::vector<std::string> one = {path(45), path(46), path(80), path(100)};
   BOOST_TEST(checkpoint::list(output.path()) == one);
   const std::vector<std::string> others = {path(45), path(100)};
@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(the_best_checkpoint_stays_and_is_one_of_those_that_do) {
     for (const std::int64_t step : {10, 20, 30, 40, 50}) {
       make_checkpoint(path(step), "2026-11-22T12:00:00.000000Z", "first");
     }
-    checkpoint::prune(path(50), checkpoint::read_header(path(50)).position.lineage, limit, best);
+    checkpoint::remove_old(path(50), checkpoint::read_header(path(50)).position.lineage, limit, best);
     Steps steps;
     for (const std::string& folder : checkpoint::list(output.path())) steps.push_back(*checkpoint::step_of(folder));
     return steps;
@@ -198,7 +198,7 @@ BOOST_AUTO_TEST_CASE(a_clock_that_was_wrong_once_does_not_bring_an_old_checkpoin
     if (before == right) make_checkpoint(path(40), "2026-11-22T12:00:00.000001Z", "branch", "first 20\n");
     BOOST_TEST(find(output.path(), "auto") == path(40));
     BOOST_TEST(checkpoint::saved_last(output.path()) == path(40));  // what the tools take
-    checkpoint::prune(path(40), checkpoint::read_header(path(40)).position.lineage, 2);
+    checkpoint::remove_old(path(40), checkpoint::read_header(path(40)).position.lineage, 2);
     const std::vector<std::string> left = {path(20), path(30), path(40)};  // 30 is not of the branch
     BOOST_TEST(checkpoint::list(output.path()) == left);
   }

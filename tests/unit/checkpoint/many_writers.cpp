@@ -14,12 +14,12 @@
 
 #include "checkpoint/file_map.hpp"
 #include "checkpoint/folder.hpp"
+#include "checkpoint/header.hpp"
 #include "checkpoint/index_tensors.hpp"
 #include "checkpoint/loader.hpp"
 #include "checkpoint/own_parts.hpp"
 #include "checkpoint/shard_layout.hpp"
 #include "checkpoint/shared_reads.hpp"
-#include "checkpoint/write_map.hpp"
 #include "sft/device/factory.hpp"
 #include "support/layout.hpp"
 #include "support/parameter.hpp"

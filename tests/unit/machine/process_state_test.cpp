@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What /proc says of a process, real and made up.
-#include "sft/machine/process_state.hpp"
+#include "sft/machine/node.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
