@@ -24,7 +24,7 @@ void EntryMemory::clear_padding(const Entry& entry) {
 
 void EntryMemory::put(const std::string& source, const Entry& entry, const parallel::Parameter& parameter,
                       const io::Rectangle& where, std::int64_t begin, DType dtype, const void* values) {
-  const auto count = static_cast<std::size_t>(where.num_elements());
+  const std::size_t count = where.num_elements();
   const bool is_model = entry.name == "model", is_adapter = entry.name == "adapter";
   SFT_ENSURE((dtype == DType::uint8) == (entry.dtype() == DType::uint8), "codes are no numbers");
   if (is_model || is_adapter || dtype != entry.dtype()) {

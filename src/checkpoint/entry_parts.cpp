@@ -40,10 +40,7 @@ std::vector<std::size_t> EntryParts::Shard::of_tensor(int tensor) const {
 }
 
 EntryParts::EntryParts(const FileMap& map, const MappedEntry& entry)
-    : map_(map),
-      entry_(entry),
-      cut_(map.cuts.at(static_cast<std::size_t>(entry.cut))),
-      num_shards_(map.layout.size(cut_.shard_axes)) {
+    : map_(map), entry_(entry), cut_(map.cuts.at(entry.cut)), num_shards_(map.layout.size(cut_.shard_axes)) {
   if (!entry.is_as_parameters) return;
   std::unordered_map<std::string, std::size_t> tensors;
   for (std::size_t i = 0; i < entry.tensors.size(); ++i) {
@@ -103,7 +100,7 @@ const EntryParts::Shard& EntryParts::shard(int owner) {
   Shard made;
   if (entry_.is_as_parameters) {
     const mesh::Place place(map_.layout, WorldRank::from(owner));
-    const auto slice = static_cast<std::size_t>(place.rank(every_axis.without(replica_axes)));
+    const std::size_t slice = place.rank(every_axis.without(replica_axes));
     add_pieces(slices_[slice], place.rank(cut_.shard_axes), made);
   } else if (const auto found = entry_.parts.find(owner); found != entry_.parts.end()) {
     made.parts = found->second;
@@ -121,7 +118,7 @@ std::vector<int> EntryParts::owners_of(int tensor, const io::Rectangle& where) c
       owners.push_back(owner);
   }
   for (const Slice& slice : slices_) {
-    const Parameter& p = *slice.parameters[static_cast<std::size_t>(tensor)];
+    const Parameter& p = *slice.parameters[tensor];
     const io::Rectangle held{p.row_begin, p.local_rows, p.column_begin, p.local_columns};
     if (!p.is_owner || !meets(held, where)) continue;
     const std::int64_t first_row = std::max(where.row_begin, held.row_begin) - held.row_begin;
@@ -130,7 +127,7 @@ std::vector<int> EntryParts::owners_of(int tensor, const io::Rectangle& where) c
     const std::int64_t first_column = std::max(where.column_begin, held.column_begin) - held.column_begin;
     const std::int64_t last_column =
         std::min(where.column_begin + where.num_columns, held.column_begin + held.num_columns) - held.column_begin - 1;
-    const std::int64_t shard_elements = slice.units[static_cast<std::size_t>(tensor)]->shard_elements;
+    const std::int64_t shard_elements = slice.units[tensor]->shard_elements;
     const std::int64_t first = (p.unit_offset + first_row * p.local_columns + first_column) / shard_elements;
     const std::int64_t last = (p.unit_offset + last_row * p.local_columns + last_column) / shard_elements;
     for (std::int64_t shard = first; shard <= last; ++shard) {

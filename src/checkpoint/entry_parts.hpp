@@ -37,9 +37,7 @@ class EntryParts {
   [[nodiscard]] std::vector<int> owners() const;
 
   /// The owner of shard number `shard` of slice number `slice`, of an entry that is cut as its parameters.
-  [[nodiscard]] int owner(int slice, int shard) const {
-    return owner_in(slices_.at(static_cast<std::size_t>(slice)), shard);
-  }
+  [[nodiscard]] int owner(int slice, int shard) const { return owner_in(slices_.at(slice), shard); }
 
   [[nodiscard]] int num_replicas() const { return map_.layout.size(replica_axes_of(cut_.shard_axes)); }
   /// The rank that holds what `owner` owns as replica number `replica`.

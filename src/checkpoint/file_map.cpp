@@ -244,7 +244,7 @@ std::string to_text(const FileMap& map) {
   Json cuts = Json::array(), entries = Json::array(), ranks = Json::array();
   for (const Cut& cut : map.cuts) cuts.push_back(json_of(cut));
   for (const MappedEntry& entry : map.entries) {
-    entries.push_back(json_of(entry, map.cuts[static_cast<std::size_t>(entry.cut)]));
+    entries.push_back(json_of(entry, map.cuts[entry.cut]));
   }
   for (const RankRegions& rank : map.ranks) ranks.push_back(json_of(rank));
   return Json{{"mesh", std::move(mesh)},

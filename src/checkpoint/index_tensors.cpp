@@ -33,7 +33,7 @@ std::vector<FileDataset> datasets_of(const FileMap& map, std::size_t entry) {
     if (rank.file < 0) continue;
     const StoredRegion& region = rank.regions[entry];
     if (region.num_elements == 0) continue;
-    FileDataset& dataset = datasets[static_cast<std::size_t>(rank.file)];
+    FileDataset& dataset = datasets[rank.file];
     dataset.begin = dataset.size == 0 ? region.begin : std::min(dataset.begin, region.begin);
     dataset.size += region.num_elements;
   }
@@ -76,15 +76,15 @@ std::vector<std::vector<io::VirtualPiece>> pieces_of(const FileMap& map, std::si
   const std::vector<FileDataset> datasets = datasets_of(map, number);
   std::vector<std::vector<io::VirtualPiece>> pieces(entry.tensors.size());
   for_each_mapping(map, entry, [&](int tensor, std::vector<io::Rectangle> rectangles, int rank, std::int64_t begin) {
-    const RankRegions& regions = map.ranks[static_cast<std::size_t>(rank)];
-    const auto file = static_cast<std::size_t>(regions.file);
+    const RankRegions& regions = map.ranks[rank];
+    const std::size_t file = regions.file;
     const std::uint64_t bytes_before = regions.regions[number].begin - datasets[file].begin;
     const std::int64_t before = static_cast<std::int64_t>(bytes_before / size_of(entry.dtype));
-    pieces[static_cast<std::size_t>(tensor)].push_back({.targets = std::move(rectangles),
-                                                        .source_file = map.files[file].name,
-                                                        .source_dataset = "/" + entry.name,
-                                                        .source_begin = before + begin,
-                                                        .source_size = datasets[file].size});
+    pieces[tensor].push_back({.targets = std::move(rectangles),
+                              .source_file = map.files[file].name,
+                              .source_dataset = "/" + entry.name,
+                              .source_begin = before + begin,
+                              .source_size = datasets[file].size});
     return true;
   });
   return pieces;
@@ -99,7 +99,7 @@ bool has_few_pieces(const FileMap& map) {
     std::vector<std::size_t> of_tensor(entry.tensors.size());
     if (are_few) {
       for_each_mapping(map, entry, [&](int tensor, const std::vector<io::Rectangle>&, int, std::int64_t) {
-        are_few = ++num_pieces <= most_pieces && ++of_tensor[static_cast<std::size_t>(tensor)] <= most_pieces_of_tensor;
+        are_few = ++num_pieces <= most_pieces && ++of_tensor[tensor] <= most_pieces_of_tensor;
         return are_few;
       });
     }

@@ -50,8 +50,8 @@ void load_version_1(const std::string& folder, const Opened& opened, const comm:
   std::optional<IndexSource> source;
   world.agree([&] {
     source.emplace(open_index(folder));
-    const auto step = static_cast<std::size_t>(world.size());
-    for (auto i = static_cast<std::size_t>(world.rank()); i < opened.files.size(); i += step) {
+    const std::size_t step = world.size();
+    for (std::size_t i = world.rank(); i < opened.files.size(); i += step) {
       check_contents(folder, opened.files[i]);
     }
   });
@@ -70,7 +70,7 @@ void load_version_2(const std::string& folder, const Opened& opened, const comm:
     const FileMap& map = source->map();
     for (const Entry& entry : state.entries()) {
       const auto found = std::ranges::find(map.entries, entry.name, &MappedEntry::name);
-      numbers.push_back(static_cast<std::size_t>(found - map.entries.begin()));
+      numbers.push_back(found - map.entries.begin());
       are_same.push_back(has_same_shards(map, *found, entry));
     }
     const auto writers = writers_of_files(map);

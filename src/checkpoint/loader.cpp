@@ -15,9 +15,7 @@ constexpr std::int64_t read_bytes = std::int64_t{4} << 20;  ///< of a region at 
 }  // namespace
 
 Loader::Loader(AllSharers& sharers, device::Device& device, device::Stream& stream, SeenWeights& seen)
-    : sharers_(sharers),
-      memory_(device, stream, seen),
-      buffer_(device.allocate(static_cast<std::size_t>(read_bytes), device::Space::pinned)) {}
+    : sharers_(sharers), memory_(device, stream, seen), buffer_(device.allocate(read_bytes, device::Space::pinned)) {}
 
 void Loader::clear_padding(const Entry& entry) {
   sharers_.of(entry).apply([&] { memory_.clear_padding(entry); });
@@ -30,7 +28,7 @@ void Loader::load_parts(const io::TensorSource& source, const Entry& entry, cons
   for (const OwnPart& part : parts) {
     const std::string name = entry.name + "/" + part.parameter->name;
     for_each_piece(part.where, part.memory_begin, capacity, [&](const io::Rectangle& piece, std::int64_t begin) {
-      const std::size_t count = static_cast<std::size_t>(piece.num_elements()) * size_of(dtype);
+      const std::size_t count = piece.num_elements() * size_of(dtype);
       sharers.read(turn_++ % sharers.size(), count, buffer_.get(),
                    [&] { source.read(name, piece, dtype, buffer_.get()); });
       sharers.apply([&] { memory_.put(source.path(), entry, *part.parameter, piece, begin, dtype, buffer_.get()); });
@@ -44,8 +42,7 @@ void Loader::put_sequence(const std::string& path, const Entry& entry, const std
   for (std::int64_t at = begin; at < begin + count; ++part) {
     const std::int64_t end = std::min(begin + count, part->position + part->where.num_elements());
     for (const io::Rectangle& piece : rectangles_of(part->where, at - part->position, end - at)) {
-      const char* values =
-          static_cast<const char*>(buffer_.get()) + static_cast<std::size_t>(at - begin) * size_of(dtype);
+      const char* values = static_cast<const char*>(buffer_.get()) + (at - begin) * size_of(dtype);
       memory_.put(path, entry, *part->parameter, piece, part->memory_begin + at - part->position, dtype, values);
       at += piece.num_elements();
     }
@@ -69,7 +66,7 @@ void Loader::load_regions(MapSource& source, const Entry& entry, std::size_t num
     RegionCheck check(source.regions(), writer, number);
     for (std::int64_t begin = 0; begin < region.count; begin += most) {
       const std::int64_t count = std::min(most, region.count - begin);
-      const std::size_t num_bytes = static_cast<std::size_t>(count) * size_of(dtype);
+      const std::size_t num_bytes = count * size_of(dtype);
       sharers.read(reader, num_bytes, buffer_.get(), [&] {
         source.regions().read(writer, number, begin, count, buffer_.get());
         check.add(buffer_.get(), num_bytes);
@@ -83,7 +80,7 @@ void Loader::load_regions(MapSource& source, const Entry& entry, std::size_t num
 bool has_same_shards(const FileMap& map, const MappedEntry& stored, const Entry& entry) {
   const mesh::Layout& layout = entry.shard_map->place().layout();
   const Cut cut{entry.shard_map->shard_axes(), entry.shard_map->units()};
-  const Cut& stored_cut = map.cuts[static_cast<std::size_t>(stored.cut)];
+  const Cut& stored_cut = map.cuts[stored.cut];
   const auto tensors = entry.layout->tensors(*entry.shard_map);
   const AxisSet slice_axes = every_axis.without(replica_axes);
   bool is_same = stored.is_as_parameters && is_as_parameters(tensors) && cut.has_same_units(stored_cut) &&

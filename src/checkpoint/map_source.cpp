@@ -23,14 +23,14 @@ namespace {
 /// `count` stored numbers as those of `dtype`.
 void convert(const char* stored, DType stored_dtype, std::int64_t count, DType dtype, char* values) {
   if (stored_dtype == dtype) {
-    std::memcpy(values, stored, static_cast<std::size_t>(count) * size_of(dtype));
+    std::memcpy(values, stored, count * size_of(dtype));
   } else if (stored_dtype == DType::uint8) {
     SFT_ENSURE(dtype == DType::float32, "codes are read as they are, or as float32");
     std::transform(stored, stored + count, reinterpret_cast<float*>(values),
                    [](char code) { return static_cast<float>(static_cast<unsigned char>(code)); });
   } else {
     std::vector<float> scratch;
-    const auto size = static_cast<std::size_t>(count);
+    const std::size_t size = count;
     io::convert(std::span(io::as_float32(stored, stored_dtype, size, scratch), size), dtype, values);
   }
 }
@@ -68,12 +68,12 @@ const char* MapSource::read_sequence(std::size_t entry, int owner, std::int64_t 
   const std::size_t element_bytes = size_of(map_.entries[entry].dtype);
   const std::int64_t size = parts.shard(owner).num_elements;
   const std::int64_t most = region_of(size, parts.num_replicas(), 0).count;
-  bytes_.resize(static_cast<std::size_t>(count) * element_bytes);
+  bytes_.resize(count * element_bytes);
   for (std::int64_t at = begin; at < begin + count;) {
     const std::int64_t replica = at / most;
     const std::int64_t end = std::min(begin + count, (replica + 1) * most);
     regions_.read(parts.replica(owner, static_cast<int>(replica)), entry, at - replica * most, end - at,
-                  bytes_.data() + static_cast<std::size_t>(at - begin) * element_bytes);
+                  bytes_.data() + (at - begin) * element_bytes);
     at = end;
   }
   return bytes_.data();
@@ -89,14 +89,13 @@ void MapSource::read_part(std::size_t entry, int owner, const FilePart& part, co
   const auto put = [&](std::int64_t row, const char* from) {
     const std::int64_t to = (common.row_begin - target.where.row_begin + row) * target.where.num_columns +
                             common.column_begin - target.where.column_begin;
-    convert(from, stored, common.num_columns, target.dtype,
-            target.values + static_cast<std::size_t>(to) * size_of(target.dtype));
+    convert(from, stored, common.num_columns, target.dtype, target.values + to * size_of(target.dtype));
   };
   const std::int64_t span = (common.num_rows - 1) * width + common.num_columns;
   if (span <= most_unused * common.num_elements()) {
     const char* bytes = read_sequence(entry, owner, first, span);
     for (std::int64_t row = 0; row < common.num_rows; ++row) {
-      put(row, bytes + static_cast<std::size_t>(row * width) * size_of(stored));
+      put(row, bytes + row * width * size_of(stored));
     }
     return;
   }

@@ -34,7 +34,7 @@ std::vector<OwnPart> parts_of_owner(const Entry& entry, bool are_owned) {
     const int tensor = numbers.at(part.parameter->name);
     const parallel::LogicalRectangle& w = part.where;
     parts.push_back({.tensor = tensor,
-                     .parameter = tensors[static_cast<std::size_t>(tensor)].parameter,
+                     .parameter = tensors[tensor].parameter,
                      .where = {w.row_begin, w.num_rows, w.column_begin, w.num_columns},
                      .memory_begin = w.shard_offset});
   }

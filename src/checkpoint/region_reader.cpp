@@ -31,7 +31,7 @@ const io::RawFile& RegionReader::open(std::size_t file) {
 }
 
 void RegionReader::read(int rank, std::size_t entry, std::int64_t begin, std::int64_t count, void* bytes) {
-  const RankRegions& regions = map_.ranks[static_cast<std::size_t>(rank)];
+  const RankRegions& regions = map_.ranks[rank];
   const StoredRegion& region = regions.regions[entry];
   if (begin < 0 || begin + count > region.num_elements) {
     throw_data_error(fmt::format("the map of {} is damaged", folder_),
@@ -41,9 +41,8 @@ void RegionReader::read(int rank, std::size_t entry, std::int64_t begin, std::in
   }
   const std::size_t element_bytes = size_of(map_.entries[entry].dtype);
   num_bytes_ += static_cast<std::uint64_t>(count) * element_bytes;
-  open(static_cast<std::size_t>(regions.file))
-      .read(region.begin + static_cast<std::uint64_t>(begin) * element_bytes,
-            static_cast<std::size_t>(count) * element_bytes, bytes);
+  open(regions.file)
+      .read(region.begin + static_cast<std::uint64_t>(begin) * element_bytes, count * element_bytes, bytes);
 }
 
 void RegionReader::check_file(std::size_t file) {
@@ -62,14 +61,14 @@ void RegionReader::check_file(std::size_t file) {
 }
 
 void RegionReader::check_region(int rank, std::size_t entry) {
-  const StoredRegion& region = map_.ranks[static_cast<std::size_t>(rank)].regions[entry];
+  const StoredRegion& region = map_.ranks[rank].regions[entry];
   if (region.num_elements == 0) return;
   RegionCheck check(*this, rank, entry);
   std::vector<char> bytes;
   constexpr std::int64_t most = std::int64_t{1} << 20;
   for (std::int64_t begin = 0; begin < region.num_elements; begin += most) {
     const std::int64_t count = std::min(most, region.num_elements - begin);
-    bytes.resize(static_cast<std::size_t>(count) * size_of(map_.entries[entry].dtype));
+    bytes.resize(count * size_of(map_.entries[entry].dtype));
     read(rank, entry, begin, count, bytes.data());
     check.add(bytes.data(), bytes.size());
   }
@@ -80,7 +79,7 @@ RegionCheck::RegionCheck(const RegionReader& reader, int rank, std::size_t entry
     : reader_(reader),
       rank_(rank),
       entry_(entry),
-      may_be_zeros_(reader.map_.ranks[static_cast<std::size_t>(rank)].regions[entry].hash == zero_hash) {}
+      may_be_zeros_(reader.map_.ranks[rank].regions[entry].hash == zero_hash) {}
 
 void RegionCheck::add(const void* bytes, std::size_t count) {
   hash_.add(bytes, count);
@@ -89,20 +88,19 @@ void RegionCheck::add(const void* bytes, std::size_t count) {
 }
 
 void RegionCheck::finish() const {
-  const RankRegions& regions = reader_.map_.ranks[static_cast<std::size_t>(rank_)];
+  const RankRegions& regions = reader_.map_.ranks[rank_];
   const std::string found = may_be_zeros_ ? zero_hash : hash_.text();
   const std::string& expected = regions.regions[entry_].hash;
   if (found == expected) return;
-  fail_checksum(fmt::format("{} of {}", reader_.map_.entries[entry_].name,
-                            reader_.path_of(static_cast<std::size_t>(regions.file))),
-                found, expected);
+  fail_checksum(fmt::format("{} of {}", reader_.map_.entries[entry_].name, reader_.path_of(regions.file)), found,
+                expected);
 }
 
 std::vector<std::vector<int>> writers_of_files(const FileMap& map) {
   std::vector<std::vector<int>> writers(map.files.size());
   for (std::size_t rank = 0; rank < map.ranks.size(); ++rank) {
     if (const int file = map.ranks[rank].file; file >= 0) {
-      writers[static_cast<std::size_t>(file)].push_back(static_cast<int>(rank));
+      writers[file].push_back(static_cast<int>(rank));
     }
   }
   return writers;

@@ -131,9 +131,7 @@ void Save::Impl::lay_out_files(const std::vector<Entry>& entries) {
   const std::size_t num_entries = own_counts.size();
   const std::vector<std::int64_t> counts = world.all_gather(std::span<const std::int64_t>(own_counts));
   const std::vector<std::string> hosts = world.all_gather(host_name());
-  const auto count_of = [&](int of_rank, std::size_t entry) {
-    return counts[static_cast<std::size_t>(of_rank) * num_entries + entry];
-  };
+  const auto count_of = [&](int of_rank, std::size_t entry) { return counts[of_rank * num_entries + entry]; };
   std::vector<bool> writes;
   for (int other = 0; other < world.size(); ++other) {
     bool has_any = false;
@@ -144,25 +142,25 @@ void Save::Impl::lay_out_files(const std::vector<Entry>& entries) {
 
   // 2. The first rank of each file makes it.
   std::string made;
-  const int own_file = groups.file_of_rank[static_cast<std::size_t>(rank)];
+  const int own_file = groups.file_of_rank[rank];
   agree([&] {
-    if (own_file < 0 || groups.members[static_cast<std::size_t>(own_file)].front() != rank) return;
+    if (own_file < 0 || groups.members[own_file].front() != rank) return;
     std::vector<EntryType> types;
     std::vector<std::int64_t> sizes(num_entries, 0);
     for (std::size_t i = 0; i < num_entries; ++i) {
       types.push_back({entries[i].name, entries[i].dtype()});
-      for (const int member : groups.members[static_cast<std::size_t>(own_file)]) sizes[i] += count_of(member, i);
+      for (const int member : groups.members[own_file]) sizes[i] += count_of(member, i);
     }
     made = text_of(lay_out(temporary_path(folder), shard_file_name(rank), types, sizes));
   });
 
   // 3. Where each rank's regions lie.
-  map.ranks.resize(static_cast<std::size_t>(world.size()));
+  map.ranks.resize(world.size());
   const std::vector<std::string> files = world.all_gather(made);
   for (const std::vector<int>& members : groups.members) {
-    LaidOutFile laid_out = laid_out_of(files[static_cast<std::size_t>(members.front())], folder);
+    LaidOutFile laid_out = laid_out_of(files[members.front()], folder);
     for (const int member : members) {
-      RankRegions& regions = map.ranks[static_cast<std::size_t>(member)];
+      RankRegions& regions = map.ranks[member];
       regions.file = static_cast<int>(map.files.size());
       for (std::size_t i = 0; i < num_entries; ++i) {
         const std::int64_t count = count_of(member, i);
@@ -179,7 +177,7 @@ void Save::Impl::gather_parts(const std::vector<Entry>& entries) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     MappedEntry& entry = map.entries[i];
     if (entry.is_as_parameters) continue;
-    const Cut& cut = map.cuts[static_cast<std::size_t>(entry.cut)];
+    const Cut& cut = map.cuts[entry.cut];
     const std::vector<OwnPart> own = own_parts(entries[i]);
     std::string text;
     for (const OwnPart& part : own) {
@@ -205,9 +203,9 @@ void Save::Impl::write_all(const Fill& fill) noexcept {
   try {
     SFT_ENSURE(!is_written, "a checkpoint is written once");
     is_written = true;
-    RankRegions& own = map.ranks[static_cast<std::size_t>(rank)];
+    RankRegions& own = map.ranks[rank];
     if (own.file < 0) return;
-    const std::string& name = map.files[static_cast<std::size_t>(own.file)].name;
+    const std::string& name = map.files[own.file].name;
     io::RawFile file = io::RawFile::extend(temporary_path(folder) + "/" + name);
     for (std::size_t i = 0; i < plan.entries().size(); ++i) {
       const std::size_t num_bytes = plan.entries()[i].num_bytes();
@@ -229,7 +227,7 @@ void Save::Impl::write_all(const Fill& fill) noexcept {
 
 void Save::Impl::gather_hashes() {
   std::string text;
-  for (const StoredRegion& region : map.ranks[static_cast<std::size_t>(rank)].regions) {
+  for (const StoredRegion& region : map.ranks[rank].regions) {
     text += fmt::format("{} ", region.hash.empty() ? "-" : region.hash);
   }
   const std::vector<std::string> all = world.all_gather(text);

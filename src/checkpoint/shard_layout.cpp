@@ -31,7 +31,7 @@ FileGroups group_files(const std::vector<std::string>& hosts, const std::vector<
   }
   FileGroups groups;
   for (const auto& [host, ranks] : writers) {
-    const std::size_t most = files_per_node > 0 ? static_cast<std::size_t>(files_per_node) : ranks.size();
+    const std::size_t most = files_per_node > 0 ? files_per_node : ranks.size();
     const std::size_t num_files = std::min(most, ranks.size());
     for (std::size_t file = 0; file < num_files; ++file) {
       const auto begin = ranks.begin() + static_cast<std::ptrdiff_t>(file * ranks.size() / num_files);
@@ -43,7 +43,7 @@ FileGroups group_files(const std::vector<std::string>& hosts, const std::vector<
   groups.file_of_rank.assign(hosts.size(), -1);
   for (std::size_t file = 0; file < groups.members.size(); ++file) {
     for (const int rank : groups.members[file]) {
-      groups.file_of_rank[static_cast<std::size_t>(rank)] = static_cast<int>(file);
+      groups.file_of_rank[rank] = static_cast<int>(file);
     }
   }
   return groups;

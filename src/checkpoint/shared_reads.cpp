@@ -54,7 +54,7 @@ AllSharers::AllSharers(const comm::Group& world, const std::vector<Entry>& entri
 }
 
 std::size_t AllSharers::number_of(const Entry& entry) const {
-  return static_cast<std::size_t>(std::ranges::find(axes_, entry.shard_map->shard_axes()) - axes_.begin());
+  return std::ranges::find(axes_, entry.shard_map->shard_axes()) - axes_.begin();
 }
 
 void AllSharers::rethrow() const {

@@ -49,7 +49,7 @@ class ByteUnpacker {
   }
   template <class T>
   [[nodiscard]] std::vector<T> get_all() {
-    const auto count = static_cast<std::size_t>(get<std::int64_t>());
+    const std::size_t count = get<std::int64_t>();
     std::vector<T> values(count);
     const std::string_view bytes = next(count * sizeof(T));
     if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());

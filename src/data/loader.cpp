@@ -34,7 +34,7 @@ MicroBatchBytes bytes_of_micro_batch(const PackedDataset& dataset, const LoaderP
   const std::size_t schedule = sequence::max_schedule_bytes(/*num_rows=*/1, num_documents, plan.sp_size);
   return {.cut = cut_tokens * bytes_of_cut_token + schedule + objects,
           .packed = max_tokens * bytes_of_whole_token + num_documents * sizeof(std::int32_t) + objects,
-          .whole = static_cast<std::size_t>(room) * bytes_of_whole_token};
+          .whole = room * bytes_of_whole_token};
 }
 
 /// What waits in a queue, at most.
@@ -84,7 +84,7 @@ MicroBatchRows unpack(const std::string& bytes) {
   batch.numbers = unpacker.get_all<std::int64_t>();
   for (std::size_t i = 0; i < batch.numbers.size(); ++i) {
     Row& row = batch.rows.emplace_back();
-    const auto max_length = static_cast<std::size_t>(unpacker.get<std::int64_t>());
+    const std::size_t max_length = unpacker.get<std::int64_t>();
     row.document_lengths = unpacker.get_all<std::int32_t>();
     row.tokens = unpacker.get_all<std::int32_t>();
     row.loss_weight = unpacker.get_all<float>();
@@ -102,7 +102,7 @@ std::size_t loader_bytes(const PackedDataset& dataset, const LoaderPlan& plan) {
   const MicroBatchBytes one = bytes_of_micro_batch(dataset, plan);
   const auto ahead = [&](std::size_t item_bytes) {
     const std::size_t queue = queue_bytes(item_bytes);
-    return static_cast<std::size_t>(num_micro_batches) > queue / item_bytes ? queue : num_micro_batches * item_bytes;
+    return std::cmp_greater(num_micro_batches, queue / item_bytes) ? queue : num_micro_batches * item_bytes;
   };
   const bool reads = plan.sharing_rank == 0, shares = plan.sharing_size > 1;
   std::size_t bytes = 0;

@@ -27,7 +27,7 @@ constexpr std::size_t max_listed_skips = 20;
 bool is_trained_on(float weight) { return weight > 0.0f; }
 
 void count_length(LengthStatistics& lengths, std::int64_t length, bool is_first) {
-  ++lengths.counts.at(static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(length))));
+  ++lengths.counts.at(std::bit_width(static_cast<std::uint64_t>(length)));
   lengths.shortest = is_first ? length : std::min(lengths.shortest, length);
   lengths.longest = std::max(lengths.longest, length);
   lengths.sum += length;

@@ -35,7 +35,7 @@ std::int64_t count_weighted_firsts(const Row& row) {
   std::size_t first = 0;
   for (const std::int32_t length : row.document_lengths) {
     if (row.loss_weight[first] > 0.0f) ++count;
-    first += static_cast<std::size_t>(length);
+    first += length;
   }
   return count;
 }

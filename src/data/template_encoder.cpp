@@ -52,7 +52,7 @@ void scale_by_message(Document& document, const jinja::Rendered& rendered, const
 }
 
 std::size_t common_prefix(std::span<const text::TokenId> a, std::span<const text::TokenId> b) {
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
 class TemplateEncoder : public Encoder {
