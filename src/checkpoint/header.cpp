@@ -189,6 +189,8 @@ std::string write_map(const std::string& folder, const config::Config& config, c
   const std::string path = index_path(folder);
   io::Hdf5File index = io::Hdf5File::create(path, io::seal_bytes);
   std::string date = write_attributes(index, config, tokenizer, position, map);
+  const std::string tensors = std::filesystem::path(tensor_index_path(folder)).filename().string();
+  for (const MappedEntry& entry : map.entries) index.link_group("/" + entry.name, tensors);
   index.close();
   io::seal(path);
   io::sync_path(path);

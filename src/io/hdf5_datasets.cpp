@@ -378,6 +378,13 @@ void Hdf5File::release() const {
   impl_->open_datasets.clear();
 }
 
+void Hdf5File::link_group(const std::string& group, const std::string& file) {
+  const Hdf5Lock lock;
+  if (H5Lcreate_external(file.c_str(), group.c_str(), impl_->file.id(), group.c_str(), H5P_DEFAULT, H5P_DEFAULT) < 0) {
+    impl_->fail("cannot link " + group, "this is a bug: please report it");
+  }
+}
+
 void Hdf5File::create_virtual_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
                                       const std::vector<VirtualPiece>& pieces) {
   const Hdf5Lock lock;

@@ -80,6 +80,8 @@ class Hdf5File {
   [[nodiscard]] std::vector<std::string> list_datasets(const std::string& group) const;
   /// Names (without the group) of the groups in a group, sorted.
   [[nodiscard]] std::vector<std::string> list_groups(const std::string& group) const;
+  /// A name under which HDF5's tools find the group `group` of the file `file` beside this one, once it is there.
+  void link_group(const std::string& group, const std::string& file);
   /// chunk_rows = 0: contiguous; else chunked by rows with shuffle + deflate, and a checksum (Fletcher-32) of each
   /// chunk. To other programs a value that is never written is -1 (of uint8: 255) or NaN.
   void create_dataset(const std::string& name, Number type, const std::vector<std::int64_t>& shape,
