@@ -38,6 +38,7 @@ FileMover::Range FileMover::range_of(const Move& move) const {
 }
 
 void FileMover::read(std::size_t lane, const std::vector<Move>& moves) {
+  for (const Move& move : moves) static_cast<void>(range_of(move));  // none is started unless all fit
   for (const Move& move : moves) {
     const Range range = range_of(move);
     file_.read(lanes_[lane], range.begin, range.bytes, move.memory.data);
@@ -45,6 +46,7 @@ void FileMover::read(std::size_t lane, const std::vector<Move>& moves) {
 }
 
 void FileMover::write(std::size_t lane, const std::vector<Move>& moves) {
+  for (const Move& move : moves) static_cast<void>(range_of(move));
   compute_.synchronize();
   for (const Move& move : moves) {
     const Range range = range_of(move);

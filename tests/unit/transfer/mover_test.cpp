@@ -136,8 +136,8 @@ BOOST_FIXTURE_TEST_CASE(places_without_the_cache_begin_at_blocks_of_the_disk, Fi
 }
 
 BOOST_FIXTURE_TEST_CASE(more_than_a_place_holds_is_a_bug, Fixture) {
-  const auto mover = make_file_mover(folder.path(), num_places, place_bytes - 1);
   Slot slot;
+  const auto mover = make_file_mover(folder.path(), num_places, place_bytes - 1);
   BOOST_CHECK_THROW(mover->write(0, moves_of(0, slot.tensors())), std::logic_error);
 }
 
@@ -154,8 +154,8 @@ BOOST_FIXTURE_TEST_CASE(a_folder_that_cannot_be_made_is_named, Fixture) {
 }
 
 BOOST_FIXTURE_TEST_CASE(a_disk_that_fails_on_the_way_ends_the_wait, Fixture) {
-  const auto mover = make_file_mover(folder.path(), num_places, place_bytes);
   Slot slot;
+  const auto mover = make_file_mover(folder.path(), num_places, place_bytes);
   const test::FileSizeLimit full(0);
   mover->write(1, moves_of(1, slot.tensors()));
   const std::string text = error_of([&] { mover->finish(1, *compute); });
