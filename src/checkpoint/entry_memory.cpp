@@ -38,7 +38,7 @@ void EntryMemory::put(const std::string& source, const Entry& entry, const paral
       values = converted_.data();
     }
   }
-  const Tensor read(const_cast<void*>(values), entry.dtype(), {where.num_elements()});  // which copies take from
+  const ConstTensor read(values, entry.dtype(), {where.num_elements()});
   if (entry.in_file != nullptr) return entry.in_file->write(begin, read);
   device_.copy(entry.tensor.rows(begin, read.num_elements()).data, read.data, read.size_bytes(), stream_);
   stream_.synchronize();

@@ -43,7 +43,7 @@ MapSource::MapSource(const std::string& folder, FileMap map)
     for (std::size_t entry = 0; entry < map_.entries.size(); ++entry) {
       parts_.emplace_back(map_, map_.entries[entry]);
       for (std::size_t i = 0; i < map_.entries[entry].tensors.size(); ++i) {
-        places_.emplace(map_.entries[entry].tensors[i].name, Place{entry, static_cast<int>(i)});
+        tensors_.emplace(map_.entries[entry].tensors[i].name, EntryTensor{entry, static_cast<int>(i)});
       }
     }
   } catch (const std::exception& error) {
@@ -105,8 +105,8 @@ void MapSource::read_part(std::size_t entry, int owner, const FilePart& part, co
 }
 
 void MapSource::read(const std::string& name, const io::Rectangle& where, DType dtype, void* values) const {
-  const auto found = places_.find(name);
-  SFT_ENSURE(found != places_.end(), "a tensor that is read is there");
+  const auto found = tensors_.find(name);
+  SFT_ENSURE(found != tensors_.end(), "a tensor that is read is there");
   const auto [entry, tensor] = found->second;
   const Target target{where, dtype, static_cast<char*>(values)};
   std::int64_t num_found = 0;

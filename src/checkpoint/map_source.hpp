@@ -31,7 +31,7 @@ class MapSource final : public io::TensorSource {
   [[nodiscard]] EntryParts& parts(std::size_t entry) const { return parts_[entry]; }
 
  private:
-  struct Place {
+  struct EntryTensor {
     std::size_t entry;
     int tensor;
   };
@@ -47,7 +47,7 @@ class MapSource final : public io::TensorSource {
 
   std::string path_;
   FileMap map_;
-  std::unordered_map<std::string, Place> places_;
+  std::unordered_map<std::string, EntryTensor> tensors_;
   mutable RegionReader regions_;
   mutable std::vector<EntryParts> parts_;  ///< by entry
   mutable std::vector<char> bytes_;

@@ -53,7 +53,7 @@ void DocumentStore::append(const Document& document, std::int64_t length) {
   const auto tokens = std::as_bytes(std::span(document.tokens).first(size));
   const std::vector<WeightRun> runs = runs_of(std::span(document.loss_weight).first(size));
   const auto weights = std::as_bytes(std::span(runs));
-  places_.push_back({file.size_bytes(), checked_cast<std::int32_t>(std::ssize(runs)), 0});
+  addresses_.push_back({file.size_bytes(), checked_cast<std::int32_t>(std::ssize(runs)), 0});
   lengths_.push_back(checked_cast<std::int32_t>(length));
   hashes_.push_back(io::short_hash(weights, io::short_hash(tokens)));
   file.append(tokens);
@@ -67,12 +67,12 @@ void DocumentStore::read(std::int64_t document, std::int64_t begin, std::span<st
   SFT_ENSURE(begin >= 0, "a piece lies in its document");
   SFT_ENSURE(end <= lengths_.at(d), "a piece lies in its document");
   SFT_ENSURE(loss_weight.size() == tokens.size(), "every token of a piece has a weight");
-  const Place& place = places_[d];
-  SpillFile& file = files_[place.file];
-  file.read(place.begin_byte + begin * token_bytes, std::as_writable_bytes(tokens));
+  const Address& address = addresses_[d];
+  SpillFile& file = files_[address.file];
+  file.read(address.begin_byte + begin * token_bytes, std::as_writable_bytes(tokens));
 
-  std::vector<WeightRun> runs(place.num_runs);
-  file.read(place.begin_byte + lengths_[d] * token_bytes, std::as_writable_bytes(std::span(runs)));
+  std::vector<WeightRun> runs(address.num_runs);
+  file.read(address.begin_byte + lengths_[d] * token_bytes, std::as_writable_bytes(std::span(runs)));
   std::size_t run = 0;
   for (std::int64_t i = begin; i < end; ++i) {
     while (runs[run].end <= i) ++run;
@@ -86,7 +86,7 @@ std::string DocumentStore::finish() {
   packer.add_text(path_);
   packer.add_all(lengths_.data(), lengths_.size());
   packer.add_all(hashes_.data(), hashes_.size());
-  packer.add_all(places_.data(), places_.size());
+  packer.add_all(addresses_.data(), addresses_.size());
   return packer.take();
 }
 
@@ -99,7 +99,7 @@ DocumentStore DocumentStore::join(const std::vector<std::string>& tables, std::s
     all.files_.push_back(SpillFile::open_shared(unpacker.get_text()));
     store.lengths_ = unpacker.get_all<std::int32_t>();
     store.hashes_ = unpacker.get_all<std::uint64_t>();
-    store.places_ = unpacker.get_all<Place>();
+    store.addresses_ = unpacker.get_all<Address>();
   }
   std::vector<std::size_t> next(stores.size(), 0);
   for (const DocumentRun& run : order) {
@@ -108,8 +108,8 @@ DocumentStore DocumentStore::join(const std::vector<std::string>& tables, std::s
       const std::size_t document = next[run.table]++;
       all.lengths_.push_back(store.lengths_.at(document));
       all.hashes_.push_back(store.hashes_[document]);
-      all.places_.push_back(store.places_[document]);
-      all.places_.back().file = checked_cast<std::int32_t>(run.table);
+      all.addresses_.push_back(store.addresses_[document]);
+      all.addresses_.back().file = checked_cast<std::int32_t>(run.table);
     }
   }
   return all;

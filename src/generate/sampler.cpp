@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
 
@@ -21,9 +22,9 @@ struct Candidate {
 /// Number of candidates, sorted by falling weight, that are as likely as the k-th.
 std::size_t count_top_k(const std::vector<Candidate>& sorted, std::int64_t k) {
   if (k == 0 || std::cmp_greater_equal(k, sorted.size())) return sorted.size();
-  const double least = sorted[static_cast<std::size_t>(k) - 1].weight;
+  const double least = sorted[checked_cast<std::size_t>(k - 1)].weight;
   const auto end = std::ranges::find_if(sorted, [&](const Candidate& c) { return c.weight < least; });
-  return static_cast<std::size_t>(end - sorted.begin());
+  return checked_cast<std::size_t>(end - sorted.begin());
 }
 
 /// Number of candidates, sorted likewise, that together reach the share p of all.

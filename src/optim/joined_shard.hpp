@@ -31,14 +31,14 @@ class JoinedShard final : public transfer::OffloadedShard {
   [[nodiscard]] DType dtype() const override { return dtype_; }
   [[nodiscard]] std::int64_t num_elements() const override { return front_.num_elements() + back_.num_elements(); }
   void read(std::int64_t begin, const Tensor& values) override;
-  void write(std::int64_t begin, const Tensor& values) override;
+  void write(std::int64_t begin, const ConstTensor& values) override;
   void clear() override;
 
  private:
   /// Calls visit(part, first element within it, those of `values`) for the parts that hold them.
-  template <class Visit>
-  void for_each_part(std::int64_t begin, const Tensor& values, const Visit& visit) const;
-  void copy(const Tensor& to, const Tensor& from) const;
+  template <class Values, class Visit>
+  void for_each_part(std::int64_t begin, const Values& values, const Visit& visit) const;
+  void copy(const Tensor& to, const ConstTensor& from) const;
 
   DType dtype_;
   Part front_, back_;

@@ -184,7 +184,7 @@ void Windows::close_view() {
   is_view_modified_ = false;
 }
 
-void Windows::copy(const Tensor& to, const Tensor& from) {
+void Windows::copy(const Tensor& to, const ConstTensor& from) {
   device_->copy(to.data, from.data, from.size_bytes(), *compute_);
   compute_->synchronize();
 }
@@ -212,7 +212,7 @@ void Windows::Shard::read(std::int64_t begin, const Tensor& values) {
   });
 }
 
-void Windows::Shard::write(std::int64_t begin, const Tensor& values) {
+void Windows::Shard::write(std::int64_t begin, const ConstTensor& values) {
   SFT_ENSURE(values.dtype == dtype() && values.is_contiguous(), "offloaded numbers are written as they are stored");
   for_each_window(array(), begin, values.num_elements(), [&](auto window, auto within, auto count, auto before) {
     const Tensor to = all_.view(window, number_, /*modify=*/true).rows(within, count);

@@ -49,7 +49,7 @@ class WritePlan {
   explicit WritePlan(const std::vector<Entry>& entries);
 
   [[nodiscard]] const std::vector<EntryWrites>& entries() const { return entries_; }
-  /// Of a snapshot, a multiple of 64.
+  /// The size of a snapshot, a multiple of 64.
   [[nodiscard]] std::size_t snapshot_bytes() const { return snapshot_bytes_; }
 
  private:
@@ -88,7 +88,7 @@ class Save {
   /// Local, on any thread, also while others use this rank's groups and HDF5. What goes wrong is kept for commit(): it
   /// throws nothing.
   void write(const std::byte* snapshot) noexcept;
-  /// The same straight from the entries' memory, which must not change meanwhile. Not beside other work of `device`.
+  /// Writes straight from the entries' memory, which must not change meanwhile. Not beside other work of `device`.
   void write(const State& state, device::Device& device, device::Stream& stream) noexcept;
 
   /// Ends it, when write() has returned (and what its thread wrote is visible here): the map of the files, its seal,

@@ -27,7 +27,7 @@ struct Entry {
   /// Which tensors, and where their parts lie in that memory; outlives the entry.
   const parallel::StoredLayout* layout = &parallel::as_parameters();
 
-  /// As which it is stored, too.
+  /// The dtype in memory, which is that of the file, too.
   [[nodiscard]] DType dtype() const { return in_file != nullptr ? in_file->dtype() : tensor.dtype; }
 };
 

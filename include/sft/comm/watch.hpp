@@ -28,7 +28,7 @@ class Watch {
   /// of the run, seen by all nodes, need not be there yet; empty: nodes tell each other nothing. Collective over the
   /// session's world.
   Watch(const Session& session, double timeout_s, const std::string& folder);
-  /// The same for a `node` of the caller's choice.
+  /// With a `node` of the caller's choice, for tests of several nodes.
   Watch(const Group& world, const Group& node, double timeout_s, const std::string& folder);
   /// Collective over the node.
   ~Watch();

@@ -31,7 +31,7 @@ struct MicroBatch {
 [[nodiscard]] MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank,
                                   const sequence::AttentionMethod& method = {}, int local_multiple = 1);
 [[nodiscard]] BatchCounts count_rows(const std::vector<Row>& rows);
-/// Of one row, whose tokens are not needed for it.
+/// Counts the tokens and targets of one row, for which the tokens themselves are not needed.
 [[nodiscard]] BatchCounts count_row(std::span<const std::int32_t> document_lengths, std::span<const float> loss_weight);
 
 }  // namespace sft::data

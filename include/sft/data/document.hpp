@@ -38,14 +38,14 @@ class DocumentStore {
   /// Takes the first `length` tokens of a document; length <= tokens.size(), and below 2^31.
   void append(const Document& document, std::int64_t length);
 
-  /// Of one that others are to read, when all is appended: what they need to do so.
+  /// Ends a store that other ranks are to read, when all is appended. Gives the table that join() takes there.
   [[nodiscard]] std::string finish();
   /// The documents of the stores that gave these tables, in this order, each store's in its own. Their files must stay.
   [[nodiscard]] static DocumentStore join(const std::vector<std::string>& tables, std::span<const DocumentRun> order);
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(lengths_.size()); }
   [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_; }
-  /// Of the tokens and weights of each document.
+  /// A hash of the tokens and weights of each document.
   [[nodiscard]] const std::vector<std::uint64_t>& hashes() const { return hashes_; }
   /// Copies tokens [begin, begin + tokens.size()) of a document and their weights; both spans have one size.
   void read(std::int64_t document, std::int64_t begin, std::span<std::int32_t> tokens,
@@ -53,7 +53,7 @@ class DocumentStore {
 
  private:
   /// Where the tokens of a document are, and behind them its runs of equal weights.
-  struct Place {
+  struct Address {
     std::int64_t begin_byte;
     std::int32_t num_runs;
     std::int32_t file;
@@ -65,7 +65,7 @@ class DocumentStore {
   std::string path_;  ///< of a file that others read
   std::vector<std::int32_t> lengths_;
   std::vector<std::uint64_t> hashes_;
-  std::vector<Place> places_;
+  std::vector<Address> addresses_;
 };
 
 }  // namespace sft::data

@@ -57,7 +57,7 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The same for ranks that share rows: one of them reads, and each cuts its own part.
+/// Reads micro-batches ahead, as Loader does, for ranks that share rows: one of them reads, and each cuts its own part.
 class RowLoader {
  public:
   RowLoader(const PackedDataset& dataset, const LoaderPlan& plan);

@@ -47,7 +47,8 @@ class Hdf5File {
   [[nodiscard]] static Hdf5File open(const std::string& path, Sources sources = Sources::none);
   /// Creates (truncates), behind a user block of 0 or, for seal(), of seal_bytes.
   [[nodiscard]] static Hdf5File create(const std::string& path, std::size_t user_block_bytes = 0);
-  /// The same without a user block, for flat datasets: large ones begin at multiples of flat_alignment_bytes.
+  /// Creates (truncates) a file without a user block, for flat datasets: large ones begin at multiples of
+  /// flat_alignment_bytes.
   [[nodiscard]] static Hdf5File create_aligned(const std::string& path);
   /// Opens what create() made and close() closed, to write more into it. Only closing gives back the memory that the
   /// library needs for each virtual dataset.

@@ -76,7 +76,7 @@ enum class ProcessState {
   ended,    ///< dead, or gone
 };
 
-/// Of process `id`. `root` is where /proc is looked for; only tests have another one.
+/// What process `id` is doing. `root` is where /proc is looked for; only tests have another one.
 [[nodiscard]] ProcessState process_state(pid_t id, const std::filesystem::path& root = "/");
 
 }  // namespace sft::machine

@@ -33,7 +33,8 @@ using PlanLedger = std::function<device::Ledger(const config::ValidConfig& confi
                                            device::Kind kind, std::optional<std::size_t> node_bytes,
                                            const comm::Session& session);
 
-/// The same for ranks of nodes that are not there: whoever plans for them has to know whether there is room.
+/// `config` with checkpoint.async chosen as if every node had room for it: for a plan of nodes that are not there,
+/// whose maker has to know whether there is room.
 [[nodiscard]] config::ValidConfig assume_async_save(const config::ValidConfig& config);
 
 }  // namespace sft::plan

@@ -24,9 +24,9 @@ struct SaveTime {
   [[nodiscard]] double seconds() const { return static_cast<double>(bytes_of_rank) / assumed_write_bytes_per_s; }
 };
 
-/// Of a checkpoint of these entries, which are the first rank's. Pure.
+/// How large a checkpoint of `entries`, the first rank's, is, and how long it takes. Pure.
 [[nodiscard]] SaveTime save_time(const std::vector<checkpoint::Entry>& entries);
-/// Of the run's checkpoints. Pure but for the data sets' facts.
+/// How large the run's checkpoints are, and how long one takes. Pure but for the data sets' facts.
 [[nodiscard]] SaveTime plan_save(const config::ValidConfig& config, const Datasets& datasets, const Machine& machine);
 
 /// "1.2 GiB, 38.4 MiB of a rank: 0.16 s at 250 MB/s of each rank"

@@ -12,7 +12,7 @@
 
 namespace sft::train {
 
-/// Of one time a rank, one or more of them. Pure.
+/// The slowest of the ranks, and its ratio to the median. times_s: one time for each rank, at least one. Pure.
 [[nodiscard]] SlowestRank slowest_of(std::span<const double> times_s);
 
 /// The times of this rank's steps, and what came of them on all ranks.

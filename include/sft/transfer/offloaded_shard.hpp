@@ -19,7 +19,7 @@ class OffloadedShard {
   /// The elements from `begin` on, as many as `values` holds: memory of the device or the host, 1-D, of dtype(). The
   /// host waits for it, and for what ops do with `values` before.
   virtual void read(std::int64_t begin, const Tensor& values) = 0;
-  virtual void write(std::int64_t begin, const Tensor& values) = 0;
+  virtual void write(std::int64_t begin, const ConstTensor& values) = 0;
   /// Makes all of them zero.
   virtual void clear() = 0;
 };

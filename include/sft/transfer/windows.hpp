@@ -67,7 +67,7 @@ class Windows {
     [[nodiscard]] DType dtype() const override { return array().dtype; }
     [[nodiscard]] std::int64_t num_elements() const override { return array().num_elements(); }
     void read(std::int64_t begin, const Tensor& values) override;
-    void write(std::int64_t begin, const Tensor& values) override;
+    void write(std::int64_t begin, const ConstTensor& values) override;
     void clear() override;
 
    private:
@@ -105,7 +105,7 @@ class Windows {
   [[nodiscard]] Tensor view(std::size_t window, std::size_t array, bool modify);
   void close_view();
   /// Copies for a Shard, and waits for it.
-  void copy(const Tensor& to, const Tensor& from);
+  void copy(const Tensor& to, const ConstTensor& from);
   /// Calls visit(window, first element within it, count, elements before them) for the windows that hold the range.
   template <class Visit>
   static void for_each_window(const WindowedArray& array, std::int64_t begin, std::int64_t count, const Visit& visit);
