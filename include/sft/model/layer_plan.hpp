@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What each layer of a decoder does, where layers or families differ. The passes, the memory, the FLOPs, what is sent
+// and generation all read this list, and none of them asks for the family. Pure.
+
+#include <cstdint>
+#include <vector>
+
+#include "sft/config/config.hpp"
+
+namespace sft::model {
+
+/// One layer: a block of the decoder.
+struct LayerPlan {
+  enum class QkNorm {
+    none,
+    heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
+  };
+
+  int attention = 0;  ///< which of attention_windows() it attends within
+  QkNorm qk_norm = QkNorm::none;
+};
+
+/// The plans of all layers, the first that of the layer behind the embedding.
+[[nodiscard]] std::vector<LayerPlan> layer_plans(const config::Model& model);
+
+/// How far back a token sees, itself included, in tokens of its document, for each kind of attention that a layer has;
+/// 0: all of the document. At least one kind; no two alike.
+[[nodiscard]] std::vector<std::int64_t> attention_windows(const config::Model& model);
+
+}  // namespace sft::model
