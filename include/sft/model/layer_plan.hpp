@@ -4,6 +4,7 @@
 // and generation all read this list, and none of them asks for the family. Pure.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sft/config/config.hpp"
@@ -17,11 +18,17 @@ struct LayerPlan {
     heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
   };
 
-  int attention = 0;  ///< which of attention_windows() it attends within
+  int attention = 0;            ///< which of attention_windows() it attends within
+  std::optional<int> rope = 0;  ///< which of ropes() turns queries and keys; none: nothing does (SmolLM3)
   QkNorm qk_norm = QkNorm::none;
+  float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
+
+  /// Whether what a sublayer adds has another gradient than the residual stream.
+  [[nodiscard]] bool scales_branches() const { return residual_multiplier != 1.0F; }
 };
 
-/// The plans of all layers, the first that of the layer behind the embedding.
+/// The plans of all layers, the first that of the layer behind the embedding. They differ in nothing that a layer's
+/// memory follows from.
 [[nodiscard]] std::vector<LayerPlan> layer_plans(const config::Model& model);
 
 /// How far back a token sees, itself included, in tokens of its document, for each kind of attention that a layer has;
