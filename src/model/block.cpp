@@ -66,7 +66,8 @@ void timed(const Context& c, const char* name, const Work& work) {
 }
 
 void attend(const Context& c, BlockActivations& saved) {
-  timed(c, "attention forward", [&] { c.attention.forward(saved.heads, saved.attention, saved.lse); });
+  timed(c, "attention forward",
+        [&] { c.attention.forward(sequence::AttentionKind(), saved.heads, saved.attention, saved.lse); });
 }
 
 /// middle = x + what attention adds; the slice of normed is that of middle. Enters the unit of the MLP.
@@ -88,8 +89,10 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
   linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dx);
 
   const parallel::SequenceAttention::Heads gradients = split_heads(scratch.qkv, c.sizes);
-  timed(c, "attention backward",
-        [&] { c.attention.backward(saved.heads, saved.attention, saved.lse, scratch.dattention, gradients); });
+  timed(c, "attention backward", [&] {
+    c.attention.backward(sequence::AttentionKind(), saved.heads, saved.attention, saved.lse, scratch.dattention,
+                         gradients);
+  });
   c.ops.rms_norm_apply({.y = c.tp.slice(scratch.normed),
                         .x = saved.x,
                         .rstd = saved.input_rstd,
