@@ -16,6 +16,7 @@
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
 #include "sft/core/error.hpp"
+#include "sft/core/format.hpp"
 #include "sft/sequence/row_cut.hpp"
 
 namespace sft::config {
@@ -62,6 +63,10 @@ void check_model_sizes(const Config& config) {
   require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
   require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
   require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
+  require(config, model.embedding_multiplier > 0, "model.embedding_multiplier", "above 0");
+  require(config, model.attention_multiplier >= 0, "model.attention_multiplier", "0 (1 / sqrt(head_dim)) or more");
+  require(config, model.residual_multiplier > 0, "model.residual_multiplier", "above 0");
+  require(config, model.logits_scaling > 0, "model.logits_scaling", "above 0");
 }
 
 void derive_model_sizes(Model& model) {
@@ -94,6 +99,25 @@ void check_heads(const Model& model) {
     throw_config_error(fmt::format("head_dim = {} is odd", model.head_dim),
                        "the rotary embedding turns pairs of a head's columns",
                        fmt::format("set head_dim = {}", model.head_dim + 1));
+  }
+}
+
+/// Lists with an item for each layer.
+void check_layers(const Model& model) {
+  const std::vector<int>& rotated = model.no_rope_layers;
+  if (rotated.empty()) return;
+  if (std::cmp_not_equal(rotated.size(), model.num_hidden_layers)) {
+    throw_config_error(fmt::format("`model.no_rope_layers` has {}", plural(std::ssize(rotated), "item")),
+                       fmt::format("there are {}", plural(model.num_hidden_layers, "layer")),
+                       "give 1, or 0 where queries and keys are not rotated, for each layer");
+  }
+  if (std::ranges::any_of(rotated, [](int item) { return item != 0 && item != 1; })) {
+    throw_config_error("`model.no_rope_layers` has other items than 0 and 1", "a layer is rotated, or it is not",
+                       "give 1, or 0 where queries and keys are not rotated, for each layer");
+  }
+  if (model.qk_norm && std::ranges::count(rotated, 0) > 0) {
+    throw_config_error("`model.no_rope_layers` has layers without rotation beside qk_norm",
+                       "heads are normed and rotated in one step", "leave out one of the two");
   }
 }
 
@@ -400,6 +424,7 @@ ValidConfig validate(Config config, int world_size) {
   derive_model_sizes(config.model);
   check_model_sizes(config);
   check_heads(config.model);
+  check_layers(config.model);
   check_lora(config);
   check_data(config);
   check_each(config);

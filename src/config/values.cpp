@@ -177,6 +177,14 @@ void read(const std::string& text, double& value) {
 }
 void read(const std::string& text, std::string& value) { value = expanded(text); }
 void read(const std::string& text, std::vector<std::string>& value) { value = expanded_items(text); }
+void read(const std::string& text, std::vector<int>& value) {
+  value.clear();
+  for (const std::string& item : expanded_items(text)) {
+    int number = 0;
+    read_integer(item, number, "whole numbers");
+    value.push_back(number);
+  }
+}
 void read(const std::string& text, Precision& value) { read_choice(text, value, precision_names); }
 void read(const std::string& text, ActivationCheckpointing& value) {
   const std::string word = unquoted(text);
@@ -277,6 +285,7 @@ std::string write(const std::vector<std::string>& value) {
   for (const std::string& item : value) items.push_back(quoted_item(item));
   return fmt::format("{}", fmt::join(items, " "));
 }
+std::string write(const std::vector<int>& value) { return fmt::format("{}", fmt::join(value, " ")); }
 std::string write(Precision value) { return write_choice(value, precision_names); }
 std::string write(ActivationCheckpointing value) { return write_choice(value, checkpointing_names); }
 std::string write(Offload value) { return write_choice(value, offload_names); }

@@ -33,6 +33,7 @@ class ConfigFields {
   [[nodiscard]] bool truth(const std::string& name, bool fallback);
   [[nodiscard]] std::string text(const std::string& name, const std::string& fallback);
   [[nodiscard]] std::vector<std::string> texts(const std::string& name);
+  [[nodiscard]] std::vector<int> integers(const std::string& name);
   /// The value as it is; null when there is none.
   [[nodiscard]] const nlohmann::json& value(const std::string& name);
 
@@ -51,7 +52,8 @@ class ConfigFields {
 };
 
 /// Reads rotary embeddings: sets model.rope_theta and model.rope_scaling, as transformers 5 would understand the
-/// fields; where 4 would not agree, a sentence in `warnings` says so. model.max_position_embeddings is set.
+/// fields; where 4 would not agree, a sentence in `warnings` says so. model.max_position_embeddings is set, and
+/// model.rope_theta to what the family takes where the fields do not say.
 void read_rope(ConfigFields& fields, config::Model& model, std::vector<std::string>& warnings);
 
 }  // namespace sft::hub

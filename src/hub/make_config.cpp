@@ -19,6 +19,12 @@ using nlohmann::ordered_json;
 /// The family that has exactly the model's parts; none where no family does.
 std::optional<Family> family_with_parts(const config::Model& model) {
   const bool has_same_biases = model.attention_bias == model.attention_output_bias;
+  const bool has_multipliers = model.embedding_multiplier != 1.0 || model.attention_multiplier != 0.0 ||
+                               model.residual_multiplier != 1.0 || model.logits_scaling != 1.0;
+  if (has_multipliers || !model.no_rope_layers.empty()) {
+    if (model.qk_norm || !has_same_biases || (has_multipliers && !model.no_rope_layers.empty())) return std::nullopt;
+    return has_multipliers ? Family::granite : Family::smollm3;
+  }
   if (model.qk_norm) {
     return has_same_biases && !model.mlp_bias ? std::optional(Family::qwen3) : std::nullopt;
   }
@@ -31,8 +37,8 @@ const FamilyDefaults& require_family(const config::Model& model) {
   const std::optional<Family> family = family_with_parts(model);
   if (!family) {
     throw_data_error("the model cannot be written in hub format",
-                     "no family of Llama, Qwen2 and Qwen3 has its attention_bias, attention_output_bias, mlp_bias and "
-                     "qk_norm together",
+                     "no family of Llama, Qwen2, Qwen3, SmolLM3 and Granite has its attention_bias, "
+                     "attention_output_bias, mlp_bias, qk_norm, no_rope_layers and multipliers together",
                      "train a model with the parts of one of them");
   }
   for (const FamilyDefaults& defaults : families) {
@@ -48,6 +54,12 @@ std::int64_t max_position_embeddings_of(const config::Model& model, std::int64_t
   if (model.max_position_embeddings > 0) return model.max_position_embeddings;
   if (scaling.rope_type != config::RopeType::yarn) return max_length;
   return std::llround(scaling.factor * static_cast<double>(scaling.original_max_position_embeddings));
+}
+
+/// Granite has a number where other families have 1 / sqrt(head_dim).
+double attention_multiplier_of(const config::Model& model) {
+  if (model.attention_multiplier != 0.0) return model.attention_multiplier;
+  return 1.0 / std::sqrt(static_cast<double>(model.head_dim));
 }
 
 /// The config.json of a model that began with random weights, in the form that transformers 4 and 5 read.
@@ -78,8 +90,16 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
     object["rope_scaling"] = ordered_json::parse(scaling);
   }
   if (family.family != Family::qwen2) object["attention_bias"] = model.attention_bias;
-  if (family.family == Family::llama) object["mlp_bias"] = model.mlp_bias;
-  if (family.family != Family::llama) object["use_sliding_window"] = false;
+  const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
+  if (!is_qwen) object["mlp_bias"] = model.mlp_bias;
+  if (is_qwen) object["use_sliding_window"] = false;
+  if (family.family == Family::smollm3) object["no_rope_layers"] = model.no_rope_layers;
+  if (family.family == Family::granite) {
+    object["embedding_multiplier"] = model.embedding_multiplier;
+    object["attention_multiplier"] = attention_multiplier_of(model);
+    object["residual_multiplier"] = model.residual_multiplier;
+    object["logits_scaling"] = model.logits_scaling;
+  }
   return object;
 }
 

@@ -114,6 +114,13 @@ void refuse_what_is_not_there(ConfigFields& fields) {
   if (!fields.truth("is_causal", true)) fields.refuse("is_causal", "attention is causal", other_model);
 }
 
+/// Windows on the layers that are not rotated, which no published model has.
+void refuse_windows_of_smollm3(ConfigFields& fields) {
+  if (fields.truth("use_sliding_window", false) && fields.integer("sliding_window", 0) > 0) {
+    fields.refuse("use_sliding_window", "layers that are not rotated attend to the whole document", other_model);
+  }
+}
+
 /// Reads which layers have sliding-window attention; the window in tokens, 0 where none has.
 std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& family, std::int64_t num_layers) {
   const std::vector<std::string> layer_types = fields.texts("layer_types");
@@ -129,10 +136,14 @@ std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& famil
                   "correct the file, or download it again");
   }
   constexpr std::int64_t default_window = 4096;
-  if (family.family == Family::llama || family.family == Family::mistral) {
-    if (has_sliding)
-      fields.refuse("layer_types", std::string(family.architecture) + " has one kind of layer", other_model);
-    if (family.family == Family::llama) return 0;
+  const bool has_windows =
+      family.family == Family::mistral || family.family == Family::qwen2 || family.family == Family::qwen3;
+  if (!has_windows || family.family == Family::mistral) {
+    if (has_sliding) {
+      fields.refuse("layer_types", fmt::format("{} has one kind of layer here", family.architecture), other_model);
+    }
+    if (family.family == Family::smollm3) refuse_windows_of_smollm3(fields);
+    if (!has_windows) return 0;
     return fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
   }
   const bool is_used = fields.truth("use_sliding_window", false);
@@ -163,11 +174,15 @@ void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Mode
   model.head_dim = fields.integer("head_dim", default_head_dim);
   if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_attention_heads;
   model.max_position_embeddings = fields.integer("max_position_embeddings", family.max_position_embeddings);
+  model.tie_word_embeddings = fields.truth("tie_word_embeddings", family.tie_word_embeddings);
+  model.rope_theta = family.rope_theta;
 }
 
 void read_biases(ConfigFields& fields, Family family, config::Model& model) {
   switch (family) {
     case Family::llama:
+    case Family::smollm3:
+    case Family::granite:
       model.attention_bias = fields.truth("attention_bias", false);
       model.attention_output_bias = model.attention_bias;
       model.mlp_bias = fields.truth("mlp_bias", false);
@@ -185,6 +200,39 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
   }
 }
 
+/// Which layers are rotated: a list, or all but every so many-th.
+void read_rotated_layers(ConfigFields& fields, config::Model& model) {
+  constexpr std::int64_t default_interval = 4;
+  const std::int64_t interval = fields.integer("no_rope_layer_interval", default_interval);
+  model.no_rope_layers = fields.integers("no_rope_layers");
+  if (!model.no_rope_layers.empty()) {
+    // The list may be longer than the model.
+    if (std::cmp_less(model.no_rope_layers.size(), model.num_hidden_layers)) {
+      fields.refuse("no_rope_layers", fmt::format("there are {} layers", model.num_hidden_layers),
+                    "correct the file, or download it again");
+    }
+    model.no_rope_layers.resize(static_cast<std::size_t>(model.num_hidden_layers));
+    for (int& item : model.no_rope_layers) item = item != 0 ? 1 : 0;
+    return;
+  }
+  if (interval == 0) fields.refuse("no_rope_layer_interval", "it counts layers", "correct config.json");
+  for (std::int64_t layer = 1; layer <= model.num_hidden_layers; ++layer) {
+    model.no_rope_layers.push_back(layer % interval != 0 ? 1 : 0);
+  }
+}
+
+void read_multipliers(ConfigFields& fields, config::Model& model) {
+  const auto read = [&](const char* name) {
+    const double value = fields.number(name, 1.0);
+    if (!(value > 0)) fields.refuse(name, "it multiplies or divides by nothing", "correct config.json");
+    return value;
+  };
+  model.embedding_multiplier = read("embedding_multiplier");
+  model.attention_multiplier = read("attention_multiplier");
+  model.residual_multiplier = read("residual_multiplier");
+  model.logits_scaling = read("logits_scaling");
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& text, const std::string& source) {
@@ -198,9 +246,10 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   read_biases(fields, family.family, model);
   model.sliding_window = sliding_window_of(fields, family, model.num_hidden_layers);
   model.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
-  model.tie_word_embeddings = fields.truth("tie_word_embeddings", false);
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
   read_rope(fields, model, result.warnings);
+  if (family.family == Family::smollm3) read_rotated_layers(fields, model);
+  if (family.family == Family::granite) read_multipliers(fields, model);
 
   std::string unread;
   for (const std::string& name : fields.unread()) {

@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double default_theta = 10000.0;
-
 /// The object that describes the scaling, without fields that are null: rope_scaling comes before rope_parameters.
 json scaling_object(ConfigFields& fields, std::string& field) {
   for (const char* name : {"rope_parameters", "rope_scaling"}) {
@@ -107,7 +105,7 @@ void complete(ConfigFields& fields, const config::Model& model, const std::strin
 
 void read_rope(ConfigFields& fields, config::Model& model, std::vector<std::string>& warnings) {
   std::string field = "rope_scaling";
-  const double outer_theta = fields.number("rope_theta", default_theta);
+  const double outer_theta = fields.number("rope_theta", model.rope_theta);
   const double outer_part = fields.number("partial_rotary_factor", 1.0);
   std::string found;
   json object = scaling_object(fields, found);

@@ -5,7 +5,7 @@
 #include "sft/core/ensure.hpp"
 #include "sft/model/layer_plan.hpp"
 #include "sft/model/linear.hpp"
-#include "sft/model/rope.hpp"
+#include "sft/model/loss_head.hpp"
 
 namespace sft::model {
 
@@ -13,7 +13,7 @@ CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Si
     : layers(checked_cast<int>(config.num_hidden_layers)),
       windows(attention_windows(config)),
       sizes_(sizes),
-      qk_norm_(config.qk_norm),
+      config_(config),
       max_tokens_(max_tokens) {}
 
 void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspace) {
@@ -21,9 +21,8 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
     layer.keys = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
     layer.values = take(cache, sizes_.compute, {max_tokens_, sizes_.kv_heads, sizes_.head_dim});
   }
-  activations = take_activations(workspace, sizes_, qk_norm_);
-  scratch = take_forward_scratch(workspace, sizes_);
-  inverse_frequencies = take(workspace, DType::float64, {sizes_.head_dim / 2});
+  activations = take_activations(workspace, sizes_, layer_plans(config_).front());
+  scratch = take_forward_scratch(workspace, config_, sizes_);
 }
 
 CachedAttention::CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
@@ -80,11 +79,7 @@ CachedDecoder::CachedDecoder(const Context& context, CachedAttention& attention,
                              CachedDecoderBuffers& buffers)
     : c_(context), attention_(attention), p_(parameters), b_(buffers) {}
 
-void CachedDecoder::initialize() {
-  const std::vector<double> frequencies = inverse_frequencies(c_.config);
-  c_.device.copy(b_.inverse_frequencies.data, frequencies.data(), b_.inverse_frequencies.size_bytes(), c_.ops.stream());
-  c_.ops.stream().synchronize();
-}
+void CachedDecoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.ops); }
 
 void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::int64_t num_cached,
                             const Tensor& logits) {
@@ -94,11 +89,11 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   const auto epsilon = static_cast<float>(c_.config.rms_norm_eps);
 
   attention_.begin_pass(num_cached, n);
-  c_.ops.rope_table(scratch.cosine, scratch.sine, positions, b_.inverse_frequencies,
-                    static_cast<float>(c_.config.rope_scaling.attention_factor));
+  scratch.ropes.fill(c_.config, c_.ops, positions);
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
   c_.units.enter(p_.embedding_unit());
   c_.ops.embedding_forward(saved.x, tokens, c_.units.parameter(p_.embedding), c_.sizes.vocab_begin);
+  scale_embedding(c_, saved.x);
   for (const BlockIndex i : p_.blocks.indices()) {
     const BlockParameters& block = p_.blocks[i];
     block_forward(c_, block, i == 0 ? Tensor() : saved.middle, saved, scratch);
@@ -116,10 +111,7 @@ void CachedDecoder::forward(const Tensor& tokens, const Tensor& positions, std::
   }
   c_.units.enter(p_.head.unit());
   if (!logits.empty()) {
-    c_.ops.matmul({.a = scratch.normed.rows(n - 1, 1),
-                   .b = c_.units.parameter(p_.head.weight),
-                   .c = logits.view({1, logits.num_elements()}),
-                   .transpose_b = true});
+    head_logits(c_, p_.head, logits.view({1, logits.num_elements()}), scratch.normed.rows(n - 1, 1));
   }
   c_.units.end_pass();
 }

@@ -2,7 +2,6 @@
 #include "sft/model/decoder.hpp"
 
 #include "sft/core/ensure.hpp"
-#include "sft/model/rope.hpp"
 
 namespace sft::model {
 
@@ -26,12 +25,7 @@ void Decoder::timed(const device::RangeLabel& label, const Work& work) {
   device::timed(c_.device.timeline(), c_.ops.stream(), label, work);
 }
 
-void Decoder::initialize() {
-  const std::vector<double> frequencies = inverse_frequencies(c_.config);
-  const Tensor& device_copy = b_.inverse_frequencies;
-  c_.device.copy(device_copy.data, frequencies.data(), device_copy.size_bytes(), c_.ops.stream());
-  c_.ops.stream().synchronize();
-}
+void Decoder::initialize() { b_.scratch.ropes.upload(c_.config, c_.device, c_.ops); }
 
 void Decoder::embed(const Inputs& inputs) {
   const Tensor table = c_.units.parameter(p_.embedding);
@@ -44,6 +38,7 @@ void Decoder::embed(const Inputs& inputs) {
     c_.tp.reduce(b_.scratch.delta);
     c_.ops.copy(x, c_.tp.slice(b_.scratch.delta));
   }
+  scale_embedding(c_, x);
 }
 
 void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
@@ -51,8 +46,7 @@ void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedu
   b_.set_tokens(inputs.tokens.shape[0]);
   b_.adapters.set_seed(dropout_seed);
   c_.attention.set_schedules(schedules);
-  c_.ops.rope_table(b_.scratch.cosine, b_.scratch.sine, inputs.positions, b_.inverse_frequencies,
-                    static_cast<float>(c_.config.rope_scaling.attention_factor));
+  b_.scratch.ropes.fill(c_.config, c_.ops, inputs.positions);
 
   timed({.category = "model", .what = "forward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());
@@ -129,6 +123,7 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
     c_.units.enter(p_.embedding_unit());
     if (!c_.units.has_gradient(p_.embedding)) return;
+    scale_embedding(c_, c_.tp.slice(b_.scratch.dx));
     c_.tp.gather(b_.scratch.dx);
     c_.ops.embedding_backward(c_.units.accumulated_gradient(p_.embedding), inputs.tokens, b_.scratch.dx,
                               c_.sizes.vocab_begin);
@@ -147,10 +142,7 @@ void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSche
                              std::int64_t count, Tensor logits) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
   forward_body(inputs, schedules, std::nullopt, /*keeps=*/false);
-  c_.ops.matmul({.a = b_.scratch.normed.rows(begin, count),
-                 .b = c_.units.parameter(p_.head.weight),
-                 .c = logits,
-                 .transpose_b = true});
+  head_logits(c_, p_.head, logits, b_.scratch.normed.rows(begin, count));
   c_.units.end_pass();
 }
 

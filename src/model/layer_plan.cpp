@@ -6,10 +6,15 @@
 namespace sft::model {
 
 std::vector<LayerPlan> layer_plans(const config::Model& model) {
-  const LayerPlan layer{.attention = 0, .qk_norm = model.qk_norm ? LayerPlan::QkNorm::heads : LayerPlan::QkNorm::none};
-  return std::vector<LayerPlan>(checked_cast<std::size_t>(model.num_hidden_layers), layer);
+  const LayerPlan common{.qk_norm = model.qk_norm ? LayerPlan::QkNorm::heads : LayerPlan::QkNorm::none,
+                         .residual_multiplier = static_cast<float>(model.residual_multiplier)};
+  std::vector<LayerPlan> plans(checked_cast<std::size_t>(model.num_hidden_layers), common);
+  for (std::size_t layer = 0; layer < plans.size(); ++layer) {
+    if (!model.rotates(layer)) plans[layer].rope.reset();
+  }
+  return plans;
 }
 
-std::vector<std::int64_t> attention_windows(const config::Model& /*model*/) { return {0}; }
+sequence::AttentionWindows attention_windows(const config::Model& /*model*/) { return {0}; }
 
 }  // namespace sft::model

@@ -44,7 +44,9 @@ parallel::SequenceShape sequence_shape(const config::Model& model, const model::
           .kv_heads = sizes.kv_heads,
           .head_dim = sizes.head_dim,
           .compute = sizes.compute,
-          .num_kinds = checked_cast<int>(model::attention_windows(model).size())};
+          .multiplier = static_cast<float>(model.attention_multiplier),
+
+          .num_kinds = model::attention_windows(model).size()};
 }
 
 parallel::MasterWeights master_weights(const config::Train& train) {

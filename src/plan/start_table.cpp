@@ -2,6 +2,7 @@
 #include "sft/plan/start_table.hpp"
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -34,6 +35,9 @@ std::string describe_model(const StartFacts& facts) {
   if (model.attention_output_bias) text += ", o bias";
   if (model.mlp_bias) text += ", MLP biases";
   if (model.qk_norm) text += ", q/k norms";
+  if (const auto plain = std::ranges::count(model.no_rope_layers, 0); plain > 0) {
+    text += fmt::format(", {} without rotation", plural(plain, "layer"));
+  }
   return text;
 }
 

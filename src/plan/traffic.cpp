@@ -24,7 +24,7 @@ sequence::AttentionSchedules schedules_of(const config::ValidConfig& config, con
                                           const RankPlan& plan) {
   const int sp_size = plan.place.size(Axis::sp);
   const sequence::RowCut cut(plan.sizes.tokens * sp_size, sp_size);
-  const sequence::AttentionWindows windows(model::attention_windows(config->model));
+  const sequence::AttentionWindows windows = model::attention_windows(config->model);
   return sequence::make_schedules(config->parallel.attention_method(), windows, {documents}, cut, plan.place.sp_rank());
 }
 

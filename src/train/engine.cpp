@@ -357,7 +357,7 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.targets.resize(tokens.size());
   batch.loss_weights.resize(tokens.size());
   const auto num_tokens = std::ssize(tokens);
-  batch.attention = sequence::make_schedules({}, sequence::AttentionWindows(model::attention_windows(e.config.model)),
+  batch.attention = sequence::make_schedules({}, model::attention_windows(e.config.model),
                                              {{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
   const model::Inputs inputs = e.upload.put(batch);
 

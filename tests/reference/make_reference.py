@@ -51,6 +51,13 @@ MODELS = {
                        tie_word_embeddings=True, attention_bias=True, attention_output_bias=True, mlp_bias=True,
                        rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0,
                                          original_max_position_embeddings=32)),
+    # A layer without rotation, whose place no interval gives.
+    "smollm3": dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=44, rope_theta=2000000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+                    no_rope_layers=[1, 0, 1]),
+    "granite": dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                    intermediate_size=44, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=True,
+                    embedding_multiplier=3.0, attention_multiplier=0.5, residual_multiplier=0.4, logits_scaling=1.5),
 }
 
 
@@ -162,7 +169,9 @@ def document_logits(parameters, model, tokens):
     epsilon, length = model["rms_norm_eps"], len(tokens)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * inverse_frequencies(model)
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
-    x = parameters["model.embed_tokens.weight"][tokens]
+    score_scale = model.get("attention_multiplier", head_dim ** -0.5)
+    branch_scale = model.get("residual_multiplier", 1.0)
+    x = parameters["model.embed_tokens.weight"][tokens] * model.get("embedding_multiplier", 1.0)
     for layer in range(model["num_hidden_layers"]):
         block = {name.split(f"model.layers.{layer}.")[1]: p for name, p in parameters.items()
                  if name.startswith(f"model.layers.{layer}.")}
@@ -173,18 +182,22 @@ def document_logits(parameters, model, tokens):
             return y if norm is None else rms_norm(y, norm, epsilon)
         h = rms_norm(x, block["input_layernorm.weight"], epsilon)
         scale = yarn_attention_factor(model)
-        q, k, v = rotate(heads("q"), angles, scale), rotate(heads("k"), angles, scale), heads("v")
+        q, k, v = heads("q"), heads("k"), heads("v")
+        if model.get("no_rope_layers", [1] * (layer + 1))[layer]:
+            q, k = rotate(q, angles, scale), rotate(k, angles, scale)
         kv_of_head = torch.arange(num_heads) // (num_heads // num_kv)
-        scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) / math.sqrt(head_dim)
+        scores = torch.einsum("ihd,jhd->hij", q, k[:, kv_of_head]) * score_scale
         attention = torch.einsum("hij,jhd->ihd", scores.masked_fill(future, -math.inf).softmax(-1), v[:, kv_of_head])
-        x = x + F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"],
-                         block.get("self_attn.o_proj.bias"))
+        x = x + branch_scale * F.linear(attention.reshape(length, -1), block["self_attn.o_proj.weight"],
+                                        block.get("self_attn.o_proj.bias"))
         h = rms_norm(x, block["post_attention_layernorm.weight"], epsilon)
         gate, up = (F.linear(h, block[f"mlp.{name}_proj.weight"], block.get(f"mlp.{name}_proj.bias"))
                     for name in ("gate", "up"))
-        x = x + F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"], block.get("mlp.down_proj.bias"))
+        x = x + branch_scale * F.linear(F.silu(gate) * up, block["mlp.down_proj.weight"],
+                                        block.get("mlp.down_proj.bias"))
     x = rms_norm(x, parameters["model.norm.weight"], epsilon)
-    return F.linear(x, parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"]))
+    head = parameters.get("lm_head.weight", parameters["model.embed_tokens.weight"])
+    return F.linear(x, head) / model.get("logits_scaling", 1.0)
 
 
 def batch_loss(logits_of, rows):
@@ -204,11 +217,12 @@ def batch_loss(logits_of, rows):
 
 def transformers_model(family, model, parameters):
     """The family's own class in float64 with the same parameters."""
-    prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[family.split("_")[0]]
+    prefix = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "smollm3": "SmolLM3",
+              "granite": "Granite"}[family.split("_")[0]]
     own_names = ("qk_norm", "attention_output_bias", "rope_theta", "rope_scaling")
     keys = dict(vocab_size=VOCAB_SIZE) | {k: v for k, v in model.items() if k not in own_names}
     rope = dict(rope_theta=model["rope_theta"], rope_type="default") | (model.get("rope_scaling") or {})
-    config = getattr(transformers, prefix + "Config")(rope_parameters=rope, **keys)
+    config = getattr(transformers, prefix + "Config")(rope_parameters=rope, pad_token_id=None, **keys)
     config._attn_implementation = "eager"
     network = getattr(transformers, prefix + "ForCausalLM")(config).double()
     own = dict(network.named_parameters())
@@ -235,6 +249,8 @@ def check_second_witness(family, model, parameters, rows, loss, gradients):
 
 def model_ini(model):
     def text(value):
+        if isinstance(value, list):
+            return " ".join(map(str, value))
         return json.dumps(value) if isinstance(value, (dict, bool)) else str(value)
     return "[model]\n" + "".join(f"{k} = {text(v)}\n" for k, v in (dict(vocab_size=VOCAB_SIZE) | model).items())
 

@@ -89,11 +89,18 @@ struct Model {
   bool attention_output_bias = false;        ///< a bias on o (Llama's attention_bias sets both)
   bool mlp_bias = false;                     ///< biases on gate, up and down
   bool qk_norm = false;                      ///< RMSNorm on every head of q and k (Qwen3)
+  std::vector<int> no_rope_layers;           ///< by layer: 1 rotated, 0 not (SmolLM3); empty: all are
+  double embedding_multiplier = 1.0;         ///< of the embedding (Granite)
+  double attention_multiplier = 0.0;         ///< of attention's scores; 0: 1 / sqrt(head_dim)
+  double residual_multiplier = 1.0;          ///< of what attention and MLP add to the residual stream
+  double logits_scaling = 1.0;               ///< what logits are divided by
   std::int64_t max_position_embeddings = 0;  ///< the longest document that the model is made for; 0: not known
   std::int64_t sliding_window = 0;           ///< of a model with sliding-window attention, in tokens; 0: none
   std::uint64_t init_seed = 0;
   double initializer_range = 0.02;
 
+  /// Whether queries and keys of that layer are rotated.
+  [[nodiscard]] bool rotates(std::size_t layer) const { return no_rope_layers.empty() || no_rope_layers[layer] != 0; }
   /// Parameters, biases and norms included; tied embeddings once.
   [[nodiscard]] std::int64_t num_parameters() const;
   /// Weights used in matrix products: all matrices but the embedding table, and the head also when tied.

@@ -24,6 +24,7 @@ void read(const std::string& text, std::int64_t& value);
 void read(const std::string& text, std::uint64_t& value);
 void read(const std::string& text, double& value);
 void read(const std::string& text, std::string& value);
+void read(const std::string& text, std::vector<int>& value);          // the same
 void read(const std::string& text, std::vector<std::string>& value);  // separated by white space or commas
 void read(const std::string& text, Precision& value);
 void read(const std::string& text, ActivationCheckpointing& value);  // also true (full) and false (none)
@@ -69,6 +70,7 @@ void read(const std::string& text, StepRange& value);  // "3", "3-5" or none
 [[nodiscard]] std::string write(std::uint64_t value);
 [[nodiscard]] std::string write(double value);
 [[nodiscard]] std::string write(const std::string& value);
+[[nodiscard]] std::string write(const std::vector<int>& value);
 [[nodiscard]] std::string write(const std::vector<std::string>& value);
 [[nodiscard]] std::string write(Precision value);
 [[nodiscard]] std::string write(ActivationCheckpointing value);

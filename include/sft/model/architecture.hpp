@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sft/config/valid_config.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/parallel/part.hpp"
 
 namespace sft::model {
@@ -34,13 +35,14 @@ struct Linear {
 /// The number of a block of the decoder, from the embedding on; Hugging Face counts layers so.
 using BlockIndex = Index<struct Block>;
 
-/// The parameters of one block.
+/// The parameters of one block, and what it does with them.
 struct BlockParameters {
+  LayerPlan plan;
   parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm and input_norm
   parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
   Linear qkv, o;
   Linear gate_up, down;
-  parallel::ParameterGroup q_norm, k_norm;  ///< with qk_norm alone
+  parallel::ParameterGroup q_norm, k_norm;  ///< as LayerPlan::QkNorm says
   parallel::ParameterGroup input_norm, post_attention_norm;
 };
 

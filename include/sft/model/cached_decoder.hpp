@@ -35,11 +35,10 @@ class CachedDecoderBuffers {
   sequence::AttentionWindows windows;  ///< of the layers' kinds of attention
   BlockActivations activations;        ///< what the block at work has, each in turn
   BlockScratch scratch;
-  Tensor inverse_frequencies;  ///< (D/2) float64
 
  private:
   Sizes sizes_;
-  bool qk_norm_;
+  config::Model config_;
   std::int64_t max_tokens_;
 };
 

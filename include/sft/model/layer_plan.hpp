@@ -3,10 +3,11 @@
 // What each layer of a decoder does, where layers or families differ. The passes, the memory, the FLOPs, what is sent
 // and generation all read this list, and none of them asks for the family. Pure.
 
-#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/sequence/attention.hpp"
 
 namespace sft::model {
 
@@ -17,15 +18,21 @@ struct LayerPlan {
     heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
   };
 
-  int attention = 0;  ///< which of attention_windows() it attends within
+  sequence::AttentionKind attention;  ///< which of attention_windows() it attends within
+  std::optional<int> rope = 0;        ///< which of ropes() turns queries and keys; none: nothing does (SmolLM3)
   QkNorm qk_norm = QkNorm::none;
+  float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
+
+  /// Whether what a sublayer adds has another gradient than the residual stream.
+  [[nodiscard]] bool scales_branches() const { return residual_multiplier != 1.0F; }
 };
 
-/// The plans of all layers, the first that of the layer behind the embedding.
+/// The plans of all layers, the first that of the layer behind the embedding. They differ in nothing that a layer's
+/// memory follows from.
 [[nodiscard]] std::vector<LayerPlan> layer_plans(const config::Model& model);
 
 /// How far back a token sees, itself included, in tokens of its document, for each kind of attention that a layer has;
 /// 0: all of the document. At least one kind; no two alike.
-[[nodiscard]] std::vector<std::int64_t> attention_windows(const config::Model& model);
+[[nodiscard]] sequence::AttentionWindows attention_windows(const config::Model& model);
 
 }  // namespace sft::model

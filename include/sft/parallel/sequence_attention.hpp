@@ -28,10 +28,12 @@ struct SequenceShape {
   std::int64_t document_tokens;  ///< tokens of one document, on all ranks together, at most
   std::int64_t q_heads, kv_heads, head_dim;
   DType compute;
-  int num_kinds = 1;  ///< of attention that the layers have
+  float multiplier = 0.0F;  ///< what scores are multiplied by; 0: 1 / sqrt(D)
+  int num_kinds = 1;        ///< of attention that the layers have
 
-  /// What scores are multiplied by: 1 / sqrt(D).
-  [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+  [[nodiscard]] float scale() const {
+    return multiplier != 0.0F ? multiplier : 1.0F / std::sqrt(static_cast<float>(head_dim));
+  }
 };
 
 /// Causal attention within documents. Collective over the sp group, but for set_schedules.

@@ -153,6 +153,20 @@ const Refused refused_configs[] = {
      [](Config& c) { c.model.num_key_value_heads = 3; }},
     {"num_attention_heads x head_dim = 4096 x 128 = 524288, above 262144",
      [](Config& c) { c.model.num_attention_heads = 4096, c.model.num_key_value_heads = 8, c.model.head_dim = 128; }},
+    {"`model.no_rope_layers` has 1 item (there are 2 layers): give 1, or 0",
+     [](Config& c) { c.model.no_rope_layers = {1}; }},
+    {"`model.no_rope_layers` has other items than 0 and 1",
+     [](Config& c) {
+       c.model.no_rope_layers = {1, 2};
+     }},
+    {"`model.no_rope_layers` has layers without rotation beside qk_norm",
+     [](Config& c) {
+       c.model.qk_norm = true, c.model.no_rope_layers = {1, 0};
+     }},
+    {"`model.embedding_multiplier = 0`", [](Config& c) { c.model.embedding_multiplier = 0; }},
+    {"`model.attention_multiplier = -1`", [](Config& c) { c.model.attention_multiplier = -1; }},
+    {"`model.residual_multiplier = 0`", [](Config& c) { c.model.residual_multiplier = 0; }},
+    {"`model.logits_scaling = 0`", [](Config& c) { c.model.logits_scaling = 0; }},
     {"head_dim = 7 is odd", [](Config& c) { c.model.head_dim = 7; }},
     {"`model.head_dim = 512` is out of range", [](Config& c) { c.model.head_dim = 512; }},
     // offloaded state

@@ -82,6 +82,36 @@ BOOST_AUTO_TEST_CASE(parts_of_the_families) {
   BOOST_TEST(read(by_type).model.sliding_window == 0);
 }
 
+BOOST_AUTO_TEST_CASE(layers_that_are_not_rotated) {
+  const auto rotated = [](const json& more) {
+    return read(config_of("SmolLM3ForCausalLM", more)).model.no_rope_layers;
+  };
+  BOOST_TEST(rotated(json::object()) == (std::vector{1, 1, 1}));
+  BOOST_TEST(rotated({{"no_rope_layer_interval", 2}}) == (std::vector{1, 0, 1}));
+  BOOST_TEST(rotated({{"no_rope_layers", {0, 1, 1, 0}}, {"no_rope_layer_interval", 2}}) == (std::vector{0, 1, 1}));
+  const config::Model model = read(config_of("SmolLM3ForCausalLM")).model;
+  BOOST_TEST((model.tie_word_embeddings && model.rope_theta == 2000000.0 && model.num_key_value_heads == 4));
+  const auto refused = [](const json& more) { return refusal(more, "SmolLM3ForCausalLM"); };
+  BOOST_TEST(mentions(refused({{"no_rope_layers", {1, 0}}}), {"no_rope_layers", "there are 3 layers"}));
+  BOOST_TEST(mentions(refused({{"no_rope_layers", {1, true, 1}}}), {"a list of whole numbers"}));
+  BOOST_TEST(mentions(refused({{"no_rope_layer_interval", 0}}), {"no_rope_layer_interval"}));
+  BOOST_TEST(mentions(refused({{"use_sliding_window", true}, {"sliding_window", 8}}), {"use_sliding_window"}));
+}
+
+BOOST_AUTO_TEST_CASE(multipliers_of_granite) {
+  const config::Model plain = read(config_of("GraniteForCausalLM")).model;
+  BOOST_TEST((plain.embedding_multiplier == 1.0 && plain.attention_multiplier == 1.0));
+  BOOST_TEST((plain.residual_multiplier == 1.0 && plain.logits_scaling == 1.0));
+  const config::Model model = read(config_of("GraniteForCausalLM", {{"embedding_multiplier", 12},
+                                                                    {"attention_multiplier", 0.015625},
+                                                                    {"residual_multiplier", 0.22},
+                                                                    {"logits_scaling", 16.0}}))
+                                  .model;
+  BOOST_TEST((model.embedding_multiplier == 12.0 && model.attention_multiplier == 0.015625));
+  BOOST_TEST((model.residual_multiplier == 0.22 && model.logits_scaling == 16.0));
+  BOOST_TEST(mentions(refusal({{"logits_scaling", 0}}, "GraniteForCausalLM"), {"logits_scaling"}));
+}
+
 BOOST_AUTO_TEST_CASE(sliding_windows_that_act_are_kept) {
   const json window = {{"use_sliding_window", true}, {"sliding_window", 32}, {"num_key_value_heads", 8}};
   const auto window_of = [&](const json& more) {
@@ -201,6 +231,18 @@ BOOST_AUTO_TEST_CASE(a_config_json_that_is_made_is_read_as_the_same_model) {
   model.attention_output_bias = model.mlp_bias = false;
   check(model);
   model.attention_bias = false;
+  model.no_rope_layers = {1, 0};
+  model.num_hidden_layers = 2;
+  check(model);
+  model.residual_multiplier = 0.5;
+  BOOST_TEST(mentions(
+      test::data_error_of([&] { static_cast<void>(hub::make_config_json(model, hub::WeightType::float32, "", 1)); }),
+      {"no family"}));
+  model.no_rope_layers.clear();
+  model.attention_multiplier = 0.125;
+  check(model);
+  model.residual_multiplier = 1.0;
+  model.attention_multiplier = 0.0;
   model.qk_norm = true;
   check(model);
   model.mlp_bias = true;
