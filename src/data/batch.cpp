@@ -54,7 +54,7 @@ void add_row(BatchCounts& counts, std::span<const std::int32_t> document_lengths
 }  // namespace
 
 MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, const sequence::AttentionMethod& method,
-                    int local_multiple) {
+                    int local_multiple, const sequence::AttentionWindows& windows) {
   SFT_ENSURE(!rows.empty(), "a micro-batch has rows");
   std::vector<std::int32_t> documents;
   std::int64_t num_tokens = 0, max_tokens = 0;
@@ -81,7 +81,7 @@ MicroBatch cut_rows(const std::vector<Row>& rows, int sp_size, int sp_rank, cons
     }
     pad(batch, chunk.local + chunk.length);
   }
-  batch.attention = sequence::make_schedule(method, {std::move(documents)}, cut, SpRank::from(sp_rank));
+  batch.attention = sequence::make_schedules(method, windows, {std::move(documents)}, cut, SpRank::from(sp_rank));
   return batch;
 }
 

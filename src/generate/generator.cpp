@@ -87,7 +87,8 @@ struct Plan {
     pinned_tokens = take(arenas.pinned, DType::int32, {2, sizes.tokens});
     logits = take(arenas.workspace, DType::float32, {sizes.vocab});
     pinned_logits = take(arenas.pinned, DType::float32, {sizes.vocab});
-    const std::size_t bytes = ops::workspace_bytes(kind, machine::num_threads(), sizes.shapes());
+    const std::size_t bytes =
+        ops::workspace_bytes(kind, machine::num_threads(), sizes.shapes(), decoder.attention_needs());
     ops_workspace = take(arenas.workspace, DType::bf16, {static_cast<std::int64_t>(bytes / size_of(DType::bf16))});
   }
 
@@ -120,7 +121,7 @@ struct Generator::Impl {
         arenas(allocate(ledger)),
         workers({plan.parts, plan.unit_buffers, plan.policy, plan.slots}, groups, /*cuts_tokens=*/false, device,
                 collectives, plan::Work::done),
-        attention(plan.decoder.layers, attention_scale(config->model), *workers.ops),
+        attention(plan.decoder.layers, attention_scale(config->model), plan.decoder.windows, *workers.ops),
         decoder({config->model, plan.sizes, device, *workers.ops, workers.units, workers.tp, attention, plan.adapters},
                 attention, plan.architecture.parameters, plan.decoder) {
     workers.ops->set_workspace(plan.ops_workspace);

@@ -61,7 +61,8 @@ void timed(const Context& c, const char* name, const Work& work) {
 }
 
 void attend(const Context& c, BlockActivations& saved) {
-  timed(c, "attention forward", [&] { c.attention.forward(saved.heads, saved.attention, saved.lse); });
+  timed(c, "attention forward",
+        [&] { c.attention.forward(p.plan.attention, saved.heads, saved.attention, saved.lse); });
 }
 
 /// What a sublayer adds to the residual stream, where that has a norm.
@@ -129,8 +130,9 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
   linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
 
   const parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
-  timed(c, "attention backward",
-        [&] { c.attention.backward(saved.heads, saved.attention, saved.lse, scratch.dattention, gradients); });
+  timed(c, "attention backward", [&] {
+    c.attention.backward(p.plan.attention, saved.heads, saved.attention, saved.lse, scratch.dattention, gradients);
+  });
   c.ops.rms_norm_apply({.y = c.tp.slice(scratch.normed),
                         .x = saved.x,
                         .rstd = saved.input_rstd,

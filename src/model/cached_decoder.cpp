@@ -3,13 +3,18 @@
 
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/model/linear.hpp"
 #include "sft/model/loss_head.hpp"
 
 namespace sft::model {
 
 CachedDecoderBuffers::CachedDecoderBuffers(const config::Model& config, const Sizes& sizes, std::int64_t max_tokens)
-    : layers(checked_cast<int>(config.num_hidden_layers)), sizes_(sizes), config_(config), max_tokens_(max_tokens) {}
+    : layers(checked_cast<int>(config.num_hidden_layers)),
+      windows(attention_windows(config)),
+      sizes_(sizes),
+      config_(config),
+      max_tokens_(max_tokens) {}
 
 void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspace) {
   for (LayerCache& layer : layers) {
@@ -21,25 +26,35 @@ void CachedDecoderBuffers::lay_out(device::Arena& cache, device::Arena& workspac
 }
 
 CachedAttention::CachedAttention(const IndexedVector<BlockIndex, LayerCache>& layers, float scale,
-                                 ops::Backend& backend)
-    : layers_(layers), scale_(scale), backend_(backend) {}
+                                 const sequence::AttentionWindows& windows, ops::Backend& backend)
+    : layers_(layers), scale_(scale), windows_(windows), backend_(backend) {}
 
 void CachedAttention::begin_pass(std::int64_t num_cached, std::int64_t num_new) {
   num_cached_ = num_cached;
   num_new_ = num_new;
   next_layer_ = 0;
-  sequence::AttentionRound round;
-  if (num_cached > 0) round.spans.push_back({0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0});
-  round.spans.push_back({0, num_new, num_cached, num_new, /*diagonal=*/0, 0});
-  set_schedule({.rounds = {round}, .num_tokens = num_new});
+  sequence::AttentionSchedules schedules;
+  for (const std::int64_t window : windows_) {
+    sequence::AttentionRound round;
+    for (const sequence::AttentionSpan& span :
+         {sequence::AttentionSpan{0, num_new, 0, num_cached, /*diagonal=*/num_cached, 0, window},
+          sequence::AttentionSpan{0, num_new, num_cached, num_new, /*diagonal=*/0, 0, window}}) {
+      if (span.sees_any()) round.spans.push_back(span);
+    }
+    schedules.push_back({.rounds = {round}, .num_tokens = num_new});
+  }
+  set_schedules(schedules);
 }
 
-void CachedAttention::set_schedule(const sequence::AttentionSchedule& schedule) {
-  SFT_ENSURE(schedule.rounds.size() == 1, "a cache is attended to in one round");
-  plan_ = backend_.plan_attention(schedule.rounds.front().spans, num_new_, num_cached_ + num_new_);
+void CachedAttention::set_schedules(const sequence::AttentionSchedules& schedules) {
+  plans_.clear();
+  for (const sequence::AttentionSchedule& schedule : schedules) {
+    SFT_ENSURE(schedule.rounds.size() == 1, "a cache is attended to in one round");
+    plans_.push_back(backend_.plan_attention(schedule.rounds.front().spans, num_new_, num_cached_ + num_new_));
+  }
 }
 
-void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
+void CachedAttention::forward(sequence::AttentionKind kind, const Heads& heads, Tensor out, Tensor lse) {
   SFT_ENSURE(next_layer_ < layers_.size(), "every layer attends once in a pass");
   const LayerCache& layer = layers_[next_layer_];
   ++next_layer_;
@@ -52,11 +67,11 @@ void CachedAttention::forward(const Heads& heads, Tensor out, Tensor lse) {
                               .out = out,
                               .lse = lse,
                               .scale = scale_,
-                              .plan = *plan_});
+                              .plan = *plans_[kind]});
 }
 
-void CachedAttention::backward(const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/, Tensor /*dout*/,
-                               const Heads& /*gradients*/) {
+void CachedAttention::backward(sequence::AttentionKind /*kind*/, const Heads& /*heads*/, Tensor /*out*/, Tensor /*lse*/,
+                               Tensor /*dout*/, const Heads& /*gradients*/) {
   SFT_ENSURE(false, "keys and values in a cache have no gradient");
 }
 

@@ -41,11 +41,11 @@ void Decoder::embed(const Inputs& inputs) {
   scale_embedding(c_, x);
 }
 
-void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedule& schedule,
+void Decoder::forward_body(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
                            std::optional<std::uint64_t> dropout_seed, bool keeps) {
   b_.set_tokens(inputs.tokens.shape[0]);
   b_.adapters.set_seed(dropout_seed);
-  c_.attention.set_schedule(schedule);
+  c_.attention.set_schedules(schedules);
   b_.scratch.ropes.fill(c_.config, c_.ops, inputs.positions);
 
   timed({.category = "model", .what = "forward", .of = "embedding"}, [&] {
@@ -114,10 +114,10 @@ void Decoder::wait_for(BlockIndex i) {
   if (i < b_.num_offloaded()) mover_->finish(lane_of(i), c_.ops.stream());
 }
 
-void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedule& schedule, double gradient_scale,
-                               Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
+void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSchedules& schedules,
+                               double gradient_scale, Tensor metrics, std::optional<std::uint64_t> dropout_seed) {
   c_.units.begin_pass(p_.forward_backward_units(!b_.policy().keeps_all()), parallel::ShardedUnits::Pass::micro_batch);
-  forward_body(inputs, schedule, dropout_seed, /*keeps=*/true);
+  forward_body(inputs, schedules, dropout_seed, /*keeps=*/true);
   head_backward(inputs, gradient_scale, metrics);
   for (const BlockIndex i : p_.blocks.reversed_indices()) block_backward_of(i);
   timed({.category = "model", .what = "backward", .of = "embedding"}, [&] {
@@ -131,17 +131,17 @@ void Decoder::forward_backward(const Inputs& inputs, const sequence::AttentionSc
   c_.units.end_pass();
 }
 
-void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedule& schedule, Tensor metrics) {
+void Decoder::forward_loss(const Inputs& inputs, const sequence::AttentionSchedules& schedules, Tensor metrics) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
+  forward_body(inputs, schedules, std::nullopt, /*keeps=*/false);
   timed(loss_head_label, [&] { b_.loss_head.forward(c_, p_.head, b_.scratch.normed, inputs, metrics); });
   c_.units.end_pass();
 }
 
-void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedule& schedule, std::int64_t begin,
+void Decoder::forward_logits(const Inputs& inputs, const sequence::AttentionSchedules& schedules, std::int64_t begin,
                              std::int64_t count, Tensor logits) {
   c_.units.begin_pass(p_.forward_units(), parallel::ShardedUnits::Pass::forward);
-  forward_body(inputs, schedule, std::nullopt, /*keeps=*/false);
+  forward_body(inputs, schedules, std::nullopt, /*keeps=*/false);
   head_logits(c_, p_.head, logits, b_.scratch.normed.rows(begin, count));
   c_.units.end_pass();
 }

@@ -18,6 +18,6 @@ std::vector<LayerPlan> layer_plans(const config::Model& model) {
   return plans;
 }
 
-std::vector<std::int64_t> attention_windows(const config::Model& /*model*/) { return {0}; }
+sequence::AttentionWindows attention_windows(const config::Model& /*model*/) { return {0}; }
 
 }  // namespace sft::model

@@ -7,6 +7,7 @@
 #include "sft/checkpoint/save.hpp"
 #include "sft/core/cast.hpp"
 #include "sft/core/ensure.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/ops/factory.hpp"
 #include "sft/parallel/sharded_units.hpp"
 #include "sft/sequence/row_cut.hpp"
@@ -43,7 +44,9 @@ parallel::SequenceShape sequence_shape(const config::Model& model, const model::
           .kv_heads = sizes.kv_heads,
           .head_dim = sizes.head_dim,
           .compute = sizes.compute,
-          .multiplier = static_cast<float>(model.attention_multiplier)};
+          .multiplier = static_cast<float>(model.attention_multiplier),
+
+          .num_kinds = model::attention_windows(model).size()};
 }
 
 parallel::MasterWeights master_weights(const config::Train& train) {

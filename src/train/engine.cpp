@@ -18,6 +18,7 @@
 #include "sft/core/ensure.hpp"
 #include "sft/core/log.hpp"
 #include "sft/machine/node.hpp"
+#include "sft/model/layer_plan.hpp"
 #include "sft/optim/gradient_norm.hpp"
 #include "sft/plan/arenas.hpp"
 #include "sft/plan/rank_plan.hpp"
@@ -356,7 +357,8 @@ std::vector<float> Engine::logits(const std::vector<std::int32_t>& tokens, bool 
   batch.targets.resize(tokens.size());
   batch.loss_weights.resize(tokens.size());
   const auto num_tokens = std::ssize(tokens);
-  batch.attention = sequence::schedule_ring({{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
+  batch.attention = sequence::make_schedules({}, model::attention_windows(e.config.model),
+                                             {{checked_cast<std::int32_t>(num_tokens)}}, {num_tokens, 1}, 0);
   const model::Inputs inputs = e.upload.put(batch);
 
   const std::int64_t count = last_only ? 1 : num_tokens;

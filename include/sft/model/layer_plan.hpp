@@ -3,11 +3,11 @@
 // What each layer of a decoder does, where layers or families differ. The passes, the memory, the FLOPs, what is sent
 // and generation all read this list, and none of them asks for the family. Pure.
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "sft/config/config.hpp"
+#include "sft/sequence/attention.hpp"
 
 namespace sft::model {
 
@@ -18,9 +18,9 @@ struct LayerPlan {
     heads,  ///< RMSNorm of every head of q and of k, one weight (D) for all heads (Qwen3)
   };
 
-  int attention = 0;            ///< which of attention_windows() it attends within
-  std::optional<int> rope = 0;  ///< which of ropes() turns keys; none: nothing does (SmolLM3)
-  int query_rope = 0;           ///< which turns queries where keys are turned
+  sequence::AttentionKind attention;  ///< which of attention_windows() it attends within
+  std::optional<int> rope = 0;        ///< which of ropes() turns keys; none: nothing does (SmolLM3)
+  int query_rope = 0;                 ///< which turns queries where keys are turned
   QkNorm qk_norm = QkNorm::none;
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
   bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4)
@@ -36,6 +36,6 @@ struct LayerPlan {
 
 /// How far back a token sees, itself included, in tokens of its document, for each kind of attention that a layer has;
 /// 0: all of the document. At least one kind; no two alike.
-[[nodiscard]] std::vector<std::int64_t> attention_windows(const config::Model& model);
+[[nodiscard]] sequence::AttentionWindows attention_windows(const config::Model& model);
 
 }  // namespace sft::model

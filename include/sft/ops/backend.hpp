@@ -258,7 +258,7 @@ class Backend {
   /// num_queries queries (T) and num_keys keys (Tk): once per micro-batch for all layers. The plan is for this
   /// backend alone and does not outlive it; it may be destroyed while queued calls still use it. It may lie in the
   /// workspace (AttentionNeeds says for how many there is room). The CUDA backend takes causal squares (q_len = k_len,
-  /// diagonal 0) and full rectangles, which is what schedules have, and throws std::logic_error for any other span.
+  /// diagonal 0) and full rectangles, with or without a window, as schedules have; other spans are a std::logic_error.
   [[nodiscard]] virtual std::unique_ptr<AttentionPlan> plan_attention(const std::vector<sequence::AttentionSpan>& spans,
                                                                       std::int64_t num_queries,
                                                                       std::int64_t num_keys) = 0;

@@ -322,6 +322,7 @@ class CheckedBackend final : public Backend {
                    "spans has queries outside the rows");
       call.require(span.k_begin >= 0 && span.k_len >= 0 && span.k_begin + span.k_len <= num_keys,
                    "spans has keys outside the rows");
+      call.require(span.window >= 0 && span.window == spans.front().window, "spans has windows that differ");
     }
     auto plan = std::make_unique<SizedPlan>();
     plan->inner = inner_->plan_attention(spans, num_queries, num_keys);
