@@ -63,6 +63,7 @@ void check_model_sizes(const Config& config) {
   require(config, model.rope_theta > 0, "model.rope_theta", "above 0");
   require(config, model.rms_norm_eps > 0, "model.rms_norm_eps", "above 0");
   require(config, model.initializer_range >= 0, "model.initializer_range", "0 or more");
+  require(config, model.llama_4_scaling_beta >= 0, "model.llama_4_scaling_beta", "0 (queries do not grow) or more");
   require(config, model.embedding_multiplier > 0, "model.embedding_multiplier", "above 0");
   require(config, model.attention_multiplier >= 0, "model.attention_multiplier", "0 (1 / sqrt(head_dim)) or more");
   require(config, model.residual_multiplier > 0, "model.residual_multiplier", "above 0");
@@ -99,6 +100,30 @@ void check_heads(const Model& model) {
     throw_config_error(fmt::format("head_dim = {} is odd", model.head_dim),
                        "the rotary embedding turns pairs of a head's columns",
                        fmt::format("set head_dim = {}", model.head_dim + 1));
+  }
+}
+
+void check_rotation(const Model& model) {
+  const RopeScaling& scaling = model.rope_scaling;
+  const std::int64_t rotated = model.rotary_dim();
+  if (rotated < 2 || rotated > model.head_dim || rotated % 2 != 0) {
+    throw_config_error(fmt::format("`model.partial_rotary_factor = {}` rotates {} of {} dims of a head",
+                                   model.partial_rotary_factor, rotated, model.head_dim),
+                       "the rotary embedding turns pairs of them", "set it to a share that gives an even number");
+  }
+  if (model.qk_norm && rotated != model.head_dim) {
+    throw_config_error("`model.partial_rotary_factor` does not go with qk_norm",
+                       "heads are normed and rotated in one step", "leave out one of the two");
+  }
+  const std::int64_t num_factors = std::ssize(scaling.short_factor);
+  if (scaling.rope_type == RopeType::longrope && num_factors != rotated / 2) {
+    throw_config_error(fmt::format("`model.rope_scaling` has {} in short_factor", plural(num_factors, "number")),
+                       fmt::format("{} of a head are rotated in pairs", plural(rotated, "dim")),
+                       fmt::format("give {}", rotated / 2));
+  }
+  if (model.llama_4_scaling_beta != 0 && scaling.rope_type == RopeType::plain) {
+    throw_config_error("`model.llama_4_scaling_beta` has no length to grow from",
+                       "it counts from original_max_position_embeddings of rope_scaling", "set rope_scaling");
   }
 }
 
@@ -424,6 +449,7 @@ ValidConfig validate(Config config, int world_size) {
   derive_model_sizes(config.model);
   check_model_sizes(config);
   check_heads(config.model);
+  check_rotation(config.model);
   check_layers(config.model);
   check_lora(config);
   check_data(config);
@@ -477,12 +503,14 @@ void validate_length(const Model& model, std::int64_t max_length, const std::str
                     model.sliding_window));
   }
   const RopeScaling& scaling = model.rope_scaling;
-  if (scaling.rope_type == RopeType::dynamic && max_length > scaling.original_max_position_embeddings) {
+  const bool changes = scaling.rope_type == RopeType::dynamic || scaling.rope_type == RopeType::longrope;
+  if (changes && max_length > scaling.original_max_position_embeddings) {
     throw_config_error(
         fmt::format("{} may be longer than the rotary embedding keeps its frequencies for", source),
-        fmt::format("{} tokens, but with rope_type = dynamic they change, with the longest text so far, beyond "
+        fmt::format("{} tokens, but with rope_type = {} they change, with the longest text so far, beyond "
                     "original_max_position_embeddings = {}",
-                    max_length, scaling.original_max_position_embeddings),
+                    max_length, scaling.rope_type == RopeType::dynamic ? "dynamic" : "longrope",
+                    scaling.original_max_position_embeddings),
         "use at most that many tokens (--max_length of sft-prepare, --max_new_tokens of sft-generate), or a "
         "model with rope_type yarn");
   }

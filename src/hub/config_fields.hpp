@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "families.hpp"
 #include "sft/config/config.hpp"
 
 namespace sft::hub {
@@ -51,9 +52,10 @@ class ConfigFields {
   std::set<std::string> read_;
 };
 
-/// Reads rotary embeddings: sets model.rope_theta and model.rope_scaling, as transformers 5 would understand the
-/// fields; where 4 would not agree, a sentence in `warnings` says so. model.max_position_embeddings is set, and
-/// model.rope_theta to what the family takes where the fields do not say.
-void read_rope(ConfigFields& fields, config::Model& model, std::vector<std::string>& warnings);
+/// Reads rotary embeddings: sets model.rope_theta, rope_scaling, partial_rotary_factor and llama_4_scaling_beta, as
+/// transformers 5 would understand the fields; where 4 would not agree, a sentence in `warnings` says so.
+/// model.max_position_embeddings is set.
+void read_rope(ConfigFields& fields, const FamilyDefaults& family, config::Model& model,
+               std::vector<std::string>& warnings);
 
 }  // namespace sft::hub

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,29 +17,66 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// The family that has exactly the model's parts; none where no family does.
-std::optional<Family> family_with_parts(const config::Model& model) {
-  const bool has_same_biases = model.attention_bias == model.attention_output_bias;
+/// What families differ in, as bits of a number.
+enum Part : unsigned {
+  qkv_bias = 1U << 0U,   ///< on q, k and v alone
+  qkvo_bias = 1U << 1U,  ///< on o, too
+  o_bias = 1U << 2U,     ///< on o alone
+  mlp_bias = 1U << 3U,
+  qk_norm = 1U << 4U,
+  unrotated_layers = 1U << 5U,
+  multipliers = 1U << 6U,
+  partial_rotation = 1U << 7U,
+  longrope = 1U << 8U,
+  growing_queries = 1U << 9U,
+  norms_of_glm4 = 1U << 10U,
+};
+
+unsigned parts_of(const config::Model& model) {
   const bool has_multipliers = model.embedding_multiplier != 1.0 || model.attention_multiplier != 0.0 ||
                                model.residual_multiplier != 1.0 || model.logits_scaling != 1.0;
-  if (has_multipliers || !model.no_rope_layers.empty()) {
-    if (model.qk_norm || !has_same_biases || (has_multipliers && !model.no_rope_layers.empty())) return std::nullopt;
-    return has_multipliers ? Family::granite : Family::smollm3;
+  unsigned parts = 0;
+  if (model.attention_bias) parts |= model.attention_output_bias ? qkvo_bias : qkv_bias;
+  if (model.attention_output_bias && !model.attention_bias) parts |= o_bias;
+  if (model.mlp_bias) parts |= mlp_bias;
+  if (model.qk_norm) parts |= qk_norm;
+  if (!model.no_rope_layers.empty()) parts |= unrotated_layers;
+  if (has_multipliers) parts |= multipliers;
+  if (model.partial_rotary_factor != 1.0) parts |= partial_rotation;
+  if (model.rope_scaling.rope_type == config::RopeType::longrope) parts |= longrope;
+  if (model.llama_4_scaling_beta != 0.0) parts |= growing_queries;
+  if (model.block_norms == config::BlockNorms::glm4) parts |= norms_of_glm4;
+  return parts;
+}
+
+/// The first family that has all of the model's parts, and no others.
+std::optional<Family> family_with_parts(const config::Model& model) {
+  struct Choice {
+    Family family;
+    unsigned required, possible;
+  };
+  constexpr std::array<Choice, 9> choices{{{Family::llama, 0, qkvo_bias | mlp_bias},
+                                           {Family::qwen2, qkv_bias, 0},
+                                           {Family::qwen3, qk_norm, qkvo_bias},
+                                           {Family::smollm3, unrotated_layers, qkvo_bias | mlp_bias},
+                                           {Family::granite, multipliers, qkvo_bias | mlp_bias},
+                                           {Family::phi3, longrope, partial_rotation},
+                                           {Family::phi3, partial_rotation, 0},
+                                           {Family::ministral3, growing_queries, 0},
+                                           {Family::glm4, norms_of_glm4, qkv_bias | partial_rotation}}};
+  const unsigned parts = parts_of(model);
+  for (const Choice& choice : choices) {
+    const bool has_required = (parts & choice.required) == choice.required;
+    if (has_required && (parts & ~(choice.required | choice.possible)) == 0) return choice.family;
   }
-  if (model.qk_norm) {
-    return has_same_biases && !model.mlp_bias ? std::optional(Family::qwen3) : std::nullopt;
-  }
-  if (has_same_biases) return Family::llama;
-  const bool is_qwen2 = model.attention_bias && !model.mlp_bias;
-  return is_qwen2 ? std::optional(Family::qwen2) : std::nullopt;
+  return std::nullopt;
 }
 
 const FamilyDefaults& require_family(const config::Model& model) {
   const std::optional<Family> family = family_with_parts(model);
   if (!family) {
     throw_data_error("the model cannot be written in hub format",
-                     "no family of Llama, Qwen2, Qwen3, SmolLM3 and Granite has its attention_bias, "
-                     "attention_output_bias, mlp_bias, qk_norm, no_rope_layers and multipliers together",
+                     "no family that it is read from has its biases, norms, rotation and multipliers together",
                      "train a model with the parts of one of them");
   }
   for (const FamilyDefaults& defaults : families) {
@@ -52,7 +90,7 @@ std::int64_t max_position_embeddings_of(const config::Model& model, std::int64_t
   const config::RopeScaling& scaling = model.rope_scaling;
   if (scaling.rope_type == config::RopeType::dynamic) return scaling.original_max_position_embeddings;
   if (model.max_position_embeddings > 0) return model.max_position_embeddings;
-  if (scaling.rope_type != config::RopeType::yarn) return max_length;
+  if (scaling.rope_type != config::RopeType::yarn && scaling.rope_type != config::RopeType::longrope) return max_length;
   return std::llround(scaling.factor * static_cast<double>(scaling.original_max_position_embeddings));
 }
 
@@ -60,6 +98,19 @@ std::int64_t max_position_embeddings_of(const config::Model& model, std::int64_t
 double attention_multiplier_of(const config::Model& model) {
   if (model.attention_multiplier != 0.0) return model.attention_multiplier;
   return 1.0 / std::sqrt(static_cast<double>(model.head_dim));
+}
+
+constexpr const char* original_length = "original_max_position_embeddings";
+
+/// Of longrope, transformers 4 takes three fields alone in rope_scaling; the others stand outside. And the share of the
+/// dims that are rotated stands there.
+void write_older_longrope(ordered_json& object, const config::Model& model) {
+  const config::RopeScaling& scaling = model.rope_scaling;
+  if (model.partial_rotary_factor != 1.0) object["partial_rotary_factor"] = model.partial_rotary_factor;
+  if (scaling.rope_type != config::RopeType::longrope) return;
+  object["rope_scaling"] = {
+      {"type", "longrope"}, {"short_factor", scaling.short_factor}, {"long_factor", scaling.long_factor}};
+  object[original_length] = scaling.original_max_position_embeddings;
 }
 
 /// The config.json of a model that began with random weights, in the form that transformers 4 and 5 read.
@@ -88,7 +139,9 @@ ordered_json describe(const config::Model& model, std::int64_t max_length) {
                          {"pad_token_id", nullptr}};
   if (const std::string scaling = config::to_json(model.rope_scaling); !scaling.empty()) {
     object["rope_scaling"] = ordered_json::parse(scaling);
+    if (model.llama_4_scaling_beta != 0.0) object["rope_scaling"]["llama_4_scaling_beta"] = model.llama_4_scaling_beta;
   }
+  write_older_longrope(object, model);
   if (family.family != Family::qwen2) object["attention_bias"] = model.attention_bias;
   const bool is_qwen = family.family == Family::qwen2 || family.family == Family::qwen3;
   if (!is_qwen) object["mlp_bias"] = model.mlp_bias;
@@ -108,8 +161,6 @@ bool holds(const ordered_json& object, const char* name) {
   return field != object.end() && !field->is_null() && !(field->is_object() && field->empty());
 }
 
-constexpr const char* original_length = "original_max_position_embeddings";
-
 /// transformers 5 saves the rotary embedding as rope_parameters alone, where version 4, vLLM and llama.cpp do not look:
 /// they would take default frequencies without a word. Writes what it says as rope_theta and rope_scaling as well.
 void add_older_rope(ordered_json& object) {
@@ -119,6 +170,8 @@ void add_older_rope(ordered_json& object) {
   const bool says_theta = parameters.value("rope_theta", ordered_json()) == model.rope_theta;
   object["rope_theta"] = says_theta ? parameters["rope_theta"] : ordered_json(model.rope_theta);
   if (holds(object, "rope_scaling")) return;  // which counts in version 5 as well
+  write_older_longrope(object, model);
+  if (holds(object, "rope_scaling")) return;
   object["rope_scaling"] = nullptr;
   const std::string understood = config::to_json(model.rope_scaling);
   if (understood.empty()) return;

@@ -107,9 +107,11 @@ void refuse_what_is_not_there(ConfigFields& fields) {
   if (activation != "silu" && activation != "swish") {
     fields.refuse("hidden_act", "the MLP is SwiGLU, with silu", other_model);
   }
-  if (fields.number("attention_dropout", 0.0) != 0.0) {
-    fields.refuse("attention_dropout", "there is no dropout, and training with it would be another training",
-                  "set it to 0 in config.json");
+  for (const char* name : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) {
+    if (fields.number(name, 0.0) != 0.0) {
+      fields.refuse(name, "there is no dropout, and training with it would be another training",
+                    "set it to 0 in config.json");
+    }
   }
   if (!fields.truth("is_causal", true)) fields.refuse("is_causal", "attention is causal", other_model);
 }
@@ -136,14 +138,16 @@ std::int64_t sliding_window_of(ConfigFields& fields, const FamilyDefaults& famil
                   "correct the file, or download it again");
   }
   constexpr std::int64_t default_window = 4096;
-  const bool has_windows =
-      family.family == Family::mistral || family.family == Family::qwen2 || family.family == Family::qwen3;
-  if (!has_windows || family.family == Family::mistral) {
+  const bool slides_everywhere =
+      family.family == Family::mistral || family.family == Family::phi3 || family.family == Family::ministral3;
+  const bool has_windows = slides_everywhere || family.family == Family::qwen2 || family.family == Family::qwen3;
+  if (!has_windows || slides_everywhere) {
     if (has_sliding) {
       fields.refuse("layer_types", fmt::format("{} has one kind of layer here", family.architecture), other_model);
     }
     if (family.family == Family::smollm3) refuse_windows_of_smollm3(fields);
     if (!has_windows) return 0;
+    if (family.family != Family::mistral) return fields.integer("sliding_window", 0);
     return fields.has("sliding_window") ? fields.integer("sliding_window", 0) : default_window;
   }
   const bool is_used = fields.truth("use_sliding_window", false);
@@ -175,7 +179,6 @@ void read_sizes(ConfigFields& fields, const FamilyDefaults& family, config::Mode
   if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_attention_heads;
   model.max_position_embeddings = fields.integer("max_position_embeddings", family.max_position_embeddings);
   model.tie_word_embeddings = fields.truth("tie_word_embeddings", family.tie_word_embeddings);
-  model.rope_theta = family.rope_theta;
 }
 
 void read_biases(ConfigFields& fields, Family family, config::Model& model) {
@@ -188,6 +191,11 @@ void read_biases(ConfigFields& fields, Family family, config::Model& model) {
       model.mlp_bias = fields.truth("mlp_bias", false);
       break;
     case Family::mistral:
+    case Family::phi3:
+    case Family::ministral3:
+      break;
+    case Family::glm4:
+      model.attention_bias = fields.truth("attention_bias", true);
       break;
     case Family::qwen2:
       model.attention_bias = true;
@@ -245,9 +253,10 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   read_sizes(fields, family, model);
   read_biases(fields, family.family, model);
   model.sliding_window = sliding_window_of(fields, family, model.num_hidden_layers);
-  model.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
+  model.rms_norm_eps = fields.number("rms_norm_eps", family.rms_norm_eps);
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
-  read_rope(fields, model, result.warnings);
+  read_rope(fields, family, model, result.warnings);
+  if (family.family == Family::glm4) model.block_norms = config::BlockNorms::glm4;
   if (family.family == Family::smollm3) read_rotated_layers(fields, model);
   if (family.family == Family::granite) read_multipliers(fields, model);
 

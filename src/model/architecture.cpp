@@ -182,6 +182,9 @@ void add_attention(UnitBuilder& unit, const config::Model& m, const std::string&
     block.k_norm = unit.vector(prefix + "k_norm.weight", m.head_dim, TpSplit::partial, Init::ones);
   }
   block.input_norm = unit.norm(layer + ".input_layernorm.weight", m.hidden_size);
+  if (block.plan.norms_branches) {
+    block.attention_branch_norm = unit.norm(layer + ".post_self_attn_layernorm.weight", m.hidden_size);
+  }
   add_adapters(unit, prefix, members, number);
 }
 
@@ -201,6 +204,9 @@ void add_mlp(UnitBuilder& unit, const config::Model& m, const std::string& layer
     block.down.bias = unit.vector(prefix + "down_proj.bias", m.hidden_size, TpSplit::none, Init::zeros);
   }
   block.post_attention_norm = unit.norm(layer + ".post_attention_layernorm.weight", m.hidden_size);
+  if (block.plan.norms_branches) {
+    block.mlp_branch_norm = unit.norm(layer + ".post_mlp_layernorm.weight", m.hidden_size);
+  }
   add_adapters(unit, prefix, members, number);
 }
 

@@ -9,9 +9,19 @@ namespace sft::model {
 
 namespace {
 
-/// The heads of it that are rotated, queries and keys together: (T, H + K, D).
-Tensor rotated_heads(const Tensor& qkv, const Sizes& s) {
-  return qkv.columns(0, s.q_columns() + s.kv_columns()).view({qkv.shape[0], s.q_heads + s.kv_heads, s.head_dim});
+/// Calls rotate(heads, rope) for the heads in a fused (T, (H + 2K) D) tensor that are rotated: queries and keys
+/// together (T, H + K, D), unless they have other tables.
+template <class Rotate>
+void for_each_rotated(const LayerPlan& plan, const Tensor& qkv, const Sizes& s, const Rotate& rotate) {
+  if (!plan.rope) return;
+  if (plan.query_rope == *plan.rope) {
+    const Tensor both = qkv.columns(0, s.q_columns() + s.kv_columns());
+    rotate(both.view({qkv.shape[0], s.q_heads + s.kv_heads, s.head_dim}), *plan.rope);
+    return;
+  }
+  const parallel::SequenceAttention::Heads heads = heads_of(qkv, s);
+  rotate(heads.q, plan.query_rope);
+  rotate(heads.k, *plan.rope);
 }
 
 void project(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
@@ -29,7 +39,7 @@ void rotate(const Context& c, const BlockParameters& p, BlockActivations& saved,
                              .rstd = saved.q_rstd,
                              .in = raw.q,
                              .weight = c.units.parameter(p.q_norm),
-                             .table = scratch.ropes[*p.plan.rope],
+                             .table = scratch.ropes[p.plan.query_rope],
                              .epsilon = epsilon});
     c.ops.norm_rope_forward({.out = saved.heads.k,
                              .rstd = saved.k_rstd,
@@ -37,9 +47,10 @@ void rotate(const Context& c, const BlockParameters& p, BlockActivations& saved,
                              .weight = c.units.parameter(p.k_norm),
                              .table = scratch.ropes[*p.plan.rope],
                              .epsilon = epsilon});
-  } else if (p.plan.rope) {
-    const Tensor rotated = rotated_heads(saved.qkv, c.sizes);
-    c.ops.rope_forward(rotated, rotated, scratch.ropes[*p.plan.rope]);
+  } else {
+    for_each_rotated(p.plan, saved.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+      c.ops.rope_forward(rotated, rotated, scratch.ropes[rope]);
+    });
   }
 }
 
@@ -54,26 +65,56 @@ void attend(const Context& c, BlockActivations& saved) {
         [&] { c.attention.forward(p.plan.attention, saved.heads, saved.attention, saved.lse); });
 }
 
-/// The slice of delta = what a sublayer adds to the residual stream, of the terms of all ranks in delta.
-void finish_branch(const Context& c, const BlockParameters& p, BlockScratch& scratch) {
-  c.tp.reduce(scratch.delta);
-  if (p.plan.scales_branches()) c.ops.scale(c.tp.slice(scratch.delta), p.plan.residual_multiplier);
+/// What a sublayer adds to the residual stream, where that has a norm.
+struct Branch {
+  parallel::ParameterGroup norm;
+  Tensor output, rstd;  ///< before the norm
+};
+
+Branch attention_branch(const BlockParameters& p, const BlockActivations& saved) {
+  return {p.attention_branch_norm, saved.attention_branch, saved.attention_branch_rstd};
 }
 
-/// dbranch = the gradient of what a sublayer adds, of the slice of dx.
-void begin_branch(const Context& c, const BlockParameters& p, BlockScratch& scratch) {
-  if (p.plan.scales_branches()) {
-    const Tensor dbranch = c.tp.slice(scratch.dbranch);
-    c.ops.copy(dbranch, c.tp.slice(scratch.dx));
-    c.ops.scale(dbranch, p.plan.residual_multiplier);
+Branch mlp_branch(const BlockParameters& p, const BlockActivations& saved) {
+  return {p.mlp_branch_norm, saved.mlp_branch, saved.mlp_branch_rstd};
+}
+
+/// The slice of delta = what a sublayer adds to the residual stream, of the terms of all ranks in delta. Overwrites
+/// normed where there is a norm.
+void finish_branch(const Context& c, const LayerPlan& plan, const Branch& branch, BlockScratch& scratch) {
+  c.tp.reduce(scratch.delta);
+  const Tensor delta = c.tp.slice(scratch.delta);
+  if (plan.norms_branches) {
+    const Tensor normed = c.tp.slice(scratch.normed);
+    c.ops.copy(branch.output, delta);
+    c.ops.rms_norm_forward(normed, branch.rstd, branch.output, c.units.parameter(branch.norm),
+                           static_cast<float>(c.config.rms_norm_eps));
+    c.ops.copy(delta, normed);
   }
+  if (plan.scales_branches()) c.ops.scale(delta, plan.residual_multiplier);
+}
+
+/// dbranch = the gradient of what the sublayer's products give, of the slice of dx.
+void begin_branch(const Context& c, const LayerPlan& plan, const Branch& branch, BlockScratch& scratch) {
+  const Tensor dbranch = c.tp.slice(scratch.dbranch), dx = c.tp.slice(scratch.dx);
+  if (plan.norms_branches) {
+    c.ops.rms_norm_backward({.dx = dbranch,
+                             .dweight = c.units.accumulated_gradient(branch.norm),
+                             .dy = dx,
+                             .x = branch.output,
+                             .rstd = branch.rstd,
+                             .weight = c.units.parameter(branch.norm)});
+  } else if (plan.scales_branches()) {
+    c.ops.copy(dbranch, dx);
+  }
+  if (plan.scales_branches()) c.ops.scale(dbranch, plan.residual_multiplier);
   c.tp.gather(scratch.dbranch);
 }
 
 /// middle = x + what attention adds; the slice of normed is that of middle. Enters the unit of the MLP.
 void join_attention(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   linear_forward_partial(c, p.o, scratch.delta, as_matrix(saved.attention));
-  finish_branch(c, p, scratch);
+  finish_branch(c, p.plan, attention_branch(p, saved), scratch);
   c.units.enter(p.mlp_unit);
   c.ops.add_rms_norm_forward({.sum = saved.middle,
                               .y = c.tp.slice(scratch.normed),
@@ -85,7 +126,7 @@ void join_attention(const Context& c, const BlockParameters& p, BlockActivations
 }
 
 void attention_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
-  begin_branch(c, p, scratch);
+  begin_branch(c, p.plan, attention_branch(p, saved), scratch);
   linear_backward_input(c, p.o, as_matrix(scratch.dattention), scratch.dbranch);
 
   const parallel::SequenceAttention::Heads gradients = heads_of(scratch.qkv, c.sizes);
@@ -105,7 +146,7 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
                               .in = raw.q,
                               .rstd = saved.q_rstd,
                               .weight = c.units.parameter(p.q_norm),
-                              .table = scratch.ropes[*p.plan.rope]});
+                              .table = scratch.ropes[p.plan.query_rope]});
     c.ops.norm_rope_backward({.din = gradients.k,
                               .dweight = c.units.accumulated_gradient(p.k_norm),
                               .dout = gradients.k,
@@ -113,9 +154,10 @@ void attention_backward(const Context& c, const BlockParameters& p, BlockActivat
                               .rstd = saved.k_rstd,
                               .weight = c.units.parameter(p.k_norm),
                               .table = scratch.ropes[*p.plan.rope]});
-  } else if (p.plan.rope) {
-    const Tensor rotated = rotated_heads(scratch.qkv, c.sizes);
-    c.ops.rope_backward(rotated, rotated, scratch.ropes[*p.plan.rope]);
+  } else {
+    for_each_rotated(p.plan, scratch.qkv, c.sizes, [&](const Tensor& rotated, int rope) {
+      c.ops.rope_backward(rotated, rotated, scratch.ropes[rope]);
+    });
   }
 
   linear_backward_input(c, p.qkv, scratch.dnormed, scratch.qkv);
@@ -147,12 +189,12 @@ void mlp_forward(const Context& c, const BlockParameters& p, BlockActivations& s
     c.ops.swiglu_forward(act, gate_up);
     linear_forward_partial(c, p.down, scratch.delta.rows(begin, count), act, begin);
   });
-  finish_branch(c, p, scratch);
+  finish_branch(c, p.plan, mlp_branch(p, saved), scratch);
 }
 
 void mlp_backward(const Context& c, const BlockParameters& p, BlockActivations& saved, BlockScratch& scratch) {
   const bool recomputes = saved.gate_up.empty();
-  begin_branch(c, p, scratch);
+  begin_branch(c, p.plan, mlp_branch(p, saved), scratch);
   c.ops.rms_norm_apply({.y = c.tp.slice(scratch.normed),
                         .x = saved.middle,
                         .rstd = saved.middle_rstd,

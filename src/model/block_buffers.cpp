@@ -20,9 +20,12 @@ void narrow(Buffers& buffers, std::int64_t num_rows, std::initializer_list<Tenso
 /// Columns of a tensor that others follow in the same memory, so that they are aligned.
 std::int64_t aligned(std::int64_t num_elements) { return (num_elements + 127) / 128 * 128; }
 
-void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s) {
+void take_input(BlockActivations& a, device::Arena& arena, const Sizes& s, const LayerPlan& plan) {
   a.x = take(arena, s.compute, {s.slice_tokens(), s.hidden});
   a.input_rstd = take(arena, DType::float32, {s.slice_tokens()});
+  if (!plan.norms_branches) return;
+  a.mlp_branch = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+  a.mlp_branch_rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
 void take_products(BlockActivations& a, device::Arena& arena, const Sizes& s) {
@@ -44,6 +47,9 @@ void take_followers(BlockActivations& a, device::Arena& arena, const Sizes& s, c
   }
   a.middle = take(arena, s.compute, {s.slice_tokens(), s.hidden});
   a.middle_rstd = take(arena, DType::float32, {s.slice_tokens()});
+  if (!plan.norms_branches) return;
+  a.attention_branch = take(arena, s.compute, {s.slice_tokens(), s.hidden});
+  a.attention_branch_rstd = take(arena, DType::float32, {s.slice_tokens()});
 }
 
 /// What attention reads of the fused product, once both are there.
@@ -88,7 +94,7 @@ BlockActivations take_shared_activations(device::Arena& arena, const Sizes& s, c
 BlockActivations take_kept_activations(device::Arena& arena, const Sizes& s, const LayerPlan& plan,
                                        const ActivationPolicy& policy, const BlockActivations& shared) {
   BlockActivations a = shared;
-  take_input(a, arena, s);
+  take_input(a, arena, s, plan);
   if (policy.keeps_products()) {
     take_products(a, arena, s);
     take_gate_up(a, arena, s);
@@ -100,10 +106,12 @@ BlockActivations take_kept_activations(device::Arena& arena, const Sizes& s, con
 
 std::vector<Tensor> kept_tensors(const BlockActivations& a, const ActivationPolicy& policy) {
   std::vector<Tensor> kept = {a.x, a.input_rstd};
+  if (!a.mlp_branch.empty()) kept.insert(kept.end(), {a.mlp_branch, a.mlp_branch_rstd});
   if (policy.keeps_products()) kept.insert(kept.end(), {a.qkv, a.attention, a.lse, a.gate_up});
   if (policy.keeps_all()) {
     if (!a.q_rstd.empty()) kept.insert(kept.end(), {a.heads.q, a.heads.k, a.q_rstd, a.k_rstd});
     kept.insert(kept.end(), {a.middle, a.middle_rstd});
+    if (!a.attention_branch.empty()) kept.insert(kept.end(), {a.attention_branch, a.attention_branch_rstd});
   }
   return kept;
 }
@@ -111,7 +119,9 @@ std::vector<Tensor> kept_tensors(const BlockActivations& a, const ActivationPoli
 BlockActivations first_rows(BlockActivations all, std::int64_t num_tokens, int token_slices) {
   using A = BlockActivations;
   using H = parallel::SequenceAttention::Heads;
-  narrow(all, num_tokens / token_slices, {&A::x, &A::input_rstd, &A::middle, &A::middle_rstd});
+  narrow(all, num_tokens / token_slices,
+         {&A::x, &A::input_rstd, &A::middle, &A::middle_rstd, &A::mlp_branch, &A::mlp_branch_rstd, &A::attention_branch,
+          &A::attention_branch_rstd});
   narrow(all, num_tokens, {&A::qkv, &A::q_rstd, &A::k_rstd, &A::attention, &A::lse, &A::gate_up});
   narrow(all.heads, num_tokens, {&H::q, &H::k, &H::v});
   return all;
@@ -145,7 +155,7 @@ BlockScratch take_scratch(device::Arena& arena, device::Arena& tp_sums, const Si
   b.delta = take(tp_sums, s.partial, {s.tokens, s.hidden});
   b.dnormed = b.delta;
   b.dx = take(arena, s.compute, {s.tokens, s.hidden});
-  b.dbranch = layer_plans(model).front().scales_branches() ? take(arena, s.compute, {s.tokens, s.hidden}) : b.dx;
+  b.dbranch = layer_plans(model).front().changes_branches() ? take(arena, s.compute, {s.tokens, s.hidden}) : b.dx;
   b.ropes = RopeTables(model, arena, s.tokens);
   return b;
 }

@@ -33,7 +33,11 @@ std::vector<double> yarn_kept_parts(const Rope& rope) {
 }  // namespace
 
 std::vector<Rope> ropes(const config::Model& model) {
-  return {{.dims = model.head_dim, .theta = model.rope_theta, .scaling = model.rope_scaling}};
+  const Rope rope{.dims = model.rotary_dim(), .theta = model.rope_theta, .scaling = model.rope_scaling};
+  if (model.llama_4_scaling_beta == 0.0) return {rope};
+  Rope of_queries = rope;
+  of_queries.query_growth = model.llama_4_scaling_beta;
+  return {rope, of_queries};
 }
 
 std::vector<double> inverse_frequencies(const Rope& rope) {
@@ -58,6 +62,7 @@ std::vector<double> inverse_frequencies(const Rope& rope) {
         f = (1 - smooth) * f / s.factor + smooth * f;
       }
     }
+    if (s.rope_type == config::RopeType::longrope) f /= s.short_factor.at(static_cast<std::size_t>(i / 2));
     result.push_back(f);
   }
   return result;

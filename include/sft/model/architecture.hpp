@@ -38,12 +38,13 @@ using BlockIndex = Index<struct Block>;
 /// The parameters of one block, and what it does with them.
 struct BlockParameters {
   LayerPlan plan;
-  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm and input_norm
+  parallel::UnitIndex attention_unit;  ///< has qkv, o, q_norm, k_norm, input_norm and its branch's
   parallel::UnitIndex mlp_unit;        ///< has the others: the next unit, or the same one
   Linear qkv, o;
   Linear gate_up, down;
-  parallel::ParameterGroup q_norm, k_norm;  ///< as LayerPlan::QkNorm says
-  parallel::ParameterGroup input_norm, post_attention_norm;
+  parallel::ParameterGroup q_norm, k_norm;                          ///< as LayerPlan::QkNorm says
+  parallel::ParameterGroup input_norm, post_attention_norm;         ///< of what attention and MLP read
+  parallel::ParameterGroup attention_branch_norm, mlp_branch_norm;  ///< of what they add, with norms_branches
 };
 
 struct DecoderParameters {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One decoder block of Llama (Touvron et al. 2023), Qwen2 or Qwen3: x + attention(norm(x)), then + mlp(norm(.)).
-// Forward and backward written out, no autograd.
+// One decoder block: x + attention(norm(x)), then + mlp(norm(.)), as in Llama (Touvron et al. 2023); LayerPlan says
+// what families have beside that. Forward and backward written out, no autograd.
 
 #include "sft/model/architecture.hpp"
 #include "sft/model/block_buffers.hpp"

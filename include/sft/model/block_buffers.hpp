@@ -23,6 +23,9 @@ struct BlockActivations {
   // Input
   Tensor x;           ///< (S, C) the residual stream that enters
   Tensor input_rstd;  ///< (S) float32
+  /// What the MLP gives before its norm, with LayerPlan::norms_branches: (S, C), (S) float32. Kept like the input, as
+  /// `down` is not computed again.
+  Tensor mlp_branch, mlp_branch_rstd;
   // Products
   /// (T, (H + 2K) D) queries, keys and values; without LayerPlan::QkNorm the first two are rotated in place.
   Tensor qkv;
@@ -33,6 +36,8 @@ struct BlockActivations {
   Tensor q_rstd, k_rstd;  ///< (T, H), (T, K) float32; only with LayerPlan::QkNorm
   Tensor middle;          ///< (S, C) the residual stream between attention and MLP
   Tensor middle_rstd;     ///< (S) float32
+  /// What attention gives before its norm, with LayerPlan::norms_branches: (S, C), (S) float32.
+  Tensor attention_branch, attention_branch_rstd;
   /// What attention reads: columns of qkv; with LayerPlan::QkNorm normed and rotated queries and keys of their own.
   parallel::SequenceAttention::Heads heads;
 };
@@ -89,7 +94,7 @@ struct BlockScratch {
   Tensor delta;       ///< (T, C) what the last sublayer adds to the residual stream; partial dtype
   Tensor dnormed;     ///< (T, C) partial dtype
   Tensor dx;          ///< (T, C) gradient of the residual stream
-  Tensor dbranch;     ///< (T, C) gradient of what a sublayer adds: dx, or memory of its own with a multiplier
+  Tensor dbranch;     ///< (T, C) gradient of what a sublayer adds: dx, or memory of its own
   RopeTables ropes;   ///< of the micro-batch's positions
 };
 /// `tp_sums`: for delta and dnormed.

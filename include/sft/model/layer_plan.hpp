@@ -19,12 +19,15 @@ struct LayerPlan {
   };
 
   sequence::AttentionKind attention;  ///< which of attention_windows() it attends within
-  std::optional<int> rope = 0;        ///< which of ropes() turns queries and keys; none: nothing does (SmolLM3)
+  std::optional<int> rope = 0;        ///< which of ropes() turns keys; none: nothing does (SmolLM3)
+  int query_rope = 0;                 ///< which turns queries where keys are turned
   QkNorm qk_norm = QkNorm::none;
   float residual_multiplier = 1.0F;  ///< of what attention and MLP add to the residual stream (Granite)
+  bool norms_branches = false;       ///< RMSNorm of what attention and MLP add (GLM-4)
 
-  /// Whether what a sublayer adds has another gradient than the residual stream.
   [[nodiscard]] bool scales_branches() const { return residual_multiplier != 1.0F; }
+  /// Whether what a sublayer adds has another gradient than the residual stream.
+  [[nodiscard]] bool changes_branches() const { return scales_branches() || norms_branches; }
 };
 
 /// The plans of all layers, the first that of the layer behind the embedding. They differ in nothing that a layer's

@@ -130,9 +130,11 @@ struct Kernels {
                             ConstView dresidual, Scratch scratch);
 
   void (*rope_table)(float* cosine, float* sine, const std::int32_t* positions, const double* inverse_frequencies,
-                     std::int64_t num_positions, std::int64_t half_dim, float scale);
-  void (*rope_forward)(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim);
-  void (*rope_backward)(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim);
+                     std::int64_t num_positions, std::int64_t half_dim, const RopeScaleArguments& scale);
+  void (*rope_forward)(View out, ConstView in, const float* cosine, const float* sine, std::int64_t head_dim,
+                       std::int64_t half);
+  void (*rope_backward)(View din, ConstView dout, const float* cosine, const float* sine, std::int64_t head_dim,
+                        std::int64_t half);
   void (*norm_rope_forward)(View out, float* rstd, ConstView in, const float* weight, const float* cosine,
                             const float* sine, std::int64_t head_dim, float epsilon);
   void (*norm_rope_backward)(View din, float* dweight, ConstView dout, ConstView in, const float* rstd,
