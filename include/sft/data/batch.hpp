@@ -20,9 +20,12 @@ struct MicroBatch {
   std::vector<std::int32_t> targets;       ///< (T), the next token of the same document; 0 where there is none
   std::vector<float> loss_weights;         ///< (T), the target's loss weight; 0 where there is none
   sequence::AttentionSchedules attention;  ///< one for each kind of attention
-  BatchCounts counts;                      ///< of its rows, before the sum over the data ranks
-  BatchCounts step_counts;                 ///< of this data rank's rows in all micro-batches of the step
-  std::vector<std::int64_t> rows;          ///< its rows in file order, for error messages
+  /// What the window of each kind takes from BatchCounts::length_squares of its rows: of a document that is longer, the
+  /// square of what lies in front of the window of its last token.
+  IndexedVector<sequence::AttentionKind, double> hidden_squares;
+  BatchCounts counts;              ///< of its rows, before the sum over the data ranks
+  BatchCounts step_counts;         ///< of this data rank's rows in all micro-batches of the step
+  std::vector<std::int64_t> rows;  ///< its rows in file order, for error messages
 };
 
 /// Joins and cuts whole rows, at least one. Labels are shifted on the whole row before the cut; the first token of a

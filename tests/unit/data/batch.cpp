@@ -106,6 +106,21 @@ BOOST_AUTO_TEST_CASE(every_cut_holds_what_the_joined_documents_say) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_micro_batch_has_a_schedule_for_each_window) {
+  const Row row = {.tokens = std::vector<std::int32_t>(40, 5),
+                   .loss_weight = std::vector<float>(40, 1.0f),
+                   .document_lengths = {25, 4, 10}};
+  const sft::sequence::AttentionWindows windows = {0, 7, 30};
+  const MicroBatch batch = cut_rows({row}, 1, 0, {}, 1, windows);
+  BOOST_TEST(batch.attention.size() == 3);
+  for (const sft::sequence::AttentionKind kind : windows.indices()) {
+    const auto expected = sft::sequence::schedule_ring({{25, 4, 10}}, {39, 1}, 0, windows[kind]);
+    BOOST_TEST((batch.attention[kind].rounds == expected.rounds));
+  }
+  // Twice the pairs that a query's window leaves out are about the square of what lies in front of the last one's.
+  BOOST_TEST((batch.hidden_squares == sft::IndexedVector<sft::sequence::AttentionKind, double>{0.0, 333.0, 0.0}));
+}
+
 BOOST_AUTO_TEST_CASE(padding_is_no_part_of_a_micro_batch) {
   const auto row_of = [](std::int32_t length) {
     return Row{.tokens = std::vector<std::int32_t>(1000, 5),
