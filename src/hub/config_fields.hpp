@@ -19,6 +19,11 @@ namespace sft::hub {
 /// The object that the file at `path`, of at most 64 MiB, holds; a data Error that names it when it holds none.
 [[nodiscard]] nlohmann::json read_json_object(const std::string& path);
 
+/// Whether a config.json describes a model of several towers, such as one for images, of which the text tower is ours.
+[[nodiscard]] bool is_tower_config(const nlohmann::json& config);
+/// What it says of the decoder: its text_config, or all of it.
+[[nodiscard]] const nlohmann::json& decoder_config(const nlohmann::json& config);
+
 /// A field that is null counts as one that is not there, but for has(). Errors are data Errors that name the source and
 /// the field.
 class ConfigFields {

@@ -175,9 +175,8 @@ bool holds(const ordered_json& object, const char* name) {
 
 /// transformers 5 saves the rotary embedding as rope_parameters alone, where version 4, vLLM and llama.cpp do not look:
 /// they would take default frequencies without a word. Writes what it says as rope_theta and rope_scaling as well.
-void add_older_rope(ordered_json& object) {
+void add_older_rope(ordered_json& object, const config::Model& model) {
   if (!holds(object, "rope_parameters")) return;
-  const config::Model model = parse_model_config(object.dump(), "config.json").model;
   const ordered_json parameters = object["rope_parameters"];
   const bool says_theta = parameters.value("rope_theta", ordered_json()) == model.rope_theta;
   object["rope_theta"] = says_theta ? parameters["rope_theta"] : ordered_json(model.rope_theta);
@@ -199,18 +198,31 @@ void add_older_rope(ordered_json& object) {
   object["rope_scaling"] = std::move(scaling);
 }
 
+/// Says under `name` alone how weights are stored.
+void set_dtype(ordered_json& object, const char* name, WeightType type) {
+  object.erase("torch_dtype");
+  object.erase("dtype");
+  object[name] = name_of(type);
+}
+
 }  // namespace
 
 std::string make_config_json(const config::Model& model, WeightType type, const std::string& original,
                              std::int64_t max_length) {
   ordered_json object = original.empty() ? describe(model, max_length) : ordered_json::parse(original);
-  // Versions of transformers before 4.56 know torch_dtype alone, and all later ones read it.
-  const bool has_new_name = object.contains("dtype");
-  object.erase("torch_dtype");
-  object.erase("dtype");
   object.erase("_name_or_path");
-  if (!original.empty()) add_older_rope(object);
-  object[has_new_name ? "dtype" : "torch_dtype"] = name_of(type);
+  // Versions of transformers before 4.56 know torch_dtype alone, and all later ones read it.
+  const char* const dtype_name = object.contains("dtype") ? "dtype" : "torch_dtype";
+  const bool is_tower = object.contains("text_config") && object["text_config"].is_object();
+  if (!original.empty()) {
+    ordered_json& decoder = is_tower ? object["text_config"] : object;
+    add_older_rope(decoder, parse_model_config(original, "config.json").model);
+  }
+  if (is_tower) {
+    ordered_json& decoder = object["text_config"];
+    if (decoder.contains("dtype") || decoder.contains("torch_dtype")) set_dtype(decoder, dtype_name, type);
+  }
+  set_dtype(object, dtype_name, type);
   return object.dump(2) + "\n";
 }
 

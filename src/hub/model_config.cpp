@@ -9,6 +9,7 @@
 #include "config_fields.hpp"
 #include "families.hpp"
 #include "sft/core/error.hpp"
+#include "weight_files.hpp"
 
 namespace sft::hub {
 
@@ -97,12 +98,15 @@ const FamilyDefaults& family_of(ConfigFields& fields) {
   fields.refuse(architectures.empty() ? "model_type" : "architectures", "sft trains " + known, other_model);
 }
 
-void refuse_what_is_not_there(ConfigFields& fields) {
+void refuse_quantized(ConfigFields& fields) {
   for (const char* name : {"quantization_config", "compression_config"}) {
     if (!fields.value(name).is_null()) {
       fields.refuse(name, "quantized weights cannot be trained", "give the model before it was quantized");
     }
   }
+}
+
+void refuse_what_is_not_there(ConfigFields& fields) {
   const std::string activation = fields.text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") {
     fields.refuse("hidden_act", "the MLP is SwiGLU, with silu", other_model);
@@ -249,12 +253,21 @@ void read_multipliers(ConfigFields& fields, config::Model& model) {
   model.logits_scaling = read("logits_scaling");
 }
 
+/// Reads what a model of several towers says of the text tower: whether its head is tied, which it is by default.
+bool read_around_tower(const nlohmann::json& whole, const std::string& source) {
+  ConfigFields fields(whole, source);
+  refuse_quantized(fields);
+  return fields.truth("tie_word_embeddings", true);
+}
+
 }  // namespace
 
 ModelConfig parse_model_config(const std::string& text, const std::string& source) {
-  const nlohmann::json object = parse_json_object(text, source);
+  const nlohmann::json whole = parse_json_object(text, source);
+  const nlohmann::json& object = decoder_config(whole);
   ConfigFields fields(object, source);
   const FamilyDefaults& family = family_of(fields);
+  refuse_quantized(fields);
   refuse_what_is_not_there(fields);
   ModelConfig result;
   config::Model& model = result.model;
@@ -262,6 +275,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
   read_biases(fields, family.family, model);
   read_windows(fields, family, model);
   model.rms_norm_eps = fields.number("rms_norm_eps", family.rms_norm_eps);
+  if (is_tower_config(whole)) model.tie_word_embeddings = read_around_tower(whole, source);
   model.initializer_range = fields.number("initializer_range", model.initializer_range);
   read_rope(fields, family, model, result.warnings);
   if (family.family == Family::glm4) model.block_norms = config::BlockNorms::glm4;
@@ -283,7 +297,10 @@ ModelConfig parse_model_config(const std::string& text, const std::string& sourc
 
 ModelConfig read_model_config(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / "config.json").string();
-  return parse_model_config(read_json_object(path).dump(), path);
+  nlohmann::json object = read_json_object(path);
+  const bool says_nothing = !object.contains("tie_word_embeddings") || object["tie_word_embeddings"].is_null();
+  if (is_tower_config(object) && says_nothing && holds_tower_head(folder)) object["tie_word_embeddings"] = false;
+  return parse_model_config(object.dump(), path);
 }
 
 }  // namespace sft::hub
